@@ -735,6 +735,22 @@ def test_rows_that_are_pages_apart_come_from_memory_in_parts_that_are_followed()
     assert parts_of(ops.matmul_func(16, 4096, 2 * 67)) == {67}  # 2 is too short
 
 
+def test_rows_that_are_pages_apart_may_be_asked_for_ahead() -> None:
+    target = CpuTarget.named("x86-64-v3", threads=1)
+    func = ops.matmul_func(3, 1040, 264)
+    names = [s.name for s in sketches(func, target)]
+    assert names.index("blocked") < names.index("blocked_ahead")
+    (ahead,) = sketches_named(func, target, lambda name: name == "blocked_ahead")
+    row = Rowspace(ahead).sample(np.random.default_rng(0), 1)[0].tolist()
+    scheduled = ahead.trace.with_row(row).apply(func).func
+    (hint,) = (n for n in walk(scheduled) if type(n) is Prefetch)
+    assert hint.buffer.name == "B"
+    found, wanted = arguments(func, 1), expected(func, 1)
+    run(scheduled, "cpu -threads=1", found)
+    np.testing.assert_allclose(found[-1], wanted[-1], rtol=1e-4, atol=1e-4)
+    assert "blocked_ahead" not in [s.name for s in sketches(ops.matmul_func(3, 512, 256), target)]
+
+
 @pytest.mark.parametrize(
     ("func", "inside"),
     [

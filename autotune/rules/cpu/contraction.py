@@ -44,7 +44,7 @@ from ..access_patterns import (
     spatial,
 )
 from ..common import block_loops, nbytes, widest
-from ..draft import Draft, Step
+from ..draft import Draft, Option, Step
 from ..joining import flatten
 from ..rule import Group, Variant
 from .digits import lay_out_digits
@@ -65,6 +65,8 @@ PREFETCH_STEPS = 32
 """Steps of the reduction by which a packed panel is prefetched ahead of its use."""
 MAX_STEPS = 8
 """Steps of the innermost loop of the reduction that are unrolled, at most."""
+PREFETCH_VECTORS = 32
+"""Vectors by which rows on pages of their own are prefetched ahead of their use."""
 PREFETCHED_PAGES = 32
 """Pages that the prefetcher of the second cache follows at once (Intel, "Optimization Reference
 Manual", 2.1.5.4): a part of the reduction has no more rows of what comes from memory unpacked."""
@@ -89,7 +91,8 @@ class Tiling:
 def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """A variant for each way of vectorising, packing and cutting the reduction.
 
-    What is packed along vectors is `local`: packed tile by tile.
+    What is packed along vectors is `local`: packed tile by tile. With `prefetch`, rows that come
+    from memory as they are, each on another page, are asked for ahead.
     """
     main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
@@ -108,10 +111,19 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         if not (along and tiling.blocked):
             placed = functools.partial(place_copies, label=main.label, local=False)
             yield _variant(main, tiling, names, tiled, placed, local=False)
+            if tiling.blocked and (far := _pages_apart(main, tiling, draft.cpu)):
+                ahead = functools.partial(_ask_for_rows, label=main.label, far=far)
+                steps = tiled, placed, ahead
+                yield _variant(main, tiling, [*names, "ahead"], *steps, local=False, prefetch=True)
 
 
 def _variant(
-    main: Block, tiling: Tiling, names: Sequence[str], *steps: Step, local: bool
+    main: Block,
+    tiling: Tiling,
+    names: Sequence[str],
+    *steps: Step,
+    local: bool,
+    **more: Option,
 ) -> Variant:
     place = {i.var: n for n, i in enumerate(main.iters)}
     return Variant.of(
@@ -121,6 +133,7 @@ def _variant(
         pack=tuple((n, place[by]) for n, by in tiling.packs),
         blocked=tiling.blocked,
         local=local,
+        **more,
     )
 
 
@@ -149,10 +162,12 @@ class _Nest:
     """The block that accumulates, the loop around a part of the reduction, and those of its steps.
 
     Each of `steps` comes with its iterations, and takes `at_once` those of the loops inside of it.
+    The register tiles of a tile in cache follow each other along vectors in the loop `across`.
     """
 
     accumulates: Label
     part: Var
+    across: Var
     steps: list[tuple[Var, Dim]]
     at_once: list[Var]
 
@@ -219,7 +234,7 @@ def _whole(
     in_registers(sch, registers)
     write_back(sch, write, main, tiles)
     sch.decompose_reduction(main, steps[0][0])
-    return _Nest(main, top, steps, at_once)
+    return _Nest(main, top, middle[-1], steps, at_once)
 
 
 def _blocked(
@@ -261,7 +276,7 @@ def _blocked(
     sch.reorder(*units, partial_loops[wide], *(v for v, _ in steps), *registers)
     in_registers(sch, registers)
     sch.decompose_reduction(partial, steps[0][0])
-    return _Nest(partial, loops[outermost], steps, at_once)
+    return _Nest(partial, loops[outermost], middle[-1], steps, at_once)
 
 
 def _cut(
@@ -330,6 +345,16 @@ def _ask_ahead(sch: Schedule, nest: _Nest, index: int, unrolled: Dim) -> None:
             unroll_hint(sch, hint, step)
             return
         inside *= extent
+
+
+def _ask_for_rows(draft: Draft, label: Label, far: Sequence[int]) -> None:
+    """Have the next columns of inputs brought near: their next rows are on other pages."""
+    sch = draft.schedule
+    tiled: _Tiled = draft.handoff[label]
+    nest, later = tiled.nest, ceildiv(PREFETCH_VECTORS, tiled.tiles.inner[tiled.tiling.vector])
+    step = nest.at_once[-1] if nest.at_once else nest.steps[-1][0]
+    for index in far:
+        unroll_hint(sch, sch.prefetch(nest.accumulates, index, step, nest.across, later), step)
 
 
 def decide_tile(
@@ -418,16 +443,17 @@ def _window_values(tile: RegisterTile, window: Input, step: Var) -> Dim:
     return total
 
 
-def _pages_apart(block: Block, tiling: Tiling, target: CpuTarget) -> bool:
-    """Whether each step of the reduction reads another page of what comes from memory unpacked."""
+def _pages_apart(block: Block, tiling: Tiling, target: CpuTarget) -> list[int]:
+    """The inputs from memory, unpacked, of which each step of the reduction reads another page."""
     if len(reduced(block)) > 1 or tiling.vector in {by for _, by in tiling.packs}:
-        return False
-    along = [i for i in inputs_of(block) if tiling.vector in i.used]
-    return any(
-        nbytes(i.buffer) > target.l2_bytes
+        return []
+    return [
+        n
+        for n, i in enumerate(inputs_of(block))
+        if tiling.vector in i.used
+        and nbytes(i.buffer) > target.l2_bytes
         and abs(i.strides[reduced(block)[0]] or 0) * dtypes.nbytes(i.buffer.dtype) >= PAGE
-        for i in along
-    )
+    ]
 
 
 def _windows(block: Block, inner: Var) -> list[Input]:
