@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tilewright import ops
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
-from tilewright.autotune.model.cpu.instructions import instructions_of
+from tilewright.autotune.model.cpu.instructions import Converting, instructions_of
 from tilewright.autotune.model.cpu.shuffles import shuffles_of
 from tilewright.autotune.model.profile import Visit, _fixed_part, profile
 from tilewright.autotune.search.candidates import Rowspace
@@ -28,14 +30,14 @@ def shuffles(func: Func) -> dict[str, float]:
     return dict(zip([v.name for v in read], shuffles_of(read), strict=True))
 
 
-def features(func: Func) -> dict[str, float]:
-    (row,) = Estimator(profile(func), TARGET)(np.zeros((1, 0), dtype=np.int64)).features
+def features(func: Func, target: Target = TARGET) -> dict[str, float]:
+    (row,) = Estimator(profile(func), target)(np.zeros((1, 0), dtype=np.int64)).features
     return dict(zip(FEATURES, (2.0**row).tolist(), strict=True))
 
 
-def seconds(func: Func, name: str) -> float:
+def seconds(func: Func, name: str, target: Target = TARGET) -> float:
     """The value of a feature that is a share, of a program without decisions, in seconds."""
-    found = features(func)
+    found = features(func, target)
     return found[name] * found["log_seconds"]
 
 
@@ -185,14 +187,76 @@ def f(
     (visit,) = profile(func).visits
     taken = instructions_of(visit)
     assert (visit.operations, taken.other) == (2, 2)
-    converting = {visit.accesses[n].buffer.name: count for n, count in taken.converting.items()}
-    assert converting == {"A": 2, "B": 1}
+    converting = {visit.accesses[n].buffer.name: found for n, found in taken.converting.items()}
+    assert converting == {"A": Converting(2, 3, 2), "B": Converting(1, 2, 1)}
     bare = parse(str(func).replace("float16", "float32").replace("int8", "float32")
                  .replace("T.float32(A[vi, vk])", "A[vi, vk]")
                  .replace("T.float32(B[vk, vj])", "B[vk, vj]"))  # fmt: skip
     assert seconds(func, "compute") / seconds(bare, "compute") == pytest.approx(
         (8 + 4 * 3 + 2) / 8, rel=0.02
     )
+
+
+def test_casts_that_shift_take_place_beside_multiply_adds() -> None:
+    """12 products of a row of 3 vectors with 4 elements, of which each vector is widened in two
+    steps. A number is shifted as an integer and moved to all lanes."""
+    func = parse("""
+def f(
+    A: T.Buffer((4, 64), "bfloat16"), B: T.Buffer((64, 48), "bfloat16"),
+    C: T.Buffer((4, 48), "float32")
+):
+    for k in range(64):
+        for i in T.unrolled(4):
+            for j in T.unrolled(3):
+                for l in T.vectorized(16):
+                    with T.block("C"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        vj = T.axis.spatial(48, j * 16 + l)
+                        C[vi, vj] = C[vi, vj] + T.float32(A[vi, vk]) * T.float32(B[vk, vj])
+""")
+    (visit,) = profile(func).visits
+    converting = instructions_of(visit).converting.values()
+    assert set(converting) == {Converting(2, 2, 0)}
+    half = parse(str(func).replace("bfloat16", "float16"))
+    cycles = {}
+    for shuffled in (1.0, 4.0):
+        target = replace(TARGET, rates=TARGET.rates._replace(shuffles=shuffled))
+        cycles[shuffled] = [
+            seconds(f, "compute", target) * target.rates.hertz / 64 for f in (func, half)
+        ]
+    assert cycles[1.0] == pytest.approx([(12 + 8 + 6) / 2, (12 + 12 + 6) / 2], rel=0.01)
+    assert cycles[4.0] == pytest.approx([(12 + 8 + 6) / 4, (12 + 8 + 6) / 2], rel=0.01)
+
+
+@pytest.mark.parametrize(("vectors", "times"), [(4, 7 / 8), (2, 1.0)])
+def test_the_last_register_tile_is_shorter_and_its_sums_wait_for_each_other(
+    vectors: int, times: float
+) -> None:
+    """7 rows are tiles of 4 and 3: with 4 vectors each, the sums of both hide the latency."""
+
+    def program(rows: int) -> Func:
+        return parse(f"""
+def f(
+    A: T.Buffer(({rows}, 64), "float32"), B: T.Buffer((64, {16 * vectors}), "float32"),
+    C: T.Buffer(({rows}, {16 * vectors}), "float32")
+):
+    for t in range(2):
+        for k in range(64):
+            for i in T.unrolled(4):
+                for j in T.unrolled({vectors}):
+                    for l in T.vectorized(16):
+                        with T.block("C"):
+                            vi = T.axis.spatial({rows}, t * 4 + i)
+                            vk = T.axis.reduce(64, k)
+                            vj = T.axis.spatial({16 * vectors}, j * 16 + l)
+                            T.where(t * 4 + i < {rows})
+                            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""")
+
+    seven, eight = program(7), program(8)
+    assert seconds(seven, "compute") / seconds(eight, "compute") == pytest.approx(times, rel=0.01)
+    for name in ("l1", "overhead"):
+        assert seconds(seven, name) == pytest.approx(seconds(eight, name), rel=0.01)
 
 
 def twice(rows: int, second: str = "vi, vj") -> Func:

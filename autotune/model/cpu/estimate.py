@@ -49,7 +49,7 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_vectors",
 )  # fmt: skip
-VERSION = "9"
+VERSION = "10"
 """Of the features and of the estimate."""
 
 
@@ -152,6 +152,7 @@ class _Block:
     gathers: Number
     tile_bytes: Number
     converting: Number
+    multiplying: Number
 
     def __init__(self, data: Evaluated, n: Numbers, target: CpuTarget) -> None:
         self._data = data
@@ -161,7 +162,7 @@ class _Block:
         places = [k for k, a in enumerate(n.visit.accesses) if a.buffer.scope != "register"]
         self._accesses = [n.visit.accesses[k] for k in places]
         self._instructions = instructions_of(n.visit)
-        self._converted = [self._instructions.converting.get(k, 0) for k in places]
+        self._converted = [self._instructions.converting.get(k) for k in places]
         self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
         self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
         self.tile = straight_code(n.visit.kinds)
@@ -196,9 +197,13 @@ class _Block:
         return self._n.product(lambda i: self._n.visit.kinds[i] is kind)
 
     def _count_loops(self) -> None:
-        """Iterations, vectors, the register tile, and how evenly the threads are used."""
+        """Iterations, vectors, the register tile, and how evenly the threads are used.
+
+        The straight code of a tile that is partly outside is shorter, but it is one more of them.
+        """
         n, visit = self._n, self._n.visit
-        self.covered = self._data.covered(n)
+        self.covered = self._data.covered(n, {ForKind.VECTOR})
+        started = self._data.covered(n, {ForKind.VECTOR, ForKind.UNROLL})
         self.visits = n.product(lambda _: True) * self.covered
         self.lanes = self._of_kind(ForKind.VECTOR)
         self.vectors = ceil(self.lanes / self.native)
@@ -209,7 +214,7 @@ class _Block:
         self.accumulators = spatial_tile * (self.vectors if self.cost is None else 1.0)
         self.k_trip = n.product(lambda i: visit.reduces[i])
         self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else 1.0
-        self.bodies = self.visits / n.product(lambda i: i >= self.tile)
+        self.bodies = n.product(lambda i: i < self.tile) * started
         self.parallel = self._of_kind(ForKind.PARALLEL)
         threads = max(1, self._target.threads)
         rounds = maximum(ceil(self.parallel / threads), 1)
@@ -222,23 +227,38 @@ class _Block:
         steps = self.visits / self.lanes * self.vectors
         # At least one: whether what pads a copy chooses depends on the decisions.
         instructions = steps * max(1.0, self._instructions.other - visit.accumulates)
-        cycles = (instructions + self.bodies * self.converting) / rates.fma
+        # What widens may run beside multiply-adds, where more vector units than those shuffle.
+        units = max(rates.fma, rates.shuffles)
+        multiplying = instructions + self.bodies * self.multiplying
+        every = instructions + self.bodies * self.converting
+        cycles = maximum(multiplying / rates.fma, every / units)
         chains = rates.fma_latency * rates.fma
         if self.cost is not None:
             cycles = self.visits / self.lanes * self.cost.cycles
             chains = self.cost.latency / self.cost.cycles
         if visit.accumulates:
-            cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
+            cycles = cycles * self._waiting(chains)
         cycles = cycles + self.visits / self.lanes * self._n.shuffles / rates.shuffles
         self.expensive = steps * float(visit.expensive)
         cycles = cycles + self.expensive * EXPENSIVE / rates.fma
         self.compute = cycles / rates.hertz
         self.overhead = self.bodies / rates.hertz
 
+    def _waiting(self, chains: float) -> Number:
+        """How many times as long sums take that have so many chains to hide their latency."""
+        taken: Number = 0.0
+        used: Number = 0.0
+        for number, share in self._data.register_tiles(self._n):
+            sums = maximum(self.accumulators * share, 2.0**-20)
+            taken = taken + number * maximum(sums, chains)
+            used = used + number * sums
+        return taken / used
+
     def _time_ports(self) -> None:
         """Loads and stores of the straight body, at the rate of L1."""
         rates, kinds = self._rates, self._n.visit.kinds
-        self.tile_loads = self.stores = self.gathers = self.tile_bytes = self.converting = 0.0
+        self.tile_loads = self.stores = self.gathers = self.tile_bytes = 0.0
+        self.converting = self.multiplying = 0.0
         vectors = [n for n, kind in enumerate(kinds) if kind is ForKind.VECTOR]
         for a, converted, footprints in zip(
             self._accesses, self._converted, self._footprints, strict=True
@@ -258,10 +278,11 @@ class _Block:
                 each = rates.gather * (rates.stores if a.stores else rates.loads)
                 cost = where(near, loads * picking, elements) + (each - 1.0) * apart
                 vectors_read = where(near, loads, elements)
-            if converted:
-                # What all lanes share is no operand from memory then: it is broadcast.
-                shared = where(equal(vectors_read, elements), elements, 0.0)
-                self.converting = self.converting + float(converted) * vectors_read + shared
+            if converted is not None:
+                every, shared = float(converted.each), float(converted.shared)
+                casts = where(equal(vectors_read, elements), shared, every)
+                self.converting = self.converting + casts * vectors_read
+                self.multiplying = self.multiplying + converted.multiplying * vectors_read
             if self.cost is not None and self.cost.run_loads:
                 cost = cost + self.cost.run_loads * footprints[self.tile].runs
             self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from operator import mul
 
@@ -13,7 +13,9 @@ from ....tir.columns import (
     absolute,
     as_float,
     ceil,
+    ends,
     equal,
+    floor,
     maximum,
     minimum,
     where,
@@ -71,11 +73,12 @@ class Evaluated:
         """A dimension as a number."""
         return as_float(self._numbers(dim))
 
-    def covered(self, n: Numbers) -> Number:
+    def covered(self, n: Numbers, kinds: Collection[ForKind]) -> Number:
         """The share of the iterations of the loops that find something to do.
 
-        Whole tiles outside of a domain are passed over; the straight code of one that is partly
-        outside runs as a whole. Where tiles overlap, what they share is computed in each of them.
+        Whole tiles outside of a domain are passed over, and one that is partly outside counts as a
+        whole: a tile is what loops of these kinds take. Where tiles overlap, what they share is
+        computed in each of them.
         """
         share: Number = 1.0
         for domain in n.visit.domains:
@@ -86,11 +89,42 @@ class Evaluated:
                 values = maximum(self.column(t.values), 1.0)
                 total = total * values
                 reach = reach + (values - 1.0) * absolute(self.column(t.step))
-                if n.visit.kinds[t.loop] in (ForKind.UNROLL, ForKind.VECTOR):
+                if n.visit.kinds[t.loop] in kinds:
                     tile = tile * values
             tiles = ceil(maximum(self.column(domain.size), 1.0) / tile)
             share = share * minimum(tiles * tile / (reach if domain.exact else total), 1.0)
         return share
+
+    def register_tiles(self, n: Numbers) -> list[tuple[Number, Number]]:
+        """The register tiles of each size: their number, and the share of a whole tile's vectors.
+
+        The last tile along a variable has what is left over. Numbers are relative to each other.
+        """
+        found: list[tuple[Number, Number]] = [(1.0, 1.0)]
+        for domain in n.visit.domains:
+            lanes: Number = 1.0
+            tile: Number = 1.0
+            unrolled = False
+            for t in domain.terms:
+                values = maximum(self.column(t.values), 1.0)
+                if n.visit.kinds[t.loop] is ForKind.VECTOR:
+                    lanes = lanes * values
+                elif n.visit.kinds[t.loop] is ForKind.UNROLL and not n.visit.reduces[t.loop]:
+                    tile, unrolled = tile * values, True
+            if not (unrolled and domain.exact):
+                continue
+            vectors = ceil(maximum(self.column(domain.size), 1.0) / lanes)
+            whole = floor(vectors / tile)
+            rest = vectors - whole * tile
+            if ends(rest)[1] == 0:
+                continue
+            last = minimum(rest, 1.0), rest / tile
+            found = [
+                (number * times, share * part)
+                for number, share in found
+                for times, part in ((whole, 1.0), last)
+            ]
+        return found
 
     def footprints(self, access: StridedAccess, depth: int) -> list[Footprint]:
         """For each of `depth` loops, what is touched while it and those inside it sweep.
