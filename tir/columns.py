@@ -213,6 +213,13 @@ def absolute(a: Number) -> Number:
     return a.tape.record(np.absolute, (a,), a.dtype, max(0, -a.high), max(-a.low, a.high))
 
 
+def square_root(a: Number) -> Number:
+    """The root of a number that is not negative."""
+    if not isinstance(a, Column):
+        return math.sqrt(a)
+    return a.tape.record(np.sqrt, (a,), "float64", math.sqrt(a.low), math.sqrt(a.high))
+
+
 def common_divisor(a: Number, b: int) -> Number:
     """The greatest common divisor of a positive whole number and `b`."""
     if isinstance(a, Column):

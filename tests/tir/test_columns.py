@@ -23,6 +23,7 @@ from tilewright.tir.columns import (
     floor,
     maximum,
     minimum,
+    square_root,
     where,
 )
 
@@ -35,6 +36,7 @@ UNARY: dict[str, tuple[Callable[[Any], Number], Callable[[Any], Any]]] = {
         lambda a: common_divisor(floor(maximum(minimum(a, 999.0), 1.0)), 96),
         lambda a: np.gcd(np.floor(np.clip(a, 1, 999)).astype(np.int64), 96),
     ),
+    "root": (lambda a: square_root(absolute(a)), lambda a: np.sqrt(np.abs(a))),
     "part": (lambda a: 3.0 / maximum(a, 1.0), lambda a: 3.0 / np.maximum(a, 1.0)),
 }
 BINARY: dict[str, tuple[Callable[[Any, Any], Number], Callable[[Any, Any], Any]]] = {
