@@ -230,6 +230,8 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
     instruction. Instructions:
 
     - `dot_16x4_vnni`, `dot_8x4_vnni`, `dot_4x4_vnni`: uint8 times int8, added to int32
+    - by products of pairs of 16-bit integers, for 16 columns `dot_16x4_u8s8`, `dot_16x4_s8u8`,
+      `dot_16x4_u8u8`, `dot_16x4_s8s8` and `dot_16x2_s16s16`, for 8 `dot_8x4_u8s8` and so on
     - `dot_16x2_bf16`, `dot_8x2_bf16`, `dot_4x2_bf16`, `outer_4x16_fma`, `outer_4x8_fma`
     - tiles of 16 rows and columns and 64 steps: `matmul_u8s8_amx`, `matmul_s8u8_amx`,
       `matmul_s8s8_amx`, `matmul_u8u8_amx`; of 32 steps: `matmul_bf16_amx`
