@@ -248,8 +248,9 @@ class _Block:
     def _waiting(self, chains: float) -> Number:
         """How many times as long sums take that would hide their latency with so many `chains`.
 
-        As many as that take turns unevenly: register tiles of 6, 8, 10 and 12 vectors took 1.44,
-        1.17, 1.07 and 1.0 times as long a product with 8 chains, of 8 and of 16 lanes (Zen 5).
+        As many as that take turns unevenly. With 8 chains, tiles of 2 by 4, 5 and 6 vectors took
+        1.16, 1.07 and 1.00 times as long as the best for a product in vectors of 8 lanes, and 1.21,
+        1.08 and 1.01 in those of 16 (Zen 5); 2 by 3 took 1.44 times in those of 8.
         """
         taken: Number = 0.0
         used: Number = 0.0
