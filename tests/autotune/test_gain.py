@@ -9,9 +9,9 @@ from tilewright.autotune.gain import Progress, most_promising, relative_gain
 from tilewright.autotune.model.cpu.roofline import roofline
 from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.stop import StopRules
-from tilewright.target import CpuTarget, Target
+from tilewright.target import CpuTarget
 
-TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
+TARGET = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")
 
 
 def progress(*best: float | None, limit: float = 0.0, seconds: float = 2.0) -> Progress:

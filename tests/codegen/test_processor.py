@@ -13,8 +13,7 @@ from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
 from tilewright.codegen.detect import resolve
 from tilewright.errors import TargetError
-from tilewright.target import Target
-from tilewright.target.cpu import CPUS, Cpu, CpuTarget
+from tilewright.target import CPUS, Cpu, CpuTarget, Target
 
 from ..instructions import beyond, widest
 
