@@ -44,6 +44,7 @@ from ...runtime.ndarray import (
 from ...runtime.ranges import checked_limits
 from ...runtime.signature import Argument, Signature
 from ...runtime.workspace import Pool
+from ...target import CpuTarget
 from .detection import host_target
 from .glue_range import range_function
 from .llvm_text import memory_type
@@ -76,7 +77,7 @@ def make_glue(
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
     arguments = tuple(replace(a, name="") for a in signature.arguments)
-    code = _compile(arguments, signature.workspace_bytes, parallel)
+    code = _compile(arguments, signature.workspace_bytes, parallel, host_target())
     name = ctypes.c_char_p(signature.name.encode())
     method = _MethodDef(name, code.address, _METH_FASTCALL, None)
     address = kernel_address.to_bytes(8, sys.byteorder)
@@ -111,12 +112,13 @@ def _is_narrow_scalar(argument: Argument) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compile(arguments: tuple[Argument, ...], workspace_bytes: int, parallel: bool) -> _Code:
+def _compile(
+    arguments: tuple[Argument, ...], workspace_bytes: int, parallel: bool, host: CpuTarget
+) -> _Code:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    host = host_target()
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=host.mcpu, features=host.llvm_features, opt=1
     )
