@@ -22,6 +22,7 @@ import tilewright
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.errors import TargetError
 
+from .host_facts import HostFacts
 from .hosts import Processors, ReportsProcessors
 
 # Background jobs ignore interrupts, and what `nohup` starts ignores a closed terminal; so would the
@@ -79,12 +80,19 @@ def pytest_configure(config: pytest.Config) -> None:
     processors.observe(patch)
     config.add_cleanup(patch.undo)
     config.pluginmanager.register(ReportsProcessors(processors))
+    facts = HostFacts(ROOT)
+    facts.observe(patch)
+    config.pluginmanager.register(facts)
 
 
 def pytest_collection_finish() -> None:
-    """Keep the modules and items of the suite, which live to its end, out of later collections."""
+    """Keep the modules and items of the suite, which live to its end, out of later collections.
+
+    Programs have next to no cycles (`tests/autotune/test_garbage.py`): looking for them is rarer.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")

@@ -12,16 +12,16 @@ from tilewright.autotune.rules import fusion_groups
 from tilewright.autotune.rules.fusion_groups import Fusion
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
-from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule, Step, Trace
 from tilewright.schedule.find import blocks_in
+from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
 
 from ..schedule.machinery import check_meaning
 from ..schedule.random_cases import MOST_VISITS, visits
 
-TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
+TARGET = CpuTarget.named("cascadelake", threads=2)
 FEW_STEPS = 5
 """A program after so many steps has more than the rules recognise than one after all."""
 _log = logging.getLogger("tilewright")
