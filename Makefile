@@ -59,7 +59,7 @@ test-long: $(VENV)/stamp-check
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal -m long
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.matrix --jobs $(JOBS)
-	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED)
+	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED) --jobs $(JOBS)
 
 # A compiler that links for 64-bit ARM with C's library, and an emulator that runs its programs.
 aarch64-tools:

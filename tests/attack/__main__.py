@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 from .kinds import KINDS, total_tries
 from .report import Report
@@ -26,14 +28,18 @@ def main() -> int:
     options.add_argument("--seconds", type=float, default=1e9, help="at most so long for each kind")
     options.add_argument("--only", type=int, help="this try alone")
     options.add_argument("--failures", type=int, default=5, help="leave a kind after so many (5)")
+    options.add_argument("--jobs", type=int, default=1, help="so many kinds at a time (1)")
     given = options.parse_args()
     unknown = [k for k in given.kinds if k not in KINDS]
     if unknown:
         options.error(f"unknown kind {unknown[0]}; expected some of {', '.join(KINDS)}")
-    failed = False
+    if given.jobs < 1:
+        options.error(f"--jobs {given.jobs}; expected at least 1")
     kinds = given.kinds or list(KINDS)
     share = 1.0 if given.tries is None else given.tries / total_tries(kinds)
-    for name in kinds:
+    stop = Event()
+
+    def attack(name: str) -> bool:
         tries = range(max(1, round(KINDS[name].tries * share)))
         if given.only is not None:
             tries = range(given.only, given.only + 1)
@@ -43,11 +49,20 @@ def main() -> int:
             report.add(outcome)
             if outcome.failure is not None:
                 print(report.failure_text(outcome), flush=True)
-            if len(report.failures) >= given.failures or time.monotonic() >= end:
+            late = stop.is_set() or time.monotonic() >= end
+            if late or len(report.failures) >= given.failures:
                 break
         print(report.summary(), flush=True)
-        failed |= bool(report.failures)
-    return 1 if failed else 0
+        return bool(report.failures)
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        try:
+            failed = list(pool.map(attack, kinds))
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return int(any(failed))
 
 
 if __name__ == "__main__":
