@@ -5,7 +5,7 @@
 program: if it never asks for the processor, or is told the same, it passes on each that this
 machine is taken for. A run notes for each test that passes:
 
-    host           it took the processor itself, or had a child process: never the same
+    host           it took the processor itself, or had child processes: never the same
     is NAME        it asked whether the processor is NAME (`resolve` fills in its caches)
     has a,b        it asked whether the processor has these features
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,13 +30,13 @@ from typing import Any
 import pytest
 
 from tilewright.codegen.cpu import detection
+from tilewright.codegen.cpu import generator as generator_module
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.runtime.host import HOST, host_limit
 from tilewright.target import NATIVE, CpuTarget
 
 Facts = set[str]
 _HOST = "host"
-_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 _KEY = "tilewright/host_facts"
 
 
@@ -58,24 +59,26 @@ class HostFacts:
 
     def observe(self, patch: pytest.MonkeyPatch) -> None:
         """Note what is asked in this process from now on."""
-        for original in (detection.host_target, host_limit):
-            self._replace(patch, original, self._noting(original))
+        detected = self._noting(detection.host_target)
+        self._replace(patch, detection.host_target, detected)
+        self._replace(patch, host_limit, self._noting(host_limit))
         resolve, check = CpuGenerator.resolve, CpuGenerator.check_runnable
 
         def resolved(generator: CpuGenerator, wanted: CpuTarget) -> CpuTarget:
-            self.note(_HOST if wanted.mcpu == NATIVE else f"is {wanted.mcpu}")
+            if generator_module.host_target is detected:  # and no test gives it a machine
+                self.note(_HOST if wanted.mcpu == NATIVE else f"is {wanted.mcpu}")
             with self._silence():
                 return resolve(generator, wanted)
 
         def checked(generator: CpuGenerator, target: CpuTarget) -> None:
-            alien = target.arch != self.host.arch
-            self.note(_HOST if alien else f"has {','.join(target.features)}")
+            if generator_module.host_target is detected:
+                alien = target.arch != self.host.arch
+                self.note(_HOST if alien else f"has {','.join(target.features)}")
             with self._silence():
                 check(generator, target)
 
         patch.setattr(CpuGenerator, "resolve", resolved)
         patch.setattr(CpuGenerator, "check_runnable", checked)
-        sys.addaudithook(lambda event, _: self.note(_HOST) if event in _STARTS else None)
 
     def note(self, fact: str) -> None:
         """Note a fact. Raises `AssertionError` where the answer is kept for others, unseen."""
@@ -97,12 +100,16 @@ class HostFacts:
             self.quiet = before
 
     @contextmanager
-    def _noting_to(self, facts: Facts) -> Iterator[None]:
+    def noting_to(self, facts: Facts) -> Iterator[None]:
+        """Add what is asked meanwhile to `facts`."""
         before, self.noted = self.noted, facts
+        children = _ended_children()
         try:
             yield
         finally:
             self.noted = before
+            if _has_children() or _ended_children() != children:
+                facts.add(_HOST)
 
     def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(ask)
@@ -110,9 +117,8 @@ class HostFacts:
             self.note(_HOST)
             return ask()
 
-        for name in ("cache_clear", "cache_info"):
-            if hasattr(ask, name):
-                setattr(asked, name, getattr(ask, name))
+        if hasattr(ask, "__wrapped__"):
+            asked.__wrapped__ = self._noting(ask.__wrapped__)  # type: ignore[attr-defined]
         return asked
 
     def _replace(self, patch: pytest.MonkeyPatch, old: object, new: object) -> None:
@@ -128,7 +134,7 @@ class HostFacts:
         facts = self.modules.setdefault(collector.nodeid, set())
         self.importing = str(collector.path)
         try:
-            with self._noting_to(facts):
+            with self.noting_to(facts):
                 return (yield)
         finally:
             self.importing = None
@@ -140,7 +146,7 @@ class HostFacts:
             return (yield)
         facts = self.fixtures.setdefault(fixturedef, set())
         try:
-            with self._noting_to(facts):
+            with self.noting_to(facts):
                 return (yield)
         finally:
             if self.noted is not None:
@@ -156,10 +162,8 @@ class HostFacts:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         module = item.getparent(pytest.Module)
         facts = set() if module is None else set(self.modules.get(module.nodeid, ()))
-        if _has_children():
-            facts.add(_HOST)
         self.passed = True
-        with self._noting_to(facts):
+        with self.noting_to(facts):
             result = yield
         if self.passed and not differs(facts, self.host):
             self.tests[item.nodeid] = sorted(facts)
@@ -234,6 +238,11 @@ def digest_of(root: Path, threads: int) -> str:
             digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
             digest.update(content)
     return digest.hexdigest()
+
+
+def _ended_children() -> int:
+    """Grows with each child process that has ended: none starts without a page fault."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 def _has_children() -> bool:

@@ -8,6 +8,7 @@ tells.
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cpu import llvm
+from tilewright.codegen.cpu import detection, llvm
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import check_runnable, resolve
@@ -56,6 +57,22 @@ def lesser() -> list[str]:
     """Those of `LESSER` that this machine has more than."""
     features = set(host_target().features)
     return [name for name in LESSER if CPUS[name].features < features]
+
+
+def take_for(patch: pytest.MonkeyPatch, target: CpuTarget) -> None:
+    """Let detection take this machine for `target`, whose code is not run meanwhile.
+
+    For tests of decisions on recorded times: they are the same on any machine.
+    """
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("code is loaded on a machine that is none")
+
+    real = detection.host_target
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tilewright.") and getattr(module, "host_target", None) is real:
+            patch.setattr(module, "host_target", lambda: target)
+    patch.setattr(CpuGenerator, "load", refuse)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from tilewright.runtime.host import HOST
 from tilewright.target import CPUS, CpuTarget
 
 from .host_facts import HostFacts, differs, digest_of
+from .hosts import take_for
 
 x86 = pytest.mark.skipif(detection.host_target().arch != "x86_64", reason="they are x86-64")
 OTHER = CpuTarget.named("x86-64-v2", threads=1)
@@ -25,10 +26,9 @@ OTHER = CpuTarget.named("x86-64-v2", threads=1)
 
 @pytest.fixture
 def facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostFacts:
-    """A plugin that notes what this test asks."""
+    """A plugin of this test."""
     plugin = HostFacts(tmp_path)
     plugin.observe(monkeypatch)
-    plugin.noted = set()
     return plugin
 
 
@@ -47,8 +47,10 @@ def facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostFacts:
 def test_what_is_asked_is_noted(
     ask: Callable[[], object], noted: set[str], facts: HostFacts
 ) -> None:
-    ask()
-    assert facts.noted == noted
+    found: set[str] = set()
+    with facts.noting_to(found):
+        ask()
+    assert found == noted
 
 
 @cache
@@ -57,8 +59,21 @@ def kept() -> str:
 
 
 def test_answers_may_not_be_kept_for_later_tests(facts: HostFacts) -> None:
-    with pytest.raises(AssertionError, match=r"^kept of .*test_host_facts.py keeps what it learns"):
+    text = r"^kept of .*test_host_facts.py keeps what it learns"
+    with facts.noting_to(set()), pytest.raises(AssertionError, match=text):
         kept()
+
+
+def test_a_machine_that_a_test_gives_is_no_question(
+    facts: HostFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_for(monkeypatch, OTHER)
+    found: set[str] = set()
+    with facts.noting_to(found):
+        assert detection.host_target() is OTHER
+        assert resolve("cpu -threads=1").mcpu == OTHER.mcpu  # type: ignore[attr-defined]
+        check_runnable(OTHER)
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from ..measured import put_measured
 from .checking import search_of, sketches_of
 from .test_search import tiled_matmul
 
+pytestmark = pytest.mark.usefixtures("given_machine")
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
 SMALL = SearchConfig(pool=400, children=100)
 OTHER, MINE = ops.matmul_func(512, 512, 512), ops.matmul_func(500, 700, 509)

@@ -28,6 +28,7 @@ from tilewright.autotune.search import history, search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
 from tilewright.schedule import Trace
 from tilewright.tuning_db import (
     Outcome,
@@ -46,6 +47,7 @@ from .children import QUICK
 from .kernels import matmul
 from .recorded import Recorded, ok
 
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices")
 Play = Callable[..., Recorded]
 FAILED = MeasureResult(Outcome.CRASH, error="running it: signal 11")
 
@@ -142,6 +144,7 @@ def test_a_trace_is_written_once_and_never_read_back(
     db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On its way from the search to the workers and the database, and back to the search."""
+    monkeypatch.setenv(LOCATION, "")
     calls: Counter[str] = Counter()
     traces = values._TRACES
 
