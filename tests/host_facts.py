@@ -30,7 +30,6 @@ from typing import Any
 import pytest
 
 from tilewright.codegen.cpu import detection
-from tilewright.codegen.cpu import generator as generator_module
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.runtime.host import HOST, host_limit
 from tilewright.target import NATIVE, CpuTarget
@@ -59,19 +58,18 @@ class HostFacts:
 
     def observe(self, patch: pytest.MonkeyPatch) -> None:
         """Note what is asked in this process from now on."""
-        detected = self._noting(detection.host_target)
-        self._replace(patch, detection.host_target, detected)
+        self._replace(patch, detection.host_target, self._noting(detection.host_target))
         self._replace(patch, host_limit, self._noting(host_limit))
         resolve, check = CpuGenerator.resolve, CpuGenerator.check_runnable
 
         def resolved(generator: CpuGenerator, wanted: CpuTarget) -> CpuTarget:
-            if generator_module.host_target is detected:  # and no test gives it a machine
+            if self._is_detected():
                 self.note(_HOST if wanted.mcpu == NATIVE else f"is {wanted.mcpu}")
             with self._silence():
                 return resolve(generator, wanted)
 
         def checked(generator: CpuGenerator, target: CpuTarget) -> None:
-            if generator_module.host_target is detected:
+            if self._is_detected():
                 alien = target.arch != self.host.arch
                 self.note(_HOST if alien else f"has {','.join(target.features)}")
             with self._silence():
@@ -79,6 +77,10 @@ class HostFacts:
 
         patch.setattr(CpuGenerator, "resolve", resolved)
         patch.setattr(CpuGenerator, "check_runnable", checked)
+
+    def _is_detected(self) -> bool:
+        """Whether no test gives a machine, by `take_for`."""
+        return hasattr(detection.host_target, "__wrapped__")
 
     def note(self, fact: str) -> None:
         """Note a fact. Raises `AssertionError` where the answer is kept for others, unseen."""
@@ -118,7 +120,7 @@ class HostFacts:
             return ask()
 
         if hasattr(ask, "__wrapped__"):
-            asked.__wrapped__ = self._noting(ask.__wrapped__)  # type: ignore[attr-defined]
+            asked.__wrapped__ = self._noting(ask.__wrapped__)
         return asked
 
     def _replace(self, patch: pytest.MonkeyPatch, old: object, new: object) -> None:

@@ -19,15 +19,19 @@ from tilewright.autotune.records import target_record, toolchain_record, workloa
 from tilewright.autotune.search import history
 from tilewright.autotune.search.search import Candidate, Known, Observation
 from tilewright.autotune.search.transfer import learned, model_of, refit, warm
-from tilewright.tuning_db import Outcome, TuningDatabase
+from tilewright.tuning_db import Outcome, TargetRecord, Toolchain, TuningDatabase, Workload
 
 from ..measured import put_measured
 from .checking import search_of, sketches_of
 from .test_search import SMALL, TARGET, true_seconds
 
 OTHER, MINE = ops.matmul_func(512, 512, 512), ops.matmul_func(384, 640, 768)
-SUBJECT = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
+pytestmark = pytest.mark.usefixtures("given_machine")
 UNROLLED = FEATURES.index("unrolled")
+
+
+def subject() -> tuple[Workload, TargetRecord, Toolchain]:
+    return workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
 
 
 @pytest.fixture
@@ -175,14 +179,14 @@ def recorded(
 
 def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
     asked = recorded(db, 32)
-    measured = learned(db, *SUBJECT, MODEL)
+    measured = learned(db, *subject(), MODEL)
     assert np.count_nonzero(np.isinf(measured.seconds)) == sum(map(too_large, asked)) > 4
     search = search_of(MINE, TARGET, config=SMALL)
     before = sum(map(too_large, search.ask(16)))
     warmed = search_of(MINE, TARGET, config=SMALL)
-    warm(warmed, db, *SUBJECT)
+    warm(warmed, db, *subject())
     assert sum(map(too_large, warmed.ask(16))) < before
-    own = history.known(db, workload_record(OTHER), *SUBJECT[1:], MODEL)
+    own = history.known(db, workload_record(OTHER), *subject()[1:], MODEL)
     assert {o.schedule for o in own if o.outcome is Outcome.CRASH} == {
         c.schedule.id for c in asked if too_large(c)
     }
@@ -190,8 +194,8 @@ def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
 
 def test_schedules_of_other_sizes_that_may_fail_come_last(db: TuningDatabase) -> None:
     recorded(db, 32, lambda c: False)
-    made, found = sketches_of(MINE, TARGET), db.relatives(*SUBJECT)
-    known = learned(db, *SUBJECT, MODEL)
+    made, found = sketches_of(MINE, TARGET), db.relatives(*subject())
+    known = learned(db, *subject(), MODEL)
     first = refit(made, found, TARGET, model_of(known, MODEL))[0]
     model = CostModel()
     model.relate(known)
