@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ from tilewright.target import NATIVE, CpuTarget
 
 Facts = set[str]
 _HOST = "host"
+_GENERATED = re.compile(r"\.|__pycache__$|build$|.*\.egg-info$")
+"""Folders of which nothing is read: those that tools write, while tests run too."""
 _KEY = "tilewright/host_facts"
 
 
@@ -234,7 +237,7 @@ def digest_of(root: Path, threads: int) -> str:
     for name in sorted(f"{d.name} {d.version}" for d in distributions()):
         digest.update(f"{name}\n".encode())
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(n for n in folders if n[0] != "." and n != "__pycache__")
+        folders[:] = sorted(n for n in folders if not _GENERATED.match(n))
         for path in (Path(folder, name) for name in sorted(files)):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())

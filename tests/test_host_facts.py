@@ -98,9 +98,13 @@ def test_any_change_of_a_file_counts(tmp_path: Path) -> None:
     (tmp_path / "room" / "a.py").write_text("1")
     first = digest_of(tmp_path, 2)
     (tmp_path / ".cache" / "b").write_text("")
+    (tmp_path / "room" / "__pycache__").mkdir()
+    (tmp_path / "room" / "__pycache__" / "a.pyc").write_text("")
     assert digest_of(tmp_path, 2) == first != digest_of(tmp_path, 1)
+    (tmp_path / "room" / "building.py").write_text("")
+    second = digest_of(tmp_path, 2)
     (tmp_path / "room" / "a.py").write_text("2")
-    assert digest_of(tmp_path, 2) != first
+    assert len({first, second, digest_of(tmp_path, 2)}) == 3
 
 
 MODULE = """
