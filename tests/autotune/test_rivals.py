@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,18 @@ TARGET = "cpu -threads=1"
 CALM = TuneConfig(**{**vars(QUICK), "pause": 0.0, "calm": 4})
 ALONG = ops.matmul_func(16, 16, 16, transpose_b=True)
 """A program whose loops the reference run leaves as they are."""
-UNTUNED = [
-    json.loads(chosen(func, resolve(TARGET), "model").trace.to_json(notes=False))
-    for func in (matmul(), ALONG)
-]
 
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices")
 Tune = Callable[..., TuneResult]
+
+
+@cache
+def untuned_traces() -> list[Any]:
+    """The traces of the untuned builds, on the given machine."""
+    return [
+        json.loads(chosen(func, resolve(TARGET), "model").trace.to_json(notes=False))
+        for func in (matmul(), ALONG)
+    ]
 
 
 @pytest.fixture
@@ -78,7 +85,7 @@ def times(written: float, untuned: float, others: float = 1e-3) -> Callable[[str
     def seconds(trace: str) -> float:
         if is_written(trace):
             return written
-        if json.loads(trace) in UNTUNED:
+        if json.loads(trace) in untuned_traces():
             return untuned
         return seen.setdefault(trace, others * (1 + 0.01 * len(seen)))
 
@@ -189,7 +196,7 @@ def test_rivals_of_a_session_before_are_timed_again(db: TuningDatabase, run: Tun
     result = run(again, seed=1)
     (traces, _), *_ = again.heats
     assert sum(map(is_written, traces)) == 1
-    assert sum(json.loads(trace) in UNTUNED for trace in traces) == 1
+    assert sum(json.loads(trace) in untuned_traces() for trace in traces) == 1
     finals = len(traces)
     assert len(db.measurements()) == before + result.trials + finals, "in the finals alone"
     assert result.gains.keys() == {"written", "untuned"}
