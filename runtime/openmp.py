@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _thread = threading.local()
 
 ENTRY = "GOMP_parallel"
-SPINS = 10_000
+SPINS = 3_000
 """How often a waiting thread looks for work before it sleeps: for about half a millisecond, which
 no wait within a call of a balanced kernel takes on idle processors."""
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
 
-OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_wtime")
 """The functions of OpenMP's runtime that parallel kernels call."""
 _C_LIBRARY = ("memset", "memcpy", "memmove", "fma", "fmaf", "fmod", "fmodf", "syscall")
 CALLED = frozenset((*_C_LIBRARY, *OPENMP))

@@ -13,6 +13,17 @@ loop, as with static scheduling.
 The object file has a variable, a pointer to an integer, that the loader may set
 (`runtime.openmp.connect`). If the integer is not 0, the process has no thread team: the caller
 runs `.body` itself as the only thread, without OpenMP's runtime.
+
+It also runs `.body` alone while teams lose time. The runtime's barriers wait for every thread, even
+if the others have done all the work, and on busy processors a thread may come milliseconds late.
+Each loop therefore has an account: the seconds that the loop takes alone, and a balance in such calls.
+
+- A team adds the share of the iterations that others ran. It subtracts what the caller waited: all
+  of the call but the time in which it ran iterations itself.
+- While the balance is negative, the caller runs the loop alone, and each such call adds `_REPAID`.
+
+Where teams lose on average, all but one in `-_DEBT / _REPAID` calls are alone. Where they gain, the
+balance stays positive, and a single late thread changes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +41,21 @@ from .llvm_memory import (
     slot_pointers,
     take_slot,
 )
-from .llvm_text import Builder, calling, value_type
+from .llvm_text import Builder, calling, constant, value_type
 
 _CHUNKS = 8
 """In how many portions a thread takes its share."""
 _LINE = 64
-"""Bytes from one thread's counter to the next: two in one cache line slow each other down."""
+"""Bytes from one thread's counter to the next: two in one cache line slow each other down.
+
+After the counter of its share, a thread's line has the number of iterations that it ran, and the
+seconds that they took."""
+_RAN, _SECONDS = 8, 16
+_FIRST, _CREDIT, _DEBT = 8.0, 64.0, -32.0
+"""A loop's first balance, since threads have to be created or woken, and the limits of a balance."""
+_REPAID = 1 / 16
+"""What a call alone adds to the balance."""
+_STATE = "{ double, double }"
 
 
 def parallel(b: Builder, s: For) -> None:
@@ -60,18 +80,35 @@ def parallel(b: Builder, s: For) -> None:
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
     team, alone = b.new_block("team"), b.new_block("alone")
     going_on = b.new_block("joined")  # knows nothing of what memory held before
-    b.branch(b.op(f"icmp eq i32 {_refused(b)}, 0"), team, alone)
+    account = f"@{name}.account"
+    first = _double(_FIRST)
+    b.module.declare(
+        account, f"{account} = internal global {_STATE} {{ double {first}, double 0.0 }}, align 16"
+    )
+    allowed = b.op(f"icmp eq i32 {_refused(b)}, 0")
+    solvent = b.op(f"fcmp oge double {b.op(_load(account))}, 0.0")
+    b.branch(b.op(f"and i1 {allowed}, {solvent}"), team, alone)
 
     b.start(team)
     fields = _fields(types, slots)
     context = b.alloca(_struct(fields), 1, 8)
     for number, operand in enumerate([counters, *captured, *workspace]):
         b.do(f"store {fields[number]} {operand}, ptr {_field(b, fields, context, number)}")
+    began = b.op(calling(b, "omp_get_wtime", "double"))
     b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
+    ended = b.op(calling(b, "omp_get_wtime", "double"))
+    ran = b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {_RAN}')}")
+    worked = b.op(f"load double, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {_SECONDS}')}")
+    share = b.op(f"fdiv double {b.op(f'uitofp i64 {ran} to double')}, {_double(s.extent)}")
+    waited = b.op(f"fsub double {b.op(f'fsub double {ended}, {began}')}, {worked}")
+    amounts = f"double {worked}, double {share}, double {waited}"
+    b.do(f"call void @{_settle(b)}(ptr {account}, {amounts})")
     b.jump(going_on)
 
     b.start(alone)
     _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
+    repaid = b.op(f"fadd double {b.op(_load(account))}, {_double(_REPAID)}")
+    b.do(_store(repaid, account))
     b.jump(going_on)
     b.start(going_on)
     for _ in range(bool(slots) + in_slot):
@@ -140,6 +177,8 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
     share, take, work = b.new_block("share"), b.new_block("take"), b.new_block("work")
     help_next, joined = b.new_block("help"), b.new_block("shared")
     b.do(f"store i64 0, ptr {turn}")
+    own = b.op(f"add i64 {b.op(f'mul i64 %number, {_LINE}')}, {_RAN}")
+    ran_here = b.op(f"getelementptr i8, ptr %counters, i64 {own}")
     b.jump(share)
 
     b.start(share)
@@ -161,6 +200,8 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
     limit = b.op(f"add i64 {first}, {portion}")
     short = b.op(f"icmp slt i64 {limit}, {end}")
     limit = b.op(f"select i1 {short}, i64 {limit}, i64 {end}")
+    ran = b.op(f"add i64 {b.op(f'load i64, ptr {ran_here}')}, {b.op(f'sub i64 {limit}, {first}')}")
+    b.do(f"store i64 {ran}, ptr {ran_here}")
     loop(b, s, first, limit)
     b.jump(take)
 
@@ -187,7 +228,11 @@ def _region(b: Builder, name: str, types: Sequence[str], slots: Sequence[int]) -
     if slots:
         before = r.op(f"mul i64 {number}, {sum(slots)}")
         workspace = [r.op(f"getelementptr i8, ptr {workspace[0]}, i64 {before}")]
+    began = r.op(calling(r, "omp_get_wtime", "double"))
     _call(r, name, counters, (number, count), _typed(types, captured), slots, workspace)
+    seconds = r.op(f"fsub double {r.op(calling(r, 'omp_get_wtime', 'double'))}, {began}")
+    own = r.op(f"add i64 {r.op(f'mul i64 {number}, {_LINE}')}, {_SECONDS}")
+    r.do(f"store double {seconds}, ptr {r.op(f'getelementptr i8, ptr {counters}, i64 {own}')}")
     r.block.end = "ret void"
     return f"define internal void @{name}.region(ptr %context) #0 {{\n{r.text()}\n}}"
 
@@ -206,6 +251,56 @@ def _call(
     for start in workspace:
         arguments += slot_pointers(b, slots, start)
     b.do(f"call void @{name}.body({', '.join(arguments)})")
+
+
+def _settle(b: Builder) -> str:
+    """The function that enters a team into the account of a loop.
+
+    The caller worked for some seconds, ran a share of the iterations, and waited for some seconds.
+    The time alone that follows from these may be too long, if something else ran meanwhile: it
+    becomes at most twice as long as it was. A caller that ran nothing knows nothing of it.
+    """
+    function = f"{b.module.name}.settle"
+    text = f"""define internal void @{function}(
+    ptr %account, double %worked, double %share, double %waited) noinline #0 {{
+  %place = getelementptr {_STATE}, ptr %account, i32 0, i32 1
+  %known = {_load("%place")}
+  %new = fcmp oeq double %known, 0.0
+  %estimate = fdiv double %worked, %share
+  %double = fmul double %known, 2.0
+  %longer = fcmp ogt double %estimate, %double
+  %most = select i1 %longer, double %double, double %estimate
+  %updated = select i1 %new, double %estimate, double %most
+  %idle = fcmp oeq double %share, 0.0
+  %alone = select i1 %idle, double %known, double %updated
+  {_store("%alone", "%place")}
+  %others = fsub double 1.0, %share
+  %calls = fdiv double %waited, %alone
+  %profit = fsub double %others, %calls
+  %balance = {_load("%account")}
+  %sum = fadd double %balance, %profit
+  %much = fcmp ogt double %sum, {_double(_CREDIT)}
+  %below = select i1 %much, double {_double(_CREDIT)}, double %sum
+  %little = fcmp ult double %below, {_double(_DEBT)}
+  %result = select i1 %little, double {_double(_DEBT)}, double %below
+  {_store("%result", "%account")}
+  ret void
+}}"""
+    b.module.declare(function, text)
+    return function
+
+
+def _load(pointer: str) -> str:
+    """Accounts are read and written whole: calls in several threads share them."""
+    return f"load atomic double, ptr {pointer} monotonic, align 8"
+
+
+def _store(operand: str, pointer: str) -> str:
+    return f"store atomic double {operand}, ptr {pointer} monotonic, align 8"
+
+
+def _double(value: float) -> str:
+    return constant(float(value), "float64")
 
 
 def _typed(types: Sequence[str], operands: Sequence[str]) -> list[str]:
