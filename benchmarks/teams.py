@@ -4,9 +4,9 @@
     python -m benchmarks.teams --busy 4         # beside 4 processes that compute
     GOMP_SPINCOUNT=10000 python -m benchmarks.teams --busy 4    # with other waiting
 
-Each product of square matrices is built with the default schedule for all threads and for one. Both
-are called in turns of many calls: back to back, after a product in numpy, and after a pause in which
-the calling thread computes. Median and mean are in microseconds: rare late threads show in the mean.
+Each product of square matrices is built with the default schedule for all threads and for one.
+Both are called in turns of many calls: back to back, after a product in numpy, and after a pause
+in which the calling thread computes. Rare late threads show in the mean, not in the median.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -54,20 +55,22 @@ def report() -> None:
     print(f"{threads} threads and one; median and mean in us")
     print(f"{'matmul':>7} {'between':>8}{'threads':>18}{'one':>18}{'load':>8}")
     for size in SIZES:
-        modules = [tw.build(matmul_func(size, size, size), f"cpu -threads={n}") for n in (threads, 1)]
+        modules = [
+            tw.build(matmul_func(size, size, size), f"cpu -threads={n}") for n in (threads, 1)
+        ]
         rng = np.random.default_rng(0)
         a, b = rng.uniform(-1, 1, (2, size, size)).astype(np.float32)
         c, d = np.empty_like(a), np.empty_like(a)
         between: dict[str, Callable[[], object]] = {
             "nothing": lambda: None,
-            "numpy": lambda a=a, b=b, d=d: np.matmul(a, b, out=d),  # type: ignore[misc]
+            "numpy": partial(np.matmul, a, b, out=d),
         }
-        between |= {f"{s * 1e6:.0f} us": lambda s=s: pause(s) for s in PAUSES}  # type: ignore[misc]
+        between |= {f"{s * 1e6:.0f} us": partial(pause, s) for s in PAUSES}
         for name, run in between.items():
             samples: list[list[float]] = [[], []]
             for _ in range(TURNS):
                 for module, times in zip(modules, samples, strict=True):
-                    times += timed(lambda m=module: m(a, b, c), run)  # type: ignore[misc]
+                    times += timed(partial(module, a, b, c), run)
             texts = [
                 f"{statistics.median(s) * 1e6:.1f} {statistics.fmean(s) * 1e6:.1f}" for s in samples
             ]
@@ -77,11 +80,11 @@ def report() -> None:
 def timed(call: Callable[[], object], between: Callable[[], object]) -> list[float]:
     """The seconds of each of the calls that fit into `SECONDS`."""
     times, end = [], time.perf_counter() + SECONDS
-    while (now := time.perf_counter()) < end:
+    while time.perf_counter() < end:
         between()
-        now = time.perf_counter()
+        began = time.perf_counter()
         call()
-        times.append(time.perf_counter() - now)
+        times.append(time.perf_counter() - began)
     return times
 
 

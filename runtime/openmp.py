@@ -4,10 +4,10 @@ The first one found is used: a runtime that is loaded already, the system's libg
 installed package carries. It is loaded with global symbols, so that kernels in shared libraries
 find it.
 
-Threads that wait for work in libgomp spin for milliseconds by default. Where something else runs on
-their processors, they take the time of the threads that they wait for, and a call of microseconds
-takes ten milliseconds. The runtime is therefore loaded with `SPINS`, unless the environment says
-how to wait (`OMP_WAIT_POLICY`, `GOMP_SPINCOUNT`).
+Threads that wait in libgomp spin for milliseconds by default. Where something else runs on their
+processors, they take the time of the threads that they wait for. The runtime is therefore loaded
+with `SPINS`, unless the environment says how to wait (`OMP_WAIT_POLICY`, `GOMP_SPINCOUNT`). Loops
+whose teams lose time nevertheless run on one thread (`codegen/cpu/llvm_parallel.py`).
 
 In a process that was forked from one with such a runtime, parallel loops run on one thread (see
 `forks`). A new team would take a new thread for each call, since the runtime keeps the dead team
@@ -33,8 +33,8 @@ _thread = threading.local()
 
 ENTRY = "GOMP_parallel"
 SPINS = 3_000
-"""How often a waiting thread looks for work before it sleeps: for about half a millisecond, which
-no wait within a call of a balanced kernel takes on idle processors."""
+"""How often a waiting thread looks for work before it sleeps: for about 0.15 ms, which no wait
+within a call of a balanced kernel takes on idle processors."""
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _CARRIERS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch", "lightgbm", "faiss-cpu")
 

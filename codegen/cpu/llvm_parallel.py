@@ -16,7 +16,7 @@ runs `.body` itself as the only thread, without OpenMP's runtime.
 
 It also runs `.body` alone while teams lose time. The runtime's barriers wait for every thread, even
 if the others have done all the work, and on busy processors a thread may come milliseconds late.
-Each loop therefore has an account: the seconds that the loop takes alone, and a balance in such calls.
+Each loop therefore has an account: the seconds that it takes alone, and a balance in such calls.
 
 - A team adds the share of the iterations that others ran. It subtracts what the caller waited: all
   of the call but the time in which it ran iterations itself.
@@ -52,7 +52,7 @@ After the counter of its share, a thread's line has the number of iterations tha
 seconds that they took."""
 _RAN, _SECONDS = 8, 16
 _FIRST, _CREDIT, _DEBT = 8.0, 64.0, -32.0
-"""A loop's first balance, since threads have to be created or woken, and the limits of a balance."""
+"""A loop's first balance, since threads have to be created or woken, and the limits of it."""
 _REPAID = 1 / 16
 """What a call alone adds to the balance."""
 _STATE = "{ double, double }"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class MadeUp:
         self.now = self.worked = self.waited = 0.0
         self.helped = False
         self._thread = 0
-        self._steps = iter(())
+        self._steps: Iterator[float] = iter(())
         region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         number = ctypes.CFUNCTYPE(ctypes.c_int)
         self._runtime: dict[str, Any] = {
@@ -62,8 +63,9 @@ class MadeUp:
 
     def _parallel(self, region: Any, data: int) -> None:
         self.teams += 1
-        for self._thread in (1, 0) if self.helped else (0, 1):
-            works = self._thread == int(self.helped)
+        first = int(self.helped)
+        for thread in (first, 1 - first):
+            self._thread, works = thread, thread == first
             self._steps = iter((0.0, self.worked if works else 0.0))
             region(data)
         self.now += self.waited
