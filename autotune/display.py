@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
 from ..tuning_db.gains import gains_text
+from ..tuning_db.interleaved_comparison import common_seconds
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
@@ -197,10 +198,11 @@ class Picture:
 
     def _finals(self) -> list[str]:
         """The finalists, a line each, the choice first; and what it gained."""
+        times = common_seconds(self._comparison) if self._comparison else []
         finalists = [
             f"{'->' if n == 0 else '  '} {compared.schedule[:12]}  "
-            f"{format_seconds(compared.seconds):>7}  {compared}"
-            for n, compared in enumerate(self._comparison)
+            f"{format_seconds(seconds):>7}  {compared}"
+            for n, (compared, seconds) in enumerate(zip(self._comparison, times, strict=True))
         ]
         return finalists if self._gains is None else [*finalists, self._gains]
 

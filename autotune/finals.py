@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..runtime.timer import turn_seconds
 from ..schedule import Trace
-from ..tuning_db.interleaved_comparison import fastest_row, time_ratio
+from ..tuning_db.interleaved_comparison import TimeRatio, fastest_row, time_ratio
 from ..tuning_db.values import ScheduleRecord
 from .measure.measure_result import Kernel
 
@@ -86,9 +86,10 @@ class InterleavedTiming:
 
     `first` is the number of rounds of the first heat, if that is shorter. A finalist that
     `interleaved_comparison` finds slower than the fastest takes no part in later rounds, nor one
-    that takes twice as long in too few rounds to be sure. The number of rounds doubles until the
-    comparison of the others is settled. `samples` has the times of each finalist, also if timing
-    was interrupted.
+    that took twice as long in its trial and in each of too few rounds to be sure. The number of
+    rounds doubles until the comparison of the others is decided. Where noise leaves it unsettled,
+    timing goes on for as many seconds again. `samples` has the times of each finalist, also if
+    timing was interrupted.
 
     A sample takes at least `sample_seconds`.
     """
@@ -107,6 +108,8 @@ class InterleavedTiming:
         self._rounds = rounds
         self._next = rounds if first is None else first
         self._left = seconds
+        self._reserve = seconds
+        self._unsettled = False
         self._sample_seconds = sample_seconds
 
     @property
@@ -114,7 +117,8 @@ class InterleavedTiming:
         """The number of rounds that come next; 0 if it would be less than two of several."""
         if len(self._running) < 2:
             return 0
-        rounds = min(self._next, int(self._left / self._round_seconds()))
+        left = self._left + (self._reserve if self._unsettled else 0.0)
+        rounds = min(self._next, int(left / self._round_seconds()))
         return rounds if rounds >= min(2, self._next) else 0
 
     @property
@@ -145,10 +149,17 @@ class InterleavedTiming:
         self._running = [
             n
             for n, ratio in ratios.items()
-            if n == first or not (ratio.slower or (ratio.interval is None and ratio.ratio > FAR))
+            if n == first or not (ratio.slower or self._far(n, first, ratio))
         ]
-        if all(ratios[n].settled for n in self._running if n != first):
+        others = [ratios[n] for n in self._running if n != first]
+        self._unsettled = any(ratio.unsettled for ratio in others)
+        if all(ratio.decided for ratio in others):
             self._running = []
+
+    def _far(self, n: int, first: int, ratio: TimeRatio) -> bool:
+        """Whether it is out in too few rounds to be sure."""
+        in_trials = self._finalists[n].seconds / self._finalists[first].seconds
+        return ratio.interval is None and min(in_trials, *ratio.bounds) > FAR
 
     def _round_seconds(self) -> float:
         """About how long a round takes."""

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from ..tuning_db import TuningDatabase
@@ -103,7 +104,7 @@ class Recorder:
             measurement = self._measurement(schedule.id, Outcome.OK, median, samples, now)
             entries.append((measurement, schedule))
         self._database.put(*(measurement for measurement, _ in entries))
-        return compare_schedules(entries)
+        return compare_schedules(entries, partial(self._earlier, now))
 
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""
@@ -127,6 +128,15 @@ class Recorder:
 
     def end(self, status: SessionStatus) -> None:
         self._database.finish_session(self.session.id, status)
+
+    def _earlier(self, moment: datetime) -> dict[str, list[float]]:
+        """The times of schedules (ids) that this session measured before a moment."""
+        times: dict[str, list[float]] = {}
+        for m in self._database.measurements(session=self.session.id, outcome=Outcome.OK):
+            same = (m.workload, m.target, m.toolchain) == tuple(r.id for r in self.subject[:3])
+            if same and m.created < moment:
+                times.setdefault(m.schedule, []).extend(m.samples)
+        return times
 
     def _verification(self, schedule: str, result: CheckResult) -> Verification:
         return Verification(

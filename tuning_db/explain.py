@@ -29,7 +29,7 @@ from sqlalchemy import (
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
-from .interleaved_comparison import summary
+from .interleaved_comparison import common_seconds, summary
 from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
@@ -327,8 +327,10 @@ def _best_line(best: Best | None) -> str:
         return "found: nothing usable"
     how = "pinned" if best.pinned else "fastest verified"
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
-    if best.comparison and best.comparison[0].verdict is not Verdict.FASTEST:
+    if best.comparison and best.comparison[0].verdict is Verdict.TIE:
         how = "ties with the fastest verified"
+    if best.comparison and best.comparison[0].verdict is Verdict.UNSETTLED:
+        how = "shortest time of a noisy comparison"
     time = "not measured here" if best.seconds is None else f"{best.seconds * 1e3:.6g} ms"
     return f"found: schedule {best.schedule.id[:12]}{inexact}, {how}, {time}, from {best.layer}"
 
@@ -337,8 +339,9 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
     if best is None or not best.comparison:
         return
     yield f"  {summary(best.comparison)}:"
-    for compared in best.comparison:
-        time = f"{compared.seconds * 1e3:.6g} ms in {compared.rounds} rounds"
+    times = common_seconds(best.comparison)
+    for compared, seconds in zip(best.comparison, times, strict=True):
+        time = f"{seconds * 1e3:.6g} ms in {compared.rounds} rounds"
         yield f"    {compared.schedule[:12]}: {time}, {compared}"
 
 

@@ -14,14 +14,21 @@ heads, or tails (Thompson, "On confidence ranges for the median", Ann. Math. Sta
 is the largest for which that is less likely than 5%. For 9 rounds k is 2: one round in either
 direction may be spoilt. Fewer than 6 rounds have no interval.
 
-A schedule *ties* with the fastest if it may be as fast, and its median ratio is at most 1.02. Of
-those that tie the simplest is the choice (`simplicity`): noise would choose among them by lot.
+A schedule *ties* with the fastest if its median ratio is at most 1.02, and the interval shows that
+it takes at most 1.1 times as long. Of those that tie the simplest is the choice (`simplicity`):
+noise would choose among them by lot. One whose interval says neither that it ties nor that it is
+behind is *unsettled*: the machine was too busy to compare it by ratios. It is the choice only if
+its shortest time, of its trials and the comparison, is below that of the fastest and of all that
+tie: a disturbance makes no time shorter.
+
+A schedule that was out early neither ties nor wins, whatever its ratio: the later fastest may have
+been disturbed in the rounds of both.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import comb
 from typing import NamedTuple
 
@@ -29,15 +36,30 @@ from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict
 
 MARGIN = 0.02
 """A schedule that ties with the fastest takes at most this share longer."""
+LIMIT = 1.1
+"""How many times as long as the fastest a schedule that ties may take, by its interval."""
 _CHANCE = 20
 """An interval misses the true median at most once in so many times."""
 
 
+EarlierTimes = Callable[[], Mapping[str, Sequence[float]]]
+"""Returns the times of schedules (ids) that their session measured before the comparison."""
+
+
 class TimeRatio(NamedTuple):
-    """The median ratio of two schedules' times, and its interval if there are enough rounds."""
+    """The median ratio of two schedules' times, and its interval if there are enough rounds.
+
+    `extremes` are the smallest and the largest ratio, which stand in for the interval otherwise.
+    """
 
     ratio: float
     interval: tuple[float, float] | None
+    extremes: tuple[float, float] | None = None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval, or what stands in for it."""
+        return self.interval or self.extremes or (self.ratio, self.ratio)
 
     @property
     def slower(self) -> bool:
@@ -46,16 +68,23 @@ class TimeRatio(NamedTuple):
 
     @property
     def ties(self) -> bool:
-        return not self.slower and self.ratio <= 1 + MARGIN
+        """Whether it is shown to be as fast, or hardly slower."""
+        return not self.slower and self.ratio <= 1 + MARGIN and self.bounds[1] <= LIMIT
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it may be slower by more than `LIMIT`, and also tie or be as much faster."""
+        low, high = self.bounds
+        may_win = self.ratio <= 1 + MARGIN or low < 1 / LIMIT
+        return not self.slower and high > LIMIT and may_win
 
     @property
     def inverse(self) -> TimeRatio:
         """The ratio the other way round."""
-        interval = None if self.interval is None else (1 / self.interval[1], 1 / self.interval[0])
-        return TimeRatio(1 / self.ratio, interval)
+        return TimeRatio(1 / self.ratio, _inverse(self.interval), _inverse(self.extremes))
 
     @property
-    def settled(self) -> bool:
+    def decided(self) -> bool:
         """Whether more rounds would not matter: it is slower, or as fast within the margin."""
         return self.interval is not None and (self.slower or self.interval[1] <= 1 + MARGIN)
 
@@ -88,31 +117,48 @@ def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
     """The times of `row` over those of `fastest`, over the rounds that both took part in."""
     ratios = sorted(time / base for time, base in zip(row, fastest, strict=False))
     k = _interval_rank(len(ratios))
-    return TimeRatio(statistics.median(ratios), (ratios[k - 1], ratios[-k]) if k else None)
+    interval = (ratios[k - 1], ratios[-k]) if k else None
+    return TimeRatio(statistics.median(ratios), interval, (ratios[0], ratios[-1]))
 
 
 def compare_schedules(
-    entries: Sequence[tuple[Measurement, ScheduleRecord]],
+    entries: Sequence[tuple[Measurement, ScheduleRecord]], earlier: EarlierTimes
 ) -> list[ComparedSchedule]:
     """How interleaved measurements compare: the choice first, then the others by their ratio.
 
-    The entries are `ok`, each of another schedule; their order does not matter.
+    The entries are `ok`, each of another schedule; their order does not matter. `earlier` is called
+    only where one of them is unsettled.
     """
     entries = sorted(entries, key=lambda entry: entry[0].schedule)
     rows = [measured.samples for measured, _ in entries]
+    most = max(map(len, rows))
     first = fastest_row(rows)
     ratios = [time_ratio(row, rows[first]) for row in rows]
-    tied = [n for n, ratio in enumerate(ratios) if n == first or ratio.ties]
+    complete = [n for n, row in enumerate(rows) if n != first and len(row) == most]
+    tied = [first, *(n for n in complete if ratios[n].ties)]
+    unsettled = [n for n in complete if ratios[n].unsettled]
 
     def preference(n: int) -> tuple[object, ...]:
         measured, schedule = entries[n]
         return (*simplicity(schedule), measured.seconds, measured.id)
 
     choice = min(tied, key=preference)
+    if unsettled:
+        before = earlier()
+        shortest = [
+            min((*row, *before.get(e[1].id, ()))) for row, e in zip(rows, entries, strict=True)
+        ]
+        ahead = min(unsettled, key=lambda n: (shortest[n], *preference(n)))
+        if shortest[ahead] < min(shortest[n] for n in tied):
+            choice = ahead
+    verdicts = {
+        **dict.fromkeys(unsettled, Verdict.UNSETTLED),
+        **dict.fromkeys(tied, Verdict.TIE),
+        first: Verdict.FASTEST,
+    }
     order = sorted(range(len(rows)), key=lambda n: (n != choice, n != first, ratios[n].ratio))
     compared = []
     for n in order:
-        verdict = Verdict.FASTEST if n == first else Verdict.TIE if n in tied else Verdict.SLOWER
         measured = entries[n][0]
         assert measured.seconds is not None, "an ok measurement has a time"
         compared.append(
@@ -122,7 +168,7 @@ def compare_schedules(
                 rounds=len(measured.samples),
                 ratio=ratios[n].ratio,
                 interval=None if n == first else ratios[n].interval,
-                verdict=verdict,
+                verdict=verdicts.get(n, Verdict.SLOWER),
             )
         )
     return compared
@@ -145,13 +191,37 @@ def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:
 
 def summary(comparison: Sequence[ComparedSchedule]) -> str:
     """The outcome for the choice, which comes first, as a phrase."""
-    others = comparison[1:]
-    ties = sum(s.verdict is not Verdict.SLOWER for s in others)
+    choice, *others = comparison
     finalists = "the other finalist" if len(others) == 1 else f"the {len(others)} other finalists"
-    if ties == 0:
-        return f"ahead of {finalists}"
+    if choice.verdict is Verdict.UNSETTLED:
+        return f"has the shortest time, but is not told apart from {finalists}: too much noise"
+    ties = sum(s.verdict in (Verdict.FASTEST, Verdict.TIE) for s in others)
+    unsettled = sum(s.verdict is Verdict.UNSETTLED for s in others)
     some = "" if ties == len(others) else f"{ties} of "
-    return f"ties with {some}{finalists}, and is the simplest"
+    outcome = (
+        f"ties with {some}{finalists}, and is the simplest" if ties else f"ahead of {finalists}"
+    )
+    if not unsettled:
+        return outcome
+    if not ties:
+        some = "" if unsettled == len(others) else f"{unsettled} of "
+        return (
+            f"has the shortest time, but is not told apart from {some}{finalists}: too much noise"
+        )
+    return f"{outcome}; noise hides how {unsettled} compare, whose shortest times are longer"
+
+
+def common_seconds(comparison: Sequence[ComparedSchedule]) -> list[float]:
+    """The times of all on one base: that of the fastest times their ratios.
+
+    Their own medians are of different rounds.
+    """
+    fastest = next(c for c in comparison if c.verdict is Verdict.FASTEST)
+    return [c.ratio * fastest.seconds for c in comparison]
+
+
+def _inverse(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if bounds is None else (1 / bounds[1], 1 / bounds[0])
 
 
 def _decided(step: Json) -> list[int]:

@@ -171,6 +171,14 @@ _OF_MOMENT = [
 _OF_COMPARISON = with_schedule().where(
     measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE
 )
+_EARLIER = with_schedule().where(
+    measurement.c.session == bindparam("session"),
+    measurement.c.workload == bindparam("workload"),
+    measurement.c.created < bindparam("created"),
+    measurement.c.schedule.in_(bindparam("schedules", expanding=True)),
+    measurement.c.outcome == Outcome.OK,
+    IN_RANGE,
+)
 _AT_ONCE = attrgetter("session", "workload", "target", "toolchain", "outcome")
 _FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
     verification.c.workload == bindparam("workload"), ~verification.c.passed
@@ -337,20 +345,39 @@ def _best_of(connection: Connection, wanted: Wanted) -> Best | None:
         return None
     entries = interleaved(connection, first[0], wanted)
     while entries:
-        choice = _compared(entries, location(connection))
+        choice = _compared(connection, entries, wanted)
         entry = next(e for e in entries if e[0] is choice.measurement)
         if entry[0].id == first[0].id or confirmed(connection, entry, wanted):
             return choice
         entries.remove(entry)
-    return _compared([first], location(connection))
+    return _compared(connection, [first], wanted)
 
 
-def _compared(entries: list[Entry], layer: str) -> Best:
+def _compared(connection: Connection, entries: list[Entry], wanted: Wanted) -> Best:
     """The choice among interleaved measurements."""
-    comparison = compare_schedules(entries)
+    comparison = compare_schedules(entries, partial(_earlier, connection, entries, wanted))
     measured, schedule = next(e for e in entries if e[1].id == comparison[0].schedule)
     others = tuple(comparison) if len(comparison) > 1 else ()
-    return Best(schedule, measured, False, layer, others)
+    return Best(schedule, measured, False, location(connection), others)
+
+
+def _earlier(
+    connection: Connection, entries: list[Entry], wanted: Wanted
+) -> dict[str, list[float]]:
+    """The times of interleaved schedules in their session before, by their ids."""
+    timed = entries[0][0]
+    values = {
+        "session": timed.session,
+        "workload": timed.workload,
+        "created": timed.created,
+        "schedules": [schedule.id for _, schedule in entries],
+    }
+    times: dict[str, list[float]] = {}
+    for row in connection.execute(_EARLIER, values):
+        entry = intact(connection, row, wanted)
+        if entry is not None and _AT_ONCE(entry[0]) == _AT_ONCE(timed):
+            times.setdefault(entry[1].id, []).extend(entry[0].samples)
+    return times
 
 
 def _time(record: Measurement | None) -> float:

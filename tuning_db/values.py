@@ -324,11 +324,16 @@ def field_types(kind: str) -> dict[str, str]:
 
 
 class Verdict(StrEnum):
-    """How a schedule compares with the fastest of an interleaved comparison."""
+    """How a schedule compares with the fastest of an interleaved comparison.
+
+    `SLOWER` is out or behind, surely so if its interval is above 1. For `UNSETTLED`, noise hides
+    whether it is faster, as fast or slower.
+    """
 
     FASTEST = "fastest"
     TIE = "tie"
     SLOWER = "slower"
+    UNSETTLED = "unsettled"
 
 
 @dataclass(frozen=True)
@@ -353,9 +358,15 @@ class ComparedSchedule:
         between = "too few rounds to be sure"
         if self.interval is not None:
             between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        if self.verdict is Verdict.UNSETTLED:
+            return f"unsettled ({between})"
         if self.ratio < 1:
-            return f"{self.verdict}, as fast within the noise ({between})"
-        return f"{self.verdict}, {self.ratio:.3f} times the fastest ({between})"
+            ties = self.verdict is Verdict.TIE
+            how = "tie, as fast within the noise" if ties else f"out after {self.rounds} rounds"
+            return f"{how} ({between})"
+        surely = self.interval is not None and self.interval[0] > 1
+        word = "behind" if self.verdict is Verdict.SLOWER and not surely else self.verdict
+        return f"{word}, {self.ratio:.3f} times the fastest ({between})"
 
 
 @dataclass(frozen=True)

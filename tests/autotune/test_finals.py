@@ -11,6 +11,9 @@ from tilewright import Trace
 from tilewright.autotune.finals import Finalist, InterleavedTiming, short_heat
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.tuning_db import ScheduleRecord
+from tilewright.tuning_db.interleaved_comparison import compare_schedules
+
+from ..tuning_db.test_interleaved_comparison import timed
 
 NOISE = (1.0, 1.01, 0.99, 1.04, 0.97, 1.0, 0.98, 1.02, 1.05)
 RECORD = ScheduleRecord('{"version":1,"steps":[]}', 1)
@@ -38,8 +41,15 @@ class Turns:
         return rows
 
 
+def finalists_of(names: str, **trials: float) -> list[Finalist]:
+    return [
+        Finalist(trials.get(name, 1e-4), RECORD, Trace(()), Kernel(name.encode()), True)
+        for name in names
+    ]
+
+
 def race(turns: Turns, names: str = "abc", **options: float) -> InterleavedTiming:
-    finalists = [Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in names]
+    finalists = finalists_of(names, b=options.pop("trial_of_b", 1e-4))
     settings = {"rounds": 9, "seconds": 1.0, "sample_seconds": 1e-3, **options}
     rounds, first = int(settings["rounds"]), settings.get("first")
     made = InterleavedTiming(
@@ -99,8 +109,7 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
                 raise KeyboardInterrupt
             return super().__call__(kernels, rounds)
 
-    finalists = [Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in "ab"]
-    made = InterleavedTiming(finalists, 9, 1.0, 1e-3)
+    made = InterleavedTiming(finalists_of("ab"), 9, 1.0, 1e-3)
     with pytest.raises(KeyboardInterrupt):
         made.run(Stopped(a=1.0, b=1.001))
     assert [len(row) for row in made.samples] == [9, 9]
@@ -108,9 +117,56 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
 
 def test_one_that_is_far_slower_is_out_after_a_short_first_heat() -> None:
     turns = Turns(a=1.0, b=60.0, c=1.005)
-    samples = race(turns, first=2).samples
+    samples = race(turns, first=2, trial_of_b=6e-3).samples
     assert turns.heats[:3] == [("abc", 2), ("ac", 9), ("ac", 11)]
     assert len(samples[1]) == 2
+
+
+def test_a_round_or_two_that_are_disturbed_put_nothing_out_that_was_near() -> None:
+    turns = Turns(a=1.0, b=3.0, c=1.005)
+    race(turns, first=2)
+    assert turns.heats[:2] == [("abc", 2), ("abc", 9)]
+
+
+class Scripted:
+    """Hands out the samples of each kernel in the order in which they are written."""
+
+    def __init__(self, **samples: list[float]) -> None:
+        self.heats: list[tuple[str, int]] = []
+        self._left = samples
+
+    def __call__(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
+        names = [k.image.decode() for k in kernels]
+        self.heats.append(("".join(names), rounds))
+        rows = [tuple(self._left[name][:rounds]) for name in names]
+        for name in names:
+            del self._left[name][:rounds]
+        return rows
+
+
+def test_timing_goes_on_for_as_long_again_where_noise_hides_the_ratios() -> None:
+    busy: list[float] = [80, 900, 85, 700, 80, 800, 600, 80, 750]
+    turns = Scripted(a=[480.0] * 18, b=busy + [80.0] * 9)
+    made = InterleavedTiming(finalists_of("ab"), 9, 0.021, 1e-3)
+    made.run(turns)
+    assert turns.heats == [("ab", 9), ("ab", 9)]
+    calm = Scripted(a=[480.0] * 18, b=[480.0, 490.0, 470.0] * 6)
+    InterleavedTiming(finalists_of("ab"), 9, 0.021, 1e-3).run(calm)
+    assert calm.heats == [("ab", 9)]
+
+
+def test_one_that_was_out_is_not_chosen_when_another_becomes_the_fastest() -> None:
+    slow_later: list[float] = [100] * 9 + [300] * 500
+    fast_later: list[float] = [160] * 5 + [90] * 4 + [30] * 500
+    turns = Scripted(a=slow_later, b=fast_later, c=[105] * 509)
+    made = InterleavedTiming(finalists_of("abc"), 9, 1.0, 1e-3)
+    made.run(turns)
+    assert [len(row) for row in made.samples] == [36, 36, 9]
+    records = [
+        ScheduleRecord(f'{{"version":1,"steps":[{steps}]}}', 1) for steps in ("1,2", "1,2,3", "")
+    ]
+    entries = [timed(r, 1.0, row) for r, row in zip(records, made.samples, strict=True)]
+    assert compare_schedules(entries, dict)[0].schedule == records[1].id
 
 
 def test_slow_ones_are_timed_as_often_as_there_is_time_for() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import permutations
 from statistics import median
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.gains import Baseline, Gain, gains_text
 from tilewright.tuning_db.interleaved_comparison import (
+    common_seconds,
     compare_schedules,
     fastest_row,
     simplicity,
@@ -70,6 +72,13 @@ def timed(
     return measured, schedule
 
 
+def compare(
+    entries: Sequence[tuple[Measurement, ScheduleRecord]],
+    trials: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> list[ComparedSchedule]:
+    return compare_schedules(entries, lambda: trials)
+
+
 def checked(schedule: ScheduleRecord, passed: bool = True) -> Verification:
     return Verification(
         MATMUL.id, CPU.id, schedule.id, LLVM.id, passed, 1e-6 if passed else 3.0, 1e-4, NOON
@@ -83,6 +92,7 @@ def put(db: TuningDatabase, *entries: tuple[Measurement, ScheduleRecord]) -> Non
     db.put(*records)
 
 
+WRITTEN = ScheduleRecord('{"version": 1, "steps": []}', 1)
 SMALL, LARGE, LONG = trace(4, 8), trace(4, 64), trace(4, 8, steps=9)
 
 
@@ -114,7 +124,7 @@ def test_drift_from_round_to_round_does_not_count() -> None:
     found = time_ratio([1.05 * d for d in drift], drift)
     assert found.interval == pytest.approx((1.05, 1.05))
     assert found.slower
-    assert found.settled
+    assert found.decided
 
 
 def test_the_fastest_is_so_within_rounds() -> None:
@@ -122,10 +132,7 @@ def test_the_fastest_is_so_within_rounds() -> None:
     one, other = [1.0] * 4 + [2.0] * 5, [1.03] * 4 + [1.5] + [2.06] * 4
     assert median(one) > median(other)
     assert fastest_row([one, other]) == 0
-    assert (
-        compare_schedules([timed(SMALL, 1.0, other), timed(LARGE, 1.0, one)])[0].schedule
-        == LARGE.id
-    )
+    assert compare([timed(SMALL, 1.0, other), timed(LARGE, 1.0, one)])[0].schedule == LARGE.id
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -139,7 +146,7 @@ def test_no_other_is_ahead_of_the_fastest(seed: int) -> None:
     assert winner in (None, first)
     schedules = [trace(4, 8, steps=2 + n) for n in range(4)]
     entries = [timed(s, 1.0, row) for s, row in zip(schedules, rows, strict=True)]
-    said = [str(compared) for compared in compare_schedules(entries)]
+    said = [str(compared) for compared in compare(entries)]
     assert said.count("fastest") == 1
     assert not any(", 0." in words for words in said)
 
@@ -155,7 +162,7 @@ def test_rounds_without_one_of_the_two_do_not_count() -> None:
 
 
 def test_a_clear_winner_is_taken_however_complicated() -> None:
-    compared = compare_schedules([timed(SMALL, 1.1), timed(LONG, 1.0), timed(LARGE, 1.2)])
+    compared = compare([timed(SMALL, 1.1), timed(LONG, 1.0), timed(LARGE, 1.2)])
     assert [s.schedule for s in compared] == [LONG.id, SMALL.id, LARGE.id]
     assert [s.verdict for s in compared] == [Verdict.FASTEST, Verdict.SLOWER, Verdict.SLOWER]
     assert [s.ratio for s in compared] == pytest.approx([1.0, 1.1, 1.2])
@@ -166,14 +173,14 @@ def test_one_spoilt_round_does_not_change_the_answer() -> None:
     spoilt = (*DRIFT[:3], 5.0, *DRIFT[4:])
     tie = [timed(SMALL, 1.001, NOISE), timed(LARGE, 1.0, spoilt)]
     clear = [timed(SMALL, 1.1), timed(LARGE, 1.0, spoilt)]
-    assert compare_schedules(tie)[0].schedule == SMALL.id
-    assert compare_schedules(clear)[0].schedule == LARGE.id
-    assert compare_schedules(clear)[1].verdict is Verdict.SLOWER
+    assert compare(tie)[0].schedule == SMALL.id
+    assert compare(clear)[0].schedule == LARGE.id
+    assert compare(clear)[1].verdict is Verdict.SLOWER
 
 
 def test_of_two_that_tie_the_simpler_is_taken() -> None:
     for fast, slow in permutations([SMALL, LARGE]):
-        compared = compare_schedules([timed(fast, 1.0), timed(slow, 1.003, NOISE)])
+        compared = compare([timed(fast, 1.0), timed(slow, 1.003, NOISE)])
         assert compared[0].schedule == SMALL.id
         assert {s.schedule: s.verdict for s in compared} == {
             fast.id: Verdict.FASTEST,
@@ -191,8 +198,8 @@ def test_of_three_that_tie_the_simplest_is_taken_in_any_order() -> None:
         timed(trace(1, steps=1), 1.2),
     ]
     for order in permutations(entries):
-        compared = compare_schedules(order)
-        assert compared == compare_schedules(entries)
+        compared = compare(order)
+        assert compared == compare(entries)
         assert compared[0].schedule == SMALL.id
         assert [s.verdict for s in compared] == [
             Verdict.TIE,
@@ -204,28 +211,120 @@ def test_of_three_that_tie_the_simplest_is_taken_in_any_order() -> None:
 
 def test_a_simpler_one_beyond_the_margin_is_no_tie_however_wide_its_interval() -> None:
     wild = (0.5, 1.03, 1.04, 1.05, 1.06, 1.07, 0.6, 3.0, 0.7)
-    (first, second) = compare_schedules([timed(SMALL, 1.0, wild), timed(LARGE, 1.0, (1.0,) * 9)])
+    (first, second) = compare([timed(SMALL, 1.0, wild), timed(LARGE, 1.0, (1.0,) * 9)])
     assert (first.schedule, second.verdict) == (LARGE.id, Verdict.SLOWER)
     assert second.interval is not None
     assert second.interval[0] < 1
 
 
 def test_one_that_is_surely_slower_is_no_tie_however_little() -> None:
-    compared = compare_schedules([timed(SMALL, 1.01), timed(LARGE, 1.0)])
+    compared = compare([timed(SMALL, 1.01), timed(LARGE, 1.0)])
     assert compared[0].schedule == LARGE.id
 
 
 def test_fewer_rounds_than_an_interval_takes_leave_the_margin() -> None:
-    assert (
-        compare_schedules([timed(SMALL, 1.01, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)])[0].rounds
-        == 3
-    )
+    assert compare([timed(SMALL, 1.01, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)])[0].rounds == 3
     for slower, taken in ((1.01, SMALL), (1.03, LARGE)):
-        compared = compare_schedules(
-            [timed(SMALL, slower, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)]
-        )
+        compared = compare([timed(SMALL, slower, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)])
         assert compared[0].schedule == taken.id
         assert all(s.interval is None for s in compared)
+
+
+BUSY = (80, 900, 85, 700, 80, 800, 600, 80, 750)
+"""A kernel that something else disturbs in more than half of the rounds."""
+
+
+def test_a_tie_takes_evidence() -> None:
+    """An interval that reaches far above 1 is none."""
+    plain = time_ratio([480] * 9, BUSY)
+    assert (plain.ratio, plain.interval) == (0.8, (0.6, 6.0))
+    assert plain.unsettled
+    assert not plain.ties
+    assert not time_ratio([1.0, 1.0, 3.0], [1.0] * 3).ties, "too few rounds for an interval"
+    slightly = time_ratio([1.0] * 5 + [1.12] * 4, [1.0] * 9)
+    assert slightly.interval == (1.0, 1.12)
+    assert not slightly.ties
+    assert time_ratio([1.0] * 5 + [1.09] * 4, [1.0] * 9).ties
+
+
+@pytest.mark.parametrize("busy", [BUSY, (900, *BUSY[1:4], 700, *BUSY[5:])])
+def test_where_noise_hides_the_ratio_the_shortest_time_wins(busy: tuple[float, ...]) -> None:
+    """Whichever of them is ahead by the median; the simpler one takes six times as long."""
+    plain, fast = timed(WRITTEN, 480.0, (1.0,) * 9), timed(LONG, 1.0, busy)
+    for order in permutations([plain, fast]):
+        compared = compare(order)
+        assert [c.schedule for c in compared] == [LONG.id, WRITTEN.id]
+        assert {c.verdict for c in compared} == {Verdict.FASTEST, Verdict.UNSETTLED}
+        assert summary(compared).startswith("has the shortest time, but is not told apart from the")
+
+
+def test_trials_are_evidence_too_where_noise_hides_the_ratio() -> None:
+    """Its rounds were all disturbed, but for its trial."""
+    busy = (500, 900, 495, 470, 480, 800, 600, 475, 750)
+    plain, fast = (
+        timed(WRITTEN, 470.0, (1.0, 1.1, 1.0, 2.0, 1.0, 1.1, 1.0, 2.0, 0.99)),
+        timed(LONG, 1.0, busy),
+    )
+    assert compare([plain, fast])[0].schedule == WRITTEN.id
+    assert compare([plain, fast], {LONG.id: [80.0], WRITTEN.id: [470.0]})[0].schedule == LONG.id
+
+
+def test_ties_beside_one_that_is_unsettled_stay_ties() -> None:
+    over = (1.01, 1.01, 5.0, 0.99, 1.01, 1.4, 1.3, 0.99, 1.01)
+    erratic = [d * f for d, f in zip(DRIFT, over, strict=True)]
+    entries = [timed(LARGE, 1.0), timed(SMALL, 1.001, NOISE), timed(LONG, 1.0, erratic)]
+    compared = compare(entries)
+    assert (compared[0].schedule, compared[0].verdict) == (SMALL.id, Verdict.TIE)
+    assert compared[2].verdict is Verdict.UNSETTLED
+    assert str(compared[2]).startswith("unsettled (")
+    assert summary(compared) == (
+        "ties with 1 of the 2 other finalists, and is the simplest; "
+        "noise hides how 1 compare, whose shortest times are longer"
+    )
+
+
+def test_one_that_was_out_early_does_not_win() -> None:
+    """It lost to another, and the one that is the fastest now was slow in those rounds."""
+    early = timed(SMALL, 0.105, (1.0,) * 9)
+    late = timed(LARGE, 0.03, (5.0,) * 9 + (1.0,) * 27)
+    other = timed(LONG, 0.1, (1.0,) * 9 + (3.0,) * 27)
+    compared = compare([early, late, other])
+    assert compared[0].schedule == LARGE.id
+    verdicts = {c.schedule: c for c in compared}
+    assert verdicts[SMALL.id].verdict is Verdict.SLOWER
+    assert str(verdicts[SMALL.id]) == "out after 9 rounds (0.700 to 0.700)"
+
+
+def test_all_times_are_shown_on_one_base() -> None:
+    """A tie's own median is of all its rounds, in most of which the fastest took part too."""
+    tie = ComparedSchedule("ab" * 32, 608e-6, 9, 1.007, (0.98, 1.05), Verdict.TIE)
+    fastest = ComparedSchedule("cd" * 32, 80e-6, 72, 1.0, None, Verdict.FASTEST)
+    assert common_seconds([tie, fastest]) == pytest.approx([80.56e-6, 80e-6])
+
+
+def test_slower_is_said_only_of_what_is_surely_slower() -> None:
+    def said(interval: tuple[float, float] | None) -> str:
+        return str(ComparedSchedule("ab" * 32, 1e-3, 9, 1.021, interval, Verdict.SLOWER))
+
+    assert said((0.885, 1.073)) == "behind, 1.021 times the fastest (0.885 to 1.073)"
+    assert said((1.004, 1.073)) == "slower, 1.021 times the fastest (1.004 to 1.073)"
+    assert said(None) == "behind, 1.021 times the fastest (too few rounds to be sure)"
+
+
+def test_the_best_of_a_noisy_comparison_is_the_same_in_the_database(db: TuningDatabase) -> None:
+    plain = timed(WRITTEN, 470.0, (1.0, 1.1, 1.0, 2.0, 1.0, 1.1, 1.0, 2.0, 0.99), after=1)
+    fast = timed(LONG, 1.0, (500, 900, 495, 470, 480, 800, 600, 475, 750), after=1)
+    put(db, plain, fast)
+    found = db.best(MATMUL.id, CPU)
+    assert found is not None
+    assert found.schedule == WRITTEN
+    trial = timed(LONG, 80.0)
+    put(db, trial)
+    found = db.best(MATMUL.id, CPU)
+    assert found is not None
+    assert found.schedule == LONG
+    assert list(found.comparison) == compare([plain, fast], {LONG.id: trial[0].samples})
+    assert "shortest time of a noisy comparison" in str(db.explain(MATMUL, CPU))
 
 
 def test_what_is_simpler() -> None:
@@ -243,9 +342,7 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     fast, tie, slow = timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE), timed(LONG, 1.5)
     put(db, fast, tie, slow)
     best = db.best(MATMUL.id, CPU, LLVM)
-    assert best == Best(
-        SMALL, tie[0], False, db.location, tuple(compare_schedules([fast, tie, slow]))
-    )
+    assert best == Best(SMALL, tie[0], False, db.location, tuple(compare([fast, tie, slow])))
     story = str(db.explain(MATMUL, CPU, LLVM))
     assert f"schedule {SMALL.id[:12]}, ties with the fastest verified, 1003 ms" in story
     assert "\n  ties with 1 of the 2 other finalists, and is the simplest:\n" in story
@@ -308,9 +405,6 @@ def test_a_comparison_survives_moving(db: TuningDatabase, new_place: Place) -> N
 # Gains over the baselines
 
 
-WRITTEN = ScheduleRecord('{"version": 1, "steps": []}', 1)
-
-
 def test_the_gain_is_that_of_the_choice_within_rounds(db: TuningDatabase) -> None:
     fast, tie, slow = timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE), timed(WRITTEN, 6.0)
     put(db, fast, tie, slow)
@@ -355,6 +449,7 @@ def test_no_finals_or_no_baseline_have_no_gain(db: TuningDatabase) -> None:
         (Gain(0.5, (0.4, 0.6)), "0.50x"),
         (Gain(1.01, (0.99, 1.03)), "as fast as"),
         (Gain(1.0), "as fast as"),
+        (Gain(0.939, (0.581, 108.5)), "0.94x (0.58 to 108)"),
         (Gain(72.7, (0.904, 74.6)), "73x (0.9 to 75)"),
         (Gain(1.03, (0.97, 1.08)), "1.03x (0.97 to 1.1)"),
         (Gain(0.97, (0.95, 1.0)), "0.97x (0.95 to 1)"),
