@@ -17,9 +17,10 @@ direction may be spoilt. Fewer than 6 rounds have no interval.
 A schedule *ties* with the fastest if its median ratio is at most 1.02, and the interval shows that
 it takes at most 1.1 times as long. Of those that tie the simplest is the choice (`simplicity`):
 noise would choose among them by lot. One whose interval says neither that it ties nor that it is
-behind is *unsettled*: the machine was too busy to compare it by ratios. It is the choice only if
-its shortest time, of its trials and the comparison, is below that of the fastest and of all that
-tie: a disturbance makes no time shorter.
+behind is *unsettled*, and so is one whose shortest time contradicts that by a factor of 2: the
+machine was too busy to compare it by ratios. It is the choice only if its shortest time, of its
+trials and the comparison, is below that of the fastest and of all that tie: a disturbance makes no
+time shorter.
 
 A schedule that was out early neither ties nor wins, whatever its ratio: the later fastest may have
 been disturbed in the rounds of both.
@@ -38,6 +39,9 @@ MARGIN = 0.02
 """A schedule that ties with the fastest takes at most this share longer."""
 LIMIT = 1.1
 """How many times as long as the fastest a schedule that ties may take, by its interval."""
+CONTRADICTION = 2.0
+"""From this factor on, the ratio of the shortest times contradicts that of the rounds: most rounds
+of one of the two were disturbed."""
 _CHANCE = 20
 """An interval misses the true median at most once in so many times."""
 
@@ -50,11 +54,13 @@ class TimeRatio(NamedTuple):
     """The median ratio of two schedules' times, and its interval if there are enough rounds.
 
     `extremes` are the smallest and the largest ratio, which stand in for the interval otherwise.
+    `shortest` is the ratio of their shortest times.
     """
 
     ratio: float
     interval: tuple[float, float] | None
     extremes: tuple[float, float] | None = None
+    shortest: float = 1.0
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -64,29 +70,39 @@ class TimeRatio(NamedTuple):
     @property
     def slower(self) -> bool:
         """Whether it is known to take longer."""
-        return self.interval is not None and self.interval[0] > 1
+        return self.interval is not None and self.interval[0] > 1 and not self.contradicted
 
     @property
     def ties(self) -> bool:
         """Whether it is shown to be as fast, or hardly slower."""
-        return not self.slower and self.ratio <= 1 + MARGIN and self.bounds[1] <= LIMIT
+        near = self.ratio <= 1 + MARGIN and self.bounds[1] <= LIMIT
+        return near and not self.slower and not self.contradicted
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the shortest times say that it is much faster, or that it is no tie."""
+        much_slower = self.ratio <= 1 + MARGIN and self.shortest > CONTRADICTION
+        return much_slower or self.shortest < 1 / CONTRADICTION
 
     @property
     def unsettled(self) -> bool:
         """Whether it may be slower by more than `LIMIT`, and also tie or be as much faster."""
         low, high = self.bounds
         may_win = self.ratio <= 1 + MARGIN or low < 1 / LIMIT
-        return not self.slower and high > LIMIT and may_win
+        return self.contradicted or (not self.slower and high > LIMIT and may_win)
 
     @property
     def inverse(self) -> TimeRatio:
         """The ratio the other way round."""
-        return TimeRatio(1 / self.ratio, _inverse(self.interval), _inverse(self.extremes))
+        interval, extremes = _inverse(self.interval), _inverse(self.extremes)
+        return TimeRatio(1 / self.ratio, interval, extremes, 1 / self.shortest)
 
     @property
     def decided(self) -> bool:
         """Whether more rounds would not matter: it is slower, or as fast within the margin."""
-        return self.interval is not None and (self.slower or self.interval[1] <= 1 + MARGIN)
+        return self.slower or (
+            self.interval is not None and self.interval[1] <= 1 + MARGIN and not self.contradicted
+        )
 
 
 def fastest_row(rows: Sequence[Sequence[float]]) -> int:
@@ -115,10 +131,13 @@ def fastest_row(rows: Sequence[Sequence[float]]) -> int:
 
 def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
     """The times of `row` over those of `fastest`, over the rounds that both took part in."""
-    ratios = sorted(time / base for time, base in zip(row, fastest, strict=False))
+    rounds = min(len(row), len(fastest))
+    row, fastest = row[:rounds], fastest[:rounds]
+    ratios = sorted(time / base for time, base in zip(row, fastest, strict=True))
     k = _interval_rank(len(ratios))
     interval = (ratios[k - 1], ratios[-k]) if k else None
-    return TimeRatio(statistics.median(ratios), interval, (ratios[0], ratios[-1]))
+    extremes = ratios[0], ratios[-1]
+    return TimeRatio(statistics.median(ratios), interval, extremes, min(row) / min(fastest))
 
 
 def compare_schedules(

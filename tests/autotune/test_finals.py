@@ -156,9 +156,9 @@ def test_timing_goes_on_for_as_long_again_where_noise_hides_the_ratios() -> None
 
 
 def test_one_that_was_out_is_not_chosen_when_another_becomes_the_fastest() -> None:
-    slow_later: list[float] = [100] * 9 + [300] * 500
-    fast_later: list[float] = [160] * 5 + [90] * 4 + [30] * 500
-    turns = Scripted(a=slow_later, b=fast_later, c=[105] * 509)
+    slow_later = [100.0] * 9 + [300.0] * 500
+    fast_later = [160.0] * 5 + [90.0] * 4 + [30.0] * 500
+    turns = Scripted(a=slow_later, b=fast_later, c=[105.0] * 509)
     made = InterleavedTiming(finalists_of("abc"), 9, 1.0, 1e-3)
     made.run(turns)
     assert [len(row) for row in made.samples] == [36, 36, 9]

@@ -258,6 +258,27 @@ def test_where_noise_hides_the_ratio_the_shortest_time_wins(busy: tuple[float, .
         assert summary(compared).startswith("has the shortest time, but is not told apart from the")
 
 
+def test_most_rounds_disturbed_do_not_hide_the_fastest_however_many_there_are() -> None:
+    """The interval of the median becomes narrow, and what is disturbed is surely slower by it."""
+    plain, fast = timed(WRITTEN, 480.0, (1.0,) * 576), timed(LONG, 1.0, BUSY * 64)
+    ratio = time_ratio(fast[0].samples, plain[0].samples)
+    assert ratio.interval is not None
+    assert ratio.interval[0] > 1
+    assert not ratio.slower
+    assert ratio.unsettled
+    assert compare([plain, fast])[0].schedule == LONG.id
+
+
+def test_a_tie_by_the_median_that_shortest_times_contradict_is_none() -> None:
+    fast = (80.0, 80.0, 80.0, *(480.0,) * 6)
+    ratio = time_ratio([480.0] * 9, [*fast[3:], *fast[:3]])
+    assert ratio.ratio == 1.0
+    assert not ratio.ties
+    assert (
+        compare([timed(WRITTEN, 480.0, (1.0,) * 9), timed(LONG, 1.0, fast)])[0].schedule == LONG.id
+    )
+
+
 def test_trials_are_evidence_too_where_noise_hides_the_ratio() -> None:
     """Its rounds were all disturbed, but for its trial."""
     busy = (500, 900, 495, 470, 480, 800, 600, 475, 750)
