@@ -16,6 +16,7 @@ from ..tuning_db.interleaved_comparison import common_seconds
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from .result import origin_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -93,6 +94,7 @@ class Picture:
         self._error: str | None = None
         self._comparison: tuple[ComparedSchedule, ...] = ()
         self._gains: str | None = None
+        self._origin = ""
         self.ended = False
 
     def add(self, event: Event) -> None:
@@ -115,6 +117,9 @@ class Picture:
                 self._gains = gains_text(gains)
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
+                if event.best_session is not None:
+                    here = self._started.session
+                    self._origin = origin_text(event.best_session, here, event.own_seconds)
         self._elapsed = event.elapsed
 
     def line(self, event: Event) -> str | None:
@@ -141,12 +146,12 @@ class Picture:
                 return None
 
     def rate(self, seconds: float | None) -> str:
-        """A time and the floating-point rate that it amounts to, as text."""
+        """The best time, the floating-point rate that it amounts to, and its session, as text."""
         if seconds is None:
             return "no result yet"
         flops = self._started.flops
         speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
-        return f"best {format_seconds(seconds)}{speed}"
+        return f"best {format_seconds(seconds)}{speed}{self._origin}"
 
     def summary(self) -> RenderableType:
         """The picture in a line."""

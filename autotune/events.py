@@ -90,7 +90,7 @@ class Drift:
 class Final:
     """The fastest candidates were timed interleaved: how they compare, the choice first.
 
-    `gains` are those of the best over the program as written and the untuned build.
+    `gains` are those of the choice over the program as written and the untuned build.
     """
 
     comparison: tuple[ComparedSchedule, ...]
@@ -101,7 +101,10 @@ class Final:
 
 @dataclass(frozen=True)
 class Ended:
-    """The session is over, for `reason`; `interrupted` if its budget was not used up."""
+    """The session is over, for `reason`; `interrupted` if its budget was not used up.
+
+    `best_session` is the session that measured the best, `own_seconds` the best time of this one.
+    """
 
     reason: str
     interrupted: bool
@@ -109,6 +112,8 @@ class Ended:
     best_seconds: float | None
     elapsed: float
     program: int = 0
+    best_session: str | None = None
+    own_seconds: float | None = None
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..tuning_db import TuningDatabase
+from ..tuning_db.gains import UNTUNED_KEY, Gains, gains_of
 from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
     AnyRecord,
@@ -41,6 +42,13 @@ class Subject(NamedTuple):
     target: TargetRecord
     toolchain: Toolchain
     environment: Environment
+
+
+class FinalsResult(NamedTuple):
+    """How finalists compare, the choice first, and its gains over the baselines among them."""
+
+    comparison: list[ComparedSchedule]
+    gains: Gains
 
 
 class Recorder:
@@ -93,9 +101,7 @@ class Recorder:
         """Record that the results of a schedule (id) were compared."""
         self._database.put(self._verification(schedule, result))
 
-    def finals(
-        self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
-    ) -> list[ComparedSchedule]:
+    def finals(self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]) -> FinalsResult:
         """Record interleaved samples of schedules; return how they compare."""
         now = utc_now()
         entries = []
@@ -104,7 +110,11 @@ class Recorder:
             measurement = self._measurement(schedule.id, Outcome.OK, median, samples, now)
             entries.append((measurement, schedule))
         self._database.put(*(measurement for measurement, _ in entries))
-        return compare_schedules(entries, partial(self._earlier, now))
+        comparison = compare_schedules(entries, partial(self._earlier, now))
+        choice = next(m for m, _ in entries if m.schedule == comparison[0].schedule)
+        untuned = self.session.model.get(UNTUNED_KEY)
+        gains = gains_of(choice, entries if len(entries) > 1 else [], untuned)
+        return FinalsResult(comparison, gains)
 
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""

@@ -10,6 +10,7 @@ from ..schedule import Trace
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome, SessionStatus
 from .model.target_model import Roofline
+from .own_rules import RuleUse, rules_text
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class BestResult:
     `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself
     first; it is empty where there were none. `gains` are those of the same comparison over the
     baselines that took part. `generator` names the rules of the schedule, with their options.
+    `session` is the one that measured it.
     """
 
     seconds: float
@@ -29,6 +31,7 @@ class BestResult:
     comparison: tuple[ComparedSchedule, ...] = ()
     gains: Gains = field(default_factory=dict)
     generator: str = ""
+    session: str = ""
 
     def __repr__(self) -> str:
         text = f"{format_seconds(self.seconds)}, schedule {self.schedule_id:.12}"
@@ -59,15 +62,20 @@ class TuneResult:
 
     `best` is `None` only if no candidate is known to have run correctly. `trials` is the number of
     measurements of this call, `outcomes` counts them by outcome, and `error` is that of the last
-    candidate that failed. `status` is `INTERRUPTED` if the
-    budget was not used up, and `reason` says why the session ended. `seconds` is the time spent on
-    this program; `roofline` is a lower bound of the time of a call. `drift` has the times of one
-    kernel over its first: if they are far from 1, something else ran, and times are not comparable;
-    `noise` then says so in plain words.
+    candidate that failed. `status` is `INTERRUPTED` if the budget was not used up, and `reason`
+    says why the session ended. `seconds` is the time spent on this program; `roofline` is a lower
+    bound of the time of a call. `drift` has the times of one kernel over its first: if they are far
+    from 1, something else ran, and times are not comparable. `noise` then says so in plain words,
+    and also if the finals were too disturbed for a sure choice.
 
     `gains` are how many times as long as the best the program as written takes (`"written"`), and
     the schedule of a build without records (`"untuned"`), as far as they are known: timed
     interleaved with the best, or lower bounds.
+
+    `best` may be of an earlier session, which `best.session` names; `own_seconds` is the best time
+    of this one, `None` if nothing ran.
+
+    `rules` says what became of each rule that users registered: trials, or why it did not apply.
 
     `doubts` says in plain words if most candidates, or one of the baselines, computed wrong
     results.
@@ -87,17 +95,30 @@ class TuneResult:
     gains: Gains
     noise: str | None
     doubts: str | None = None
+    own_seconds: float | None = None
+    rules: Mapping[str, RuleUse] = field(default_factory=dict)
 
     @property
     def interrupted(self) -> bool:
         return self.status is SessionStatus.INTERRUPTED
 
+    @property
+    def gains_text(self) -> str | None:
+        """The gains as a phrase, with the session if that is another one; `None` without any."""
+        gained = gains_text(self.gains)
+        if gained is None or self.best is None:
+            return gained
+        return f"{gained}{origin_text(self.best.session, self.session)}"
+
     def __str__(self) -> str:
         counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
         rest = f"{self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
-            best = f"best {format_seconds(self.best.seconds)} after {rest}"
-            lines = (best, gains_text(self.gains), self.noise, self.doubts)
+            whose = origin_text(self.best.session, self.session, self.own_seconds)
+            best = f"best {format_seconds(self.best.seconds)}{whose} after {rest}"
+            own = rules_text(self.rules, self.trials)
+            rules = None if own is None else f"rules of your own: {own}"
+            lines = (best, self.gains_text, rules, self.noise, self.doubts)
             return "\n".join(filter(None, lines))
         if not self.trials:
             more = ": resume=True continues the session" if self.interrupted else ""
@@ -107,3 +128,14 @@ class TuneResult:
 
     def __repr__(self) -> str:
         return f"<TuneResult: {self}>"
+
+
+def origin_text(best: str, session: str, own_seconds: float | None = None) -> str:
+    """Words to append to what is of the session `best` in a report of another `session`.
+
+    `own_seconds` is the best time of the reported session.
+    """
+    if best == session:
+        return ""
+    own = "" if own_seconds is None else f"; this session's: {format_seconds(own_seconds)}"
+    return f", of session {best:.8}{own}"

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
@@ -34,7 +34,9 @@ from .gain import Progress
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .model.target_model import Roofline
-from .recorder import Recorder
+from .noise import advice, noise_text
+from .own_rules import OwnRules
+from .recorder import FinalsResult, Recorder
 from .result import BestResult, Spent, TuneResult
 from .rivals import Rival, Rivals
 from .search.search import Candidate, Search
@@ -62,7 +64,8 @@ class Tuning:
     before; `best` is the fastest schedule, `None` while none is known. `search_seconds` is the time
     that the search took, its creation included, but for what it did while builders worked. This
     program is `number` of the `programs` that share the budget. `tolerance` is the error that is
-    accepted of inexact schedules. `rivals` are the schedules that the best has to beat.
+    accepted of inexact schedules. `rivals` are the schedules that the best has to beat, `own_rules`
+    the rules that users registered.
 
     `ended` is why the program gets no more trials, `None` while it may. `course` is its progress.
     """
@@ -82,6 +85,7 @@ class Tuning:
     search_seconds: float
     tolerance: float | None
     rivals: Sequence[Rival] = ()
+    own_rules: OwnRules = field(default_factory=OwnRules)
 
     def __post_init__(self) -> None:
         self.ended: str | None = None
@@ -94,6 +98,7 @@ class Tuning:
         self._rivals = Rivals(self.rivals)
         self._drift = DriftMonitor(self.config.calm, self._pause)
         self._finals_slowdown = 1.0
+        self._compared: list[ComparedSchedule] = []
         self._last_word = time.monotonic()
         self.measurer.tick = self._tick
         self._batches = 0
@@ -179,6 +184,8 @@ class Tuning:
             gains=self._gains(),
             noise=self._noise(),
             doubts=self._doubts(),
+            own_seconds=self._own_seconds(),
+            rules=self.own_rules.uses,
         )
         if result.doubts is not None:
             _log.warning("%s: %s", self._name, result.doubts)
@@ -190,6 +197,8 @@ class Tuning:
                 result.trials,
                 self.best_seconds,
                 self.meter.elapsed,
+                best_session=None if self.best is None else self.best.session,
+                own_seconds=result.own_seconds,
             )
         )
         return result
@@ -223,6 +232,7 @@ class Tuning:
         for candidate, measured in zip(candidates, results, strict=True):
             written = self.recorder.trial(candidate.schedule, measured, candidate.features)
             self._conclude(candidate, measured, written)
+            self.own_rules.count(candidate.sketch)
             observed.append(
                 candidate.observed(measured.outcome, min(measured.samples, default=None))
             )
@@ -281,7 +291,12 @@ class Tuning:
             return False
         generator = finalist.schedule.generator
         self.best = BestResult(
-            seconds, finalist.trace, written.schedule, written.id, generator=generator
+            seconds,
+            finalist.trace,
+            written.schedule,
+            written.id,
+            generator=generator,
+            session=written.session,
         )
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)
@@ -326,11 +341,11 @@ class Tuning:
         if len(near) + len(slow) < 2:
             return
         finalists = [f for f in (*near, *slow) if f.checked or self._passes(f)]
-        comparison = self._compare(finalists, rounds, extra)
-        if comparison:
+        compared = self._compare(finalists, rounds, extra)
+        if compared is not None:
             self._look_up()
+            comparison, gains = compared
             _log.info("%s: %s", self._name, summary(comparison))
-            gains = {} if self.best is None else self.best.gains
             self._tell(Final(tuple(comparison), self.meter.elapsed, gains=gains))
 
     def _try_rivals(self, best: float) -> None:
@@ -362,11 +377,19 @@ class Tuning:
         gains = {**bounds, **self.best.gains}
         return {baseline: gains[baseline] for baseline in Baseline if baseline in gains}
 
+    def _own_seconds(self) -> float | None:
+        """The best time of this session: that of its finals, or else of its trials."""
+        if self._compared:
+            return self._compared[0].seconds
+        first = self._fastest.first
+        return None if first is None else first.seconds
+
     def _noise(self) -> str | None:
-        """Plain words where the machine was so disturbed that times are not comparable."""
+        """Plain words where the machine was so disturbed that it was not fit to choose."""
+        threads = self.search.target.threads
         if self._finals_slowdown >= _FINALS_DISTURBED:
-            return drift_text(self._finals_slowdown, finals=True)
-        return drift_text(self._drift.ratios[-1]) if self._drift.disturbed else None
+            return f"{drift_text(self._finals_slowdown, finals=True)} {advice(threads)}"
+        return noise_text(self._drift.ratios, self._compared, threads)
 
     def _doubts(self) -> str | None:
         """Plain words where most candidates, or a baseline, computed wrong results."""
@@ -408,30 +431,31 @@ class Tuning:
 
     def _compare(
         self, finalists: Sequence[Finalist], first: int, extra: float
-    ) -> list[ComparedSchedule]:
-        """Time kernels interleaved and record it; empty if there is no time for that.
+    ) -> FinalsResult | None:
+        """Time kernels interleaved and record it; `None` if there is no time for that.
 
         Times that are several times those of the trials are not recorded: they would take their
         place. The timing is repeated once, after a pause.
         """
         for again in (False, True):
             timing = self._timing(finalists, first, extra)
-            comparison: list[ComparedSchedule] = []
+            result: FinalsResult | None = None
             try:
                 timing.run(self.measurer.interleave)
             finally:
                 self._finals_slowdown = timing.slowdown
                 if any(timing.samples) and timing.slowdown < _FINALS_DISTURBED:
                     timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
-                    comparison = self.recorder.finals(list(timed))
+                    result = self.recorder.finals(list(timed))
+                    self._compared = result.comparison
             if timing.slowdown < _FINALS_DISTURBED:
-                return comparison
+                return result
             _log.info("the finals took %.3g times as long as the trials", timing.slowdown)
             if not again:
                 for _ in range(_PAUSES):
                     self._pause()
         self._tell(Drift(self._finals_slowdown, self.meter.elapsed, finals=True))
-        return []
+        return None
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self.measurer, self.search.seconds_in_model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import TuningError
@@ -12,7 +12,7 @@ from ..target import Target
 from ..tir.equality import structural_equal
 from ..tir.instruction_set import products_of
 from ..tir.ir import Func
-from .rules.user_rules import SKETCH_RULES
+from .rules.user_rules import SKETCH_RULES, noted_refusals
 from .search.sketch import Sketch, sketches
 
 
@@ -21,6 +21,13 @@ class Task(NamedTuple):
 
     func: Func
     user_sketches: list[Sketch] | None
+
+
+class Prepared(NamedTuple):
+    """The sketches of a task, if they were made; and why users' rules (by name) were refused."""
+
+    sketches: Sequence[Sketch] | None
+    refusals: Mapping[str, str]
 
 
 def tasks(given: Any) -> tuple[list[Task], bool]:
@@ -38,8 +45,8 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
     ], False
 
 
-def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Sequence[Sketch] | None:
-    """The sketches of a task if they may have steps or instructions of the user's own, else `None`.
+def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Prepared:
+    """The sketches of a task, if they may have steps or instructions of the user's own.
 
     Raises `TuningError` for those that builders cannot import, and for the user's own sketches with
     inexact steps unless `inexact` allows them.
@@ -55,11 +62,12 @@ def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Sequence[
                 )
     own = any(instruction.home is not None for instruction, *_ in products_of(target))
     if task.user_sketches is not None or not (SKETCH_RULES or own):
-        return task.user_sketches
-    prepared = sketches(task.func, target, inexact=inexact)
+        return Prepared(task.user_sketches, {})
+    with noted_refusals() as refusals:
+        prepared = sketches(task.func, target, inexact=inexact)
     for sketch in prepared:
         _require_importable(sketch)
-    return prepared
+    return Prepared(prepared, refusals)
 
 
 def weights_of(weights: Sequence[float] | None, count: int) -> list[float]:

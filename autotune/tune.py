@@ -26,6 +26,7 @@ from .measure.numeric_check import require_tolerance
 from .measure.worker_pool import WorkerPool
 from .model.cost_model import PARAMETERS
 from .model.target_model import model_for
+from .own_rules import OwnRules, warn_of_unused
 from .recorder import Recorder, Subject
 from .records import (
     environment_record,
@@ -172,7 +173,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
     prepared = [prepared_sketches(p, resolved, inexact=tolerance is not None) for p in programs]
     modules = sorted(
-        {name for some in prepared for sketch in some or () for name in sketch.modules}
+        {name for some in prepared for sketch in some.sketches or () for name in sketch.modules}
     )
     workers = WorkerPool(resolved, options.measure, modules)
     measurers: list[Measurer] = []
@@ -197,19 +198,18 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 resolved,
                 seed=seed,
                 config=options.search,
-                prepared=prepared[n],
+                prepared=prepared[n].sketches,
                 known=known,
                 inexact=tolerance is not None,
                 as_written=program.user_sketches is None,
             )
+            rivals: tuple[Rival, ...] = ()
+            own_rules = OwnRules()
             if program.user_sketches is None:
                 transfer.warm(search, database, *subject[:3], tolerance)
-            rivals: tuple[Rival, ...] = ()
-            if program.user_sketches is None:
-                rivals = rivals_of(program.func, resolved, search)
-                for rival in rivals:
-                    if rival.baseline is Baseline.UNTUNED:
-                        search.begin_with(rival.trace)
+                rivals = _begin_with_rivals(search, program.func)
+                own_rules = OwnRules.of(search.sketches, prepared[n].refusals)
+                search.begin_with_each(own_rules.sketches.values())
             search_seconds = meter.elapsed - began
             before = unfinished[n]
             if before is not None:
@@ -237,11 +237,22 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 search_seconds=search_seconds,
                 tolerance=tolerance,
                 rivals=rivals,
+                own_rules=own_rules,
             )
             stack.callback(tuning.abandon)
             tunings.append(tuning)
+        warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
         results = _finished(tunings, shares, meter, rules)
     return results if several else results[0]
+
+
+def _begin_with_rivals(search: Search, func: Func) -> tuple[Rival, ...]:
+    """The rivals of a search's best; the untuned build is put into its first batch."""
+    rivals = rivals_of(func, search.target, search)
+    for rival in rivals:
+        if rival.baseline is Baseline.UNTUNED:
+            search.begin_with(rival.trace)
+    return rivals
 
 
 def _subject(func: Func, target: Target, machine: Machine | None) -> Subject:

@@ -117,6 +117,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
             "generator": best.generator,
+            "session": best.session,
             "comparison": [to_plain(compared) for compared in best.comparison],
             "trace": json.loads(best.trace.to_json()),
         },
@@ -125,11 +126,13 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         "status": result.status.value,
         "reason": result.reason,
         "session": result.session,
+        "own_seconds": result.own_seconds,
         "seconds": result.seconds,
         "roofline": vars(result.roofline),
         "spent": vars(result.spent),
         "drift": list(result.drift),
         "gains": gains_json(result.gains),
+        "own_rules": {name: use._asdict() for name, use in result.rules.items()},
         "noise": result.noise,
         "doubts": result.doubts,
     }
@@ -179,28 +182,32 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
 
 
 def _print_result(result: TuneResult, flops: int) -> None:
-    from ..tuning_db.gains import gains_text
+    from ..autotune.own_rules import rules_text
+    from ..autotune.result import origin_text
     from ..tuning_db.interleaved_comparison import summary
 
     best = "no candidate is correct; `tilewright db list` shows what became of them"
     if not result.trials:
         more = "; `--resume` continues the session" if result.interrupted else ""
         best = f"nothing was measured{more}"
-    roof = None
+    roof, whose = None, ""
     if result.best is not None:
         roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
         rate = _rate(flops, result.best.seconds)
         speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
-        best = f"{time_text(result.best.seconds)}{speed}"
+        whose = origin_text(result.best.session, result.session)
+        own = origin_text(result.best.session, result.session, result.own_seconds)
+        best = f"{time_text(result.best.seconds)}{speed}{own}"
     counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
     comparison = () if result.best is None else result.best.comparison
     print_facts(
         {
             "best": best,
-            "gain": gains_text(result.gains),
-            "finals": summary(comparison) if comparison else None,
+            "gain": result.gains_text,
+            "finals": f"{summary(comparison)}{whose}" if comparison else None,
             "roofline": roof,
             "rules": None if result.best is None else result.best.generator or None,
+            "own rules": rules_text(result.rules, result.trials),
             "measurement": None if result.best is None else result.best.measurement_id,
             "trials": f"{result.trials} ({counts or 'none'})",
             "last error": result.error if result.best is None else None,

@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
@@ -16,6 +17,8 @@ from .rule import Group, GroupKind, SketchRule, Variant, Variants
 F = TypeVar("F", bound=Callable[..., Any])
 SKETCH_RULES: dict[str, SketchRule] = {}
 """The rules that were registered, by the names of their functions."""
+
+_REFUSALS: ContextVar[dict[str, str] | None] = ContextVar("refusals", default=None)
 
 _log = logging.getLogger(__name__)
 
@@ -198,13 +201,27 @@ class _UserStep:
 
 
 @contextmanager
+def noted_refusals() -> Iterator[dict[str, str]]:
+    """The first reason why each rule (by its name) was refused inside the `with` statement."""
+    refusals: dict[str, str] = {}
+    token = _REFUSALS.set(refusals)
+    try:
+        yield refusals
+    finally:
+        _REFUSALS.reset(token)
+
+
+@contextmanager
 def _errors_named(rule: str, draft: Draft) -> Iterator[None]:
-    """Log refusals of a rule. Raises `TuningError` for an exception that is none."""
+    """Log and note refusals of a rule. Raises `TuningError` for an exception that is none."""
     func = draft.func.name
     try:
         yield
     except ScheduleError as error:
-        _log.info("%s is not for %s: %s", rule, func, str(error).partition("\n")[0])
+        reason = str(error).partition("\n")[0]
+        _log.info("%s is not for %s: %s", rule, func, reason)
+        if (refusals := _REFUSALS.get()) is not None:
+            refusals.setdefault(rule, reason)
         raise
     except Exception as error:
         raise TuningError(

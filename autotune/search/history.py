@@ -76,6 +76,7 @@ def best_known(
         best.comparison,
         database.gains(best),
         best.schedule.generator,
+        best.measurement.session,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -177,6 +177,7 @@ class Search:
         self._columns = len(self.target_model.features) + self._width
         self._suggested: list[tuple[int, tuple[int, ...]]] = []
         self._first: list[tuple[int, tuple[int, ...]]] = []
+        self._one_of: list[Sequence[int]] = []
         self._told: list[tuple[float, ...]] = []
         self._seconds: list[float] = []
         self._fitted = True
@@ -225,6 +226,10 @@ class Search:
             self._add(self._pools[sketch], np.array([row], dtype=np.int64))
             self._first.append((sketch, row))
 
+    def begin_with_each(self, groups: Iterable[Sequence[int]]) -> None:
+        """Put a candidate of one sketch (position) of each group into the first batches."""
+        self._one_of += groups
+
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, drawn as `SearchConfig` says.
 
@@ -245,6 +250,8 @@ class Search:
         self._suggested = []
         while self._first and len(batch) < count and count > 1:
             self._take_row(batch, drawn_rows, *self._first.pop(0))
+        while self._one_of and len(batch) < count:
+            self._take_one_of(batch, drawn_rows, self._one_of.pop(0))
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, drawn_rows, order, greedy)
         for _ in range(8 * count):
@@ -374,6 +381,18 @@ class Search:
         """Take a row of a sketch, if its pool holds it."""
         for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
             self._take(batch, drawn_rows, s, int(place))
+
+    def _take_one_of(
+        self, batch: list[Candidate], drawn_rows: dict[int, list[int]], group: Sequence[int]
+    ) -> None:
+        """Take the row of these sketches that is predicted best, unless the batch has one."""
+        if any(candidate.sketch in group for candidate in batch):
+            return
+        scored = ((float(t), s, r) for s in group for r, t in enumerate(self._pools[s].scores))
+        for _, s, r in sorted(scored):
+            self._take(batch, drawn_rows, s, r)
+            if batch and batch[-1].sketch == s:
+                return
 
     def _take(
         self, batch: list[Candidate], drawn_rows: dict[int, list[int]], s: int, r: int

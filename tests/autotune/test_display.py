@@ -112,6 +112,15 @@ def test_a_session_without_a_best_says_so() -> None:
     assert "trial 1" in shown(Console(file=io.StringIO(), force_terminal=True), events)
 
 
+def test_a_best_of_another_session_is_told_apart() -> None:
+    ended = Ended("done", False, 4, 34e-6, 5.2, best_session="ad" * 32, own_seconds=608e-6)
+    text = shown(Console(file=io.StringIO(), width=200), [*EVENTS[:-1], ended])
+    assert text.splitlines()[-1] == (
+        "best 34 us, 58.8 GFLOP/s, of session adadadad; this session's: 608 us after 4 trials "
+        "in 5.2 s: done"
+    )
+
+
 def test_a_sparkline_falls_as_times_do() -> None:
     assert sparkline([8.0, 4.0, 2.0, 1.0], 10) == "█▆▃▁"
     assert sparkline([3.0, 3.0], 10) == "▁▁"

@@ -27,12 +27,14 @@ from tilewright import (
     tune,
 )
 from tilewright.autotune import tune as tuning
+from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rules import user_rules
 from tilewright.autotune.rules.draft import RuleChoice
 from tilewright.autotune.rules.user_rules import SKETCH_RULES, sketch_rule
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
+from tilewright.cli.report import print_results
 from tilewright.schedule import PRIMITIVES
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome, ScheduleRecord
@@ -380,6 +382,71 @@ def test_what_is_registered_is_said_where_it_is_left_out(caplog: pytest.LogCaptu
     said = record.getMessage()
     assert said.startswith("rows_of_vectors is not for softmax: there is no block 'C'; there are ")
     assert "\n" not in said, "the program is not shown for every rule that is not for it"
+
+
+def needless(draft: Draft) -> None:
+    """A rule whose candidates are the program as written in other loops: none is predicted fast."""
+    sch = draft.schedule
+    loops = sch.get_loops(sch.get_block("C"))
+    sch.split(loops[0], factors=sch.sample_perfect_tile(loops[0], 2, 16))
+
+
+def played(func: Func, monkeypatch: pytest.MonkeyPatch, trials: int = 8) -> TuneResult:
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+    with TuningDatabase("sqlite://") as db:
+        return tune(func, HERE, database=db, trials=trials, config=QUICK)
+
+
+def test_each_rule_that_applies_gets_a_trial_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sketch_rule(needless)
+    sketch_rule(rows_of_vectors)
+    func = ops.matmul_func(64, 64, 64)
+    result = played(func, monkeypatch)
+    assert list(result.rules) == ["needless", "rows_of_vectors"]
+    assert all(use.trials >= 1 and use.refusal is None for use in result.rules.values())
+    said = f"needless: {result.rules['needless'].trials} of 8 trials; rows_of_vectors: "
+    assert f"\nrules of your own: {said}" in str(result)
+    print_results([("matmul", 1, result)])
+    assert f"own rules    {said}" in capsys.readouterr().out
+    assert not [r for r in caplog.records if "applies to nothing" in r.getMessage()]
+
+
+def test_a_rule_that_applies_to_nothing_is_a_warning_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sketch_rule(rows_of_vectors)
+
+    @sketch_rule(GroupKind.CONTRACTION)
+    def products(draft: Draft, group: Group) -> Iterator[Variant]:
+        yield Variant.of("products", _step)
+
+    result = played(ops.softmax_func(8, 64), monkeypatch)
+    assert [use.trials for use in result.rules.values()] == [0, 0]
+    why = str(result.rules["rows_of_vectors"].refusal)
+    assert why.startswith("there is no block 'C'")
+    assert f"rules of your own: rows_of_vectors: not for this program: {why}" in str(result)
+    kind = "products: not for this program: no sketch has it; it is for groups of kind CONTRACTION"
+    assert kind in str(result)
+    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    about = "applies to nothing in this session: softmax: "
+    assert f"the sketch rule rows_of_vectors {about}{why}" in warned
+
+
+def test_a_rule_that_applies_to_one_program_of_a_session_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sketch_rule(rows_of_vectors)
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+    with TuningDatabase("sqlite://") as db:
+        programs = [ops.softmax_func(8, 64), ops.matmul_func(16, 16, 16)]
+        first, second = tune(programs, HERE, database=db, trials=8, config=QUICK)
+    assert first.rules["rows_of_vectors"].refusal is not None
+    assert second.rules["rows_of_vectors"].trials >= 1
+    assert not [r for r in caplog.records if "applies to nothing" in r.getMessage()]
 
 
 def test_calls_without_their_arguments() -> None:

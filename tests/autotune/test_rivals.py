@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 from tilewright import TuningDatabase, ops, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.events import Drift, Event, Final
+from tilewright.autotune.events import Drift, Ended, Event, Final
 from tilewright.autotune.measure.measure_result import Kernel
+from tilewright.autotune.noise import noise_text
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import rivals_of
 from tilewright.autotune.search import search
@@ -23,12 +25,13 @@ from tilewright.autotune.search.remembered import chosen, recalled
 from tilewright.autotune.search.search import Search, SearchConfig, model_trace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.building import explain
+from tilewright.cli.report import print_results
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
-from tilewright.tuning_db import Baseline, Session
+from tilewright.tuning_db import Baseline, ComparedSchedule, Session, Verdict
 
 from ..hosts import processor
 from .children import QUICK
@@ -210,6 +213,33 @@ def test_a_rival_that_was_faster_in_another_session_keeps_its_record(run: Tune) 
     assert second.best.measurement_id == first.best.measurement_id
 
 
+def test_a_best_of_another_session_says_whose_it_is(
+    run: Tune, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events: list[Event] = []
+    first = run(Simulated(times(2e-3, 1e-4)))
+    second = run(Simulated(times(2.6e-3, 1.31e-3)), seed=1, callback=events.append)
+    assert first.best is not None
+    assert first.best.session == first.session
+    assert first.own_seconds == 1e-4
+    assert second.best is not None
+    assert second.best.session == first.session
+    assert second.own_seconds == 1e-3
+    of = f", of session {first.session:.8}"
+    assert str(first).startswith("best 100 us after 8 trials")
+    assert f"best 100 us{of}; this session's: 1 ms after 8 trials" in str(second)
+    assert f"20x the program as written, as fast as the untuned build{of}" in str(second)
+    (final,) = [e for e in events if isinstance(e, Final)]
+    assert final.gains["written"].ratio == pytest.approx(2.6), "of this session's finals"
+    assert isinstance(events[-1], Ended)
+    assert events[-1].best_session == first.session
+    assert events[-1].own_seconds == 1e-3
+    print_results([("matmul", 8192, second)])
+    lines = {line[:11].strip(): line[11:].strip() for line in capsys.readouterr().out.splitlines()}
+    assert lines["best"].endswith(f"GFLOP/s{of}; this session's: 1 ms")
+    assert lines["gain"].endswith(f"the untuned build{of}")
+
+
 def test_the_users_own_sketches_have_no_rivals(
     db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,7 +327,77 @@ def test_a_machine_that_stays_disturbed_is_said_in_plain_words(run: Tune) -> Non
     assert [round(ratio, 6) for ratio in result.drift] == [68.0, 67.9]
     assert str(result).splitlines()[-1] == (
         "The reference kernel now takes 68 times as long as at the start; something else is "
-        "running, and these times are not comparable."
+        "running, and these times are not comparable. Tune again when the machine is calm."
+    )
+
+
+@pytest.mark.parametrize(
+    ("course", "says"),
+    [
+        ((1.0, 0.12, 0.12), "The reference kernel now takes 0.12 times as long as at the start"),
+        ((1.0, 1.5, 1.6), None),
+        (
+            (1.0, *(68.0,) * 4, 1.0),
+            "For a while, the reference kernel took 68 times as long as at the start",
+        ),
+        (
+            (1.0, 0.4, 1.0),
+            "For a while, the reference kernel took 0.4 times as long as at the start",
+        ),
+    ],
+)
+def test_noise_is_the_largest_drift_in_either_direction(
+    run: Tune, course: tuple[float, ...], says: str | None
+) -> None:
+    """Also if it is over, and if it was at the beginning."""
+    result = run(Disturbed(times(6.21e-3, 1.31e-3), *course), trials=12)
+    assert (result.noise or "").partition(";")[0] == (says or "")
+    assert result.noise is None or result.noise.endswith("Tune again when the machine is calm.")
+
+
+class Spoilt(Simulated):
+    """Something disturbs all but the program as written: in trials, and more in most rounds."""
+
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
+        rows = super().interleave(kernels, rounds)
+        if len(kernels) == 1:
+            return rows
+        return [
+            row
+            if is_written(kernel.image.decode())
+            else tuple(t * (2.9 if (n + k) % 5 < 3 else 0.3) for n, t in enumerate(row))
+            for k, (kernel, row) in enumerate(zip(kernels, rows, strict=True))
+        ]
+
+
+def test_finals_that_noise_hides_choose_by_the_shortest_times_and_say_so(
+    db: TuningDatabase, run: Tune
+) -> None:
+    """The program as written is the simplest, takes six times as long, and nothing disturbs it."""
+    result = run(Spoilt(times(1.9e-3, 1.31e-3)))
+    assert result.best is not None
+    assert result.best.trace.steps
+    assert result.noise is not None
+    assert result.noise.startswith("The machine was too busy to compare ")
+    assert "the shortest times decided." in result.noise
+    assert str(result).splitlines()[-1] == result.noise
+    found = explain(matmul(), TARGET, db).best
+    assert found is not None
+    assert found.schedule.id == result.best.schedule_id
+
+
+def test_words_for_noise() -> None:
+    wide = ComparedSchedule("ab" * 32, 1e-3, 9, 1.5, (0.7, 7.0), Verdict.SLOWER)
+    narrow = ComparedSchedule("ab" * 32, 1e-3, 9, 1.5, (1.1, 3.0), Verdict.SLOWER)
+    assert noise_text([], [narrow], 1) is None
+    assert noise_text([1.9], [wide], 2) == (
+        "In the finals, ratios of times are uncertain by a factor of up to 10: the machine was too "
+        "busy for a sure choice. Tune again when the machine is calm, or for -threads=1."
+    )
+    unsettled = replace(wide, verdict=Verdict.UNSETTLED)
+    assert noise_text([], [narrow, unsettled], 1) == (
+        "The machine was too busy to compare 1 of 2 finalists by ratios of times; the shortest "
+        "times decided. Tune again when the machine is calm."
     )
 
 
@@ -345,5 +445,5 @@ def test_finals_of_a_machine_that_stays_disturbed_choose_nothing(
     assert [e.ratio for e in events if isinstance(e, Drift) and e.finals] == [pytest.approx(200.0)]
     assert str(result).splitlines()[-1] == (
         "The finals took 200 times as long as the trials, twice; something else is running, and "
-        "nothing was chosen by them."
+        "nothing was chosen by them. Tune again when the machine is calm."
     )
