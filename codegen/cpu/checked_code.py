@@ -1,10 +1,17 @@
 """Check the `code` of an instruction that a user registered against its semantics, by running it.
 
-A program that calls the wrong intrinsic compiles, and its results are wrong.
+A program that calls the wrong intrinsic compiles, and its results are wrong; or LLVM ends the
+process, and so may the code. The check runs in a fork.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -29,10 +36,60 @@ def check_code(generator: CpuGenerator, instruction: Instruction, target: CpuTar
     machine executes code for `target`, computes the semantics on random and extreme numbers."""
     host = host_target()
     runs = target.arch == host.arch and not missing_features(target, host)
-    _check_code(generator, instruction, target, runs)
+    error = _error_of(generator, instruction, target, runs)
+    if error is not None:
+        raise BuildError("{0}", error[0], hint=error[1])
 
 
 @cache
+def _error_of(
+    generator: CpuGenerator, instruction: Instruction, target: CpuTarget, runs: bool
+) -> tuple[str, str | None] | None:
+    """The message and the hint of the error in the code of an instruction, if there is one."""
+
+    def check() -> tuple[str, str | None] | None:
+        try:
+            _check_code(generator, instruction, target, runs)
+        except BuildError as error:
+            hint = error.hint
+            error.hint = None
+            return str(error), hint() if callable(hint) else hint
+        return None
+
+    ended, error = _in_a_fork(check)
+    if not ended:
+        return error
+    text = f"the instruction {instruction.name} is to be written as {instruction.code}, which "
+    return f"{text}ends the process that compiles or runs it ({ended})", _HINT
+
+
+def _in_a_fork(
+    check: Callable[[], tuple[str, str | None] | None],
+) -> tuple[str, tuple[str, str | None] | None]:
+    """What `check` returns in a fork, or first how that ended: by which signal, with what words."""
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as words:
+        with warnings.catch_warnings():
+            # Of several threads: the child compiles and runs one function, and ends.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()  # noqa: TID251 - one serial function runs in it
+        if not child:
+            try:
+                os.dup2(words.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
+                os.write(answer.fileno(), json.dumps(check()).encode())
+                os._exit(0)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        for file in (answer, words):
+            file.seek(0)
+        if status:
+            said = words.read().decode(errors="replace").strip().splitlines()
+            how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
+            return f"{how}: {said[-1]}" if said else how, None
+        error = json.loads(answer.read())
+        return "", None if error is None else (error[0], error[1])
+
+
 def _check_code(
     generator: CpuGenerator, instruction: Instruction, target: CpuTarget, runs: bool
 ) -> None:

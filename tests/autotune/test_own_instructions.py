@@ -308,6 +308,26 @@ def test_code_that_is_not_llvms(code: str, message: str) -> None:
         compile_func(func, VNNI)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "llvm.x86.avx512.vpdpbusd.128",  # of other types: an assertion of LLVM
+        "llvm.aarch64.neon.sdot.v4i32.v16i8",  # of another processor: nothing to select
+    ],
+)
+def test_code_that_ends_the_process_is_refused(code: str) -> None:
+    narrow = Product("float32", "float16", "float16", rows=1, columns=4, depth=1, group=4)
+    tw.register_intrin("pp", *product("pp", narrow), cost=Cost(0.5, 3.0), code=code)
+    instruction = find_instruction("pp")
+    assert instruction is not None
+    target = CpuTarget.of(resolve("cpu -mcpu=cascadelake -threads=1"))
+    with pytest.raises(BuildError, match=r"pp is to be written as llvm") as refused:
+        check_code(CpuGenerator(), instruction, target)
+    with pytest.raises(BuildError) as again:
+        check_code(CpuGenerator(), instruction, target)
+    assert str(again.value) == str(refused.value)
+
+
 @pytest.mark.parametrize("name", [i.name for i in TABLES["cpu"] if i.code])
 def test_the_code_of_this_package(name: str) -> None:
     """Each compiles for a processor that has it, and is run where this machine does."""
