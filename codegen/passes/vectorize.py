@@ -236,7 +236,7 @@ class _Vectorizer:
         return Let(var, value, self.stmt(s.body, mask))
 
     def expr(self, e: Expr, mask: Mask) -> Expr:
-        """`e` with a value for each lane, or unchanged if all lanes agree."""
+        """`e` with a value for each lane, or a scalar if all lanes agree."""
         if e.dtype == INDEX and self.may_run(e, mask):
             ramp = self.linear(e)
             if ramp is not None:
@@ -382,7 +382,9 @@ def _call(v: _Vectorizer, e: Call, mask: Mask) -> Expr:
 
 def _cast(v: _Vectorizer, e: Cast, mask: Mask) -> Expr:
     value = v.expr(e.value, mask)
-    return e if value is e.value else Cast(value, dtypes.vector(e.dtype, v.lanes))
+    if value is e.value:
+        return e
+    return Cast(value, dtypes.vector(e.dtype, dtypes.info(value.dtype).lanes))
 
 
 def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
