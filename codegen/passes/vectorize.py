@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...errors import BuildError
 from ...tir.ir import (
     COMPARISONS,
+    FALSE,
     INDEX,
     Alloc,
     Binary,
@@ -36,8 +38,6 @@ from ...tir.ir import (
     Stmt,
     Store,
     Var,
-    binary,
-    cast,
     const,
     seq,
 )
@@ -47,9 +47,12 @@ from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
 from .rewrite import adjacent, holds_registers, map_stmts, may_trap, simplifier_of
+from .safety import Bounds, Safety, bounds_of, bounds_of_negation, lasting
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64
+MAX_COPIED_NODES = 24
+"""A condition of more nodes that reads memory is computed once for all the masks it is part of."""
 
 
 def vectorize(func: Func, vector_bits: int, mask_bits: int | None) -> Func:
@@ -60,16 +63,24 @@ def vectorize(func: Func, vector_bits: int, mask_bits: int | None) -> Func:
 
     The tail is masked if its elements have at least `mask_bits`, and else uses smaller vectors:
     vectors of such elements can be loaded and stored in part. A condition that differs between
-    lanes masks the loads and stores below it.
+    lanes masks the loads and stores below it, but not the loads that cannot fail without it.
     """
     s, unit = simplifier_of(func), _Unit(vector_bits, mask_bits)
+    safety = Safety(s)
 
-    def visit(stmt: Stmt) -> Stmt:
+    def visit(stmt: Stmt, around: Bounds) -> Stmt:
         if type(stmt) is For and stmt.kind is ForKind.VECTOR:
-            return _loop(stmt, unit, s)
-        return map_stmts(stmt, visit)
+            return _loop(stmt, unit, _Facts(s, safety, around))
+        if type(stmt) is not If:
+            return map_stmts(stmt, lambda c: visit(c, around))
+        then = visit(stmt.then, around + lasting(bounds_of(stmt.cond)))
+        other = stmt.other
+        if other is not None:
+            other = visit(other, around + lasting(bounds_of_negation(stmt.cond)))
+        same = then is stmt.then and other is stmt.other
+        return stmt if same else replace(stmt, then=then, other=other)
 
-    return with_func_body(func, visit(func.body))
+    return with_func_body(func, visit(func.body, ()))
 
 
 def native_lanes(body: Stmt, vector_bits: int) -> int:
@@ -83,6 +94,14 @@ class _Unit(NamedTuple):
 
     vector_bits: int
     mask_bits: int | None
+
+
+class _Facts(NamedTuple):
+    """What is known at a loop: the ranges of variables, and the bounds that hold around it."""
+
+    s: Simplifier
+    safety: Safety
+    around: Bounds
 
 
 def chunks(extent: int, lanes: int, masked: bool) -> Iterator[tuple[int, int, int]]:
@@ -99,24 +118,24 @@ def chunks(extent: int, lanes: int, masked: bool) -> Iterator[tuple[int, int, in
         full, rest = full + width, rest - width
 
 
-def _loop(loop: For, unit: _Unit, s: Simplifier) -> Stmt:
+def _loop(loop: For, unit: _Unit, facts: _Facts) -> Stmt:
     assert isinstance(loop.extent, int)
     lanes = native_lanes(loop.body, unit.vector_bits)
     widest = lanes * MAX_UNROLLED_CHUNKS
     if loop.extent < widest + lanes or holds_registers(loop.body):
-        return _chunks(loop, 0, loop.extent, lanes, unit, s)
+        return _chunks(loop, 0, loop.extent, lanes, unit, facts)
     full = loop.extent // lanes
     chunk = Var(f"{loop.var.name}_chunk")
-    s.ranges = {**s.ranges, chunk: (0, full - 1)}
-    many = For(chunk, full, _vector(loop, chunk * lanes, lanes, lanes, s))
+    facts.s.ranges = {**facts.s.ranges, chunk: (0, full - 1)}
+    many = For(chunk, full, _vector(loop, chunk * lanes, lanes, lanes, facts))
     if full * lanes == loop.extent:
         return many
-    return seq(many, _chunks(loop, full * lanes, loop.extent, lanes, unit, s))
+    return seq(many, _chunks(loop, full * lanes, loop.extent, lanes, unit, facts))
 
 
-def _chunks(loop: For, start: int, end: int, lanes: int, unit: _Unit, s: Simplifier) -> Stmt:
+def _chunks(loop: For, start: int, end: int, lanes: int, unit: _Unit, facts: _Facts) -> Stmt:
     parts = chunks(end - start, lanes, _has_masks(loop.body, unit.mask_bits))
-    return seq(*(_vector(loop, const(start + at), n, on, s) for at, n, on in parts))
+    return seq(*(_vector(loop, const(start + at), n, on, facts) for at, n, on in parts))
 
 
 def _has_masks(body: Stmt, mask_bits: int | None) -> bool:
@@ -128,7 +147,7 @@ def _has_masks(body: Stmt, mask_bits: int | None) -> bool:
     return min(bits, default=32) >= mask_bits
 
 
-def _vector(loop: For, base: Expr, lanes: int, on: int, s: Simplifier) -> Stmt:
+def _vector(loop: For, base: Expr, lanes: int, on: int, facts: _Facts) -> Stmt:
     """The body of `loop` for the iterations from `base` on, those after the first `on` off."""
     if lanes == 1:
         return substitute(_plain(loop.body), {loop.var: base})
@@ -138,7 +157,7 @@ def _vector(loop: For, base: Expr, lanes: int, on: int, s: Simplifier) -> Stmt:
         if on == lanes
         else _compare(Op.LT, numbers, Broadcast(const(on), lanes, numbers.dtype))
     )
-    v = _Vectorizer(loop.var, base, lanes, s)
+    v = _Vectorizer(loop.var, base, lanes, facts)
     return v.stmt(loop.body, mask)
 
 
@@ -153,18 +172,35 @@ Mask = Expr | None
 
 
 class _Vectorizer:
-    """Vectorizes expressions that depend on one loop variable; others stay scalar."""
+    """Vectorizes expressions that depend on one loop variable; others stay scalar.
 
-    def __init__(self, var: Var, base: Expr, lanes: int, s: Simplifier) -> None:
+    An expression is vectorized once for each mask in a statement, however often the statement has
+    it. A large condition that masks others is named by a `Let` around the statement.
+    """
+
+    def __init__(self, var: Var, base: Expr, lanes: int, facts: _Facts) -> None:
         self.lanes = lanes
-        self.s = s
+        self.s, self.safety, self.around = facts
         self.var = var
         self.base = base
         self.index = dtypes.vector(INDEX, lanes)
         self.vectors: dict[Var, Expr] = {var: adjacent(base, lanes)}
         self.on: dict[Expr, bool] = {}
+        self.bounds: dict[Mask, Bounds] = {}
+        self.done: dict[Mask, dict[Expr, Expr]] = {}
+        self.named: dict[Var, Expr] = {}
+        self.chosen: tuple[Expr, ...] = ()
 
     def stmt(self, s: Stmt, mask: Mask) -> Stmt:
+        above = self.done, self.named
+        self.done, self.named = {}, {}
+        result = self.parts(s, mask)
+        for var, value in reversed(self.named.items()):
+            result = Let(var, value, result)
+        self.done, self.named = above
+        return result
+
+    def parts(self, s: Stmt, mask: Mask) -> Stmt:
         match s:
             case Store():
                 return self.store(s, mask)
@@ -222,10 +258,13 @@ class _Vectorizer:
         if dtypes.info(cond.dtype).lanes == 1:
             other = None if s.other is None else self.stmt(s.other, mask)
             return If(cond, self.stmt(s.then, mask), other)
-        then = self.stmt(s.then, _both(mask, cond))
+        cond = self.name(cond, 0)  # the statements may change what it reads
+        chosen = self.both(mask, cond, lasting(bounds_of(s.cond)))
+        then = self.stmt(s.then, chosen)
         if s.other is None:
             return then
-        return seq(then, self.stmt(s.other, _both(mask, self.negation(cond))))
+        rejected = self.both(mask, self.negation(cond), lasting(bounds_of_negation(s.cond)))
+        return seq(then, self.stmt(s.other, rejected))
 
     def let(self, s: Let, mask: Mask) -> Stmt:
         value = self.expr(s.value, mask)
@@ -237,6 +276,13 @@ class _Vectorizer:
 
     def expr(self, e: Expr, mask: Mask) -> Expr:
         """`e` with a value for each lane, or a scalar if all lanes agree."""
+        done = self.done.setdefault(mask, {})
+        found = done.get(e)
+        if found is None:
+            found = done[e] = self.vectorized(e, mask)
+        return found
+
+    def vectorized(self, e: Expr, mask: Mask) -> Expr:
         if e.dtype == INDEX and self.may_run(e, mask):
             ramp = self.linear(e)
             if ramp is not None:
@@ -245,7 +291,7 @@ class _Vectorizer:
 
     def may_run(self, e: Expr, mask: Mask) -> bool:
         """Whether `e` may be evaluated once for all lanes: one of them is on, or it never fails."""
-        return mask is None or self.first_is_on(mask) or self.never_fails(e)
+        return mask is None or self.first_is_on(mask) or self.never_fails(e, ())
 
     def first_is_on(self, mask: Expr) -> bool:
         """Whether a mask is shown to hold for the first lane, as in the last vector of a loop."""
@@ -255,19 +301,9 @@ class _Vectorizer:
             known = self.on[mask] = first is not None and truth(self.s, first) is True
         return known
 
-    def never_fails(self, e: Expr) -> bool:
-        """Whether `e`, of indices in one dimension, is shown to read within buffers and not to
-        divide by zero wherever it is evaluated."""
-        for n in walk(e):
-            if type(n) is Load:
-                low, high = self.s.interval(self.s.poly(n.indices[0]))
-                if low < 0 or high >= n.buffer.shape[0]:
-                    return False
-            elif type(n) is Binary and may_trap(n):
-                nonzero = binary(Op.NE, cast(INDEX, n.b), const(0))
-                if truth(self.s, nonzero) is not True:
-                    return False
-        return True
+    def never_fails(self, e: Expr, bounds: Bounds) -> bool:
+        """Whether `e` is shown not to fail here, where `bounds` hold."""
+        return self.safety.never_fails(e, self.around + bounds)
 
     def linear(self, e: Expr) -> Expr | None:
         """An index that is linear in the loop's variable, as a ramp."""
@@ -302,6 +338,34 @@ class _Vectorizer:
 
     def negation(self, cond: Expr) -> Expr:
         return Call("not", (cond,), cond.dtype)
+
+    def both(self, mask: Mask, cond: Expr, bounds: Bounds) -> Expr:
+        """The mask of the lanes of `mask` where `cond` holds, and with it `bounds`."""
+        result = cond if mask is None else self.name(_logic(Op.AND, mask, cond))
+        self.bounds[result] = self.bounds.get(mask, ()) + bounds
+        return result
+
+    def name(self, cond: Expr, copied: int = MAX_COPIED_NODES) -> Expr:
+        """A condition as it is put into masks: what reads memory and is larger than `copied` nodes
+        is computed once."""
+        large = any(True for _ in islice(walk(cond), copied, None))
+        if type(cond) is Var or not large or not any(map(_reads, walk(cond))):
+            return cond
+        var = Var("mask", cond.dtype)
+        for choice in reversed(self.chosen):  # elsewhere it may fail
+            cond = Select(choice, cond, self.wide(FALSE), cond.dtype)
+        self.named[var] = cond
+        return var
+
+    def branch_of(self, e: Expr, choice: Expr, mask: Mask) -> Expr:
+        """`expr` of a branch that is evaluated only where `choice`, a scalar, holds."""
+        if self.never_fails(e, self.bounds.get(mask, ())):
+            return self.expr(e, mask)
+        above = self.done, self.chosen
+        self.done, self.chosen = {}, (*self.chosen, choice)
+        result = self.expr(e, mask)
+        self.done, self.chosen = above
+        return result
 
     def condition(self, cond: Expr, mask: Mask) -> Expr:
         """A condition; comparisons of indices become comparisons with the numbers of the lanes."""
@@ -351,8 +415,9 @@ def _logic(op: Op, a: Expr, b: Expr) -> Expr:
     return Binary(op, a, b, a.dtype)
 
 
-def _both(mask: Mask, cond: Expr) -> Expr:
-    return cond if mask is None else _logic(Op.AND, mask, cond)
+def _reads(n: object) -> bool:
+    """Whether a node of a condition is a load, or names a condition that was read from memory."""
+    return type(n) is Load or (type(n) is Var and dtypes.info(n.dtype).lanes > 1)
 
 
 def _leaf(v: _Vectorizer, e: Expr, mask: Mask) -> Expr:
@@ -390,14 +455,22 @@ def _cast(v: _Vectorizer, e: Cast, mask: Mask) -> Expr:
 def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
     cond = v.condition(e.cond, mask)
     if dtypes.info(cond.dtype).lanes == 1:
-        then, other = v.expr(e.then, mask), v.expr(e.other, mask)
+        then = v.branch_of(e.then, cond, mask)
+        other = v.branch_of(e.other, v.negation(cond), mask)
         if cond is e.cond and then is e.then and other is e.other:
             return e
         then, other = v.wide(then), v.wide(other)
         return Select(cond, then, other, then.dtype)
     # What never fails is evaluated in all lanes: few vector units load in part at full speed.
-    chosen = mask if v.never_fails(e.then) else _both(mask, cond)
-    rejected = mask if v.never_fails(e.other) else _both(mask, v.negation(cond))
+    known = v.bounds.get(mask, ())
+    then_holds, other_holds = bounds_of(e.cond), bounds_of_negation(e.cond)
+    chosen = rejected = mask
+    if not v.never_fails(e.then, known):
+        cond = v.name(cond)
+        chosen = v.both(mask, cond, then_holds)
+    if not v.never_fails(e.other, known):
+        cond = v.name(cond)
+        rejected = v.both(mask, v.negation(cond), other_holds)
     then, other = v.wide(v.expr(e.then, chosen)), v.wide(v.expr(e.other, rejected))
     return Select(cond, then, other, then.dtype)
 
