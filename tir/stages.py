@@ -8,9 +8,12 @@ from typing import Any, cast
 from ..errors import IRError
 from .combiners import COMBINERS
 from .ir import Buffer, Const, Expr, Load, Reduce, Select, Var
-from .structure import key_of
+from .structure import key_of, tree_size
 from .tensor import Axis, Stage, Tensor, key
 from .visit import children, rewrite_children, walk
+
+MAX_NODES = 1 << 15
+"""The size of a stage's expressions: code computes what is used twice in a statement twice."""
 
 
 def compute(
@@ -19,15 +22,27 @@ def compute(
     """The tensors of `results` over `axes`, one for each.
 
     A reduction inside a larger expression becomes a stage over the axes that it depends on. Raises
-    `IRError` for an axis that is not in scope, and for a reduction in a branch of a `select`, which
-    would be computed even if the branch is not taken.
+    `IRError` for an axis that is not in scope, for an expression that is too large, and for a
+    reduction in a branch of a `select`, which would be computed even if the branch is not taken.
     """
+    _check_size(name, results)
     hoist = _hoister(name)
     if _is_reduction(results):
         reduces = cast(tuple[Reduce, ...], results)
         inner = axes + _axes(reduces[0])
         return _reduction(name, names, axes, reduces, lambda e: hoist(e, inner))
     return _stage(name, names, axes, (), tuple(hoist(r, axes) for r in results))
+
+
+def _check_size(name: str, results: tuple[Expr, ...]) -> None:
+    sizes: dict[Expr, int] = {}
+    nodes = sum(tree_size(r, sizes) for r in results)
+    if nodes > MAX_NODES:
+        raise IRError(
+            "{0}: an expression of {1} operations and operands, each counted as often as it is "
+            "used; expected at most {2}", name, nodes, MAX_NODES,
+            hint="compute parts of a long expression in stages of their own",
+        )  # fmt: skip
 
 
 def _is_reduction(results: tuple[Expr, ...]) -> bool:

@@ -66,3 +66,12 @@ def size(e: Any) -> int:
     if kind is Binary:
         return 1 + size(e.a) + size(e.b)
     return 1 + sum([size(c) for c in children(e) if isinstance(c, Expr)])
+
+
+def tree_size(root: Any, sizes: dict[Any, int]) -> int:
+    """`size` of an expression, at the cost of one visit for each node: `sizes` keeps theirs."""
+    found = sizes.get(root)
+    if found is None:
+        below = (c for c in children(root) if isinstance(c, Expr))
+        found = sizes[root] = 1 + sum(tree_size(c, sizes) for c in below)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import BuildError
 from ...tir.ir import (
@@ -30,10 +30,12 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
+from ...tir.structure import tree_size
 from ...tir.visit import children, nested, rewrite_children, walk, with_func_body
 from .rewrite import fresh, loops, map_stmts, simplifier_of, statements
 
 MAX_STORES = 8192
+MAX_NODES = 1 << 19
 
 
 def unroll(func: Func) -> Func:
@@ -41,17 +43,23 @@ def unroll(func: Func) -> Func:
 
     for i in unrolled(2): C[i] = A[i]   ->   C[0] = A[0]; C[1] = A[1]
 
-    Raises `BuildError` if the result has more than 8192 stores.
+    Raises `BuildError` if the result has more than 8192 stores, or more than 524288 operations
+    and operands, which are emitted as often as they are used.
     """
+    count = _counted(func.body, {})
     unrolled = {f.var for f in loops(func.body) if f.kind is ForKind.UNROLL}
+    if count.stores > MAX_STORES and unrolled:
+        raise BuildError(
+            "unrolling gives {0} stores, more than {1}", count.stores, MAX_STORES, hint=_FEWER
+        )
+    if count.nodes > MAX_NODES:
+        raise BuildError(
+            "the code of {0} has {1} operations and operands, more than {2}",
+            func.name, count.nodes, MAX_NODES,
+            hint=f"{_FEWER}, or {_STAGES}" if unrolled else _STAGES,
+        )  # fmt: skip
     if not unrolled:
         return func
-    count = _stores(func.body)
-    if count > MAX_STORES:
-        raise BuildError(
-            "unrolling gives {0} stores, more than {1}", count, MAX_STORES,
-            hint="unroll fewer loops, or split them first",
-        )  # fmt: skip
     copier = _Copier(unrolled, simplifier_of(func))
 
     def visit(s: Stmt) -> Stmt:
@@ -63,15 +71,27 @@ def unroll(func: Func) -> Func:
     return with_func_body(func, visit(func.body))
 
 
-def _stores(s: Stmt) -> int:
-    """Store statements in `s` after unrolling."""
-    if type(s) is Store:
-        return 1
-    below = sum(_stores(c) for c in nested(s))
+_FEWER = "unroll fewer loops, or split them first"
+_STAGES = "compute parts of a long expression in stages of their own"
+
+
+class _Count(NamedTuple):
+    """Stores after unrolling, and the nodes of expressions."""
+
+    stores: int
+    nodes: int
+
+
+def _counted(s: Stmt, sizes: dict[Expr, int]) -> _Count:
+    """What `s` has after unrolling; expressions count as often as they are used."""
+    nodes = sum(tree_size(e, sizes) for e in children(s) if isinstance(e, Expr))
+    below = [_counted(c, sizes) for c in nested(s)]
+    stores = sum(c.stores for c in below) + (type(s) is Store)
+    nodes += sum(c.nodes for c in below)
     if type(s) is For and s.kind is ForKind.UNROLL:
         assert isinstance(s.extent, int)
-        return below * s.extent
-    return below
+        return _Count(stores * s.extent, nodes * s.extent)
+    return _Count(stores, nodes)
 
 
 Make = Callable[[], Any]
