@@ -117,16 +117,19 @@ class Survey:
         self.parallel: list[tuple[For, Place]] = []
         self._in_init = False
         self._lanes: dict[int, Var] = {}
+        self._resolved: dict[Expr, Expr] = {}
         self._stmt(func.body, Place((), ()))
         self.plain = Simplifier(self.ranges)
 
     def resolved(self, e: Expr) -> Expr:
         """`e` in terms of loop variables and parameters."""
-        while True:
-            new = substitute(e, self.values)
-            if new is e:
-                return e
-            e = new
+        found = self._resolved.get(e)
+        if found is None:
+            found = e
+            while (new := substitute(found, self.values)) is not found:
+                found = new
+            self._resolved[e] = found  # a condition is that of many accesses
+        return found
 
     def _stmt(self, s: Stmt, place: Place) -> None:
         match s:
