@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
 
+import pytest
+
 from ..schedule.random_cases import Tally
+from ..wellformed import keep_structure
 from .case import Failure, run_case
 from .shrink import shrunk
 
@@ -65,7 +68,9 @@ def run_seeds(seeds: Iterable[int], plan: Plan) -> Outcome:
     done = Outcome()
     for seed in seeds:
         compiled = plan.compile_every > 0 and seed % plan.compile_every == 0
-        failure = run_case(seed, done.tally, compiled=compiled)
+        with pytest.MonkeyPatch.context() as patch:
+            keep_structure(patch)
+            failure = run_case(seed, done.tally, compiled=compiled)
         done.programs += 1
         done.compiled += compiled
         if failure is not None:

@@ -1,10 +1,10 @@
 """Every operator for every kind of processor: `python -m tests.matrix --jobs 2`.
 
 Each operator is compiled as it is written, by its default schedule, and by candidates of its
-sketches. The assembly must keep to the registers and instructions of the processor; GNU's
-assembler, where it is installed, is told what that has and must accept the text. Each processor has
-a child process of its own, because LLVM ends the process where it has no code for something. What
-is wrong is printed; the exit status is 1.
+sketches. Each lowering pass must keep the structure of the program. The assembly must keep to the
+registers and instructions of the processor; GNU's assembler, where it is installed, is told what
+that has and must accept the text. Each processor has a child process of its own, because LLVM ends
+the process where it has no code for something. What is wrong is printed; the exit status is 1.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tilewright import ops
 from tilewright.autotune.search.candidates import Rowspace
@@ -26,6 +27,7 @@ from tilewright.target import CPUS, CpuTarget, Target
 from tilewright.tir.ir import Func
 
 from ..instructions import Assembler, beyond
+from ..wellformed import keep_structure
 
 PROCESSORS = (
     *("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "haswell", "broadwell", "alderlake"),
@@ -75,7 +77,9 @@ def main() -> int:
         options.error(f"unknown processors {unknown}" if unknown else f"--jobs {given.jobs}")
     names = given.processors or PROCESSORS
     if given.child:
-        return int(sum(map(check_processor, names)) > 0)
+        with pytest.MonkeyPatch.context() as patch:
+            keep_structure(patch)
+            return int(sum(map(check_processor, names)) > 0)
     with ThreadPoolExecutor(given.jobs) as pool:
         failures = sum(pool.map(run_child, names))
     print(f"{len(names)} processors, {len(CASES)} operators, {failures} failures")

@@ -14,7 +14,14 @@ from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func
 
+from ..wellformed import keep_structure
+
 Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def lowering_keeps_the_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_structure(monkeypatch)
 
 
 def run_func(func: Func, *inputs: Array) -> Array:

@@ -18,12 +18,18 @@ import pytest
 
 from tilewright.schedule import Schedule
 
+from ..wellformed import keep_structure
 from .machinery import check
 
 Script: TypeAlias = Callable[[Schedule], Any]
 Golden: TypeAlias = Callable[..., Schedule]
 
 GOLDENS = Path(__file__).parent / "goldens"
+
+
+@pytest.fixture(autouse=True)
+def lowering_keeps_the_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_structure(monkeypatch)
 
 
 @pytest.fixture

@@ -1,0 +1,44 @@
+"""Programs keep the structure of the IR after each lowering pass.
+
+What a pass breaks often shows passes later, or in the code generator, or never: `keep_structure`
+names the pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.codegen.cpu.generator import CpuGenerator
+from tilewright.codegen.generator import Pass
+from tilewright.errors import VerifyError
+from tilewright.target import CpuTarget
+from tilewright.tir.ir import Func
+from tilewright.tir.wellformed import check_structure
+
+
+def keep_structure(patch: pytest.MonkeyPatch) -> None:
+    """Until `patch` is undone, a pass of processors that breaks a program's structure raises an
+    `AssertionError` with the name of the pass, in this process."""
+    listed = CpuGenerator.passes
+
+    def passes(generator: CpuGenerator, target: CpuTarget) -> tuple[Pass, ...]:
+        return tuple(map(checked, listed(generator, target)))
+
+    patch.setattr(CpuGenerator, "passes", passes)
+
+
+def checked(step: Pass) -> Pass:
+    """`step`, and a look at the structure of what it returns."""
+
+    def run(func: Func) -> Func:
+        new = step.run(func)
+        if new is not func:
+            try:
+                check_structure(new)
+            except VerifyError as error:
+                raise AssertionError(f"after the pass {step.name}: {error}\n{new}") from error
+        return new
+
+    return replace(step, run=run)
