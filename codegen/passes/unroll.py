@@ -200,8 +200,8 @@ class _Copier:
                 return self._generic(e)
             else:
                 rest[key] = c
-        if not steps:
-            return None
+        if not steps and not self._names(e):
+            return None  # `min(j * 4 + 12, 11)` is the same in all copies too, but names `j`
         start = rest.pop(ONE, 0)
         base = self.s.build(rest) if rest else None
         values, made = self.values, dict[int, Expr]()
@@ -276,7 +276,11 @@ class _Copier:
         return type(n) is Var and n in self.variables
 
     def _depends(self, key: Any) -> bool:
-        return any(self._is_variable(n) for f in factors(key) for n in walk(f))
+        return any(map(self._names, factors(key)))
+
+    def _names(self, e: Expr) -> bool:
+        """Whether an unrolled variable is in `e`, even if its value does not change it."""
+        return any(self._is_variable(n) for n in walk(e))
 
 
 def _shared(part: Make, build: Callable[[Any], Expr]) -> Make:

@@ -310,13 +310,14 @@ class _Vectorizer:
         if type(e) is Const:
             return e
         step = 0
-        for key, coefficient in self.s.poly(e).items():
+        p = self.s.poly(e)
+        for key, coefficient in p.items():
             if key is self.var:
                 step = coefficient
             elif self.depends(key):
                 return None
         if step == 0:
-            return e
+            return self.s.build(p) if self.depends(e) else e
         base = self.s(substitute(e, {self.var: self.base}))
         return Ramp(base, const(step), self.lanes, self.index)
 
