@@ -45,7 +45,7 @@ def _turned(schedule: Schedule, block: Block, along: Var) -> Schedule:
     Nothing changes where it is there already, or the loops are not one for each variable.
     """
     turned = schedule.copy()
-    label = turned.get_block(block.label.name)
+    label = turned.get_block(block.label)
     loops = turned.get_loops(label)
     values = {i.value: i.var for i in block.iters}
     if len(loops) != len(block.iters) or not values.keys() >= set(loops):

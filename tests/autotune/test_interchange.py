@@ -12,6 +12,7 @@ from tilewright import ops
 from tilewright.autotune.measure.interchange import interchanged
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.tir.ir import Buffer, For, Func, integers
+from tilewright.tir.parser import parse
 from tilewright.tir.visit import walk
 
 
@@ -55,6 +56,35 @@ def test_a_program_that_is_scheduled_stays_right() -> None:
     schedule.reorder(outer, i, j)
     func = schedule.func
     np.testing.assert_allclose(result(interchanged(func)), result(func), rtol=1e-6)
+
+
+def test_blocks_of_one_name() -> None:
+    func = parse("""
+def f(
+    A: T.Buffer((9, 8), "float32"),
+    B: T.Buffer((8, 19), "float32"),
+    C: T.Buffer((19, 19), "float32"),
+    D: T.Buffer((9, 19), "float32"),
+    E: T.Buffer((9, 19), "float32"),
+):
+    for i, j, k in T.grid(9, 19, 8):
+        with T.block("X"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vi, vj] = 0.0
+            D[vi, vj] = D[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j, k in T.grid(9, 19, 19):
+        with T.block("X"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                E[vi, vj] = 0.0
+            E[vi, vj] = E[vi, vj] + D[vi, vk] * C[vk, vj]
+""")
+    other = interchanged(func)
+    loops = [n.var.name for n in walk(other) if type(n) is For]
+    assert loops.count("k") == 2
+    assert all(loops[at + 1 : at + 2] == ["j"] for at, name in enumerate(loops) if name == "k")
+    np.testing.assert_array_equal(result(other), result(func))
 
 
 def result(func: Func) -> np.ndarray[Any, Any]:
