@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ...errors import BuildError
 from ...tir.ir import (
     INDEX,
+    Alloc,
     Binary,
     Broadcast,
     Const,
@@ -140,14 +141,15 @@ class _Copier:
     def _unrolled(self, s: For) -> Make:
         assert isinstance(s.extent, int)
         body, values, var, extent = self.stmt(s.body), self.values, s.var, s.extent
-        named = any(type(n) is Let for n in statements(s.body))  # each copy has its own
+        # Each copy has its own variables and buffers.
+        binds = any(type(n) in (Let, Alloc, For) for n in statements(s.body))
 
         def make() -> Stmt:
             copies = []
             for i in range(extent):
                 values[var] = i
                 copy = s.body if body is None else body()
-                copies.append(fresh(copy) if named and i else copy)
+                copies.append(fresh(copy) if binds and i else copy)
             return seq(*copies)
 
         return make
