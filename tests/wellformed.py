@@ -45,7 +45,7 @@ def checked(step: Pass) -> Pass:
 def fault_of(func: Func) -> VerifyError | None:
     """The first rule of the structure of programs that `func` breaks."""
     try:
-        check_structure(func)
+        check_structure(func, lowering=True)
     except VerifyError as error:
         return error
     return None
