@@ -17,6 +17,7 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -100,8 +101,9 @@ class KernelCache:
         A failure is logged, and nothing else happens. A kernel that is larger than the limits, or
         one that `decode` would refuse, is not stored.
         """
-        if _is_storable(compiled):
-            self.entries.put(name, encode(compiled))
+        texts = _texts(compiled)
+        if _is_storable(compiled, texts):
+            self.entries.put(name, _encoded(texts, compiled.image))
 
 
 @cache
@@ -118,8 +120,11 @@ def _compiler(target: Target) -> str:
 
 def encode(compiled: Compiled) -> bytes:
     """A kernel as bytes, which `decode` reads."""
-    texts = (zlib.compress(text.encode(), level=1) for text in _texts(compiled))
-    parts = [*texts, compiled.image]
+    return _encoded(_texts(compiled), compiled.image)
+
+
+def _encoded(texts: Sequence[bytes], image: bytes) -> bytes:
+    parts = [*(zlib.compress(text, level=1) for text in texts), image]
     return _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
@@ -145,14 +150,14 @@ def decode(body: bytes, func: Func, target: Target) -> Compiled:
     return compiled
 
 
-def _texts(compiled: Compiled) -> tuple[str, str, str]:
-    return compiled.tir, compiled.text, json.dumps(compiled.form)
+def _texts(compiled: Compiled) -> tuple[bytes, ...]:
+    texts = (compiled.tir, compiled.text, json.dumps(compiled.form))
+    return tuple(text.encode() for text in texts)
 
 
-def _is_storable(compiled: Compiled) -> bool:
+def _is_storable(compiled: Compiled, texts: Sequence[bytes]) -> bool:
     """Whether `decode` reads what `encode` makes of it: parts within bounds, an image that fits."""
-    texts = (len(text.encode()) for text in _texts(compiled))
-    if max(*texts, len(compiled.image)) > MAX_TEXT_BYTES:
+    if max(len(compiled.image), *map(len, texts)) > MAX_TEXT_BYTES:
         return False
     try:
         generator_for(compiled.target).check(compiled)

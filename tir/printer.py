@@ -78,17 +78,15 @@ def decisions(func: Func) -> tuple[Var, ...]:
         if type(b) is Buffer:
             shape(b)
     for n in walk(func):
-        match n:
-            case Var():
-                seen[n] = None
-            case For() | Let():
-                bound.add(n.var)
-            case Block():
-                bound.update(i.var for i in n.iters)
-            case Alloc():
-                shape(n.buffer)
-            case _:
-                pass
+        kind = type(n)
+        if isinstance(n, Var):
+            seen[n] = None
+        elif kind is For or kind is Let:
+            bound.add(n.var)
+        elif kind is Block:
+            bound.update(i.var for i in n.iters)
+        elif kind is Alloc:
+            shape(n.buffer)
     return tuple(v for v in seen if v not in bound)
 
 
