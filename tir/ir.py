@@ -645,14 +645,21 @@ def binary(op: Op, a: Operand, b: Operand) -> Expr:
 
     Raises `IRError` if the dtypes do not go with the operator.
     """
-    a, b = unify(a, b)
-    if a.dtype != b.dtype:
+    if type(b) is int and isinstance(a, Expr) and a.dtype == INDEX:
+        b = const(b)  # most arithmetic, of indices: the rest takes three times as long
+    elif type(a) is int and isinstance(b, Expr) and b.dtype == INDEX:
+        a = const(a)
+    else:
         a, b = unify(a, b)
+        if a.dtype != b.dtype:
+            a, b = unify(a, b)
     dtype = a.dtype
     if dtype == INDEX:
         folded = _fold_index(op, a, b)
         if folded is not None:
             return folded
+        if op is not Op.DIV:
+            return Binary(op, a, b, "bool" if op in COMPARISONS else INDEX)
     facts = dtypes.info(dtype)
     if op in COMPARISONS:
         return Binary(op, a, b, dtypes.vector("bool", facts.lanes))
