@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .inequality import nonnegative
 from .ir import COMPARISONS, FALSE, TRUE, Binary, Expr, Op
-from .polynomial import ONE, Context, Poly, add, negated, number, shifted
+from .polynomial import ONE, Context, Poly, add, identity, negated, number, shifted
 from .structure import size
 
 if TYPE_CHECKING:
@@ -23,6 +23,14 @@ def decide(context: Context, op: Op, a: Poly, b: Poly) -> bool | None:
         return op in _HOLDS_OF_EQUALS
     if not (context.fits(a) and context.fits(b)):
         return None
+    key = op, identity(difference)
+    if key not in context.decided:
+        context.decided[key] = _decide(context, op, difference)
+    return context.decided[key]
+
+
+def _decide(context: Context, op: Op, difference: Poly) -> bool | None:
+    """`decide` by the difference of exact operands."""
     if op in (Op.GT, Op.GE):
         op, difference = (Op.LT if op is Op.GT else Op.LE), negated(difference)
     if op in (Op.LT, Op.LE):

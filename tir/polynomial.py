@@ -133,6 +133,8 @@ class Context(ABC):
         self.definitions: dict[Expr, tuple[Op, Poly, Poly]] = {}
         self.intervals: dict[Key, Interval] = {}
         self.points: Points | None = None
+        self.decided: dict[tuple[Op, frozenset[tuple[Key, int]]], bool | None] = {}
+        """Comparisons of zero with a polynomial; the facts that are known decide them."""
 
     @abstractmethod
     def poly(self, e: Expr) -> Poly:

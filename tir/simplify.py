@@ -99,6 +99,7 @@ class Simplifier(Context):
             self.facts.append(fact)
             self.facts.extend(self._of_quotient(fact))
             self.symbolic = True
+            self.decided.clear()
 
     def _of_quotient(self, fact: Poly) -> list[Poly]:
         """The consequence for `x` of a fact about `x // n`."""
