@@ -44,6 +44,7 @@ from .block_queries import (
     region_buffers,
     writers_of,
 )
+from .facts import truths
 from .find import find_path, last_block, path_to
 from .legality import require_concurrent
 from .loop_dependence import Finding, served, uses_of
@@ -283,7 +284,7 @@ def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> 
 
 def within(inner: Sequence[Range], outer: Sequence[Range], buffer: Buffer, ranges: Ranges) -> bool:
     """Whether the box `inner`, as far as it is in `buffer`, is in the box `outer`."""
-    s = Simplifier(ranges)
+    s = truths(ranges)
     for i, o, size in zip(inner, outer, buffer.shape, strict=True):
         end = o.min + as_expr(o.extent)
         if not (truth(s, i.min >= o.min) is True or truth(s, o.min <= 0) is True):

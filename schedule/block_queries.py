@@ -35,11 +35,12 @@ from ..tir.ir import (
     const,
 )
 from ..tir.prove import truth
-from ..tir.regions import hull
+from ..tir.regions import Hulls, hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import nested, substitute, walk, with_body, with_func_body
 from ..tir.windows import variables
+from .facts import last
 from .find import blocks_in, find_path, loops_above, with_children
 from .require import certain, current_space, require
 
@@ -219,13 +220,13 @@ def loop_ranges(stmts: Iterable[Stmt]) -> dict[Var, tuple[Dim, Dim]]:
     ranges: dict[Var, tuple[Dim, Dim]] = {} if space is None else dict(space.bounds)
     for s in stmts:
         if type(s) is For:
-            ranges[s.var] = (0, s.extent - 1)
+            ranges[s.var] = (0, last(s.extent))
     return ranges
 
 
 def domain(iters: Iterable[Iter]) -> dict[Var, tuple[Dim, Dim]]:
     """The inclusive ranges of iteration variables, with those of the decisions."""
-    return loop_ranges(()) | {i.var: (0, i.extent - 1) for i in iters}
+    return loop_ranges(()) | {i.var: (0, last(i.extent)) for i in iters}
 
 
 def free_vars(e: Expr) -> set[Var]:
@@ -273,10 +274,8 @@ def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> li
 def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
     """The part of `hulls` that can be in the buffer."""
     s = Simplifier(ranges)
-    return [
-        _clamped(r, size, s)
-        for r, size in zip(hulls(regions, inner, ranges), regions[0].buffer.shape, strict=True)
-    ]
+    boxes = zip(_hulls(regions, inner, ranges, s), regions[0].buffer.shape, strict=True)
+    return [_clamped(r, size, s) for r, size in boxes]
 
 
 def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
@@ -286,41 +285,41 @@ def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -
     the outer loops, or has no value in some of their iterations, where the block itself does not
     run.
     """
-    s = Simplifier(ranges)
+    return _hulls(regions, inner, ranges, Simplifier(ranges))
+
+
+def _hulls(
+    regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges, s: Simplifier
+) -> list[Range]:
+    hull_of = Hulls(inner, ranges)
     return [
-        _hull([(r.ranges[d].min, r.ranges[d].extent) for r in regions], inner, ranges, s)
+        _hull([(r.ranges[d].min, r.ranges[d].extent) for r in regions], hull_of, s)
         or Range(const(0), size)
         for d, size in enumerate(regions[0].buffer.shape)
     ]
 
 
-def _hull(
-    places: Sequence[tuple[Expr, Dim]], inner: Mapping[Var, Dim], ranges: Ranges, s: Simplifier
-) -> Range | None:
+def _hull(places: Sequence[tuple[Expr, Dim]], hull_of: Hulls, s: Simplifier) -> Range | None:
     """The hull of `places`, each a first index and a number of indices; `None` if not known.
 
     Clamps to constants do not move it: an index that is clamped stays between the others.
     """
     free = [unclamped(start) for start, _ in places]
-    bare = _union_of(
-        [(f.bare, n) for f, (_, n) in zip(free, places, strict=True)], inner, ranges, s
-    )
+    bare = _union_of([(f.bare, n) for f, (_, n) in zip(free, places, strict=True)], hull_of, s)
     if bare is not None:
         last = bare.min + as_expr(bare.extent) - 1
         inside = [last >= const(a) for f in free for a in f.at_least]
         inside += [bare.min <= const(b) for f in free for b in f.at_most]
         if all(truth(s, c) is True for c in inside):
             return bare
-    return _union_of(places, inner, ranges, s)
+    return _union_of(places, hull_of, s)
 
 
-def _union_of(
-    places: Sequence[tuple[Expr, Dim]], inner: Mapping[Var, Dim], ranges: Ranges, s: Simplifier
-) -> Range | None:
+def _union_of(places: Sequence[tuple[Expr, Dim]], hull_of: Hulls, s: Simplifier) -> Range | None:
     total: Range | None = None
     for place, extent in places:
         start = s(place)
-        h = None if _may_divide_by_zero(start, s) else hull(start, inner, ranges)
+        h = None if _may_divide_by_zero(start, s) else hull_of(start)
         if h is None:
             return None
         h = Range(s(h.min), _simple(h.extent + (extent - 1), s))

@@ -8,7 +8,7 @@ together determine it. If the touched elements determine the loop variable, iter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..tir.bounds import Bounds
@@ -16,6 +16,7 @@ from ..tir.dependence import Access
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
 from ..tir.structure import key_of
 from .block_queries import Ranges, free_vars
+from .facts import fact, last, under
 from .require import certain, current_space
 
 
@@ -46,7 +47,8 @@ def distinct(accesses: Sequence[Access], loops: Sequence[For], ranges: Ranges) -
     The loops outside of `loops` are at one iteration; `ranges` has them and `loops`.
     """
     wanted = {s.var for s in loops if not certain(s.extent == 1)}
-    ends = _Ends({**ranges, **{v: (0, e - 1) for a in accesses for v, e in a.inner.items()}})
+    inner = {v: (0, last(e)) for a in accesses for v, e in a.inner.items()}
+    ends = _ends({**ranges, **inner})
     telling = [
         d
         for d, r in enumerate(accesses[0].ranges)
@@ -75,9 +77,13 @@ class _Ends:
         return found
 
 
+def _ends(ranges: Ranges) -> _Ends:
+    return fact((_Ends, under(ranges)), lambda: _Ends(ranges))
+
+
 def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
     """The range that `r` covers while the loops `inner` sweep, if it has no gaps."""
-    terms, rest = _terms(r.min, _Ends(ranges))
+    terms, rest = _terms(r.min, _ends(ranges))
     moving = [t for t in terms if t.atom is not None and not free_vars(t.atom).isdisjoint(inner)]
     low: Expr = as_expr(rest)
     for t in terms:
@@ -196,10 +202,19 @@ def _collect(e: Expr, scale: Dim, into: dict[object, tuple[Expr, Dim]]) -> Dim:
 
 def _is_size(e: Expr) -> bool:
     """Whether `e` is a number, or depends on decisions only."""
+    space = current_space()
+    return type(e) is Const if space is None else _is_over(e, space.bounds)
+
+
+def _is_over(e: Expr, decisions: Container[Var]) -> bool:
+    """Whether `e` depends on nothing but `decisions`."""
+    if type(e) is Var:
+        return e in decisions
+    if type(e) is Binary:
+        return _is_over(e.a, decisions) and _is_over(e.b, decisions)
     if type(e) is Const:
         return True
-    space = current_space()
-    return space is not None and all(v in space.bounds for v in free_vars(e))
+    return all(v in decisions for v in free_vars(e))
 
 
 def _determine(sums: Iterable[list[Term]], wanted: set[Var], ends: _Ends) -> bool:

@@ -37,6 +37,7 @@ from .block_queries import (
     free_vars,
     nest,
 )
+from .facts import last, truths
 from .find import blocks_in
 from .require import current_space, is_provisional, require, require_some
 
@@ -52,7 +53,7 @@ def may_shrink(regions: Sequence[Region], inner: Collection[Var], ranges: Ranges
     starts = [x.min for r in regions for x in r.ranges if any(map(_is_bent, walk(x.min)))]
     if not decisions or not starts:
         return False
-    s = Simplifier(ranges)
+    s = truths(ranges)
     return any(
         _is_bent(n)
         and any(v in inner for v in free_vars(n))
@@ -93,7 +94,7 @@ def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges
     """
     extents = [needed[i.var].extent if i.var in needed else i.extent for i in block.iters]
     loops = [(Var(f"ax{n}"), extent) for n, extent in enumerate(extents)]
-    s = Simplifier({**outer, **{var: (0, extent - 1) for var, extent in loops}})
+    s = Simplifier({**outer, **{var: (0, last(extent)) for var, extent in loops}})
     iters: list[Iter] = []
     conditions: list[Expr] = []
     for i, (var, _) in zip(block.iters, loops, strict=True):

@@ -11,6 +11,7 @@ from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, St
 from ..tir.simplify import Simplifier
 from ..tir.structure import size
 from ..tir.visit import map_tuple, substitute, with_body
+from .facts import last
 
 MAX_SIZE = 1000
 
@@ -24,7 +25,7 @@ def rebound(
     """
     match stmt:
         case For():
-            inner = {**ranges, stmt.var: (0, stmt.extent - 1)}
+            inner = {**ranges, stmt.var: (0, last(stmt.extent))}
             return with_body(stmt, rebound(stmt.body, values, guard, inner))
         case Block():
             s = Simplifier(ranges)

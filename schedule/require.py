@@ -19,6 +19,7 @@ from ..tir.ir import Dim, Expr, Label, Var
 from ..tir.prove import prove, truth
 from ..tir.simplify import Simplifier
 from ..tir.structure import same
+from .facts import keeping_facts, truths
 
 T = TypeVar("T")
 
@@ -53,12 +54,13 @@ class Space:
         var = Var(name)
         self.bounds[var] = (values[0], values[-1])
         self.values[var] = values
+        self._simplifier = None
         return var
 
     def decide(self, condition: Expr) -> bool | None:
         """Whether `condition` holds for all decisions, for none, or neither is known."""
         if self._simplifier is None:
-            self._simplifier = Simplifier(self.bounds)
+            self._simplifier = truths(self.bounds)
         decided = truth(self._simplifier, condition)
         if decided is None and (
             any(same(condition, c.condition) for c in self.constraints)
@@ -99,10 +101,11 @@ def current_space() -> Space | None:
 
 @contextmanager
 def collecting(space: Space | None) -> Iterator[None]:
-    """Record open conditions in `space` while the context lasts."""
+    """Record open conditions in `space` while the context lasts, and keep facts."""
     token = _space.set(space)
     try:
-        yield
+        with keeping_facts():
+            yield
     finally:
         _space.reset(token)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from ..errors import ScheduleError
+from .facts import keeping_facts
 from .primitive import PRIMITIVES, find_primitive
 from .step_arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
 
@@ -77,8 +78,9 @@ class Trace:
         from .schedule import Schedule
 
         schedule = Schedule(func, seed=seed, symbolic=symbolic)
-        for step in self.steps:
-            schedule.replay(step)
+        with keeping_facts():
+            for step in self.steps:
+                schedule.replay(step)
         return schedule
 
     @property

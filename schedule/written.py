@@ -25,12 +25,13 @@ from ..tir.ir import (
     binary,
     const,
 )
-from ..tir.prove import prove
+from ..tir.prove import prove, truth
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute
 from .block_queries import Ranges, bound_regions, feeding, free_vars, has_reduction, loop_ranges
 from .distinct import gapless
+from .facts import last, truths
 from .find import loops_above
 from .loop_dependence import Use, served, uses_of
 from .require import certain
@@ -48,7 +49,7 @@ def written_box(
     It may reach beyond the domain of the block. `given` are keys of conditions that hold. `None`
     if a stride or a predicate, other than one that ends a dimension, may leave elements out.
     """
-    own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
+    own = {**ranges, **{v: (0, last(e)) for v, e in inner.items()}}
     regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None
@@ -73,7 +74,7 @@ def written_box(
         # An element is written where one visit of it is.
         reducing = feeding(block, IterKind.REDUCE) - feeding(block, IterKind.SPATIAL) - placing
         zero = {v: const(0) for v in inner if v in reducing}
-        limits = [c for c in limits if prove(substitute(c, zero), own) is not True]
+        limits = [c for c in limits if truth(truths(own), substitute(c, zero)) is not True]
     box: list[Range] = []
     seen: set[Var] = set()
     for r in regions[0].ranges:
@@ -128,10 +129,10 @@ def within(inner: list[Range] | None, outer: list[Range], ranges: Ranges) -> boo
     """Whether a box lies in another; so does `None`, the box of no elements."""
     if inner is None:
         return True
+    s = truths(ranges)
     return all(
-        prove(binary(Op.GE, i.min, o.min), ranges) is True
-        and prove(binary(Op.LE, i.min + as_expr(i.extent), o.min + as_expr(o.extent)), ranges)
-        is True
+        truth(s, binary(Op.GE, i.min, o.min)) is True
+        and truth(s, binary(Op.LE, i.min + as_expr(i.extent), o.min + as_expr(o.extent))) is True
         for i, o in zip(inner, outer, strict=True)
     )
 

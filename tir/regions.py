@@ -26,9 +26,21 @@ def hull(expr: Expr, sweep: Mapping[Var, Dim], ranges: Ranges = NO_RANGES) -> Ra
     `ranges` are those of other variables, which stay free. `None` if it depends on data without a
     `value_range`.
     """
-    sweeper = _Sweeper([expr], sweep, ranges, ())
-    window = sweeper.window(sweeper.poly(expr))
-    return None if window is None else sweeper.range(*window)
+    return Hulls(sweep, ranges)(expr)
+
+
+class Hulls:
+    """`hull` of many expressions over the same sweep and ranges."""
+
+    def __init__(self, sweep: Mapping[Var, Dim], ranges: Ranges = NO_RANGES) -> None:
+        self._sweeper = _Sweeper(sweep, ranges, ())
+
+    def __call__(self, expr: Expr) -> Range | None:
+        """The hull of an expression."""
+        sweeper = self._sweeper
+        sweeper.take([expr])
+        window = sweeper.window(sweeper.poly(expr))
+        return None if window is None else sweeper.range(*window)
 
 
 def access_regions(
@@ -43,7 +55,8 @@ def access_regions(
     outside = [a for a in accesses.found if a.buffer not in accesses.inside]
     exprs = [e for a in outside for e in a.first]
     dims = [n for a in outside for n in (*a.extents, *a.buffer.shape)]
-    sweeper = _Sweeper(exprs, {**sweep, **accesses.loops}, ranges, dims)
+    sweeper = _Sweeper({**sweep, **accesses.loops}, ranges, dims)
+    sweeper.take(exprs)
     sides: tuple[dict[Buffer, list[Window | None]], dict[Buffer, list[Window | None]]] = ({}, {})
     for access in outside:
         merged = sides[access.is_write]
@@ -68,13 +81,7 @@ class _Sweeper(Sweeper):
     `dims` are dimensions: their variables, and those in extents of the sweep, are decisions.
     """
 
-    def __init__(
-        self,
-        exprs: Iterable[Expr],
-        sweep: Mapping[Var, Dim],
-        ranges: Ranges,
-        dims: Iterable[Dim],
-    ) -> None:
+    def __init__(self, sweep: Mapping[Var, Dim], ranges: Ranges, dims: Iterable[Dim]) -> None:
         known: dict[Var, tuple[Dim, Dim]] = dict(ranges)
         decisions: set[Var] = set()
         for n in (*sweep.values(), *dims):
@@ -83,10 +90,14 @@ class _Sweeper(Sweeper):
             known.setdefault(v, (0, FREE[1]))
         for v, extent in sweep.items():
             known[v] = (0, extent - 1)
+        self._known = known
+        super().__init__(known, sweep, decisions)
+
+    def take(self, exprs: Iterable[Expr]) -> None:
+        """Give variables of expressions that are to be asked about a range, if they have none."""
         for e in exprs:
             for v in variables(e):
-                known.setdefault(v, FREE)
-        super().__init__(known, sweep, decisions)
+                self._known.setdefault(v, FREE)
 
     def windows(self, access: BufferAccess) -> list[Window | None]:
         """First and last index per dimension."""

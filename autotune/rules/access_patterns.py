@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...schedule.block_queries import free_vars, has_reduction, region_buffers
+from ...schedule.facts import fact
 from ...schedule.reduction_blocks import match_reduction
 from ...tir.ir import (
     Binary,
@@ -56,6 +57,10 @@ def inputs_of(block: Block) -> list[Input]:
 
     Its own outputs are left out, and what its init alone reads, which comes last.
     """
+    return list(fact((inputs_of, block), lambda: _inputs_of(block)))
+
+
+def _inputs_of(block: Block) -> list[Input]:
     body = {n.buffer for n in walk(block.body) if type(n) is Load}
     sizes = extents(block)
     accesses_of: dict[Buffer, list[tuple[Expr, ...]]] = {}

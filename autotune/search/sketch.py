@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule, Trace
+from ...schedule.facts import keeping_facts
 from ...schedule.primitive import find_primitive
 from ...schedule.require import Space
 from ...schedule.tensorizable import instruction_modules
@@ -85,6 +86,7 @@ class Sketch:
 
 
 @collected_later()
+@keeping_facts()
 def sketches(
     func: Func,
     target: Target,

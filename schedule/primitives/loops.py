@@ -24,6 +24,7 @@ from ...tir.ir import (
 from ...tir.visit import nested
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
+from ..facts import last
 from ..find import find_path, last_loop, loop_path, loops_in, path_to, rebuild
 from ..legality import require_permutable
 from ..placement import require_settled
@@ -355,7 +356,7 @@ def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var,
     """Ranges of the loops above the end of `path`, and of `new` ones given by extent."""
     ranges = loop_ranges(path[:-1])
     for var, extent in new:
-        ranges[var] = (0, extent - 1)
+        ranges[var] = (0, last(extent))
     return ranges
 
 
