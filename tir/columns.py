@@ -75,7 +75,8 @@ class Tape:
 def _key(function: Function, operands: tuple[Number, ...]) -> Key:
     if all(operands):
         return function, operands
-    return function, operands, tuple(n for n, a in enumerate(operands) if _is_negative_zero(a))
+    zeros = [n for n, a in enumerate(operands) if not a and _is_negative_zero(a)]
+    return function, operands, tuple(zeros)
 
 
 def _is_negative_zero(a: Number) -> bool:
@@ -234,6 +235,26 @@ def as_float(a: Number) -> Number:
     return a.tape.record(CONVERSIONS["float64"], (a,), "float64", float(a.low), float(a.high))
 
 
+def calculated(function: Function, operands: tuple[Number, ...], low: float, high: float) -> Number:
+    """A calculation on floats between `low` and `high`, which are equal where no column is among
+    the operands.
+
+    A function of several steps takes one step of a program. It does without a place of its own for
+    what it has in between, and is one of `of_arrays` where a step of it is.
+    """
+    if low == high:
+        return low
+    tape = next(a.tape for a in operands if isinstance(a, Column))
+    return tape.record(function, operands, "float64", low, high)
+
+
+def of_arrays(function: Function) -> Function:
+    """Mark a function that is slow with operands that are the same for all rows: it is given arrays
+    of such numbers."""
+    _OF_ARRAYS.add(function)
+    return function
+
+
 def _quotient(a: Number, b: Number) -> Number:
     (a0, a1), (b0, b1) = ends(a), ends(b)
     if b0 <= 0:
@@ -259,6 +280,9 @@ def _conversion(_dtype: str) -> Function:
     return lambda a, out: np.copyto(out, a, casting="unsafe")
 
 
+_OF_ARRAYS: set[Function] = {np.maximum, np.minimum}
+"""What numpy computes one by one where an operand is the same for all, and what marks itself."""
+
 CONVERSIONS = {dtype: _conversion(dtype) for dtype in DTYPES}
 
 
@@ -275,12 +299,16 @@ def _recorded(function: Function, a: Number, b: Number, low: float, high: float)
         return low
     column = a if type(a) is Column else b
     assert type(column) is Column, "of plain numbers the ends are known"
-    known = column.tape.known.get((function, (a, b)))  # half of all: found without another call
-    return known or column.tape.record(function, (a, b), column.dtype, low, high)
-
-
-_SLOW_WITH_SCALARS = frozenset({np.maximum, np.minimum})
-"""Functions that numpy computes one by one where an operand is the same for all."""
+    # Nearly all of a tape is recorded here: the rest of `Tape.record` takes as long again.
+    key, known = (function, (a, b)), column.tape.known
+    found = known.get(key)
+    if found is None and function in _COMMUTE:
+        found = known.get((function, (b, a)))
+    if found is None:
+        if not (a and b) or column.dtype != "float64" or not low <= high:
+            return column.tape.record(function, (a, b), column.dtype, low, high)
+        found = known[key] = Column(column.tape, low, high)
+    return found
 
 
 class Program:
@@ -291,16 +319,16 @@ class Program:
     """
 
     def __init__(self, tape: Tape, results: Sequence[Number]) -> None:
-        needed: set[Number] = set(results)
+        needed = {r for r in results if type(r) is Column}
         steps = []
-        for key, column in reversed(tape.known.items()):
+        for (function, operands, *_), column in reversed(tape.known.items()):
             if column in needed:
                 gone = []
-                for a in key[1]:
-                    if a not in needed:
+                for a in operands:
+                    if type(a) is Column and a not in needed:
                         needed.add(a)
                         gone.append(a)
-                steps.append((key, column, gone))
+                steps.append((function, operands, column, gone))
         places: dict[Number, int] = {column: n for n, column in enumerate(tape.inputs)}
         constants: dict[tuple[float, bool, str, bool], int] = {}
 
@@ -309,24 +337,27 @@ class Program:
             key = (a, _is_negative_zero(a), dtype, whole)
             return constants.setdefault(key, -1 - len(constants))
 
-        self._inputs = len(places)
+        self._inputs = inputs = len(places)
         self._dtypes: list[str] = []
         self._steps: list[tuple[Function, tuple[int, ...], int]] = []
         free: dict[str, list[int]] = {dtype: [] for dtype in DTYPES}
-        for (function, operands, *_), column, gone in reversed(steps):
-            whole, dtype = function in _SLOW_WITH_SCALARS, column.dtype
+        for function, operands, column, gone in reversed(steps):
+            dtype = column.dtype
             # Numbers are of the dtype of the column they meet, or of the result if it chooses.
             kind = dtype if len(operands) == 3 else _dtype_of(*operands)
             taken = tuple([
-                places[a] if type(a) is Column else constant(a, kind, whole) for a in operands
+                places[a]
+                if type(a) is Column
+                else constant(a, kind, function in _OF_ARRAYS)
+                for a in operands
             ])  # fmt: skip
             for a in gone:
-                if type(a) is Column and places[a] >= self._inputs:
+                if places[a] >= inputs:
                     free[a.dtype].append(places[a])
             if free[dtype]:
                 own = free[dtype].pop()
             else:
-                own = self._inputs + len(self._dtypes)
+                own = inputs + len(self._dtypes)
                 self._dtypes.append(dtype)
             places[column] = own
             self._steps.append((function, taken, own))

@@ -21,7 +21,7 @@ from ....tir.columns import (
     where,
 )
 from ....tir.evaluate import Expressions
-from ....tir.ir import Dim, ForKind
+from ....tir.ir import Dim, Expr, ForKind
 from ..profile import Profile, StridedAccess, Visit
 from .shuffles import shuffles_of
 
@@ -63,6 +63,7 @@ class Evaluated:
 
     def __init__(self, source: Profile, tape: Tape) -> None:
         self._numbers = Expressions(tape, source.bounds)
+        self._floats: dict[Expr, Number] = {}
         self.bytes = self.column(source.bytes)
         self.visits = [
             Numbers(v, [maximum(self.column(e), 1.0) for e in v.extents], count)
@@ -71,7 +72,12 @@ class Evaluated:
 
     def column(self, dim: Dim) -> Number:
         """A dimension as a number."""
-        return as_float(self._numbers(dim))
+        if isinstance(dim, int):
+            return float(dim)
+        found = self._floats.get(dim)
+        if found is None:
+            found = self._floats[dim] = as_float(self._numbers(dim))
+        return found
 
     def covered(self, n: Numbers, kinds: Collection[ForKind]) -> Number:
         """The share of the iterations of the loops that find something to do.

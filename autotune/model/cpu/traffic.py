@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, mul
 
+import numpy as np
+
 from .... import dtypes
 from ....tir.columns import (
+    Floats,
     Number,
     absolute,
+    calculated,
     ceil,
     common_divisor,
     ends,
@@ -17,6 +21,7 @@ from ....tir.columns import (
     floor,
     maximum,
     minimum,
+    of_arrays,
     where,
 )
 from ..profile import StridedAccess
@@ -138,7 +143,7 @@ def _crowded(
         return [touched] * len(caches)
     lines = maximum(ceil(touched / runs / caches[0].line), 1.0)
     return [
-        where(runs >= cache.ways, touched * maximum(shared / lines, 1.0), touched)
+        touched * maximum((runs >= cache.ways) * (shared / lines), 1.0)
         for shared, cache in zip(sharing, caches, strict=True)
     ]
 
@@ -151,10 +156,41 @@ def at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: Number
     """
     result = levels[-1].moved
     for level in reversed(levels[:-1]):
-        stays = _staying(level.needed[1 + cache], capacity)
-        result = result - stays * maximum(result - level.moved, 0.0)
+        result = _less(result, level.moved, _staying(level.needed[1 + cache], capacity))
     return maximum(result - _staying(kept, capacity) * levels[0].moved, 0.0)
 
 
 def _staying(needed: Number, capacity: float) -> Number:
-    return minimum(maximum(2.0 - needed / capacity, 0.0), 1.0)
+    """The share of data that stays: all up to the capacity, nothing from twice that on."""
+    least, most = ends(needed)
+    low, high = (min(max(2.0 - n / capacity, 0.0), 1.0) for n in (most, least))
+    return calculated(_stay, (needed, capacity, 2.0, 0.0, 1.0), low, high)
+
+
+@of_arrays
+def _stay(
+    needed: Floats, capacity: Floats, two: Floats, zero: Floats, one: Floats, out: Floats
+) -> None:
+    np.divide(needed, capacity, out=out)
+    np.subtract(two, out, out=out)
+    np.maximum(out, zero, out=out)
+    np.minimum(out, one, out=out)
+
+
+def _less(moved: Number, outside: Number, stays: Number) -> Number:
+    """The bytes `moved`, of which the share that stays is moved by the loop outside alone."""
+    (m0, m1), (o0, o1), (s0, s1) = ends(moved), ends(outside), ends(stays)
+    if s1 == 0 or m1 <= o0:
+        return moved
+    low, high = m0 - s1 * max(m1 - o0, 0.0), m1 - s0 * max(m0 - o1, 0.0)
+    return calculated(_subtract_staying, (moved, outside, stays, 0.0), low, high)
+
+
+@of_arrays
+def _subtract_staying(
+    moved: Floats, outside: Floats, stays: Floats, zero: Floats, out: Floats
+) -> None:
+    saved = moved - outside
+    np.maximum(saved, zero, out=saved)
+    np.multiply(stays, saved, out=saved)
+    np.subtract(moved, saved, out=out)
