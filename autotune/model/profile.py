@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ... import dtypes
 from ...codegen.constant_operands import computed_ahead, take_ahead
 from ...schedule.block_queries import region_buffers
+from ...schedule.facts import last
 from ...schedule.find import blocks_in, find_path
 from ...schedule.tensorizable import instruction_of
 from ...tir.clamps import unclamped
@@ -49,7 +50,7 @@ from ...tir.ir import (
     product,
 )
 from ...tir.joined import Joined, joined
-from ...tir.polynomial import ONE, factors
+from ...tir.polynomial import ONE, Key, factors
 from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
 from ...tir.visit import children, substitute, walk
@@ -213,7 +214,7 @@ def _visit(
     loops = [*around, *tile]
     ranges = dict(outer)
     for loop in loops:
-        ranges[loop.var] = (0, loop.extent - 1)
+        ranges[loop.var] = (0, last(loop.extent))
     values = {i.var: i.value for i in block.iters}
     reduce: set[Var] = set()
     for i in block.iters:
@@ -224,6 +225,7 @@ def _visit(
         stored = {v for n in stores for e in n.indices for v in walk(e) if type(v) is Var}
         reduce |= {s.var for s in tile if s.var not in stored}
     simplifier = Simplifier(ranges)
+    nest = _Loops(loops)
     accesses: dict[object, StridedAccess] = {}
     operations = expensive = 0
     computed: Counter[tuple[Operation, object]] = Counter()
@@ -239,7 +241,7 @@ def _visit(
                 indices = [simplifier(substitute(unclamped(e).bare, values)) for e in at.indices]
                 at = at._replace(indices=tuple(indices))
                 first = private.get(n.buffer, 0)
-                accesses[key] = _access(n.buffer, kind is Store, at, loops, first, simplifier)
+                accesses[key] = _access(n.buffer, kind is Store, at, nest, first, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
         elif kind is Call and n.fn in EXPENSIVE:
@@ -265,7 +267,7 @@ def _visit(
         tuple(s.kind for s in loops),
         tuple(s.var in reduce for s in loops),
         tuple(accesses.values()),
-        tuple(_domains(block, loops, simplifier)),
+        tuple(_domains(block, nest, simplifier)),
         operations,
         {(operation, places[key]): count for (operation, key), count in computed.items()},
         expensive,
@@ -375,11 +377,32 @@ def _joint(block: Block) -> set[Expr]:
     }
 
 
-def _domains(block: Block, loops: list[For], s: Simplifier) -> Iterator[Domain]:
+class _Loops:
+    """Loops, outermost first, and which parts of indices they move."""
+
+    def __init__(self, loops: Sequence[For]) -> None:
+        self.loops = loops
+        self.place = {loop.var: n for n, loop in enumerate(loops)}
+        self._known: dict[Expr, bool] = {}
+
+    def moves(self, atom: Expr) -> bool:
+        """Whether a loop moves an atom."""
+        found = self._known.get(atom)
+        if found is None:
+            found = self._known[atom] = not variables(atom).isdisjoint(self.place)
+        return found
+
+    def moving(self, key: Key) -> list[Expr]:
+        """The atoms of a product that the loops move."""
+        return [a for a in factors(key) if self.moves(a)]
+
+
+def _domains(block: Block, around: _Loops, s: Simplifier) -> Iterator[Domain]:
     for i in block.iters:
-        terms = tuple(_terms(s(i.value), i.extent, loops, s))
+        value = s(i.value)
+        terms = tuple(_terms(value, i.extent, around, s))
         if len(terms) > 1 or any(t.values is not i.extent for t in terms):
-            yield Domain(i.extent, terms, _is_sum(s(i.value), loops, s))
+            yield Domain(i.extent, terms, _is_sum(value, around, s))
 
 
 def _tile(block: Block) -> list[For]:
@@ -394,44 +417,42 @@ def _tile(block: Block) -> list[For]:
 
 
 def _access(
-    buffer: Buffer, stores: bool, at: Joined, loops: list[For], first: int, s: Simplifier
+    buffer: Buffer, stores: bool, at: Joined, around: _Loops, first: int, s: Simplifier
 ) -> StridedAccess:
     """The access as loops from number `first` on move it."""
     terms = tuple(
-        tuple(t for t in _terms(e, size, loops, s) if t.loop >= first)
+        tuple(t for t in _terms(e, size, around, s) if t.loop >= first)
         for e, size in zip(at.indices, at.shape, strict=True)
     )
-    start = tuple(_fixed_part(e, loops, s) for e in at.indices)
+    start = tuple(_fixed_part(e, around, s) for e in at.indices)
     return StridedAccess(buffer, stores, at.shape, terms, start)
 
 
-def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:
-    moving = {loop.var for loop in loops}
+def _fixed_part(e: Expr, around: _Loops, s: Simplifier) -> object:
     return frozenset(
         (frozenset(Counter(map(key_of, factors(key))).items()), c)
         for key, c in s.poly(e).items()
-        if key is ONE or not any(v in moving for a in factors(key) for v in variables(a))
+        if key is ONE or not around.moving(key)
     )
 
 
-def _is_sum(e: Expr, loops: list[For], s: Simplifier) -> bool:
+def _is_sum(e: Expr, around: _Loops, s: Simplifier) -> bool:
     """Whether all terms of an index are understood: multiples of loop variables or quotients."""
-    place = {loop.var: n for n, loop in enumerate(loops)}
     for key in s.poly(e):
-        moving = [a for a in factors(key) if any(n in place for n in variables(a))]
-        if len(moving) > 1 or any(_values(a, place, loops) is None for a in moving):
+        moving = around.moving(key)
+        if len(moving) > 1 or any(_values(a, around) is None for a in moving):
             return False
     return True
 
 
-def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term]:
+def _terms(e: Expr, size: Dim, around: _Loops, s: Simplifier) -> Iterator[Term]:
     """The terms of an index. What is not understood may take every value of the dimension."""
-    place = {loop.var: n for n, loop in enumerate(loops)}
+    place = around.place
     for key, c in s.poly(e).items():
-        moving = [a for a in factors(key) if any(n in place for n in variables(a))]
+        moving = around.moving(key)
         if not moving:
             continue
-        found = _values(moving[0], place, loops) if len(moving) == 1 else None
+        found = _values(moving[0], around) if len(moving) == 1 else None
         if found is None:
             for n in {place[v] for a in moving for v in variables(a) if v in place}:
                 yield Term(n, 1, size, 1)
@@ -440,14 +461,14 @@ def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term
         yield Term(found[0], step, found[1], found[2])
 
 
-def _values(atom: Expr, place: dict[Var, int], loops: list[For]) -> tuple[int, Dim, Dim] | None:
+def _values(atom: Expr, around: _Loops) -> tuple[int, Dim, Dim] | None:
     """The loop, number of values and period of a loop variable or of a quotient of one."""
     if type(atom) is Var:
-        n = place[atom]
-        return n, loops[n].extent, 1
-    if type(atom) is not Binary or any(v in place for v in variables(atom.b)):
+        n = around.place[atom]
+        return n, around.loops[n].extent, 1
+    if type(atom) is not Binary or around.moves(atom.b):
         return None
-    inner = _values(atom.a, place, loops)
+    inner = _values(atom.a, around)
     if inner is None or atom.op not in (Op.FLOORDIV, Op.MOD):
         return None
     loop, values, period = inner

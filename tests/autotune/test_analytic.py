@@ -11,7 +11,7 @@ from tilewright import ops
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.cpu.instructions import Converting, instructions_of
 from tilewright.autotune.model.cpu.shuffles import shuffles_of
-from tilewright.autotune.model.profile import Visit, _fixed_part, profile
+from tilewright.autotune.model.profile import Visit, _fixed_part, _Loops, profile
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.schedule.find import blocks_in
@@ -323,7 +323,7 @@ def test_blocks_that_sketches_have_in_common_are_read_once() -> None:
 def test_what_is_fixed_of_an_index_may_be_a_product() -> None:
     """Two decisions times each other, in whatever order, beside a loop that moves the index."""
     i, a, b = Var("i"), Var("a"), Var("b")
-    loops = [For(i, 4, Seq(()))]
+    around = _Loops([For(i, 4, Seq(()))])
     known = Simplifier({i: (0, 3), a: (1, 8), b: (1, 8)})
-    fixed = [_fixed_part(e, loops, known) for e in (a * b * 2 + i, i * a + b * 2 * a, a * 2 * a)]
+    fixed = [_fixed_part(e, around, known) for e in (a * b * 2 + i, i * a + b * 2 * a, a * 2 * a)]
     assert fixed[0] == fixed[1] != fixed[2]
