@@ -153,7 +153,8 @@ def row_keys(rows: Rows) -> list[bytes]:
 
 def _distinct(rows: Rows) -> Rows:
     """The rows without repetitions, in order."""
-    places = {key: n for n, key in reversed(list(enumerate(row_keys(rows))))}
+    keys = row_keys(rows)
+    places = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
     return rows[sorted(places.values())]
 
 
