@@ -46,8 +46,8 @@ from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace, decided
-from tilewright.autotune.search.search import default_trace
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.detect import resolve

@@ -23,7 +23,7 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright.autotune.measure.machine import with_rates
-from tilewright.autotune.search.search import default_trace, model_trace
+from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import time_interleaved
 

@@ -20,7 +20,7 @@ from tilewright import ops, te
 from tilewright.autotune.measure import build_ahead
 from tilewright.autotune.measure.worker_process import Worker
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
-from tilewright.autotune.search import search
+from tilewright.autotune.search import unmeasured
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tir.instruction_set import find_instruction
@@ -57,8 +57,8 @@ def nothing_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("made in this process")
 
-    monkeypatch.setattr(search, "model_trace", refuse)
-    monkeypatch.setattr(search, "default_trace", refuse)
+    monkeypatch.setattr(unmeasured, "model_trace", refuse)
+    monkeypatch.setattr(unmeasured, "default_trace", refuse)
     monkeypatch.setattr(compiling, "compile_func", refuse)
 
 

@@ -21,7 +21,7 @@ from tilewright.autotune.records import (
     target_record,
     workload_record,
 )
-from tilewright.autotune.search.search import default_trace
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.building import build_library
 from tilewright.choosing import choose, chosen_without_search
 from tilewright.codegen import cache as compiling

@@ -105,9 +105,9 @@ def key(func: Func, target: Target, way: Way) -> str:
 
 
 def _choose(func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None) -> Trace:
-    from . import search  # loaded where a choice has to be made
+    from . import unmeasured  # loaded where a choice has to be made
 
-    choose = search.model_trace if way == "model" else search.default_trace
+    choose = unmeasured.model_trace if way == "model" else unmeasured.default_trace
     return choose(func, target, sketches=sketches)
 
 

@@ -192,7 +192,7 @@ class Search:
             self._pools.append(
                 _Pool(len(self._pools), space, estimator, rows, features, none, none, none)
             )
-        self._share = max(MIN_POOL, self.config.pool // len(self._pools))
+        self._share = rows_of_each(self.config.pool, len(self._pools))
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
@@ -439,6 +439,11 @@ class Search:
             pool.keep(order[: self._share])
 
 
+def rows_of_each(pool: int, sketches: int) -> int:
+    """The rows of each of so many sketches that are looked at, if `pool` are of all together."""
+    return max(MIN_POOL, pool // sketches)
+
+
 def drawn(scores: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:
     """The positions of scores: the least first, the others at random, lower scores more likely.
 
@@ -459,41 +464,3 @@ def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
     below = np.flatnonzero(scores < limit)
     equal = np.flatnonzero(scores == limit)[: count - len(below)]
     return np.sort(np.concatenate([below, equal]))
-
-
-@collected_later()
-def default_trace(
-    func: Func, target: Target, *, seed: int = 0, sketches: Sequence[Sketch] | None = None
-) -> Trace:
-    """The schedule that the analytic estimate likes best: no measurement, no learned model.
-
-    `sketches` are those of the program, if they are known.
-    """
-    config = SearchConfig(model=False, random=0.0, temperature=0.0)
-    return _first(func, Search(func, target, seed=seed, config=config, prepared=sketches))
-
-
-@collected_later()
-def model_trace(
-    func: Func,
-    target: Target,
-    *,
-    seed: int = 0,
-    base: str = SHIPPED,
-    sketches: Sequence[Sketch] | None = None,
-) -> Trace:
-    """The schedule that the base model likes best: no measurement of this program.
-
-    The analytic estimate chooses where there is no usable shipped model; `base` as in
-    `SearchConfig`, `sketches` as in `default_trace`.
-    """
-    config = SearchConfig(random=0.0, temperature=0.0, base=base)
-    return _first(func, Search(func, target, seed=seed, config=config, prepared=sketches))
-
-
-def _first(func: Func, search: Search) -> Trace:
-    """The schedule that a search asks for first; none where it finds no legal candidate."""
-    for candidate in search.ask(1):
-        return candidate.trace
-    _log.warning("no schedule of %s is legal that was drawn: left as written", func.name)
-    return Trace()

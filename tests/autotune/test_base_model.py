@@ -22,8 +22,9 @@ from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE, TABLE
 from tilewright.autotune.model.samples import Samples, Sweep, featurise
-from tilewright.autotune.search.search import Candidate, Search, SearchConfig, model_trace
+from tilewright.autotune.search.search import Candidate, Search, SearchConfig
 from tilewright.autotune.search.sketch import Sketch
+from tilewright.autotune.search.unmeasured import model_trace
 from tilewright.errors import TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget

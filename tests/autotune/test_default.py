@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.search.candidates import ENUMERATED, Rowspace
-from tilewright.autotune.search.search import Search, default_trace
+from tilewright.autotune.search.search import Search, SearchConfig
+from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.schedule import Trace
 from tilewright.target import CpuTarget
+from tilewright.tir.ir import Func
 
 from .checking import arguments, expected, planned
 
@@ -149,3 +152,15 @@ def test_windows_of_rows_with_strides_of_their_own(strides: tuple[int, int] | No
     found = np.zeros((16, 13), np.float32)
     module(given if strides == (31, 1) else given.copy(), found)
     assert (found == given[:32].reshape(16, 2, 13, 2).max(axis=(1, 3))).all()
+
+
+@pytest.mark.parametrize(
+    "func", [ops.matmul_func(33, 50, 17), ops.softmax_func(300, 1000)], ids=["matmul", "softmax"]
+)
+def test_a_choice_is_what_a_search_asks_for_first(func: Func) -> None:
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=4")
+    config = SearchConfig(random=0.0, temperature=0.0)
+    for choose, model in ((model_trace, True), (default_trace, False)):
+        search = Search(func, target, config=replace(config, model=model))
+        (first,) = search.ask(1)
+        assert choose(func, target) == first.trace

@@ -12,8 +12,8 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.rules.canonicalise import canonicalise, needs_nests
 from tilewright.autotune.search.candidates import Rowspace
-from tilewright.autotune.search.search import model_trace
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.search.unmeasured import model_trace
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule

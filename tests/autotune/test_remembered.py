@@ -19,7 +19,7 @@ from tilewright import ops
 from tilewright.autotune.model import base_model, boosting
 from tilewright.autotune.model.cpu.model import MODEL_FILE
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
-from tilewright.autotune.search import remembered, search
+from tilewright.autotune.search import remembered, unmeasured
 from tilewright.autotune.search.remembered import Way, chosen, key
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
@@ -63,8 +63,8 @@ def refuse_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose_nothing(*_: object, **__: object) -> None:
         raise AssertionError("chosen again")
 
-    monkeypatch.setattr(search, "model_trace", choose_nothing)
-    monkeypatch.setattr(search, "default_trace", choose_nothing)
+    monkeypatch.setattr(unmeasured, "model_trace", choose_nothing)
+    monkeypatch.setattr(unmeasured, "default_trace", choose_nothing)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -72,7 +72,7 @@ def refuse_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_remembered_is_what_would_be_chosen(
     folder: Path, func: Func, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    choose = search.model_trace if way == "model" else search.default_trace
+    choose = unmeasured.model_trace if way == "model" else unmeasured.default_trace
     expected = choose(func, TARGET)
     first = chosen(func, TARGET, way)
     (entry,) = entries(folder)
@@ -124,7 +124,7 @@ def test_a_program_under_other_names_has_the_same_choice(
     other = renamed(PROGRAM)
     assert {p.name for p in PROGRAM.params}.isdisjoint(p.name for p in other.params)
     assert key(other, TARGET, "model") == key(PROGRAM, TARGET, "model")
-    assert search.model_trace(other, TARGET) == chosen(PROGRAM, TARGET, "model").trace
+    assert unmeasured.model_trace(other, TARGET) == chosen(PROGRAM, TARGET, "model").trace
     refuse_to_choose(monkeypatch)
     assert chosen(other, TARGET, "model").original is other
 
@@ -154,7 +154,7 @@ def test_rules_of_the_users_own_may_depend_on_anything(
 def test_what_stands_in_for_a_missing_model_is_not_remembered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "named", lambda *_: None)
+    monkeypatch.setattr(unmeasured, "named", lambda *_: None)
     monkeypatch.setattr(base_model, "named", lambda *_: None)
     chosen(PROGRAM, TARGET, "model")
     assert entries(folder) == []
@@ -169,7 +169,7 @@ def forged(how: str) -> bytes:
     open_decisions = tw.Schedule(SIMPLE, symbolic=True)
     loops = open_decisions.get_loops(open_decisions.get_block("C"))
     open_decisions.split(loops[0], factors=open_decisions.sample_perfect_tile(loops[0], 2))
-    other = search.default_trace(ops.softmax_func(6, 40), TARGET)
+    other = unmeasured.default_trace(ops.softmax_func(6, 40), TARGET)
     unknown = {"version": 1, "steps": [{"op": "run_code", "args": {}}]}
     contents = {
         "nothing": b"",

@@ -22,8 +22,9 @@ from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import rivals_of
 from tilewright.autotune.search import search
 from tilewright.autotune.search.remembered import chosen, recalled
-from tilewright.autotune.search.search import Search, SearchConfig, model_trace
+from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.search.unmeasured import model_trace
 from tilewright.building import explain
 from tilewright.cli.report import print_results
 from tilewright.codegen.detect import resolve

@@ -15,15 +15,9 @@ from tilewright.autotune.model.cost_model import CostModel, TrainingRows
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace, decided
-from tilewright.autotune.search.search import (
-    Candidate,
-    Known,
-    Observation,
-    Search,
-    SearchConfig,
-    default_trace,
-)
+from tilewright.autotune.search.search import Candidate, Known, Observation, Search, SearchConfig
 from tilewright.autotune.search.sketch import Sketch
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.require import Space

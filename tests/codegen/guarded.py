@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import dtypes
-from tilewright.autotune.search.search import default_trace, model_trace
+from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import check_runnable, resolve
 from tilewright.errors import TargetError, VerifyError

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.autotune.search.search import default_trace
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule

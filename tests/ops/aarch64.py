@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.autotune.search.search import default_trace, model_trace
+from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve
