@@ -55,10 +55,12 @@ class Rowspace:
         if self.size <= ENUMERATED:
             return self._drawn_of_all(rng, count)
         good = np.empty((0, len(self.values)), dtype=np.int64)
-        for _ in range(8):
+        for number in range(8):
             drawn = np.stack([v[rng.integers(len(v), size=4 * count)] for v in self.values], axis=1)
             good = np.concatenate([good, self.good(drawn)])
             if len(good) >= count:
+                if number == 0:
+                    return good[:count]
                 break
         else:
             rows = self._drawn_in_turn(rng, 4 * count)
