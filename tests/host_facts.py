@@ -251,11 +251,16 @@ def _ended_children() -> int:
 
 
 def _has_children() -> bool:
+    """Whether a child process of Python is there, which may ask; a server of databases does not."""
+    lists = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
+    return any(_is_python(int(pid)) for pids in lists for pid in pids)
+
+
+def _is_python(pid: int) -> bool:
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
+        return Path(f"/proc/{pid}/exe").samefile(sys.executable)
+    except OSError:
         return False
-    return True
 
 
 def _keeper(frame: FrameType | None, importing: str | None) -> str | None:
@@ -263,7 +268,8 @@ def _keeper(frame: FrameType | None, importing: str | None) -> str | None:
     kept = _cached_functions(len(sys.modules))
     while frame is not None and f"{os.sep}_pytest{os.sep}" not in frame.f_code.co_filename:
         code = frame.f_code
-        imported = code.co_name == "<module>" and code.co_filename != importing
+        spec = frame.f_globals.get("__spec__")  # pages of the docs run as modules without one
+        imported = code.co_name == "<module>" and spec and code.co_filename != importing
         if imported or code in kept:
             return f"{code.co_qualname} of {code.co_filename}"
         frame = frame.f_back

@@ -38,10 +38,11 @@ def test_what_processes_of_a_run_did_is_told_together(root: Path) -> None:
     lines = run.stdout.splitlines()
     first = next(k for k, line in enumerate(lines) if line.strip("= ") == "processors")
     assert lines[first + 1].startswith(f"taken for  x86-64 -threads=1, by {HOST}")
-    told = lines[first + 2 : first + 5]
+    told = lines[first + 2 : first + 6]
     assert told == [
         "run        x86-64",
         "compiled   cascadelake (not run: no AVX-512 VNNI here)",
+        "compiled   x86-64-v2 (not run: no cx16 here)",
         "compiled   x86-64-v3 (not run: no AVX2 here)",
     ]
 

@@ -165,7 +165,7 @@ def test_a_trace_is_written_once_and_never_read_back(
     play(ok(2.0), ok(1.0), FAILED)
     told: list[Counter[str]] = []
     run(db, trials)
-    assert +told[-1] == {"written": 8 + 3}, "two rivals, and the choice of the untuned build"
+    assert +told[-1] == {"written": 8 + 2}, "candidates, and two rivals"
     records = db.records(ScheduleRecord)
     assert len(records) == 8
     calls.clear()
