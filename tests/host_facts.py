@@ -108,12 +108,12 @@ class HostFacts:
     def noting_to(self, facts: Facts) -> Iterator[None]:
         """Add what is asked meanwhile to `facts`."""
         before, self.noted = self.noted, facts
-        children = _ended_children()
+        ended, children = _ended_children(), _children()
         try:
             yield
         finally:
             self.noted = before
-            if _has_children() or _ended_children() != children:
+            if _ended_children() != ended or _children() != children:
                 facts.add(_HOST)
 
     def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
@@ -250,10 +250,21 @@ def _ended_children() -> int:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
-def _has_children() -> bool:
-    """Whether a child process of Python is there, which may ask; a server of databases does not."""
+def _children() -> set[tuple[str, str]]:
+    """The child processes of Python, and how often each has waited: one that is asked does again.
+
+    A server of databases, which is no Python, asks nothing.
+    """
     lists = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-    return any(_is_python(int(pid)) for pids in lists for pid in pids)
+    return {(pid, _waits(pid)) for pids in lists for pid in pids if _is_python(int(pid))}
+
+
+def _waits(pid: str) -> str:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""
+    return status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0]
 
 
 def _is_python(pid: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -51,6 +52,33 @@ def test_what_is_asked_is_noted(
     with facts.noting_to(found):
         ask()
     assert found == noted
+
+
+def test_a_child_that_waits_asks_nothing_until_it_is_asked(facts: HostFacts) -> None:
+    echo = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
+    command = [sys.executable, "-c", echo]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        stdin, stdout = child.stdin, child.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def ask() -> None:
+            print("which?", file=stdin, flush=True)
+            assert stdout.readline() == "which?\n"
+
+        ask()  # it is there now
+        time.sleep(0.1)  # and waits again
+        idle, asked = set[str](), set[str]()
+        with facts.noting_to(idle):
+            pass
+        with facts.noting_to(asked):
+            ask()
+            time.sleep(0.1)
+        stdin.close()
+    assert idle == set()
+    assert asked == {"host"}
 
 
 @cache
