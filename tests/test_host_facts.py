@@ -166,13 +166,15 @@ def test_such_tests_are_left_out_as_another_processor(root: Path, tmp_path: Path
     path = tmp_path / "test_asking.py"
     path.write_text(MODULE)
 
+    inherited = {name: value for name, value in os.environ.items() if name != HOST}
+
     def run(*options: str, **environment: str) -> list[str]:
         command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "--rootdir", str(root)]
         command += ["-c", str(root / "pyproject.toml"), "-o", f"cache_dir={tmp_path}/cache", "-rA"]
         done = subprocess.run(
             [*command, *options, str(path)],
             cwd=root,
-            env={**os.environ, **environment},
+            env={**inherited, **environment},
             capture_output=True,
             text=True,
             check=False,
