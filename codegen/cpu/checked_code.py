@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 import warnings
@@ -39,6 +40,10 @@ def check_code(generator: CpuGenerator, instruction: Instruction, target: CpuTar
     error = _error_of(generator, instruction, target, runs)
     if error is not None:
         raise BuildError("{0}", error[0], hint=error[1])
+
+
+_SECONDS = 60
+"""The most that compiling and running an instruction takes."""
 
 
 @cache
@@ -74,6 +79,8 @@ def _in_a_fork(
             child = os.fork()  # noqa: TID251 - one serial function runs in it
         if not child:
             try:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(_SECONDS)  # a lock that another thread held is never free here
                 os.dup2(words.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
                 os.write(answer.fileno(), json.dumps(check()).encode())
                 os._exit(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.tasks import prepared_sketches, tasks
 from tilewright.codegen import cache
 from tilewright.codegen.build import compile_func
+from tilewright.codegen.cpu import checked_code
 from tilewright.codegen.cpu.checked_code import check_code
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import resolve
@@ -326,6 +329,16 @@ def test_code_that_ends_the_process_is_refused(code: str) -> None:
     with pytest.raises(BuildError) as again:
         check_code(CpuGenerator(), instruction, target)
     assert str(again.value) == str(refused.value)
+
+
+def test_a_check_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_code, "_SECONDS", 1)
+
+    def endless() -> None:
+        time.sleep(600)
+
+    assert checked_code._in_a_fork(endless) == (f"signal {signal.SIGALRM.value}", None)
+    assert checked_code._in_a_fork(lambda: ("wrong", "right")) == ("", ("wrong", "right"))
 
 
 @pytest.mark.parametrize("name", [i.name for i in TABLES["cpu"] if i.code])
