@@ -41,11 +41,12 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import Poly, add, constant, factors
+from ...tir.polynomial import Poly, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
+from .near_loads import Lanes, is_bent, near_load
 from .rewrite import adjacent, holds_registers, map_stmts, may_trap, simplifier_of
 from .safety import Bounds, Safety, bounds_of, bounds_of_negation, lasting
 
@@ -477,58 +478,19 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
 
 
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
-    if (near := _near(v, e, mask)) is not None:
-        return near
-    (offset,) = (v.expr(i, mask) for i in e.indices)
+    (index,) = e.indices
+    if e.buffer.scope != "register" and is_bent(index):
+        enabled = v.lanes if mask is None else _enabled(mask)
+        if enabled is not None and v.depends_on_lane(index) and v.linear(index) is None:
+            near = near_load(e, v.var, v.base, Lanes(v.lanes, enabled), v.s)
+            if near is not None:
+                return near
+    offset = v.expr(index, mask)
     if offset.dtype == INDEX:
-        one = e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
+        one = e if offset is index else Load(e.buffer, (offset,), e.dtype)
         if e.buffer.scope == "register" or v.may_run(one, mask):
             return one
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
-
-
-def _near(v: _Vectorizer, e: Load, mask: Mask) -> Expr | None:
-    """A load whose lanes read known places near each other, picked from two vectors in memory.
-
-    A[(j + 1) // 2]     ->   A[ramp(0, 1, 8)] and A[ramp(1, 1, 8)], of 16 lanes 0 1 1 2 2 ... 7 8
-    A[max(j - 1, 0)]    ->   A[ramp(0, 1, 8)] and A[ramp(7, 1, 8)], of 16 lanes 0 0 1 2 3 ... 14
-
-    Both vectors lie between the first and the last element that is read.
-    """
-    (index,) = e.indices
-    if e.buffer.scope == "register" or not any(_is_bent(n) for n in walk(index)):
-        return None
-    count = v.lanes if mask is None else _enabled(mask)
-    if count is None or not v.depends_on_lane(index) or v.linear(index) is not None:
-        return None
-    first = v.s.poly(substitute(index, {v.var: v.base}))
-    order: list[int] = []
-    for n in range(count):
-        step = constant(add(v.s.poly(substitute(index, {v.var: v.base + n})), first, -1))
-        if step is None:
-            return None
-        order.append(step)
-    start, span = min(order), max(order) - min(order) + 1
-    width = min(1 << (span.bit_length() - 1), v.lanes)
-    last = span - width
-    if any(width <= n - start < last for n in order):
-        return None
-    at = v.s.build(first) + start
-    if width == 1:
-        return Load(e.buffer, (v.s(at),), e.dtype)
-    dtype = dtypes.vector(e.dtype, width)
-    a = Load(e.buffer, (adjacent(v.s(at), width),), dtype)
-    b = Load(e.buffer, (adjacent(v.s(at + last), width),), dtype) if last else a
-    picked = [n - start if n - start < width else width + n - start - last for n in order]
-    picked += picked[-1:] * (v.lanes - count)  # lanes that a mask disables
-    return Shuffle(a, b, tuple(picked), dtypes.vector(e.dtype, v.lanes))
-
-
-def _is_bent(n: object) -> bool:
-    return type(n) is Binary and n.op in _BENT
-
-
-_BENT = frozenset({Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX})
 
 
 def _enabled(mask: Expr) -> int | None:
