@@ -25,7 +25,7 @@ def noise_text(
 
 def advice(threads: int) -> str:
     """What to do on a machine that is busy."""
-    alone = ", or for -threads=1" if threads > 1 else ""
+    alone = ", or tune for one thread (-threads=1)" if threads > 1 else ""
     return f"Tune again when the machine is calm{alone}."
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from . import rates
 from .rates import Rates
 
-_MIB = 1024
+_KIB_PER_MIB = 1024
 
 
 class Feature(NamedTuple):
@@ -157,89 +157,122 @@ CACHE_SOURCES: dict[str, str] = {
 # Of no product: what is common among those of a level, and safe for the others.
 _LEVEL = (8, 16, 16)
 CPUS: dict[str, Cpu] = {
-    "x86-64": _row(frozenset(), (32, 256, 8 * _MIB), _LEVEL),
-    "x86-64-v2": _row(_V2, (32, 256, 8 * _MIB), _LEVEL),
-    "x86-64-v3": _row(_V3, (32, 256, 8 * _MIB), _LEVEL),
-    "x86-64-v4": _row(_V4, (32, 1 * _MIB, 16 * _MIB), _LEVEL),
+    "x86-64": _row(frozenset(), (32, 256, 8 * _KIB_PER_MIB), _LEVEL),
+    "x86-64-v2": _row(_V2, (32, 256, 8 * _KIB_PER_MIB), _LEVEL),
+    "x86-64-v3": _row(_V3, (32, 256, 8 * _KIB_PER_MIB), _LEVEL),
+    "x86-64-v4": _row(_V4, (32, 1 * _KIB_PER_MIB, 16 * _KIB_PER_MIB), _LEVEL),
     # Xeon E5-2695 v3: kerncraft; anandtech; name.
-    "haswell": _row(_HASWELL, (32, 256, 35 * _MIB), (8, 8, 20), rates.HASWELL.at(2.3)),
+    "haswell": _row(_HASWELL, (32, 256, 35 * _KIB_PER_MIB), (8, 8, 20), rates.HASWELL.at(2.3)),
     # Xeon E5-2697 v4: anandtech (18 cores); anandtech; name.
-    "broadwell": _row(_BROADWELL, (32, 256, 45 * _MIB), (8, 8, 20), rates.BROADWELL.at(2.3)),
+    "broadwell": _row(
+        _BROADWELL, (32, 256, 45 * _KIB_PER_MIB), (8, 8, 20), rates.BROADWELL.at(2.3)
+    ),
     # Core i7-6700K: anandtech (4 cores); anandtech; name.
-    "skylake": _row(_BROADWELL, (32, 256, 8 * _MIB), (8, 4, 16), rates.SKYLAKE.at(4.0)),
+    "skylake": _row(_BROADWELL, (32, 256, 8 * _KIB_PER_MIB), (8, 4, 16), rates.SKYLAKE.at(4.0)),
     # Xeon Gold 6148: kerncraft; kerncraft, anandtech; name.
     "skylake-avx512": _row(
-        _SKYLAKE_X, (32, 1 * _MIB, 27.5 * _MIB), (8, 16, 11), rates.SKYLAKE_SERVER.at(2.4)
+        _SKYLAKE_X,
+        (32, 1 * _KIB_PER_MIB, 27.5 * _KIB_PER_MIB),
+        (8, 16, 11),
+        rates.SKYLAKE_SERVER.at(2.4),
     ),
     # Xeon Platinum of 26 slices: measured; anandtech; measured.
     "cascadelake": _row(
-        _CASCADE, (32, 1 * _MIB, 35.75 * _MIB), (8, 16, 11), rates.SKYLAKE_SERVER.at(2.6)
+        _CASCADE,
+        (32, 1 * _KIB_PER_MIB, 35.75 * _KIB_PER_MIB),
+        (8, 16, 11),
+        rates.SKYLAKE_SERVER.at(2.6),
     ),
     # Xeon Platinum 8380H: anandtech (28 cores); anandtech; name.
     "cooperlake": _row(
         _CASCADE | {"avx512bf16"},
-        (32, 1 * _MIB, 38.5 * _MIB),
+        (32, 1 * _KIB_PER_MIB, 38.5 * _KIB_PER_MIB),
         (8, 16, 11),
         rates.SKYLAKE_SERVER.at(2.9),
     ),
     # Core i7-1068NG7: anandtech (4 cores); anandtech; name.
     "icelake-client": _row(
-        _ICELAKE, (48, 512, 8 * _MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(2.3)
+        _ICELAKE, (48, 512, 8 * _KIB_PER_MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(2.3)
     ),
     # Xeon Platinum 8358: assumed (1.5 MB a core); benchleaks (as Willow Cove); name.
     "icelake-server": _row(
-        _ICELAKE, (48, 1280, 48 * _MIB), (12, 20, 12), rates.ICELAKE_SERVER.at(2.6)
+        _ICELAKE, (48, 1280, 48 * _KIB_PER_MIB), (12, 20, 12), rates.ICELAKE_SERVER.at(2.6)
     ),
     # Core i7-1185G7: benchleaks; benchleaks; name.
-    "tigerlake": _row(_ICELAKE, (48, 1280, 12 * _MIB), (12, 20, 12), rates.ICELAKE_CLIENT.at(3.0)),
+    "tigerlake": _row(
+        _ICELAKE, (48, 1280, 12 * _KIB_PER_MIB), (12, 20, 12), rates.ICELAKE_CLIENT.at(3.0)
+    ),
     # Core i9-11900K: anandtech (8 cores of Ice Lake); anandtech; name.
-    "rocketlake": _row(_ICELAKE, (48, 512, 16 * _MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(3.5)),
+    "rocketlake": _row(
+        _ICELAKE, (48, 512, 16 * _KIB_PER_MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(3.5)
+    ),
     # Xeon Platinum 8462Y+: lscpu; assumed; name.
     "sapphirerapids": _row(
-        _SAPPHIRE, (48, 2 * _MIB, 60 * _MIB), (12, 16, 15), rates.SAPPHIRE_RAPIDS.at(2.8)
+        _SAPPHIRE,
+        (48, 2 * _KIB_PER_MIB, 60 * _KIB_PER_MIB),
+        (12, 16, 15),
+        rates.SAPPHIRE_RAPIDS.at(2.8),
     ),
     # Xeon Gold 6530: lscpu; assumed; name.
     "emeraldrapids": _row(
-        _SAPPHIRE, (48, 2 * _MIB, 160 * _MIB), (12, 16, 20), rates.SAPPHIRE_RAPIDS.at(2.1)
+        _SAPPHIRE,
+        (48, 2 * _KIB_PER_MIB, 160 * _KIB_PER_MIB),
+        (12, 16, 20),
+        rates.SAPPHIRE_RAPIDS.at(2.1),
     ),
     # A Xeon of 96 cores: measured; assumed; assumed.
     "graniterapids": _row(
         _SAPPHIRE | {"amx-fp16"},
-        (48, 2 * _MIB, 480 * _MIB),
+        (48, 2 * _KIB_PER_MIB, 480 * _KIB_PER_MIB),
         (12, 16, 16),
         rates.SAPPHIRE_RAPIDS.at(3.0),
     ),
     # Core i9-12900K: benchleaks (10 slices of 3 MB); benchleaks; assumed.
-    "alderlake": _row(_ALDER, (48, 1280, 30 * _MIB), (12, 10, 12), rates.GOLDEN_COVE.at(3.2)),
+    "alderlake": _row(
+        _ALDER, (48, 1280, 30 * _KIB_PER_MIB), (12, 10, 12), rates.GOLDEN_COVE.at(3.2)
+    ),
     # Core i9-13900K: assumed; assumed; assumed.
-    "raptorlake": _row(_ALDER, (48, 2 * _MIB, 36 * _MIB), (12, 16, 12), rates.GOLDEN_COVE.at(3.0)),
+    "raptorlake": _row(
+        _ALDER, (48, 2 * _KIB_PER_MIB, 36 * _KIB_PER_MIB), (12, 16, 12), rates.GOLDEN_COVE.at(3.0)
+    ),
     # Core Ultra 9 185H: assumed; assumed; assumed.
-    "meteorlake": _row(_ALDER, (48, 2 * _MIB, 24 * _MIB), (12, 16, 12), rates.GOLDEN_COVE.at(2.3)),
+    "meteorlake": _row(
+        _ALDER, (48, 2 * _KIB_PER_MIB, 24 * _KIB_PER_MIB), (12, 16, 12), rates.GOLDEN_COVE.at(2.3)
+    ),
     # EPYC 7451, third cache of 4 cores: kerncraft; kerncraft; kerncraft.
-    "znver1": _row(_ZEN, (32, 512, 8 * _MIB), (8, 8, 16), rates.ZEN.at(2.3)),
+    "znver1": _row(_ZEN, (32, 512, 8 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN.at(2.3)),
     # EPYC 7452, third cache of 4 cores: kerncraft; kerncraft, anandtech; kerncraft.
-    "znver2": _row(_ZEN, (32, 512, 16 * _MIB), (8, 8, 16), rates.ZEN2.at(2.35)),
+    "znver2": _row(_ZEN, (32, 512, 16 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN2.at(2.35)),
     # EPYC 7763, third cache of 8 cores: measured; assumed (as Zen 2); name.
-    "znver3": _row(_ZEN3, (32, 512, 32 * _MIB), (8, 8, 16), rates.ZEN3.at(2.45)),
+    "znver3": _row(_ZEN3, (32, 512, 32 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN3.at(2.45)),
     # EPYC 9654, third cache of 8 cores: assumed; assumed; name.
-    "znver4": _row(_ZEN4, (32, 1 * _MIB, 32 * _MIB), (8, 8, 16), rates.ZEN4.at(2.4)),
+    "znver4": _row(
+        _ZEN4, (32, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN4.at(2.4)
+    ),
     # EPYC 9005, third cache of 8 cores: measured; measured; measured.
     "znver5": _row(
-        _ZEN4 | {"avxvnni"}, (48, 1 * _MIB, 32 * _MIB), (12, 16, 16), rates.ZEN5.at(3.9)
+        _ZEN4 | {"avxvnni"},
+        (48, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB),
+        (12, 16, 16),
+        rates.ZEN5.at(3.9),
     ),
-    "generic": _row(_NEON, (32, 512, 4 * _MIB), _LEVEL, arch="aarch64"),
+    "generic": _row(_NEON, (32, 512, 4 * _KIB_PER_MIB), _LEVEL, arch="aarch64"),
     # BCM2712 (Raspberry Pi 5): assumed; wikichip (as Neoverse N1); name.
     "cortex-a76": _row(
-        _NEOVERSE, (64, 512, 2 * _MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.4), "aarch64"
+        _NEOVERSE, (64, 512, 2 * _KIB_PER_MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.4), "aarch64"
     ),
     # AWS Graviton2: wikichip, arm; wikichip; name.
     "neoverse-n1": _row(
-        _NEOVERSE, (64, 1 * _MIB, 32 * _MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.5), "aarch64"
+        _NEOVERSE,
+        (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB),
+        (4, 8, 16),
+        rates.NEOVERSE_N1.at(2.5),
+        "aarch64",
     ),
     # AWS Graviton3: wikichip; assumed (as Neoverse N1); wikichip.
     "neoverse-v1": _row(
         _NEOVERSE | {"bf16", "i8mm", "sve"},
-        (64, 1 * _MIB, 32 * _MIB),
+        (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB),
         (4, 8, 16),
         rates.NEOVERSE_V1.at(2.6),
         "aarch64",

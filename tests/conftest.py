@@ -22,7 +22,7 @@ import tilewright
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.errors import TargetError
 
-from .host_facts import HostFacts
+from .host_facts import DIGEST, HostFacts
 from .hosts import Processors, ReportsProcessors
 
 # Background jobs ignore interrupts, and what `nohup` starts ignores a closed terminal; so would the
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     processors.observe(patch)
     config.add_cleanup(patch.undo)
     config.pluginmanager.register(ReportsProcessors(processors))
-    facts = HostFacts(ROOT)
+    facts = HostFacts(ROOT, getattr(config, "workerinput", {}).get(DIGEST))
     facts.observe(patch)
     config.pluginmanager.register(facts)
 

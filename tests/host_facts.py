@@ -5,7 +5,7 @@
 program: if it never asks for the processor, or is told the same, it passes on each that this
 machine is taken for. A run notes for each test that passes:
 
-    host           it took the processor itself, or had child processes: never the same
+    host           it read the processor itself, or ran child processes: always run again
     is NAME        it asked whether the processor is NAME (`resolve` fills in its caches)
     has a,b        it asked whether the processor has these features
 
@@ -40,12 +40,13 @@ _HOST = "host"
 _GENERATED = re.compile(r"\.|__pycache__$|build$|.*\.egg-info$")
 """Folders of which nothing is read: those that tools write, while tests run too."""
 _KEY = "tilewright/host_facts"
+DIGEST = "host_facts_digest"
 
 
 class HostFacts:
     """A plugin that notes what tests ask about the processor, and leaves out what was answered."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, digest: str | None = None) -> None:
         self.tests: dict[str, list[str]] = {}
         """What each test asked that passed and would pass as well on other processors."""
         self.modules: dict[str, Facts] = {}
@@ -57,7 +58,7 @@ class HostFacts:
         self.passed = True
         self.left_out = 0
         self.host = detection.host_target()
-        self.digest = digest_of(root, self.host.threads)
+        self.digest = digest or digest_of(root, self.host.threads)
 
     def observe(self, patch: pytest.MonkeyPatch) -> None:
         """Note what is asked in this process from now on."""
@@ -131,6 +132,10 @@ class HostFacts:
         for module, name, value in _globals():
             if value is old:
                 patch.setattr(module, name, new)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[DIGEST] = self.digest  # is computed once for all workers
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Any:
@@ -239,6 +244,8 @@ def digest_of(root: Path, threads: int) -> str:
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(n for n in folders if not _GENERATED.match(n))
         for path in (Path(folder, name) for name in sorted(files)):
+            if not path.is_file():  # a link to nothing, as editors make them
+                continue
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
             digest.update(content)

@@ -129,6 +129,8 @@ def test_any_change_of_a_file_counts(tmp_path: Path) -> None:
     (tmp_path / "room" / "__pycache__").mkdir()
     (tmp_path / "room" / "__pycache__" / "a.pyc").write_text("")
     assert digest_of(tmp_path, 2) == first != digest_of(tmp_path, 1)
+    (tmp_path / "room" / ".#a.py").symlink_to("nowhere")
+    assert digest_of(tmp_path, 2) == first
     (tmp_path / "room" / "building.py").write_text("")
     second = digest_of(tmp_path, 2)
     (tmp_path / "room" / "a.py").write_text("2")

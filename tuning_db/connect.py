@@ -169,7 +169,7 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
     try:
         text = os.fspath(path_or_url)
     except TypeError as error:
-        raise DatabaseError("expected a path or an URL of a database, {0}", error) from error
+        raise DatabaseError("expected a path or a URL of a database: {0}", error) from error
     if not isinstance(text, str):
         raise DatabaseError("expected a path as text, found {0!r}", text)
     if "://" not in text:

@@ -1,18 +1,15 @@
 """Check the `code` of an instruction that a user registered against its semantics, by running it.
 
 A program that calls the wrong intrinsic compiles, and its results are wrong; or LLVM ends the
-process, and so may the code. The check runs in a fork.
+process. A child process compiles it first.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
+import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -30,6 +27,7 @@ from .elf import read_object
 
 if TYPE_CHECKING:
     from .generator import CpuGenerator
+    from .llvm import Emitted
 
 
 def check_code(generator: CpuGenerator, instruction: Instruction, target: CpuTarget) -> None:
@@ -37,66 +35,10 @@ def check_code(generator: CpuGenerator, instruction: Instruction, target: CpuTar
     machine executes code for `target`, computes the semantics on random and extreme numbers."""
     host = host_target()
     runs = target.arch == host.arch and not missing_features(target, host)
-    error = _error_of(generator, instruction, target, runs)
-    if error is not None:
-        raise BuildError("{0}", error[0], hint=error[1])
-
-
-_SECONDS = 60
-"""The most that compiling and running an instruction takes."""
+    _check_code(generator, instruction, target, runs)
 
 
 @cache
-def _error_of(
-    generator: CpuGenerator, instruction: Instruction, target: CpuTarget, runs: bool
-) -> tuple[str, str | None] | None:
-    """The message and the hint of the error in the code of an instruction, if there is one."""
-
-    def check() -> tuple[str, str | None] | None:
-        try:
-            _check_code(generator, instruction, target, runs)
-        except BuildError as error:
-            hint = error.hint
-            error.hint = None
-            return str(error), hint() if callable(hint) else hint
-        return None
-
-    ended, error = _in_a_fork(check)
-    if not ended:
-        return error
-    text = f"the instruction {instruction.name} is to be written as {instruction.code}, which "
-    return f"{text}ends the process that compiles or runs it ({ended})", _HINT
-
-
-def _in_a_fork(
-    check: Callable[[], tuple[str, str | None] | None],
-) -> tuple[str, tuple[str, str | None] | None]:
-    """What `check` returns in a fork, or first how that ended: by which signal, with what words."""
-    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as words:
-        with warnings.catch_warnings():
-            # Of several threads: the child compiles and runs one function, and ends.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()  # noqa: TID251 - one serial function runs in it
-        if not child:
-            try:
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(_SECONDS)  # a lock that another thread held is never free here
-                os.dup2(words.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
-                os.write(answer.fileno(), json.dumps(check()).encode())
-                os._exit(0)
-            finally:
-                os._exit(1)
-        _, status = os.waitpid(child, 0)
-        for file in (answer, words):
-            file.seek(0)
-        if status:
-            said = words.read().decode(errors="replace").strip().splitlines()
-            how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
-            return f"{how}: {said[-1]}" if said else how, None
-        error = json.loads(answer.read())
-        return "", None if error is None else (error[0], error[1])
-
-
 def _check_code(
     generator: CpuGenerator, instruction: Instruction, target: CpuTarget, runs: bool
 ) -> None:
@@ -105,7 +47,9 @@ def _check_code(
     signature = signature_of(func, "instruction")
     parts = [Part(lower(func, target), signature)]
     try:
-        compiled = generator.object_file(generator.emit(parts, target, strict_fp=False), target)
+        emitted = generator.emit(parts, target, strict_fp=False)
+        _survive(emitted[0], target)
+        compiled = generator.object_file(emitted, target)
     except BuildError as error:
         raise BuildError(
             "the instruction {0} is to be written as {1}: {2}", name, code, error, hint=_HINT
@@ -129,4 +73,33 @@ def _check_code(
         )  # fmt: skip
 
 
+def _survive(emitted: Emitted, target: CpuTarget) -> None:
+    """Raise `BuildError` where compiling ends the process that does it, or does not end."""
+    request = {"text": emitted.text, "thorough": emitted.thorough, "target": target.to_json()}
+    command = [sys.executable, "-P", "-m", f"{__package__}.compile_text"]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(request),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError("LLVM has not compiled it after {0} s", _SECONDS) from error
+    except OSError as error:
+        raise BuildError("no child process to compile it in: {0}", error) from error
+    if done.returncode < 0:
+        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise BuildError(
+            "LLVM ends the process that compiles it (signal {0}: {1})", -done.returncode, last
+        )
+    if done.returncode:
+        raise BuildError("the child process that compiles it fails: {0}", done.stderr.strip())
+
+
+_SECONDS = 60.0
+"""The most that compiling an instruction takes."""
 _HINT = "the code is called with the sums and both factors, in the order of `Product`"

@@ -52,7 +52,7 @@ After the counter of its share, a thread's line has the number of iterations tha
 seconds that they took."""
 _RAN, _SECONDS = 8, 16
 _FIRST, _CREDIT, _DEBT = 8.0, 64.0, -32.0
-"""A loop's first balance, since threads have to be created or woken, and the limits of it."""
+"""The first balance of a loop, as threads have to be created first; the largest; the smallest."""
 _REPAID = 1 / 16
 """What a call alone adds to the balance."""
 _STATE = "{ double, double }"
@@ -258,31 +258,34 @@ def _settle(b: Builder) -> str:
 
     The caller worked for some seconds, ran a share of the iterations, and waited for some seconds.
     The time alone that follows from these may be too long, if something else ran meanwhile: it
-    becomes at most twice as long as it was. A caller that ran nothing knows nothing of it.
+    becomes at most twice as long as it was. A caller that ran nothing knows nothing of it. As long
+    as it is not known, each team costs as much as a call.
     """
     function = f"{b.module.name}.settle"
     text = f"""define internal void @{function}(
     ptr %account, double %worked, double %share, double %waited) noinline #0 {{
   %place = getelementptr {_STATE}, ptr %account, i32 0, i32 1
   %known = {_load("%place")}
-  %new = fcmp oeq double %known, 0.0
+  %first_time = fcmp oeq double %known, 0.0
   %estimate = fdiv double %worked, %share
   %double = fmul double %known, 2.0
   %longer = fcmp ogt double %estimate, %double
-  %most = select i1 %longer, double %double, double %estimate
-  %updated = select i1 %new, double %estimate, double %most
+  %at_most_double = select i1 %longer, double %double, double %estimate
+  %updated = select i1 %first_time, double %estimate, double %at_most_double
   %idle = fcmp oeq double %share, 0.0
   %alone = select i1 %idle, double %known, double %updated
   {_store("%alone", "%place")}
+  %unknown = fcmp oeq double %alone, 0.0
   %others = fsub double 1.0, %share
   %calls = fdiv double %waited, %alone
-  %profit = fsub double %others, %calls
+  %gained = fsub double %others, %calls
+  %profit = select i1 %unknown, double -1.0, double %gained
   %balance = {_load("%account")}
   %sum = fadd double %balance, %profit
-  %much = fcmp ogt double %sum, {_double(_CREDIT)}
-  %below = select i1 %much, double {_double(_CREDIT)}, double %sum
-  %little = fcmp ult double %below, {_double(_DEBT)}
-  %result = select i1 %little, double {_double(_DEBT)}, double %below
+  %too_high = fcmp ogt double %sum, {_double(_CREDIT)}
+  %capped = select i1 %too_high, double {_double(_CREDIT)}, double %sum
+  %too_low = fcmp olt double %capped, {_double(_DEBT)}
+  %result = select i1 %too_low, double {_double(_DEBT)}, double %capped
   {_store("%result", "%account")}
   ret void
 }}"""

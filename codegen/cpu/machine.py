@@ -40,9 +40,9 @@ _BELIEVED = 8.0
 """How far a rate may be from that of the table."""
 _DIGITS = 3
 _MOST = 256 << 20
-"""Bytes that are read from memory, unless a cache holds half of them."""
+"""The most bytes that are read to find the rate of memory: touching more takes too long."""
 _CHAIN = 128 << 20
-"""Bytes of the longest chain of addresses: to write a longer one takes too long."""
+"""Bytes of the longest chain of addresses, likewise."""
 _STARTS = 64
 _SHUFFLES = 8
 _GROWTH = 64.0
@@ -174,7 +174,7 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
             places=[memory.ctypes.data + start for start in range(0, size - part + 1, part)],
             once=level == "memory",
         )
-        if level == "memory" and not _misses(target):
+        if level == "memory" and not _misses(target, _CHAIN):
             continue
         chain, starts = _chain(size)
         loops[f"{level} latency"] = _Loop(
@@ -189,6 +189,8 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
         together = bare.loaded(region, target, ["reads"])
         loops["fork"] = _Loop(together["forks"], _context(), 1, seconds=_FORKS)
         for level in ("l3", "memory"):
+            if level not in sizes:
+                continue
             # From memory, each thread reads a window of its own, one after the other.
             size = sizes[level]
             part = min(size, _WINDOW * target.threads) if level == "memory" else size
@@ -208,14 +210,15 @@ def _sizes(target: CpuTarget) -> dict[str, int]:
     """Bytes that stay in a cache and in none before it, and some that stay in none."""
     l2 = min(4 * target.l1_bytes, target.l2_bytes // 2)
     l3 = max(min(4 * target.l2_bytes, target.l3_bytes // 2), 2 * target.l2_bytes)
-    memory = max(min(4 * max(target.l3_bytes, 8 * target.l2_bytes), _MOST), 2 * target.l3_bytes)
-    found = {"l1": target.l1_bytes // 2, "l2": l2, "l3": l3, "memory": memory}
+    found = {"l1": target.l1_bytes // 2, "l2": l2, "l3": l3}
+    if _misses(target, _MOST):
+        found["memory"] = min(4 * max(target.l3_bytes, 8 * target.l2_bytes), _MOST)
     return {level: max(1, size // BLOCK) * BLOCK for level, size in found.items()}
 
 
-def _misses(target: CpuTarget) -> bool:
-    """Whether the longest chain of addresses stays in no cache."""
-    return 2 * max(target.l2_bytes, target.l3_bytes) <= _CHAIN
+def _misses(target: CpuTarget, size: int) -> bool:
+    """Whether data of so many bytes stay in no cache."""
+    return 2 * max(target.l2_bytes, target.l3_bytes) <= size
 
 
 def _context(*numbers: int) -> Array:
@@ -240,34 +243,34 @@ def _chain(size: int) -> tuple[Array, list[int]]:
 
 
 def _rates(loops: dict[str, _Loop], target: CpuTarget) -> Rates:
+    """What was measured; the rest is of the table."""
     hertz = loops["clock"].rate
     vector = target.vector_bits // 8
 
     def cycle(name: str) -> float:
         return loops[name].rate / hertz
 
-    several = "fork" in loops
-    return Rates(
-        hertz=_short(hertz),
-        fma=_short(cycle("sums")),
-        fma_latency=_short(1 / cycle("latency")),
-        loads=_short(cycle("l1") / vector),
-        stores=_short(cycle("writes")),
-        shuffles=_short(cycle("shuffles")),
-        gather=_short(1 / cycle("gathers")),
-        l2=_short(cycle("l2")),
-        l3=_short(cycle("l3")),
-        memory=_short(cycle("memory")),
-        all_l3=_short(max(cycle("all l3"), cycle("l3"))) if several else 0.0,
-        all_memory=_short(max(cycle("all memory"), cycle("memory"))) if several else 0.0,
-        fork=_short(loops["fork"].best) if several else Rates().fork,
-        **{
-            f"{level}_latency": _short(1e9 / loops[f"{level} latency"].rate)
-            if f"{level} latency" in loops
-            else getattr(target.rates, f"{level}_latency")
-            for level in ("l1", "l2", "l3", "memory")
-        },
-    )
+    found = {
+        "hertz": hertz,
+        "fma": cycle("sums"),
+        "fma_latency": 1 / cycle("latency"),
+        "loads": cycle("l1") / vector,
+        "stores": cycle("writes"),
+        "shuffles": cycle("shuffles"),
+        "gather": 1 / cycle("gathers"),
+    }
+    for level in ("l2", "l3", "memory"):
+        if level in loops:
+            found[level] = cycle(level)
+        if f"all {level}" in loops:
+            found[f"all_{level}"] = max(cycle(f"all {level}"), cycle(level))
+    for level in ("l1", "l2", "l3", "memory"):
+        if f"{level} latency" in loops:
+            found[f"{level}_latency"] = 1e9 / loops[f"{level} latency"].rate
+    if "fork" in loops:
+        found["fork"] = loops["fork"].best
+    serial = {} if "fork" in loops else {"all_l3": 0.0, "all_memory": 0.0, "fork": Rates().fork}
+    return target.rates._replace(**serial, **{name: _short(rate) for name, rate in found.items()})
 
 
 def _short(number: float) -> float:
@@ -303,5 +306,8 @@ def _limited(target: CpuTarget, *, parallel: bool) -> Iterator[str]:
         yield f"{processors} processors for {target.threads} threads"
     if target.threads > 1 and not parallel:
         yield "no OpenMP runtime: parallel loops were not measured"
-    if not _misses(target):
-        yield f"a cache of {target.l3_bytes >> 20} MiB: the latency of memory was not measured"
+    size = f"a cache of {target.l3_bytes >> 20} MiB"
+    if not _misses(target, _MOST):
+        yield f"{size}: the rate and the latency of memory were not measured"
+    elif not _misses(target, _CHAIN):
+        yield f"{size}: the latency of memory was not measured"

@@ -393,7 +393,8 @@ def test_words_for_noise() -> None:
     assert noise_text([], [narrow], 1) is None
     assert noise_text([1.9], [wide], 2) == (
         "In the finals, ratios of times are uncertain by a factor of up to 10: the machine was too "
-        "busy for a sure choice. Tune again when the machine is calm, or for -threads=1."
+        "busy for a sure choice. Tune again when the machine is calm, or tune for one thread "
+        "(-threads=1)."
     )
     unsettled = replace(wide, verdict=Verdict.UNSETTLED)
     assert noise_text([], [narrow, unsettled], 1) == (

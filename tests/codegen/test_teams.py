@@ -121,9 +121,20 @@ def test_a_caller_that_was_interrupted_does_not_make_the_loop_slow_alone() -> No
     assert [made_up.calls(1), made_up.calls(64), made_up.calls(1)] == [1, 0, 1]
 
 
-def test_a_caller_that_ran_nothing_at_first_learns_it_from_the_next_team() -> None:
-    made_up = late(0.5)
+def test_as_long_as_the_time_alone_is_not_known_a_team_costs_a_call() -> None:
+    """The other thread ran all iterations, or the clock did not move."""
+    idle, stopped = late(1e6), MadeUp()
+    idle.helped = True
+    stopped.waited = 1e-6
+    for made_up in (idle, stopped):
+        assert [made_up.calls(n) for n in (9, 16, 1)] == [9, 0, 1]
+
+
+def test_a_caller_that_ran_nothing_at_first_learns_the_time_from_the_next_team() -> None:
+    made_up = late(0.0)
     made_up.helped = True
-    assert [made_up.calls(n) for n in (1, 512)] == [1, 0]
+    assert made_up.calls(1) == 1
     made_up.helped = False
     assert made_up.calls(1) == 1
+    made_up.gain()
+    assert made_up.calls(100) == 100
