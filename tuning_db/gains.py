@@ -71,7 +71,7 @@ def gains_text(gains: Gains) -> str | None:
     """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any.
 
     A tie, as in finals, is `as fast as`. An interval that is wide, or contains 1 without a tie, is
-    printed: `73x (0.9 to 75) the untuned build`.
+    printed: `73x (0.9 to 75) the untuned build`. Of too few rounds for one it is `about 4.1x`.
     """
     return ", ".join(_phrase(Baseline(baseline), gain) for baseline, gain in gains.items()) or None
 
@@ -86,6 +86,8 @@ def _phrase(baseline: Baseline, gain: Gain) -> str:
     sure = low > 1 or high < 1
     between = "" if sure and high <= _WIDE * low else f" ({_end(low)} to {_end(high)})"
     digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
+    if gain.interval is None:
+        return f"about {gain.ratio:.{digits}f}x {baseline.phrase}"
     return f"{gain.ratio:.{digits}f}x{between} {baseline.phrase}"
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from math import comb
+from functools import cache
 from typing import NamedTuple
 
 from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
@@ -248,10 +248,12 @@ def _decided(step: Json) -> list[int]:
     return [v for v in decision if isinstance(v, int)] if isinstance(decision, list) else []
 
 
+@cache
 def _interval_rank(rounds: int) -> int:
     """The k of the interval: it begins at the k-th smallest ratio; 0 if there is no interval."""
-    k, tail = 0, 1
-    while 2 * _CHANCE * tail <= 2**rounds:
+    k, tail, ways, all_ways = 0, 1, 1, 2**rounds
+    while 2 * _CHANCE * tail <= all_ways:
+        ways = ways * (rounds - k) // (k + 1)  # of choosing k + 1 rounds
         k += 1
-        tail += comb(rounds, k)
+        tail += ways
     return k
