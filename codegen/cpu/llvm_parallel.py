@@ -21,9 +21,11 @@ Each loop therefore has an account: the seconds that it takes alone, and a balan
 - A team adds the share of the iterations that others ran. It subtracts what the caller waited: all
   of the call but the time in which it ran iterations itself.
 - While the balance is negative, the caller runs the loop alone, and each such call adds `_REPAID`.
+- Teams begin with a balance of `_GRANT`: the first one has to wake threads that sleep, or to create
+  them. A balance that becomes negative owes the grant as well.
 
-Where teams lose on average, all but one in `-_DEBT / _REPAID` calls are alone. Where they gain, the
-balance stays positive, and a single late thread changes nothing.
+Where teams lose on average, they therefore cost a share of about `_REPAID` of the time. Where they
+gain, the balance stays positive, and a single late thread changes nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ _LINE = 64
 After the counter of its share, a thread's line has the number of iterations that it ran, and the
 seconds that they took."""
 _RAN, _SECONDS = 8, 16
-_FIRST, _CREDIT, _DEBT = 8.0, 64.0, -32.0
-"""The first balance of a loop, as threads have to be created first; the largest; the smallest."""
+_GRANT, _CREDIT, _DEBT = 8.0, 64.0, -32.0
+"""The balance with which teams begin; the largest; the smallest."""
 _REPAID = 1 / 16
 """What a call alone adds to the balance."""
 _STATE = "{ double, double }"
@@ -80,8 +82,9 @@ def parallel(b: Builder, s: For) -> None:
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
     team, alone = b.new_block("team"), b.new_block("alone")
     going_on = b.new_block("joined")  # knows nothing of what memory held before
+    b.module.declare("llvm.maxnum.f64", "declare double @llvm.maxnum.f64(double, double)")
     account = f"@{name}.account"
-    first = _double(_FIRST)
+    first = _double(_GRANT)
     b.module.declare(
         account, f"{account} = internal global {_STATE} {{ double {first}, double 0.0 }}, align 16"
     )
@@ -108,7 +111,9 @@ def parallel(b: Builder, s: For) -> None:
     b.start(alone)
     _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
     repaid = b.op(f"fadd double {b.op(_load(account))}, {_double(_REPAID)}")
-    b.do(_store(repaid, account))
+    indebted = b.op(f"fcmp olt double {repaid}, 0.0")
+    granted = b.op(f"call double @llvm.maxnum.f64(double {repaid}, double {first})")
+    b.do(_store(b.op(f"select i1 {indebted}, double {repaid}, double {granted}"), account))
     b.jump(going_on)
     b.start(going_on)
     for _ in range(bool(slots) + in_slot):
@@ -282,8 +287,11 @@ def _settle(b: Builder) -> str:
   %profit = select i1 %unknown, double -1.0, double %gained
   %balance = {_load("%account")}
   %sum = fadd double %balance, %profit
-  %too_high = fcmp ogt double %sum, {_double(_CREDIT)}
-  %capped = select i1 %too_high, double {_double(_CREDIT)}, double %sum
+  %indebted = fcmp olt double %sum, 0.0
+  %owed = fsub double %sum, {_double(_GRANT)}
+  %charged = select i1 %indebted, double %owed, double %sum
+  %too_high = fcmp ogt double %charged, {_double(_CREDIT)}
+  %capped = select i1 %too_high, double {_double(_CREDIT)}, double %charged
   %too_low = fcmp olt double %capped, {_double(_DEBT)}
   %result = select i1 %too_low, double {_double(_DEBT)}, double %capped
   {_store("%result", "%account")}

@@ -85,8 +85,17 @@ def late(seconds: float) -> MadeUp:
 
 def test_a_late_team_costs_the_calls_alone_that_its_waiting_took() -> None:
     made_up = late(3.0)
-    # 8 - 3 - 3 - 3 is negative: 16 calls alone repay 1, and after the next team 48 repay 3
-    assert [made_up.calls(n) for n in (3, 16, 1, 48, 1)] == [3, 0, 1, 0, 1]
+    # 8 - 3 - 3 - 3 is negative: 144 calls alone repay 9, and teams have 8 again
+    assert [made_up.calls(n) for n in (3, 144, 3, 144, 3)] == [3, 0, 3, 0, 3]
+
+
+def test_a_team_that_is_late_because_its_threads_slept_is_followed_by_others() -> None:
+    made_up = late(1e6)
+    assert made_up.calls(1 + 512) == 1
+    made_up.waited = 7.0
+    assert made_up.calls(1) == 1
+    made_up.gain()
+    assert made_up.calls(100) == 100
 
 
 def test_however_late_a_team_is_the_next_is_asked_after_512_calls() -> None:
@@ -118,7 +127,7 @@ def test_a_caller_that_was_interrupted_does_not_make_the_loop_slow_alone() -> No
     made_up.worked = 1e6
     assert made_up.calls(1) == 1  # 1e6 seconds count as 2
     made_up.worked, made_up.waited = 1.0, 12.0
-    assert [made_up.calls(1), made_up.calls(64), made_up.calls(1)] == [1, 0, 1]
+    assert [made_up.calls(1), made_up.calls(192), made_up.calls(1)] == [1, 0, 1]
 
 
 def test_as_long_as_the_time_alone_is_not_known_a_team_costs_a_call() -> None:
@@ -127,7 +136,7 @@ def test_as_long_as_the_time_alone_is_not_known_a_team_costs_a_call() -> None:
     idle.helped = True
     stopped.waited = 1e-6
     for made_up in (idle, stopped):
-        assert [made_up.calls(n) for n in (9, 16, 1)] == [9, 0, 1]
+        assert [made_up.calls(n) for n in (9, 144, 1)] == [9, 0, 1]
 
 
 def test_a_caller_that_ran_nothing_at_first_learns_the_time_from_the_next_team() -> None:
