@@ -97,21 +97,20 @@ def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
     """Whether blocks together take iterations, those of each block, through all their values.
 
     A block that was moved, or whose loop was cut in two, may leave some out. The iterations of all
-    blocks have the same extents, in their order.
+    blocks have the same extents, in their order. Where there are none, one of the blocks has to
+    run: the guard of a part that was cut off may never hold.
     """
     block, iters = blocks[0]
-    extents = tuple([i.extent for i in iters])
+    extents = tuple([i.extent for i in iters]) or (1,)
     if any(certain(n == 0) for n in extents):
         return True
     if all(any(certain(s.extent == 0) for s in loops_above(fn, b.label)) for b, _ in blocks):
         return False  # none of them runs at all
-    if not extents:
-        return True
     points = Buffer(block.label.name, extents, "bool")
-    visits = [
-        (_replace(b, writes=(Region(points, tuple([Range(i.var, 1) for i in own])),)), b)
-        for b, own in blocks
-    ]
+    visits = []
+    for b, own in blocks:
+        place = tuple([Range(i.var, 1) for i in own]) or (Range(const(0), 1),)
+        visits.append((_replace(b, writes=(Region(points, place),)), b))
     for probe, b in visits:
         inner = {s.var: s.extent for s in loops_above(fn, b.label)}
         box = written_box(probe, points, inner, loop_ranges(()))

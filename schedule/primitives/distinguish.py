@@ -113,6 +113,12 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
         buffer.name,
     )
     require(
+        found.init is None,
+        "block {0} starts from its init, and updates no earlier contents of {1}",
+        block,
+        buffer.name,
+    )
+    require(
         is_whole(elements_of(fn, buffer, [found]), buffer),
         "block {0} does not update all of {1}",
         block,

@@ -66,6 +66,31 @@ def an_element_of_a_window() -> Func:
     return te.func([x, y], name="window")
 
 
+def sums_that_start_at_what_they_read() -> Func:
+    """The initial value of a reduction reads what its steps read."""
+    return parse("""
+@tw.script
+def started(A: T.Buffer((2,), "float32"), P: T.Buffer((4, 2), "float32"),
+            Y: T.Buffer((4,), "float32")):
+    S = T.alloc((2,), "float32")
+    J = T.alloc((2,), "float32")
+    for i in range(2):
+        with T.block("S"):
+            vi = T.axis.spatial(2, i)
+            S[vi] = A[1 - vi] + 1.0
+    for i in range(2):
+        with T.block("J"):
+            vi = T.axis.spatial(2, i)
+            J[vi] = S[vi] + S[1 - vi]
+    for i, k in T.grid(4, 2):
+        with T.block("Y"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = J[vi % 2]
+            Y[vi] = Y[vi] + J[vk] * P[vi, vk]
+""")
+
+
 def a_transpose_with_a_row_first() -> Func:
     """The first input is contiguous along the rows of the second one, but not transposed."""
     a, b = tensor("A", 24), tensor("B", 40, 24)
@@ -139,6 +164,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Func], list[str]]] = {
     "rows": (rows_scaled_by_a_parameter, ["rows_ahead", "rows"]),
     "element": (an_element_for_a_sum, ["rows+rows"]),
     "window": (an_element_of_a_window, ["rows+rows"]),
+    "start": (sums_that_start_at_what_they_read, []),
     "transpose": (a_transpose_with_a_row_first, ["squares", "tiles", "rows"]),
     "started": (lambda: written(STARTED, (1, 9)), ["rows+rows", "written"]),
     "prefetch": (prefetching, ["rows", "written"]),

@@ -170,6 +170,40 @@ def test_an_update_by_a_reduction() -> None:
         sch.distinguish_updates(sch.get_block("C"), 0)
 
 
+@pytest.mark.parametrize(
+    ("init", "guard", "reason"),
+    [
+        ("with T.init():\n                Z[0] = 0.0", "i < 2", "starts from its init"),
+        ("", "i < 0", "which elements of Z have values: block Z does not run in all of"),
+        ("", "i < 1", None),
+    ],
+)
+def test_an_update_at_one_place(init: str, guard: str, reason: str | None) -> None:
+    """With an init nothing earlier is updated; a block whose guard never holds updates nothing."""
+    sch = Schedule(
+        parse(f"""
+@tw.script
+def one(A: T.Buffer((1,), "float32"), Z: T.Buffer((1,), "float32")):
+    for i in range(1):
+        with T.block("S"):
+            vi = T.axis.spatial(1, i)
+            Z[vi] = A[vi]
+    for i in range(2):
+        with T.block("Z"):
+            vi = T.axis.spatial(2, i)
+            T.where({guard})
+            {init or "pass"}
+            Z[0] = Z[0] * 2.0
+""".replace("            pass\n", ""))
+    )
+    if reason is None:
+        sch.distinguish_updates(sch.get_block("Z"), 0)
+        verify(sch.func)
+        return
+    with pytest.raises(ScheduleError, match=reason):
+        sch.distinguish_updates(sch.get_block("Z"), 0)
+
+
 def test_an_update_of_what_was_not_filled_before() -> None:
     text = str(updated()).replace("for i in range(6)", "for i in range(4)", 1)
     text = text.replace("v = T.axis.spatial(6, i)", "v = T.axis.spatial(4, i)", 1)

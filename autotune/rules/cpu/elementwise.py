@@ -96,12 +96,12 @@ def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: CpuTa
 
 
 def schedule_inside(draft: Draft, label: Label) -> None:
-    """Compute a block in the parallel loop around what reads it, or by itself without one.
+    """Compute a block in the parallel loop around all that reads it, or by itself without one.
 
     Its rows begin at multiples of a vector: no vector of them lies in two lines of the cache.
     """
     sch = draft.schedule
-    (reader,) = sch.get_consumers(label)
+    reader, *_ = sch.get_consumers(label)
     around = [s for s in path_to(sch.func, reader) if type(s) is For]
     top = next((s.var for s in around if s.kind is ForKind.PARALLEL), None)
     if top is None or not succeeds(sch.compute_at, label, top):
