@@ -181,7 +181,8 @@ def test_an_update_by_a_reduction() -> None:
 def test_an_update_at_one_place(init: str, guard: str, reason: str | None) -> None:
     """With an init nothing earlier is updated; a block whose guard never holds updates nothing."""
     sch = Schedule(
-        parse(f"""
+        parse(
+            f"""
 @tw.script
 def one(A: T.Buffer((1,), "float32"), Z: T.Buffer((1,), "float32")):
     for i in range(1):
@@ -194,7 +195,8 @@ def one(A: T.Buffer((1,), "float32"), Z: T.Buffer((1,), "float32")):
             T.where({guard})
             {init or "pass"}
             Z[0] = Z[0] * 2.0
-""".replace("            pass\n", ""))
+""".replace("            pass\n", "")
+        )
     )
     if reason is None:
         sch.distinguish_updates(sch.get_block("Z"), 0)
