@@ -138,7 +138,6 @@ class CpuTarget(Target):
 
     @property
     def vector_bits(self) -> int:
-        """Width of the widest vector register."""
         if "avx512f" in self.features:
             return 512
         return 256 if "avx" in self.features else 128

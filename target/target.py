@@ -100,6 +100,11 @@ class Target(ABC):
         return {}
 
     @property
+    def vector_bits(self) -> int:
+        """The width of its widest vectors in bits."""
+        return 0
+
+    @property
     def vector_registers(self) -> int:
         """The number of its vector registers."""
         return 0

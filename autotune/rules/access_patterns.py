@@ -29,6 +29,7 @@ from ...tir.joined import Joined, joined, two_digits
 from ...tir.linear import linear
 from ...tir.structure import key_of
 from ...tir.visit import walk
+from .common import elements
 from .dataflow import dataflow
 
 WINDOW_TERMS = 64
@@ -333,6 +334,54 @@ def reuse(block: Block, source: Input) -> int:
     """For how many results each element of an input is read."""
     sizes = extents(block)
     return math.prod(sizes[v] for v in spatial(block) if v not in source.used)
+
+
+def runs_across(block: Block) -> tuple[Var, Var] | None:
+    """The variable along the output's rows and that along an input's, where they differ."""
+    out = output_of(block)
+    if out is None:
+        return None
+    along = [v for v, s in out.strides.items() if s == 1 and v in out.plain]
+    if not along:
+        return None
+    for i in inputs_of(block):
+        if i.strides.get(along[0]) in (0, 1, None):
+            continue
+        other = [v for v, s in i.strides.items() if s == 1 and v in i.plain]
+        if other and other[0] is not along[0]:
+            return along[0], other[0]
+    return None
+
+
+def input_along(block: Block, across: tuple[Var, Var]) -> int:
+    """The input that `runs_across`."""
+    along, other = across
+    return next(
+        n
+        for n, i in enumerate(inputs_of(block))
+        if i.strides.get(along) not in (0, 1, None)
+        and i.strides.get(other) == 1
+        and other in i.plain
+    )
+
+
+def is_flat(block: Block) -> bool:
+    """Whether all accesses of a block go through memory element by element in the same order."""
+    out = output_of(block)
+    if out is None:
+        return False
+    return all(_same_order(i, block) for i in (out, *inputs_of(block)))
+
+
+def _same_order(access: Input, block: Block) -> bool:
+    variables = [i.var for i in block.iters]
+    sizes = extents(block)
+    step = 1
+    for v in reversed(variables):
+        if access.plain.get(v) is None or access.strides[v] != step:
+            return False
+        step *= sizes[v]
+    return access.buffer.strides is None and step == elements(access.buffer)
 
 
 def consumers(func: Func, block: Block) -> list[Block]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
-from ...target import CpuTarget, Target
+from ...target import Target
 from ...tir.ir import Block, Expr, Func, Label, Var
 from .rule_sets import rules_for
 
@@ -35,11 +35,6 @@ class Draft:
     def func(self) -> Func:
         """The program as it is scheduled so far."""
         return self.schedule.func
-
-    @property
-    def cpu(self) -> CpuTarget:
-        """The target, for rules for processors."""
-        return CpuTarget.of(self.target)
 
     @property
     def rules(self) -> RuleSet:

@@ -17,8 +17,9 @@ from tilewright.autotune.rules import MAX_SKETCHES
 from tilewright.autotune.rules.access_patterns import extents, in_order
 from tilewright.autotune.rules.cpu.digits import separate_all_digits
 from tilewright.autotune.rules.cpu.fused_attention import MAX_BAND
-from tilewright.autotune.rules.cpu.register_tiles import tile_variables, vector_variables
+from tilewright.autotune.rules.cpu.vector_choices import vector_variables
 from tilewright.autotune.rules.draft import Draft
+from tilewright.autotune.rules.register_tiles import tile_variables
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
@@ -617,7 +618,7 @@ def test_vectors_run_along_what_fills_them(
     """Images of a batch, or channels; what is contiguous comes first though it fill less."""
     func = ops.conv2d_func(images, 8, size, size, channels, constant_w=True)
     target = CpuTarget.named("cascadelake", threads=1)
-    assert [v.name for v in vector_variables(in_order(func)[-1], target)] == along
+    assert [v.name for v in vector_variables(in_order(func)[-1], target.vector_bits)] == along
     first = {name.split("+")[0] for name in (s.name for s in sketches(func, target))}
     assert ("tiled_across_packW" in first) is ("vo" in along)
     assert ("tiled_across_packY_pad" in first) is ("vn" in along)
@@ -630,7 +631,7 @@ def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) 
     target = CpuTarget.parse("cpu -mcpu=haswell -threads=1")
     apart = separate_all_digits(Draft(Schedule(func), target)).func
     (main,) = [b for b in in_order(apart) if has_reduction(b)]
-    row, *others = vector_variables(main, target)
+    row, *others = vector_variables(main, target.vector_bits)
     group = tile_variables(main, row)[0]
     assert extents(main)[group] == channels
     assert any(v is group for v in others) is vectors
@@ -642,7 +643,8 @@ def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) 
 def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
     func = ops.matmul_func(8, 8, 8, batch=64)
     target = CpuTarget.named("cascadelake", threads=1)
-    assert [v.name for v in vector_variables(in_order(func)[-1], target)] == ["vj", "vb"]
+    along = vector_variables(in_order(func)[-1], target.vector_bits)
+    assert [v.name for v in along] == ["vj", "vb"]
 
 
 def test_packing_reads_rows_from_end_to_end() -> None:

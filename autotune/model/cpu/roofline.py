@@ -16,7 +16,7 @@ from ....target import CpuTarget, Target
 from ....tir.instruction_set import products_of
 from ....tir.ir import Buffer, Func
 from ...rules.common import nbytes
-from ...rules.cpu.vectors import native_lanes
+from ...rules.vectors import native_lanes
 from ..profile import Visit, profile
 from ..target_model import Roofline
 from .estimate import USABLE
@@ -29,7 +29,7 @@ def roofline(func: Func, target: Target) -> Roofline:
     cycles = 0.0
     for visit in profile(func).visits:
         count = prod(n for n in visit.extents if isinstance(n, int))
-        lanes = native_lanes(target, visit.dtype)
+        lanes = native_lanes(target.vector_bits, visit.dtype)
         each = visit.operations / (2.0 * lanes * target.rates.fma)
         cycles += count * min([each, *_products(visit, target)])
     size = sum(nbytes(p) for p in func.params if isinstance(p, Buffer))

@@ -44,20 +44,15 @@ from ..access_patterns import (
     spatial,
 )
 from ..common import block_loops, nbytes, widest
+from ..digits import lay_out_digits
 from ..draft import Draft, Option, Step
 from ..joining import flatten
+from ..register_tiles import RegisterTile, fewest_registers, sample_tile, write_back
 from ..rule import Group, Variant
-from .digits import lay_out_digits
+from ..vectors import in_registers, lanes_for, unroll_hint
 from .elementwise import schedule_following
 from .packing import Packed, pack, packings, schedule_copy
-from .register_tiles import (
-    RegisterTile,
-    fewest_registers,
-    sample_tile,
-    vector_variables,
-    write_back,
-)
-from .vectors import in_registers, lanes_for, unroll_hint
+from .vector_choices import vector_variables
 
 MIN_REDUCTION_STEPS = 8
 """Steps of the reduction in a part of it, at least."""
@@ -96,7 +91,8 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """
     main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
-    vectors = vector_variables(main, draft.cpu)
+    vectors = vector_variables(main, draft.target.vector_bits)
+    cached = CpuTarget.of(draft.target).l2_bytes
     for tiling in _tilings(main, vectors):
         along = [inputs[n] for n, by in tiling.packs if by is tiling.vector]
         names = [
@@ -111,7 +107,7 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         if not (along and tiling.blocked):
             placed = functools.partial(place_copies, label=main.label, local=False)
             yield _variant(main, tiling, names, tiled, placed, local=False)
-            if tiling.blocked and (far := _pages_apart(main, tiling, draft.cpu)):
+            if tiling.blocked and (far := _pages_apart(main, tiling, cached)):
                 ahead = functools.partial(_ask_for_rows, label=main.label, far=far)
                 steps = tiled, placed, ahead
                 yield _variant(main, tiling, [*names, "ahead"], *steps, local=False, prefetch=True)
@@ -369,10 +365,10 @@ def decide_tile(
 
     The elements that it has of the variables `given` are decided already.
     """
-    sch, target = draft.schedule, draft.cpu
+    sch, target = draft.schedule, draft.target
     sizes = extents(block)
     vector = tiling.vector
-    lanes = lanes_for(target, widest(block), sizes[vector])
+    lanes = lanes_for(target.vector_bits, widest(block), sizes[vector])
     vectors = -(-sizes[vector] // lanes)
     tile = sample_tile(sch, block, vector, lanes, vectors, (3, 8), cached=middle, given=given or {})
     room = target.vector_registers - 1
@@ -397,7 +393,7 @@ def decide_tile(
 def _sampled_part(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
     """How long a part of a blocked reduction is; `None` where it is not cut."""
     parts = _parts(block) if tiling.blocked else []
-    if _pages_apart(block, tiling, draft.cpu):
+    if _pages_apart(block, tiling, CpuTarget.of(draft.target).l2_bytes):
         parts = [n for n in parts if n <= PREFETCHED_PAGES] or parts[:1]
     return draft.schedule.sample_categorical(parts) if parts else None
 
@@ -443,15 +439,16 @@ def _window_values(tile: RegisterTile, window: Input, step: Var) -> Dim:
     return total
 
 
-def _pages_apart(block: Block, tiling: Tiling, target: CpuTarget) -> list[int]:
-    """The inputs from memory, unpacked, of which each step of the reduction reads another page."""
+def _pages_apart(block: Block, tiling: Tiling, cached: int) -> list[int]:
+    """The unpacked inputs of more than `cached` bytes, of which each step of the reduction reads
+    another page."""
     if len(reduced(block)) > 1 or tiling.vector in {by for _, by in tiling.packs}:
         return []
     return [
         n
         for n, i in enumerate(inputs_of(block))
         if tiling.vector in i.used
-        and nbytes(i.buffer) > target.l2_bytes
+        and nbytes(i.buffer) > cached
         and abs(i.strides[reduced(block)[0]] or 0) * dtypes.nbytes(i.buffer.dtype) >= PAGE
     ]
 

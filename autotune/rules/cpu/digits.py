@@ -1,109 +1,29 @@
-"""Iteration variables that contractions read at quotients and remainders, taken as two.
-
-    for y, k: Y[y] += X[k, y // 2] * W[k, y % 2]
-
-      ->  for h, l, k: Y[h * 2 + l] += X[k, h] * W[k, l]
-
-Transposed convolutions whose windows do not overlap are of this form. Each of the two moves along
-inputs in constant steps, or not at all: what it does not move along is shared. So are the channels
-of a group, which another input may be read at:
-
-    for o, k: Y[o, x] += X[o // 8 * 8 + k, x] * W[o, k]
-
-      ->  for g, l, k: Y[g * 8 + l, x] += X[g * 8 + k, x] * W[g * 8 + l, k]
-"""
+"""Contractions whose digits are taken apart, because vector registers hold a tile of them then."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
-from ....schedule import Schedule
-from ....schedule.block_queries import free_vars, has_reduction
-from ....schedule.find import find_block
-from ....schedule.index_map import IndexMap
-from ....tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
-from ....tir.visit import children
-from ..access_patterns import extents, in_order, last_digits, output_of
+from ....schedule.block_queries import has_reduction
+from ..access_patterns import in_order
 from ..canonicalise import is_plain
 from ..common import succeeds
+from ..digits import has_digits, separate_digits
 from ..draft import Draft
-from .register_tiles import fewest_registers, vector_variables
+from ..register_tiles import fewest_registers
+from .vector_choices import vector_variables
 
 
 def separate_all_digits(draft: Draft) -> Draft:
     """The draft with the digits apart of each contraction of which registers hold a tile then."""
     for block in in_order(draft.func):
-        if not (has_reduction(block) and is_plain(draft.func, block) and _cuts(block)):
+        if not (has_reduction(block) and is_plain(draft.func, block) and has_digits(block)):
             continue
         trial = draft.copy()
         sch = trial.schedule
         if not succeeds(separate_digits, sch, sch.get_block(block.label)):
             continue
         apart = trial.block(block.label)
-        choices = vector_variables(apart, draft.cpu)
-        if any(fewest_registers(apart, v) < draft.cpu.vector_registers for v in choices):
+        choices = vector_variables(apart, draft.target.vector_bits)
+        room = draft.target.vector_registers
+        if any(fewest_registers(apart, v) < room for v in choices):
             draft = trial
     return draft
-
-
-def separate_digits(sch: Schedule, label: Label) -> None:
-    """Let a contraction iterate over the quotient and the remainder of each such variable."""
-    block = find_block(sch.func, label)
-    cuts = _cuts(block)
-    parts: list[Expr] = []
-    for i in block.iters:
-        by = cuts.get(i.var)
-        parts += [i.var] if by is None else [i.var // by, i.var % by]
-    sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), tuple(parts)))
-
-
-def lay_out_digits(sch: Schedule, label: Label) -> None:
-    """Give each digit of the indices at which a block writes, an internal buffer, a dimension."""
-    block = find_block(sch.func, label)
-    out, low = output_of(block), last_digits(block)
-    if out is None or not low:
-        return
-    indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
-    parts: list[Expr] = []
-    for d, r in zip(indices, block.writes[0].ranges, strict=True):
-        by = math.prod(low[v] for v in free_vars(r.min) & low.keys())
-        parts += [d] if by == 1 else [d // by, d % by]
-    sch.transform_layout(label, ("write", 0), IndexMap(indices, tuple(parts)))
-
-
-def _cuts(block: Block) -> dict[Var, int]:
-    """The spatial variables that inputs use in quotients and remainders by one number.
-
-    Where the output is contiguous in one, alone.
-    """
-    divisors: dict[Var, int] = {}
-    sizes, out = extents(block), output_of(block)
-    written = {r.buffer for r in block.writes}
-    indices = [r.min for x in block.reads if x.buffer not in written for r in x.ranges]
-    for i in block.iters:
-        if i.kind is not IterKind.SPATIAL:
-            continue
-        by = {n for e in indices for n in _divisors(e, i.var)}
-        if out is not None and out.strides.get(i.var) != 1:
-            by.discard(0)
-        if len(by) == 1:
-            (number,) = by
-            size = sizes.get(i.var, 1)
-            if 1 < number < size and size % number == 0:
-                divisors[i.var] = number
-    return divisors
-
-
-def _divisors(e: Expr, var: Var) -> Iterator[int]:
-    """The numbers that an index divides a variable by, 0 where it uses it by itself.
-
-    -1 for those that are no constant.
-    """
-    if e is var:
-        yield 0
-    elif type(e) is Binary and e.op in (Op.FLOORDIV, Op.MOD) and e.a is var:
-        yield int(e.b.value) if type(e.b) is Const else -1
-    else:
-        for n in children(e):
-            yield from _divisors(n, var)

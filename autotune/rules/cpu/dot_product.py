@@ -22,10 +22,10 @@ from ....tir.ir import Block, Label, Var
 from ..access_patterns import extents, reduced, spatial
 from ..common import block_loops
 from ..draft import Draft
+from ..register_tiles import RegisterTile, sample_tile, tile_variables, write_back
 from ..rule import Group, Variant
 from .elementwise import schedule_following
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
-from .register_tiles import RegisterTile, sample_tile, tile_variables, write_back
 from .vector_choices import worth_packing
 
 

@@ -9,14 +9,23 @@ from .... import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction, readers_of, region_buffers
 from ....schedule.find import find_block, path_to
-from ....target import CpuTarget
+from ....target import CpuTarget, Target
 from ....tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
-from ..access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
-from ..common import block_loops, elements, nbytes, powers, succeeds, widest
+from ..access_patterns import (
+    extents,
+    grouped,
+    input_along,
+    inputs_of,
+    is_flat,
+    output_of,
+    runs_across,
+    spatial,
+)
+from ..common import block_loops, nbytes, powers, succeeds, widest
 from ..draft import Draft
 from ..rule import Group, Variant
+from ..vectors import in_registers, lanes_for, unroll_hint
 from .register_transpose import transpose_in_registers
-from .vectors import in_registers, lanes_for, unroll_hint
 
 MAX_UNROLL = 8
 PREFETCH_STEPS = 32
@@ -39,11 +48,11 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     across = runs_across(block) is not None
     if across:
-        if _square(block, draft.cpu) > 1:
+        if _square(block, draft.target) > 1:
             yield variant("squares", schedule_squares)
         yield variant("tiles", schedule_transposing)
     yield variant("rows", schedule_elementwise)
-    if not across and _leaves(draft.func, block, draft.cpu):
+    if not across and _leaves(draft.func, block, CpuTarget.of(draft.target).l2_bytes):
         yield variant("streamed", _schedule_streamed)
     if not across and _is_for_one(draft.func, block):
         yield variant("inside", schedule_inside)
@@ -54,7 +63,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
 
     What does not fit the last level of cache is asked for ahead.
     """
-    sch, target = draft.schedule, draft.cpu
+    sch, cpu = draft.schedule, CpuTarget.of(draft.target)
     block = find_block(sch.func, label)
     sizes = extents(block)
     variables = [i.var for i in block.iters]
@@ -65,7 +74,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     if len(loops) > 1 and is_flat(block):
         last_extent = math.prod(sizes[v] for v in variables)
         loops = [sch.fuse(*loops)]
-    lanes = lanes_for(target, widest(block), last_extent)
+    lanes = lanes_for(cpu.vector_bits, widest(block), last_extent)
     if lanes == 1:
         draft.map_outer(*loops)
         return
@@ -74,8 +83,8 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     )
     outer, *registers = sch.split(loops[-1], factors=[None, unroll, lanes])
     in_registers(sch, registers)
-    if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
-        _ask_ahead(sch, label, outer, ceildiv(PREFETCH_STEPS, unroll), target)
+    if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > cpu.l3_bytes:
+        _ask_ahead(sch, label, outer, ceildiv(PREFETCH_STEPS, unroll), cpu.l2_bytes)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
     draft.map_outer(*around)
 
@@ -86,12 +95,13 @@ def _schedule_streamed(draft: Draft, label: Label) -> None:
         draft.schedule.stream(draft.schedule.get_block(label), number)
 
 
-def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: CpuTarget) -> None:
-    """Have the rows of large inputs brought near, some iterations of `loop` before their turn."""
+def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, cached: int) -> None:
+    """Have the rows of inputs of more than `cached` bytes brought near, some iterations of `loop`
+    before their turn."""
     block = find_block(sch.func, label)
     last = block.iters[-1].var
     for index, source in enumerate(inputs_of(block)):
-        if source.strides.get(last) == 1 and nbytes(source.buffer) > target.l2_bytes:
+        if source.strides.get(last) == 1 and nbytes(source.buffer) > cached:
             unroll_hint(sch, sch.prefetch(label, index, loop, offset=later), loop)
 
 
@@ -110,7 +120,7 @@ def schedule_inside(draft: Draft, label: Label) -> None:
     *_, last = sch.get_loops(label)
     block = find_block(sch.func, label)
     extent = extents(block)[block.iters[-1].var]
-    lanes = lanes_for(draft.cpu, widest(block), extent)
+    lanes = lanes_for(draft.target.vector_bits, widest(block), extent)
     vectors = ceildiv(extent, lanes)
     at_once = ceildiv(vectors, ceildiv(vectors, MAX_UNROLL))
     in_registers(sch, sch.split(last, factors=[None, at_once, lanes])[1:])
@@ -133,7 +143,7 @@ def schedule_transposing(draft: Draft, label: Label) -> None:
     assert across is not None
     along, other = across
     loops = block_loops(sch, label)
-    lanes = lanes_for(draft.cpu, widest(block), sizes[along])
+    lanes = lanes_for(draft.target.vector_bits, widest(block), sizes[along])
     counts = [u for u in (1, 2, 4) if u * lanes <= sizes[along]]
     rows = [u for u in (1, 4, 8, 16, 32, 64) if u <= sizes[other]]
     count = sch.sample_categorical(counts or [1])
@@ -154,20 +164,20 @@ def schedule_squares(draft: Draft, label: Label) -> None:
     assert across is not None
     along, other = across
     sizes = extents(block)
-    lanes = _square(block, draft.cpu)
+    lanes = _square(block, draft.target)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = input_along(block, across)
     outer = transpose_in_registers(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     draft.map_outer(*outer)
 
 
-def _square(block: Block, target: CpuTarget) -> int:
+def _square(block: Block, target: Target) -> int:
     """The lanes of squares that fit the registers and the block; 1 where there are none."""
     across = runs_across(block)
     assert across is not None
     sizes = extents(block)
     shortest = min(sizes[v] for v in across)
-    lanes = lanes_for(target, widest(block), shortest)
+    lanes = lanes_for(target.vector_bits, widest(block), shortest)
     lanes = lanes if lanes <= shortest else lanes // 2
     while lanes >= target.vector_registers:
         lanes //= 2
@@ -176,10 +186,10 @@ def _square(block: Block, target: CpuTarget) -> int:
     return lanes if one_width else 1
 
 
-def _leaves(func: Func, block: Block, target: CpuTarget) -> bool:
-    """Whether a block writes large results that nothing in the function reads."""
+def _leaves(func: Func, block: Block, cached: int) -> bool:
+    """Whether a block writes results of more than `cached` bytes each that nothing here reads."""
     return all(
-        b not in func.allocs and not readers_of(func, {b}) and nbytes(b) > target.l2_bytes
+        b not in func.allocs and not readers_of(func, {b}) and nbytes(b) > cached
         for b in region_buffers(block.writes)
     )
 
@@ -199,51 +209,3 @@ def _is_for_one(func: Func, block: Block) -> bool:
     if not reads:  # its init alone does
         return False
     return all(v in reads[0].used or v in shared or sizes[v] == 1 for v in spatial(readers[0]))
-
-
-def input_along(block: Block, across: tuple[Var, Var]) -> int:
-    """The input that `runs_across`."""
-    along, other = across
-    return next(
-        n
-        for n, i in enumerate(inputs_of(block))
-        if i.strides.get(along) not in (0, 1, None)
-        and i.strides.get(other) == 1
-        and other in i.plain
-    )
-
-
-def is_flat(block: Block) -> bool:
-    """Whether all accesses of a block go through memory element by element in the same order."""
-    out = output_of(block)
-    if out is None:
-        return False
-    return all(_same_order(i, block) for i in (out, *inputs_of(block)))
-
-
-def _same_order(access: Input, block: Block) -> bool:
-    variables = [i.var for i in block.iters]
-    sizes = extents(block)
-    step = 1
-    for v in reversed(variables):
-        if access.plain.get(v) is None or access.strides[v] != step:
-            return False
-        step *= sizes[v]
-    return access.buffer.strides is None and step == elements(access.buffer)
-
-
-def runs_across(block: Block) -> tuple[Var, Var] | None:
-    """The variable along the output's rows and that along an input's, where they differ."""
-    out = output_of(block)
-    if out is None:
-        return None
-    along = [v for v, s in out.strides.items() if s == 1 and v in out.plain]
-    if not along:
-        return None
-    for i in inputs_of(block):
-        if i.strides.get(along[0]) in (0, 1, None):
-            continue
-        other = [v for v, s in i.strides.items() if s == 1 and v in i.plain]
-        if other and other[0] is not along[0]:
-            return along[0], other[0]
-    return None

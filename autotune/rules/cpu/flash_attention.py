@@ -21,13 +21,16 @@ from typing import NamedTuple
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction, region_buffers
 from ....schedule.find import find_block
+from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, reduced
 from ..attention import Attention, attention_of, element_above
 from ..common import block_loops, result_or_none, widest
 from ..draft import Draft
 from ..joining import places
+from ..register_tiles import MAX_VECTORS
 from ..rule import Group, Variant
+from ..vectors import lanes_for
 from .contraction import Tiling
 from .fused_attention import (
     MAX_BAND,
@@ -41,9 +44,7 @@ from .fused_attention import (
     sample_band,
     tile_contractions,
 )
-from .register_tiles import MAX_VECTORS
 from .rows import schedule_reduction, schedule_spatial
-from .vectors import lanes_for
 
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""
@@ -82,7 +83,7 @@ def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     There must be pieces of whole vectors that make up a row.
     """
     attention = attention_of(draft, group)
-    if row_bytes(attention) * MAX_BAND <= draft.cpu.l2_bytes:
+    if row_bytes(attention) * MAX_BAND <= CpuTarget.of(draft.target).l2_bytes:
         return
     softmax = _softmax(attention)
     if softmax is None or not _takes_pieces(draft, attention, softmax):
@@ -91,7 +92,7 @@ def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     along = next(i.var for i in exps.iters if i.var not in {*attention.rows[exps.label]})
     keys = extents(exps)[along]
     tilings = attention_tilings(attention)
-    counts = _counts(keys, lanes_for(draft.cpu, widest(attention.first), keys))
+    counts = _counts(keys, lanes_for(draft.target.vector_bits, widest(attention.first), keys))
     if tilings[0].vector is element_above(attention, exps, along) and counts:
         apply = functools.partial(
             _apply, attention=attention, softmax=softmax, tilings=tilings, counts=counts
@@ -201,7 +202,7 @@ def _apply(
     tilings: tuple[Tiling, Tiling],
     counts: list[int],
 ) -> None:
-    sch, target = draft.schedule, draft.cpu
+    sch, cached = draft.schedule, CpuTarget.of(draft.target).l2_bytes
     for block in attention.members:
         sch.get_block(block.label)
     first, second = tile_contractions(draft, attention, tilings)
@@ -209,8 +210,8 @@ def _apply(
     length = upper.width(upper.vector) * sch.sample_categorical(counts)
     count = sample_band(draft, second)
     kept = count * length * (row_bytes(attention) // row_elements(attention))
-    draft.limit("a piece of what is between fits the second cache", kept <= target.l2_bytes)
-    draft.limit("a piece is worth its scale", kept * SMALLEST >= target.l2_bytes)
+    draft.limit("a piece of what is between fits the second cache", kept <= cached)
+    draft.limit("a piece is worth its scale", kept * SMALLEST >= cached)
 
     pieces = _in_pieces(sch, attention, softmax, length)
     writes = [sch.cache_write(label, 0, "register") for label in (first.label, pieces.product)]

@@ -19,18 +19,19 @@ from dataclasses import dataclass
 from .... import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction, region_buffers
+from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, inputs_of, reduced, spatial
 from ..attention import Attention, attention_of, downstream
 from ..common import block_loops, fused, powers
 from ..draft import Draft, Step
+from ..register_tiles import MAX_TILE, RegisterTile, write_back
 from ..rule import Group, Variant
+from ..vectors import in_registers
 from .contraction import Tiling, decide_tile, unrolled
 from .packing import pack, packings, schedule_copy
-from .register_tiles import MAX_TILE, RegisterTile, write_back
 from .rows import schedule_reduction, schedule_spatial
 from .vector_choices import vector_choices
-from .vectors import in_registers
 
 MAX_BAND = 256
 """Rows of a band. Of more rows the operands of the contractions are read less often, which hardly
@@ -137,7 +138,7 @@ def cut_bands(
 
 
 def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -> None:
-    sch, target = draft.schedule, draft.cpu
+    sch, cached = draft.schedule, CpuTarget.of(draft.target).l2_bytes
     labels = {b.label: sch.get_block(b.label) for b in attention.members}
     first, second = tile_contractions(draft, attention, tilings)
     writes = [sch.cache_write(c.label, 0, "register") for c in (first, second)]
@@ -145,7 +146,7 @@ def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -
     loops = block_loops(sch, labels[last.label])
     count = sample_band(draft, second)
     kept = count * row_bytes(attention)
-    draft.limit("what is between fits the second cache", kept <= target.l2_bytes)
+    draft.limit("what is between fits the second cache", kept <= cached)
     top, loops = cut_bands(sch, loops, attention.row(last), attention.batch(last), count)
     if attention.follow is not None:
         sch.compute_at(writes[1], top)

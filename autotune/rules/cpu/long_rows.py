@@ -26,8 +26,8 @@ from ..access_patterns import consumers, extents, is_expensive, output_of, reduc
 from ..common import fused, result_or_none, succeeds
 from ..draft import Draft
 from ..rule import Group, Variant
+from ..vectors import lanes_for
 from .rows import schedule_reduction, schedule_spatial
-from .vectors import lanes_for
 
 _UNROLLED = 8
 """The most vectors that a step of a row takes, which the pieces of a row are multiples of."""
@@ -76,7 +76,7 @@ def _candidates(draft: Draft, members: Sequence[Block]) -> Iterator[_Statistics]
     sums = [b.label for b in members[:-1] if has_reduction(b)]
     for hoisted in ((), tuple(sums)):
         for inlined, total in _sums(draft.func, members):
-            length = _piece(draft.block(total), draft.cpu)
+            length = _piece(draft.block(total), CpuTarget.of(draft.target))
             if length is None:
                 continue
             for pair in (Schedule.online_softmax, Schedule.online_variance):
@@ -97,7 +97,7 @@ def _sums(func: Func, members: Sequence[Block]) -> Iterator[tuple[Label | None, 
             )
 
 
-def _piece(total: Block, target: CpuTarget) -> int | None:
+def _piece(total: Block, cpu: CpuTarget) -> int | None:
     """How much of a row half of the first cache holds; `None` where the second holds it twice.
 
     The last piece, too, has enough elements for the vectors of a step.
@@ -107,10 +107,10 @@ def _piece(total: Block, target: CpuTarget) -> int | None:
         return None
     extent = extents(total)[reduced(total)[0]]
     size = dtypes.nbytes(out.buffer.dtype)
-    if 2 * extent * size < target.l2_bytes:
+    if 2 * extent * size < cpu.l2_bytes:
         return None
-    step = _UNROLLED * lanes_for(target, out.buffer.dtype, extent)
-    most = max(1, target.l1_bytes // (2 * size * step))
+    step = _UNROLLED * lanes_for(cpu.vector_bits, out.buffer.dtype, extent)
+    most = max(1, cpu.l1_bytes // (2 * size * step))
     pieces = [n * step for n in range(most, most // 4, -1)]
     even = [p for p in pieces if extent % p == 0]
     return next(iter(even or [p for p in pieces if extent % p >= step]), None)

@@ -20,7 +20,7 @@ from ..access_patterns import extents
 from ..common import widest
 from ..draft import Draft
 from ..rule import Group, Variant
-from .vectors import lanes_for
+from ..vectors import lanes_for
 
 
 def ordered_variants(_draft: Draft, group: Group) -> Iterator[Variant]:
@@ -39,7 +39,7 @@ def schedule_ordered(draft: Draft, label: Label) -> None:
     around: list[Var] = list(takewhile(lambda loop: loop in spatial, loops))
     if len(around) < len(loops) and loops[-1] in spatial:
         extent = extents(block)[spatial[loops[-1]]]
-        lanes = lanes_for(draft.cpu, widest(block), extent)
+        lanes = lanes_for(draft.target.vector_bits, widest(block), extent)
         trial = sch.copy()
         try:
             _, vector = trial.split(loops[-1], factors=[None, lanes])

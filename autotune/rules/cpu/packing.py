@@ -17,13 +17,12 @@ from typing import NamedTuple
 from ....schedule import Schedule
 from ....schedule.find import find_block, find_loop
 from ....schedule.index_map import IndexMap
-from ....target import CpuTarget
 from ....tir.ir import Block, Const, Dim, Label, Var
 from ....tir.visit import walk
 from ..access_patterns import inputs_of, reduced
 from ..common import result_or_none
 from ..draft import Draft
-from .register_tiles import tile_variables
+from ..register_tiles import tile_variables
 from .register_transpose import transpose_in_registers
 from .vector_choices import worth_packing
 
@@ -97,7 +96,7 @@ def schedule_copy(
     `panel` has the vectors of a panel where it is made of whole ones: where those lie across their
     source, squares are turned.
     """
-    sch, target, label = draft.schedule, draft.cpu, packed.label
+    sch, target, label = draft.schedule, draft.target, packed.label
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides
     loops = sch.get_loops(label)[-len(block.iters) :]
@@ -107,7 +106,11 @@ def schedule_copy(
     outer = [v for n, v in enumerate(loops) if n != place]
     if not along or (isinstance(extent, int) and extent < lanes):
         outer = list(loops)
-    elif panel is not None and place < len(loops) - 1 and _in_squares(extent, lanes, target):
+    elif (
+        panel is not None
+        and place < len(loops) - 1
+        and _in_squares(extent, lanes, target.vector_registers)
+    ):
         last, other = block.iters[-1].var, block.iters[place].var
         outer = transpose_in_registers(sch, label, 0, last, other, (1, panel), lanes)
     else:
@@ -119,7 +122,7 @@ def schedule_copy(
             sch.reorder(*outer, steps, vector)
         sch.vectorize(vector)
     if parallel:
-        few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target)
+        few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target.threads)
         draft.map_outer(*outer[: 2 if few and place > 1 else 1])
     for view in reversed(packed.views):
         sch.compute_inline(view)
@@ -139,15 +142,15 @@ def _as_read(block: Block) -> list[int]:
     return sorted(range(len(first)), key=lambda n: first[n])
 
 
-def _in_squares(extent: Dim, lanes: int, target: CpuTarget) -> bool:
+def _in_squares(extent: Dim, lanes: int, registers: int) -> bool:
     """Whether vectors along a dimension of that extent make whole squares in registers."""
     whole = isinstance(extent, int) and extent % lanes == 0
-    return whole and 1 < lanes < target.vector_registers
+    return whole and 1 < lanes < registers
 
 
-def _plenty(sch: Schedule, extent: Dim, target: CpuTarget) -> bool:
+def _plenty(sch: Schedule, extent: Dim, threads: int) -> bool:
     """Whether a loop has work for all threads whatever the decisions are."""
-    wanted = 4 * target.threads
+    wanted = 4 * threads
     if isinstance(extent, int):
         return extent >= wanted
     assert sch.space is not None

@@ -22,8 +22,8 @@ from ..access_patterns import consumers, extents, inputs_of, loads
 from ..common import powers, widest
 from ..draft import Draft
 from ..rule import Group, Variant
+from ..vectors import lanes_for
 from .elementwise import schedule_elementwise
-from .vectors import lanes_for
 
 MAX_ROWS = 128
 MAX_UNROLL = 4
@@ -194,7 +194,7 @@ def _vectors(draft: Draft, label: Label, unroll: Dim) -> None:
     sch = draft.schedule
     block = draft.block(label)
     extent = extents(block)[block.iters[-1].var]
-    lanes = lanes_for(draft.cpu, widest(block), extent)
+    lanes = lanes_for(draft.target.vector_bits, widest(block), extent)
     _, several, vector = sch.split(sch.get_loops(label)[-1], factors=[None, unroll, lanes])
     sch.vectorize(vector)
     sch.unroll(several)

@@ -16,6 +16,7 @@ from ....schedule.block_queries import feeding, has_reduction
 from ....schedule.find import blocks_in, find_block, find_loop
 from ....schedule.reduction_blocks import match_reduction
 from ....schedule.require import certain
+from ....target import CpuTarget
 from ....tir.ir import Block, IterKind, Label, Var
 from ..access_patterns import (
     extents,
@@ -27,7 +28,7 @@ from ..access_patterns import (
 from ..common import fused, nbytes, widest
 from ..draft import Draft
 from ..rule import Group, Variant
-from .vectors import in_registers, lanes_for, unroll_hint
+from ..vectors import in_registers, lanes_for, unroll_hint
 
 
 def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
@@ -70,7 +71,7 @@ def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | N
     It is the one that computes most; the input comes from outside of the cache, and others of the
     chain read it before. `None` where there is none.
     """
-    parameters, target = set(draft.func.params), draft.cpu
+    parameters, cached = set(draft.func.params), CpuTarget.of(draft.target).l2_bytes
     candidates: list[tuple[bool, int, int]] = []
     for number, block in enumerate(members):
         earlier = {r.buffer for b in members[:number] for r in b.reads}
@@ -78,7 +79,7 @@ def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | N
             continue
         for index, source in enumerate(inputs_of(block)):
             buffer = source.buffer
-            far = nbytes(buffer) > target.l2_bytes
+            far = nbytes(buffer) > cached
             if far and buffer in earlier and buffer in parameters:
                 candidates.append((is_expensive(block), -number, index))
     if not candidates:
@@ -96,14 +97,14 @@ def schedule_reduction(
     Where the rows' loop `top` is around this block alone, the two parts are put into one such loop,
     which is returned. What is reduced has `least` elements at least where that is open.
     """
-    sch, target = draft.schedule, draft.cpu
+    sch, vector_bits = draft.schedule, draft.target.vector_bits
     block = find_block(sch.func, label)
     sizes = {v: extents(block).get(v, least) for v in reduced(block)}
     around, run = _side_by_side(block, sizes)
-    lanes = lanes_for(target, widest(block), math.prod(sizes[v] for v in run))
+    lanes = lanes_for(vector_bits, widest(block), math.prod(sizes[v] for v in run))
     if lanes == 1 and around:
         around, run = [], reduced(block)
-        lanes = lanes_for(target, widest(block), math.prod(sizes.values()))
+        lanes = lanes_for(vector_bits, widest(block), math.prod(sizes.values()))
     extent = math.prod(sizes[v] for v in run)
     counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
     if match_reduction(block) is None or lanes == 1 or not counts:
@@ -167,7 +168,7 @@ def schedule_spatial(draft: Draft, label: Label, skip: int, least: int = 1) -> V
     if len(loops) <= skip:
         return None
     extent = extents(block).get(block.iters[-1].var, least)
-    lanes = lanes_for(draft.cpu, widest(block), extent)
+    lanes = lanes_for(draft.target.vector_bits, widest(block), extent)
     counts = [u for u in (1, 2, 4) if u * lanes <= extent]
     if lanes == 1 or not counts:
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....schedule import Schedule
+from ..channels import channels_last
 from ..rule import AlternativeRule, GroupKind, RuleSet, SketchRule
-from .channels import channels_last
 from .contraction import contraction_variants
 from .digits import separate_all_digits
 from .dot_product import dot_product_variants

@@ -21,16 +21,24 @@ from dataclasses import dataclass, replace
 from ....schedule import Schedule
 from ....schedule.find import find_block
 from ....tir.ir import Block, Buffer, Dim, Label, Var
-from ..access_patterns import extents, inputs_of, output_of, reduced, spatial
+from ..access_patterns import (
+    extents,
+    input_along,
+    inputs_of,
+    output_of,
+    reduced,
+    runs_across,
+    spatial,
+)
 from ..common import block_loops, powers, succeeds, widest
 from ..draft import Draft
+from ..register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from ..rule import Group, Variant
-from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
+from ..vectors import in_registers, lanes_for
+from .elementwise import schedule_elementwise, schedule_following
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
-from .register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .register_transpose import transpose_in_registers
 from .vector_choices import worth_packing
-from .vectors import in_registers, lanes_for
 
 MAX_PADDED = 8.0
 """At most how many times as many products padding may make. Where it makes 4.6 times as many, an
@@ -178,7 +186,7 @@ def _follow(
     if not succeeds(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last)
         return
-    lanes = lanes_for(draft.cpu, widest(find_block(sch.func, last)), wide)
+    lanes = lanes_for(draft.target.vector_bits, widest(find_block(sch.func, last)), wide)
     in_registers(sch, sch.split(sch.get_loops(last)[-1], factors=[None, lanes]))
 
 

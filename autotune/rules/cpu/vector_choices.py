@@ -10,6 +10,7 @@ from ....tir.ir import Block, Var
 from ..access_patterns import (
     Input,
     extents,
+    grouped,
     inputs_of,
     is_product,
     low_digits,
@@ -17,9 +18,13 @@ from ..access_patterns import (
     reuse,
     spatial,
 )
+from ..common import widest
+from ..vectors import lanes_for, native_lanes
 
 WORTH_PACKING = 8
 """Packing an input pays only if each element is read at least so many times."""
+FILLED = 0.75
+"""The share of its lanes that vectors along a variable fill, of what others fill."""
 
 
 def runs_in_vectors(block: Block) -> bool:
@@ -56,6 +61,26 @@ def vector_choices(block: Block) -> list[Var]:
         if fits:
             ranked.append((step != whole, packed_for(block, v), v))
     return [v for *_, v in sorted(ranked, key=lambda x: x[:2])]
+
+
+def vector_variables(main: Block, vector_bits: int) -> list[Var]:
+    """The variables along which a register tile may have vectors: the best, and at most two more.
+
+    Those fill their lanes (8 images leave half of 16 empty, and 128 channels none) and take as
+    little packing as any that do. The vectors of a group are whole.
+    """
+    sizes, groups, dtype = extents(main), grouped(main), widest(main)
+    native = native_lanes(vector_bits, dtype)
+    first, others = vector_choices(main)[:1], vector_choices(main)[1:]
+    others = [
+        v
+        for v in others
+        if v not in groups or sizes[v] % lanes_for(vector_bits, dtype, sizes[v]) == 0
+    ]
+    filled = {v: sizes[v] / (-(-sizes[v] // native) * native) for v in others}
+    full = [v for v in others if filled[v] >= FILLED * max(filled.values())]
+    least = [v for v in full if packed_for(main, v) == packed_for(main, full[0])]
+    return [*first, *least[:2]]
 
 
 def packed_for(block: Block, var: Var) -> int:

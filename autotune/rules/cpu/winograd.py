@@ -19,14 +19,13 @@ from ....errors import ScheduleError
 from ....schedule.block_queries import free_vars, region_buffers
 from ....schedule.find import find_block
 from ....schedule.minimal_filtering import ALGORITHMS, WINDOW
-from ....target import CpuTarget
 from ....tir.ir import Block, Buffer, Label, Var
 from ..access_patterns import consumers, extents, in_order, is_injective, reduced
 from ..common import fused, result_or_none, widest
 from ..draft import Draft, RuleChoice, Step
 from ..rule import Alternative
+from ..vectors import in_registers, lanes_for
 from .elementwise import schedule_elementwise
-from .vectors import in_registers, lanes_for
 
 FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""
@@ -74,12 +73,14 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     The first is computed in registers for each vector, or by whole rows where the second takes
     those apart.
     """
-    sch, target = draft.schedule, draft.cpu
+    sch, vector_bits = draft.schedule, draft.target.vector_bits
     rows, tiles = (sch.get_block(label) for label in labels)
     block = find_block(sch.func, tiles)
     dimension, apart = _along(block)
     i, j, *around, last = sch.get_loops(tiles)
-    steps, vector = sch.split(last, factors=[None, _lanes(block, len(block.iters) - 1, target)])
+    steps, vector = sch.split(
+        last, factors=[None, _lanes(block, len(block.iters) - 1, vector_bits)]
+    )
     sch.reorder(*around, steps, i, j, vector)
     in_registers(sch, [i, j, vector])
     top = fused(sch, around[:2])
@@ -90,7 +91,7 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     i, *others = sch.get_loops(rows)[-len(first.iters) :]
     last = others.pop(dimension - 1)
     if apart:
-        steps, last = sch.split(last, factors=[None, _lanes(first, dimension, target)])
+        steps, last = sch.split(last, factors=[None, _lanes(first, dimension, vector_bits)])
         sch.reorder(*others, steps, i, last)
         in_registers(sch, [i, last])
     else:
@@ -105,7 +106,7 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     Where the places in a tile lie between those of its neighbours, rows are put together in
     registers.
     """
-    sch, target = draft.schedule, draft.cpu
+    sch, vector_bits = draft.schedule, draft.target.vector_bits
     rows, out, *follow = (sch.get_block(label) for label in labels)
     first = find_block(sch.func, rows)
     for label in follow:
@@ -115,7 +116,7 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
         else:  # rows of one dtype are put together, of vectors of as many lanes
             schedule_elementwise(draft, label)
     block = find_block(sch.func, out)
-    lanes = _lanes(first, len(first.iters) - 1, target)
+    lanes = _lanes(first, len(first.iters) - 1, vector_bits)
     split_vars = _split_variables(block, region_buffers(first.writes))
     apart = block.iters[-1].var in split_vars
     last_extent = extents(block)[block.iters[-1].var]
@@ -163,5 +164,5 @@ def _split_variables(block: Block, sources: Collection[Buffer]) -> set[Var]:
     return {v for r in ranges if type(r.min) is not Var for v in free_vars(r.min)}
 
 
-def _lanes(block: Block, number: int, target: CpuTarget) -> int:
-    return lanes_for(target, widest(block), extents(block)[block.iters[number].var])
+def _lanes(block: Block, number: int, vector_bits: int) -> int:
+    return lanes_for(vector_bits, widest(block), extents(block)[block.iters[number].var])

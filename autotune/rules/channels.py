@@ -13,12 +13,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 
-from ....schedule import Schedule
-from ....schedule.block_queries import has_reduction, readers_of
-from ....schedule.find import find_block
-from ....schedule.index_map import IndexMap
-from ....tir.ir import Block, Label, Var
-from ..access_patterns import (
+from ...schedule import Schedule
+from ...schedule.block_queries import has_reduction, readers_of
+from ...schedule.find import find_block
+from ...schedule.index_map import IndexMap
+from ...tir.ir import Block, Label, Var
+from .access_patterns import (
     Input,
     extents,
     in_order,
@@ -28,11 +28,10 @@ from ..access_patterns import (
     reduced,
     spatial,
 )
-from ..canonicalise import is_plain
-from ..common import result_or_none
-from ..draft import Draft, RuleChoice
-from ..rule import Alternative, Group, GroupKind
-from .elementwise import elementwise_variants
+from .canonicalise import is_plain
+from .common import result_or_none
+from .draft import Draft, RuleChoice
+from .rule import Alternative, Group, GroupKind, planned
 
 
 def channels_last(draft: Draft) -> Iterator[Alternative]:
@@ -60,11 +59,11 @@ def channels_last(draft: Draft) -> Iterator[Alternative]:
 
 
 def _turn(draft: Draft, label: Label) -> None:
-    """Schedule the copy that puts the channels of an input last."""
+    """Schedule the copy that puts the channels of an input last, as the target's rules do first."""
     group = Group(GroupKind.ELEMENTWISE, (draft.block(label),))
-    variant = next(elementwise_variants(draft, group))
-    for step in variant.steps:
-        step(draft)
+    for _, variant in planned(draft.rules.rules, draft, group)[:1]:
+        for step in variant.steps:
+            step(draft)
 
 
 def _put_last(sch: Schedule, label: Label) -> list[Label] | None:

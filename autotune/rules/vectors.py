@@ -1,26 +1,25 @@
-"""Vectors of a processor: their lanes, and loops that become straight code."""
+"""Vectors: their lanes, and loops that become straight code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .... import dtypes
-from ....schedule import Schedule
-from ....target import CpuTarget
-from ....tir.ir import Label, Var
+from ... import dtypes
+from ...schedule import Schedule
+from ...tir.ir import Label, Var
 
 
-def lanes_for(target: CpuTarget, dtype: str, extent: int) -> int:
-    """Lanes of a native vector of `dtype`, fewer where the extent is less than that."""
-    lanes = native_lanes(target, dtype)
+def lanes_for(vector_bits: int, dtype: str, extent: int) -> int:
+    """Lanes of a vector of `dtype` with so many bits, fewer where the extent is less than that."""
+    lanes = native_lanes(vector_bits, dtype)
     while lanes > 1 and lanes >= 2 * extent:
         lanes //= 2
     return lanes
 
 
-def native_lanes(target: CpuTarget, dtype: str) -> int:
-    """Lanes of a native vector of `dtype`."""
-    return max(1, target.vector_bits // dtypes.info(dtype).bits)
+def native_lanes(vector_bits: int, dtype: str) -> int:
+    """Lanes of a vector of `dtype` with so many bits; 1 where there are no vectors."""
+    return max(1, vector_bits // dtypes.info(dtype).bits)
 
 
 def in_registers(sch: Schedule, loops: Sequence[Var]) -> None:

@@ -6,39 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ....schedule import Schedule
-from ....schedule.block_queries import free_vars
-from ....schedule.find import find_block
-from ....target import CpuTarget
-from ....tir.ir import Block, Dim, Label, Var, product
-from ..access_patterns import extents, grouped, inputs_of, low_digits, output_of, reduced, spatial
-from ..common import powers, widest
-from .vector_choices import packed_for, vector_choices
-from .vectors import in_registers, lanes_for, native_lanes
+from ...schedule import Schedule
+from ...schedule.block_queries import free_vars
+from ...schedule.find import find_block
+from ...tir.ir import Block, Dim, Label, Var, product
+from .access_patterns import extents, grouped, inputs_of, low_digits, output_of, reduced, spatial
+from .common import powers
+from .vectors import in_registers
 
 MAX_TILE = 16
 MAX_VECTORS = 6
 MAX_MIDDLE = 256
-FILLED = 0.75
-"""The share of its lanes that vectors along a variable fill, of what others fill."""
-
-
-def vector_variables(main: Block, target: CpuTarget) -> list[Var]:
-    """The variables along which a register tile may have vectors: the best, and at most two more.
-
-    Those fill their lanes (8 images leave half of 16 empty, and 128 channels none) and take as
-    little packing as any that do. The vectors of a group are whole.
-    """
-    sizes, groups, dtype = extents(main), grouped(main), widest(main)
-    native = native_lanes(target, dtype)
-    first, others = vector_choices(main)[:1], vector_choices(main)[1:]
-    others = [
-        v for v in others if v not in groups or sizes[v] % lanes_for(target, dtype, sizes[v]) == 0
-    ]
-    filled = {v: sizes[v] / (-(-sizes[v] // native) * native) for v in others}
-    full = [v for v in others if filled[v] >= FILLED * max(filled.values())]
-    least = [v for v in full if packed_for(main, v) == packed_for(main, full[0])]
-    return [*first, *least[:2]]
 
 
 def tile_variables(main: Block, vector: Var) -> list[Var]:
