@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 
 from tilewright.autotune.model import assess, samples
-from tilewright.autotune.model.cpu.model import TABLE
 from tilewright.cli.report import print_assessment
 from tilewright.tuning_db import TuningDatabase
 
 from .metaschedule import ThroughputModel
+
+KIND = "cpu"
 
 
 def main() -> None:
@@ -21,8 +22,8 @@ def main() -> None:
     parser.add_argument("databases", nargs="*")
     parser.add_argument("--folds", type=int, default=8, help="base models trained")
     options = parser.parse_args()
-    own = [s for path in options.databases for s in samples.sweeps_of(TuningDatabase(path))]
-    learned = samples.featurise(samples.merged(own, samples.read(TABLE)))
+    own = [s for path in options.databases for s in samples.sweeps_of(TuningDatabase(path), KIND)]
+    learned = samples.featurise(samples.merged(own, samples.shipped(KIND)), KIND)
     sessions = {s.session for s in own} or {t.session for t in learned.tasks}
     judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
     peers = {"metaschedule": ThroughputModel}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BuildError
-from .options import OPTIONS, AsJson, Databases, Shipped, sweeps_of
+from .options import OPTIONS, AsJson, Databases, Kind, Shipped, sweeps_of
 from .report import print_assessment, print_json
 
 app = typer.Typer(help="Train and evaluate cost models.", **OPTIONS)
@@ -22,14 +22,14 @@ def train(
         Path | None, typer.Option(help="Also write the training data (.jsonl.gz).")
     ] = None,
     shipped: Shipped = True,
+    kind: Kind = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Train the base model that a search starts from; `SearchConfig(base=FILE)` uses it."""
     from ..autotune.model import base_model, samples
-    from ..autotune.model.cpu.model import TABLE
 
-    sweeps = samples.merged(sweeps_of(db), samples.read(TABLE) if shipped else ())
-    learned = samples.featurise(sweeps)
+    sweeps = samples.merged(sweeps_of(db, kind), samples.shipped(kind) if shipped else ())
+    learned = samples.featurise(sweeps, kind)
     trained = base_model.train(learned)
     try:
         trained.save(out)
@@ -51,6 +51,7 @@ def model_report(
     machines: Annotated[
         bool, typer.Option("--machines", help="Hold out whole machines instead of programs.")
     ] = False,
+    kind: Kind = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Evaluate models on measured programs that they were not trained on.
@@ -60,11 +61,10 @@ def model_report(
     machines.
     """
     from ..autotune.model import assess, samples
-    from ..autotune.model.cpu.model import TABLE
 
-    own = sweeps_of(db)
-    known = samples.read(TABLE) if shipped or not own else []
-    learned = samples.featurise(samples.merged(own, known))
+    own = sweeps_of(db, kind)
+    known = samples.shipped(kind) if shipped or not own else []
+    learned = samples.featurise(samples.merged(own, known), kind)
     sessions = {s.session for s in own or known}
     judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
     unseen = assess.of_machine if machines else assess.of_program

@@ -20,6 +20,9 @@ OPTIONS: dict[str, Any] = {
 Databases = Annotated[
     list[str] | None, typer.Option("--db", help="A database to learn from; repeatable.")
 ]
+Kind = Annotated[
+    str, typer.Option(help="The kind of target, whose measurements alone are learned from.")
+]
 Shipped = Annotated[bool, typer.Option(help="Also learn from the measurements in the package.")]
 Program = Annotated[
     str,
@@ -59,12 +62,12 @@ def open_database(location: str, *, create: bool = False) -> TuningDatabase:
     return TuningDatabase(location, create=create, read_only=not create)
 
 
-def sweeps_of(locations: Sequence[str] | None) -> list[Sweep]:
-    """The measurements of several databases, as training data."""
+def sweeps_of(locations: Sequence[str] | None, kind: str) -> list[Sweep]:
+    """The measurements of several databases on a kind of target, as training data."""
     from ..autotune.model import samples
 
     found: list[Sweep] = []
     for location in locations or ():
         with open_database(location) as database:
-            found += samples.sweeps_of(database)
+            found += samples.sweeps_of(database, kind)
     return found

@@ -34,7 +34,10 @@ class Registry(Generic[T]):
 
     def of(self, target: Target) -> T:
         """That of the kind of `target`. Raises `TargetError` where there is none."""
-        kind = target.kind
+        return self.of_kind(target.kind)
+
+    def of_kind(self, kind: str) -> T:
+        """That of a kind. Raises `TargetError` where there is none."""
         if kind not in self._loaded:
             if kind not in self._loaders:
                 raise TargetError(

@@ -21,7 +21,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.autotune.measure.measurer import Measurer
-from tilewright.autotune.model import assess, base_model
+from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.records import workload_record
 from tilewright.cli.main import main as command_line
@@ -652,7 +652,7 @@ def test_model_train_and_report(
     wanted = ["model", "train", "--db", path, "--out", out, "--no-shipped"]
     told = run(*wanted, "--table", table, "--json").json
     assert told == {"file": str(out), "rows": 32, "tasks": 2}
-    monkeypatch.setattr(cpu_model, "TABLE", table)
+    monkeypatch.setattr(samples, "shipped", lambda kind: samples.read(table))
     assert base_model.load(out, cpu_model.MODEL.feature_version).rows == 32
     report = run("model", "report", "--json", "--folds", 2).json
     assert [t["candidates"] for t in report["tasks"]] == [16, 16]
@@ -668,3 +668,6 @@ def test_model_report_of_too_little(run: Run, db: Path) -> None:
     missing = run("model", "train", "--db", db, "--no-shipped", "--out", db.parent / "m.json")
     assert missing.code == 1
     assert "no samples to train on" in missing.err
+    unknown = run("model", "report", "--db", db, "--kind", "quantum")
+    assert unknown.code == 1
+    assert "no cost model for targets of kind 'quantum'; there is one for cpu" in unknown.err

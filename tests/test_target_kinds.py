@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,12 +16,17 @@ from tilewright.autotune.measure import build_ahead
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.program_text import program_fields
-from tilewright.autotune.model.target_model import model_for, register_model
+from tilewright.autotune.model import base_model, samples
+from tilewright.autotune.model.profile import profile
+from tilewright.autotune.model.target_model import _MODELS, model_for, register_model
 from tilewright.autotune.records import environment_record, target_record, toolchain_record
 from tilewright.autotune.rules import fusion_groups, plans, register_rules
 from tilewright.autotune.rules.draft import Draft, Drafts
+from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.remembered import remembers
+from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
+from tilewright.cli import models
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import KernelCache, key
 from tilewright.codegen.detect import resolve
@@ -28,12 +34,14 @@ from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import generator_for, outside_modules, register_generator
 from tilewright.errors import TargetError, TuningError
 from tilewright.target import CpuTarget, Target, register_kind, registered_kinds
+from tilewright.tir.evaluate import Columns
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, product
 from tilewright.tir.parser import parse
 from tilewright.tuning_db.values import Measurement, Outcome, Session
 
-from .toy_target import MODEL, RULES, ToyGenerator, ToyTarget, ToyTimer
+from .autotune.checking import arguments, expected, run, some_rows
+from .toy_target import MODEL, RULES, VISIT, ToyGenerator, ToyTarget, ToyTimer
 
 N = 6
 
@@ -246,6 +254,88 @@ def test_choices_for_a_kind_from_outside_are_not_remembered(
     monkeypatch.setenv(LOCATION, str(tmp_path))
     assert remembers(resolve("cpu"))
     assert not remembers(resolve("toy"))
+
+
+def test_a_rule_takes_register_tiles_as_those_for_processors_do() -> None:
+    func, target = ops.matmul_func(5, 12, 8), resolve("toy")
+    (tile,) = [s for s in sketches(func, target) if s.generator == "toy_tile"]
+    assert {name for name, _ in tile.prune} == {"a tile fits the registers"}
+    space = Rowspace(tile)
+    rows = space.sample(np.random.default_rng(0), 1000)
+    assert 1 < len(rows) < space.size
+    (visit,) = profile(tile.func, tile.space.bounds).visits
+    tiles = Columns([product(visit.extents[-2:])], tile.space.bounds)(rows)
+    lanes = target.vector_bits // 32
+    assert (tiles % lanes == 0).all()
+    assert lanes < tiles.max() < lanes * target.vector_registers
+    wanted = expected(func, 0)
+    for row in some_rows(tile, np.random.default_rng(0), 4):
+        arrays = arguments(func, 0)
+        run(tile.trace.with_row(row.tolist()).apply(func).func, target, arrays)
+        np.testing.assert_allclose(arrays[-1], wanted[-1], rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with sessions of products of two sizes, of six candidates each."""
+    path = tmp_path_factory.mktemp("toy") / "t.db"
+    config = TuneConfig(measure=MeasureConfig(builders=1, min_samples=1, max_samples=1))
+    with tw.TuningDatabase(path) as db:
+        for n in (3, 4):
+            tw.tune(product_of(n), resolve("toy"), database=db, trials=6, config=config)
+    return path
+
+
+def test_a_base_model_of_its_own_is_trained_and_ships_with_its_table(
+    measured: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = replace(MODEL, base=tmp_path / "model.json")
+    assert own.base is not None
+    monkeypatch.setitem(_MODELS._loaded, "toy", own)
+    models.train(own.base, [str(measured)], own.table, shipped=False, kind="toy")
+    shipped = samples.shipped("toy")
+    rows = samples.featurise(shipped, "toy")
+    assert (len(rows), rows.feature_version) == (12, "toy 1/2")
+    assert {task.machine for task in rows.tasks} == {"toy/forward"}
+    trained = base_model.named(base_model.SHIPPED, own)
+    assert trained is not None
+    assert (trained.rows, trained.origin) == (12, base_model.SHIPPED)
+    assert base_model.train(rows).digest == trained.digest
+    again = tmp_path / "again.json"
+    models.train(again, shipped=True, kind="toy")
+    assert again.read_bytes() == own.base.read_bytes()
+    search = SearchConfig(pool=20, children=8, base=str(again))
+    assert Search(product_of(3), resolve("toy"), config=search).ask(2)
+    with pytest.raises(TuningError, match="trained on features of version toy 1/2"):
+        Search(product_of(3), resolve("cpu"), config=search)
+    assert not caplog.text
+
+
+def test_samples_of_a_kind_have_facts_of_its_own(
+    measured: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = ToyTarget.of(resolve("toy"))
+    with tw.TuningDatabase(measured) as db:
+        assert samples.sweeps_of(db, "cpu") == []
+        sweeps = samples.sweeps_of(db, "toy")
+    assert {(s.target, *s.facts.items()) for s in sweeps} == {(str(target), ("visit", VISIT))}
+    slow = MODEL.facts.of(replace(target, visit=4 * VISIT))
+    path = tmp_path / "table.gz"
+    samples.write([replace(s, facts=slow) for s in sweeps], path)
+    usual, slower = (samples.featurise(x, "toy") for x in (sweeps, samples.read(path)))
+    assert not caplog.text
+    assert sorted(usual.seconds) == sorted(slower.seconds)
+    assert slower.features[:, 0].min() > usual.features[:, 0].min()
+    samples.write([replace(sweeps[0], facts={"pace": 1.0})], path)
+    with pytest.raises(TuningError, match=r"table\.gz cannot be read as a table of samples"):
+        samples.read(path)
+    with pytest.raises(TuningError, match=r"facts of toy .* names of fields of samples: rows"):
+        samples.write([replace(sweeps[0], facts={"rows": 1})], path)
+    assert len(samples.featurise(sweeps, "cpu")) == 0
+    assert "is left out: expected a target of kind cpu, found toy -order=forward" in caplog.text
 
 
 def test_it_is_tuned_and_shipped(tmp_path: Path) -> None:

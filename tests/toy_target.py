@@ -1,14 +1,15 @@
 """A kind of target from outside of the package: kernels that the interpreter runs.
 
 All that a kind takes is in this file: the record of its facts, a code generator, sketch rules, an
-estimate, and their names.
+estimate, and their names. One rule takes register tiles, as those for processors do.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
@@ -19,12 +20,17 @@ from tilewright.autotune.model.profile import Ints, Profile, profile
 from tilewright.autotune.model.target_model import (
     Estimate,
     Roofline,
+    SampledFacts,
     TargetModel,
     register_model,
 )
 from tilewright.autotune.rules import register_rules
+from tilewright.autotune.rules.access_patterns import extents, reduced, spatial
+from tilewright.autotune.rules.common import block_loops, widest
 from tilewright.autotune.rules.draft import Draft
+from tilewright.autotune.rules.register_tiles import sample_tile
 from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, SketchRule, Variant
+from tilewright.autotune.rules.vectors import lanes_for
 from tilewright.codegen.compiled import Compiled, Launch
 from tilewright.codegen.generator import (
     Code,
@@ -47,21 +53,27 @@ from tilewright.schedule import Schedule
 from tilewright.target import Fact, Target, register_kind
 from tilewright.tir.evaluate import Columns
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Func, product
+from tilewright.tir.ir import Func, Label, product
 from tilewright.tir.parser import parse
 
 ORDERS = ("forward", "shuffled")
+CALL, VISIT = 1e-4, 1e-6
+"""Seconds of a call, and of one visit of a block."""
 
 
 @register_kind
 @dataclass(frozen=True, kw_only=True)
 class ToyTarget(Target):
-    """An interpreter. `order` is that of the iterations of loops that have none."""
+    """An interpreter. `order` is that of the iterations of loops that have none.
+
+    It takes `visit` seconds for each visit of a block.
+    """
 
     kind: ClassVar[str] = "toy"
     option_names: ClassVar[tuple[str, ...]] = ("order",)
 
     order: str = ""
+    visit: float = field(default=VISIT, compare=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], text: str) -> Self:
@@ -93,6 +105,14 @@ class ToyTarget(Target):
     @property
     def facts(self) -> dict[str, Fact]:
         return {"order": self.order or None}
+
+    @property
+    def vector_bits(self) -> int:
+        return 64
+
+    @property
+    def vector_registers(self) -> int:
+        return 8
 
 
 class ToyTimer(Timer):
@@ -213,28 +233,56 @@ def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
     return np.ndarray((argument.span_bytes // dtype.itemsize,), dtype, buffer=memory)
 
 
+def cut(draft: Draft, labels: Sequence[Label]) -> None:
+    """Cut the outermost loop of each block in two."""
+    sch = draft.schedule
+    for label in map(sch.get_block, labels):
+        loop = sch.get_loops(label)[0]
+        outer, _ = sch.split(loop, factors=sch.sample_perfect_tile(loop, 2))
+        draft.map_outer(outer)
+
+
 def halved(draft: Draft, group: Group) -> Iterator[Variant]:
     """The outermost loop of each block is cut in two."""
-
-    def cut(draft: Draft) -> None:
-        sch = draft.schedule
-        for label in group.labels:
-            (loop, *_) = sch.get_loops(draft.schedule.get_block(label))
-            outer, _ = sch.split(loop, factors=sch.sample_perfect_tile(loop, 2))
-            draft.map_outer(outer)
-
     del draft
-    yield Variant.of("cut", cut)
+    yield Variant.of("cut", partial(cut, labels=group.labels))
+
+
+def tiled(draft: Draft, group: Group) -> Iterator[Variant]:
+    """A contraction in register tiles, by the decisions that all kinds of targets share."""
+    del draft
+    main, *following = group.labels
+
+    def schedule(draft: Draft) -> None:
+        sch = draft.schedule
+        label, target = sch.get_block(main), draft.target
+        block = draft.block(label)
+        *_, vector = spatial(block)
+        extent, loops = extents(block)[vector], block_loops(sch, label)
+        lanes = lanes_for(target.vector_bits, widest(block), extent)
+        vectors = -(-extent // lanes)
+        tile = sample_tile(sch, block, vector, lanes, vectors, (1, 2), cached=False)
+        draft.limit("a tile fits the registers", tile.accumulators < target.vector_registers)
+        parts = {v: sch.split(loops[v], factors=[None, tile.width(v)]) for v in tile.inner}
+        outer = [parts[v][0] if v in parts else loops[v] for v in spatial(block)]
+        inner = [within for _, within in parts.values()]
+        sch.reorder(*outer, *(loops[v] for v in reduced(block)), *inner)
+        draft.map_outer(outer[0])
+
+    yield Variant.of("tile", schedule, partial(cut, labels=following))
 
 
 RULES = RuleSet(
     map_outer=Schedule.parallel,
-    rules=tuple(
-        SketchRule("toy_cut", kind, halved) for kind in GroupKind if kind is not GroupKind.ORDERED
+    rules=(
+        SketchRule("toy_tile", GroupKind.CONTRACTION, tiled),
+        *(
+            SketchRule("toy_cut", kind, halved)
+            for kind in GroupKind
+            if kind is not GroupKind.ORDERED
+        ),
     ),
 )
-CALL, VISIT = 1e-4, 1e-6
-"""Seconds of a call, and of one visit of a block."""
 
 
 class ToyEstimator:
@@ -243,12 +291,12 @@ class ToyEstimator:
     def __init__(self, source: Profile, target: Target) -> None:
         visits = [product(v.extents) for v in source.visits]
         outer = [v.extents[0] for v in source.visits if v.extents]
-        self._count = len(visits)
+        self._count, self._visit = len(visits), ToyTarget.of(target).visit
         self._columns = Columns([*visits, *outer], source.bounds)
 
     def __call__(self, rows: Ints) -> Estimate:
         numbers = self._columns(rows)
-        seconds = CALL + VISIT * numbers[:, : self._count].sum(axis=1)
+        seconds = CALL + self._visit * numbers[:, : self._count].sum(axis=1)
         outer = 1.0 + numbers[:, self._count :].sum(axis=1)
         return Estimate(seconds, np.log2(np.stack([seconds, outer], axis=1)).astype(np.float32))
 
@@ -258,7 +306,17 @@ def toy_roofline(func: Func, target: Target) -> Roofline:
     return Roofline(float(visits.seconds[0]), 0.0)
 
 
-MODEL = TargetModel(("log_seconds", "outer"), "toy 1", ToyEstimator, toy_roofline)
+class ToyFacts(SampledFacts):
+    """The `visit` of a target."""
+
+    def of(self, target: Target) -> dict[str, Any]:
+        return {"visit": ToyTarget.of(target).visit}
+
+    def described(self, target: Target, facts: Mapping[str, Any]) -> ToyTarget:
+        return replace(ToyTarget.of(target), visit=float(facts["visit"]))
+
+
+MODEL = TargetModel(("log_seconds", "outer"), "toy 1", ToyEstimator, toy_roofline, facts=ToyFacts())
 
 register_generator(ToyTarget.kind, ToyGenerator)
 register_rules(ToyTarget.kind, lambda: RULES)

@@ -142,8 +142,8 @@ def of_program(task: Task) -> str:
 
 
 def of_machine(task: Task) -> str:
-    """The machine that it was measured on: its caches, which it has whatever it is taken for."""
-    return str(task.caches)
+    """The machine that it was measured on."""
+    return task.machine
 
 
 def assess(

@@ -1,7 +1,8 @@
 """Measured schedules as a table that models are trained on, small enough to ship.
 
 A line of the table is a program, a sketch of it and the rows of decisions that a session measured.
-Features are not in it: they are computed when it is read, so that it outlives their versions.
+The facts of the target that its text does not spell are in it, as its kind has them. Features are
+not: they are computed when it is read, so that it outlives their versions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from itertools import chain
 from os import PathLike
@@ -22,18 +24,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ...codegen.detect import resolve
-from ...errors import TilewrightError, TuningError
+from ...codegen.generator import generator_for
+from ...errors import ArtifactError, TargetError, TilewrightError, TuningError
 from ...schedule import Trace
-from ...target import CpuTarget, Rates
+from ...target import Target
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Environment, Machine, Outcome, TargetRecord, Workload
 from ..budget import running
 from ..search.candidates import decided
 from ..search.replay import read_trace, row_of
-from .cpu.model import MODEL
 from .profile import profile
-from .target_model import Features
+from .target_model import Features, model_for, model_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -46,34 +48,33 @@ _DIGITS = 4
 class Sweep:
     """Candidates of one sketch of a program, and the seconds that a session measured of each.
 
-    `caches` are the bytes of L1, L2 and L3 of the machine, `ways` and `line_bytes` what a target
-    says of them (`None` stands for those of the table). `rates` were measured of it, or are
-    those that the table of processors had when the sweep was written, so that features do not
-    change with the table; `None` stands for those of the table. `trace` is JSON with open
-    decisions. `trial_seconds` is what a trial of the session took on average, `None` where that is
-    not known.
+    `target` is the text of a target, and `facts` what the text does not spell, as the `TargetModel`
+    of its kind has it. `trace` is JSON with open decisions. `trial_seconds` is what a trial of the
+    session took on average, `None` where that is not known.
     """
 
     name: str
     shape: str
     program: str
     target: str
-    caches: tuple[int, int, int]
     session: str
     trace: str
     rows: tuple[tuple[int, ...], ...]
     seconds: tuple[float, ...]
     trial_seconds: float | None = None
-    rates: Mapping[str, Any] | None = None
-    ways: tuple[int, int, int] | None = None
-    line_bytes: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+_FIELDS = tuple(f.name for f in fields(Sweep) if f.name != "facts")
+"""Those that a line of the table has, beside the facts of its target."""
 
 
 @dataclass(frozen=True)
 class Task:
     """A program (its text) on a target in one session: times compare within a task.
 
-    `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
+    `machine` names the machine, whatever it was taken for. `trial_seconds` is what a trial of the
+    session took on average, `None` where that is not known.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Task:
     target: str
     session: str
     program: str
-    caches: tuple[int, int, int]
+    machine: str
     trial_seconds: float | None = None
 
     def __str__(self) -> str:
@@ -119,17 +120,20 @@ class Samples:
         )
 
 
-def sweeps_of(database: TuningDatabase) -> list[Sweep]:
-    """The measurements of a database that gave a time, those of finals left out.
+def sweeps_of(database: TuningDatabase, kind: str) -> list[Sweep]:
+    """The measurements on targets of a kind that gave a time, those of finals left out.
 
     The fastest sample stands for a candidate: what disturbs a sample makes it slower, and those
     that could not win have few. Schedules that cannot be read are left out with a warning, and so
-    is what was measured on a target of a kind or processor that is not known here.
+    is what was measured on a target that is not known here.
+
+    Raises `TargetError` for a kind that has no model.
     """
+    facts_of = model_of(kind).facts.of
     workloads = {w.id: w for w in database.records(Workload)}
-    targets = _processors(database.records(TargetRecord))
+    targets = _targets(database.records(TargetRecord), kind)
     machines = _machines(database)
-    described: dict[str, Mapping[str, Any] | None] = {}
+    described: dict[tuple[str, str], Target] = {}
     groups: dict[tuple[str, str, str, str], dict[tuple[int, ...], float]] = {}
     moments: dict[str, list[datetime]] = {}
     for measured, schedule in reversed(database.history()):
@@ -138,7 +142,10 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         if measured.workload not in workloads or measured.target not in targets:
             continue  # that record is damaged, or of another kind of target
         moments.setdefault(measured.session, []).append(measured.created)
-        described.setdefault(measured.session, machines.get(measured.environment))
+        place = (measured.session, measured.target)
+        if place not in described:
+            machine = machines.get(measured.environment)
+            described[place] = _described(targets[measured.target], machine)
         if measured.outcome is not Outcome.OK or not measured.samples:
             continue
         trace = read_trace(schedule)
@@ -149,61 +156,50 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         key = (measured.workload, measured.target, measured.session, opened)
         groups.setdefault(key, {}).setdefault(row, min(measured.samples))
     sweeps = list[Sweep]()
-    for (program, machine, session, opened), timed in groups.items():
-        workload, target = workloads[program], targets[machine]
+    for (program, measured_on, session, opened), timed in groups.items():
+        workload, target = workloads[program], described[session, measured_on]
         sweep = Sweep(
             name=workload.name,
             shape=workload.shape,
             program=workload.ir,
             target=str(target),
-            caches=(target.l1_bytes, target.l2_bytes, target.l3_bytes),
             session=session,
             trace=opened,
             rows=tuple(timed),
             seconds=tuple(map(_short, timed.values())),
             trial_seconds=_pace(moments[session]),
-            rates=described[session] or target.rates.to_json(),
-            ways=target.ways,
-            line_bytes=target.line_bytes,
+            facts=facts_of(target),
         )
         sweeps.append(sweep)
     return sweeps
 
 
-def _processors(records: Iterable[TargetRecord]) -> dict[str, CpuTarget]:
-    """The processors among targets, by the ids of their records."""
-    targets: dict[str, CpuTarget] = {}
+def _targets(records: Iterable[TargetRecord], kind: str) -> dict[str, Target]:
+    """The targets of a kind, by the ids of their records."""
+    targets: dict[str, Target] = {}
     for record in records:
         try:
             target = resolve(record.text)
         except TilewrightError as error:
             _log.warning("measurements on %s are left out: %s", record.text, error)
             continue
-        if isinstance(target, CpuTarget):
+        if target.kind == kind:
             targets[record.id] = target
     return targets
 
 
-def _machines(database: TuningDatabase) -> dict[str, Mapping[str, Any]]:
-    """The rates of machines, by the ids of the environments that name them.
+def _machines(database: TuningDatabase) -> dict[str, Machine]:
+    """The machines, by the ids of the environments that name them.
 
-    Rates that are not those of a processor are left out with a warning, and so is what an
-    environment names that is no machine. What was measured there takes the rates of the table.
+    What an environment names that is no machine is left out with a warning.
     """
-    rates: dict[str, Mapping[str, Any]] = {}
-    for machine in database.records(Machine):
-        try:
-            Rates.from_json(machine.rates)
-        except (TypeError, ValueError) as error:
-            _log.warning("the rates of machine %.12s are left out: %s", machine.id, error)
-        else:
-            rates[machine.id] = machine.rates
-    found: dict[str, Mapping[str, Any]] = {}
+    machines = {machine.id: machine for machine in database.records(Machine)}
+    found: dict[str, Machine] = {}
     for environment in database.records(Environment):
         named = environment.facts.get("machine")
         if isinstance(named, str):
-            if named in rates:
-                found[environment.id] = rates[named]
+            if named in machines:
+                found[environment.id] = machines[named]
         elif named is not None:
             _log.warning(
                 "environment %.12s names %.80s as its machine, expected the id of a record",
@@ -211,6 +207,21 @@ def _machines(database: TuningDatabase) -> dict[str, Mapping[str, Any]]:
                 repr(named),
             )
     return found
+
+
+def _described(target: Target, machine: Machine | None) -> Target:
+    """The target with the rates of the machine that measured it, where they are known.
+
+    Rates that are not those of its kind are left out with a warning.
+    """
+    if machine is None:
+        return target
+    try:
+        described: Target = generator_for(target).described(target, machine.rates)
+    except ArtifactError as error:
+        _log.warning("the rates of machine %.12s are left out: %s", machine.id, error)
+        return target
+    return described
 
 
 def _pace(moments: Sequence[datetime]) -> float | None:
@@ -235,9 +246,30 @@ def merged(*sources: Iterable[Sweep]) -> list[Sweep]:
 
 def write(sweeps: Sequence[Sweep], path: str | PathLike[str]) -> None:
     """Write a table: JSON lines, compressed, the same bytes for the same sweeps."""
-    lines = [json.dumps(line) for line in (_FORMAT, *map(asdict, merged(sweeps)))]
+    lines = [json.dumps(line) for line in (_FORMAT, *map(_line, merged(sweeps)))]
     data = "\n".join(lines).encode()
     Path(path).write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
+
+
+def _line(sweep: Sweep) -> dict[str, Any]:
+    """A line of the table: the facts of the target stand beside the other fields."""
+    if shared := sweep.facts.keys() & _FIELDS:
+        raise TuningError(
+            "facts of {0} have names of fields of samples: {1}",
+            sweep.target,
+            ", ".join(sorted(shared)),
+            hint="name them otherwise in `TargetModel.facts`",
+        )
+    return {**{name: getattr(sweep, name) for name in _FIELDS}, **sweep.facts}
+
+
+def shipped(kind: str) -> list[Sweep]:
+    """The sweeps that the base model of a kind of target is trained on; none where it has none.
+
+    Raises `TargetError` for a kind that has no model, `TuningError` where the table is damaged.
+    """
+    table = model_of(kind).table
+    return [] if table is None else read(table)
 
 
 def read(path: str | PathLike[str]) -> list[Sweep]:
@@ -253,46 +285,41 @@ def read(path: str | PathLike[str]) -> list[Sweep]:
 
 
 def _read_sweep(line: dict[str, Any]) -> Sweep:
-    l1, l2, l3 = line.pop("caches")
-    rows = tuple(tuple(int(v) for v in row) for row in line.pop("rows"))
-    seconds = tuple(float(s) for s in line.pop("seconds"))
-    if line.get("rates") is not None:
-        Rates.from_json(dict(line["rates"]))  # raises for what is none
-    if line.get("ways") is not None:
-        line["ways"] = tuple(int(n) for n in line["ways"])
-    return Sweep(**line, caches=(int(l1), int(l2), int(l3)), rows=rows, seconds=seconds)
+    own = {name: line.pop(name) for name in _FIELDS if name in line}
+    own["rows"] = tuple(tuple(int(v) for v in row) for row in own["rows"])
+    own["seconds"] = tuple(float(s) for s in own["seconds"])
+    sweep = Sweep(**{**own, "target": str(own["target"])}, facts=line)
+    with suppress(TargetError):  # one that is not known here: nobody can tell its facts
+        _described_target(sweep)
+    return sweep
 
 
-def _machine_of(sweep: Sweep) -> CpuTarget:
-    """Raises `TargetError` for a processor that is not known here."""
-    l1, l2, l3 = sweep.caches
-    target = CpuTarget.parse(sweep.target)
-    return replace(
-        target,
-        l1_bytes=l1,
-        l2_bytes=l2,
-        l3_bytes=l3,
-        ways=target.ways if sweep.ways is None else sweep.ways,
-        line_bytes=target.line_bytes if sweep.line_bytes is None else sweep.line_bytes,
-        rates=target.rates if sweep.rates is None else Rates.from_json(sweep.rates),
-    )
+def _described_target(sweep: Sweep) -> Target:
+    """Raises `TargetError` for a target that is not known here, others for what are no facts."""
+    target = Target.parse(sweep.target)
+    return model_for(target).facts.described(target, sweep.facts)
 
 
-def featurise(sweeps: Sequence[Sweep]) -> Samples:
-    """Compute the features of all rows, replaying each sketch once.
+def featurise(sweeps: Sequence[Sweep], kind: str) -> Samples:
+    """Compute the features of all rows, replaying each sketch once: those of a kind of target.
 
-    Sketches that no longer apply are left out with a warning, and so are those of processors that
-    are not known here.
+    Sketches that no longer apply are left out with a warning, and so are those of other kinds and
+    of targets that are not known here.
+
+    Raises `TargetError` for a kind that has no model.
     """
+    target_model = model_of(kind)
     tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
-    features: list[Features] = [np.empty((0, len(MODEL.features)))]
+    features: list[Features] = [np.empty((0, len(target_model.features)))]
     seconds, numbers = [np.empty(0)], [np.empty(0)]
     width = 1 + max((len(row) for sweep in sweeps for row in sweep.rows[:1]), default=0)
     decisions = [np.empty((0, width), dtype=np.float32)]
     made_of: Counter[int] = Counter()
     for sweep in sweeps:
         try:
-            target = _machine_of(sweep)
+            target = _described_target(sweep)
+            if target.kind != kind:
+                raise TargetError("expected a target of kind {0}, found {1}", kind, target)
             func = parse(sweep.program)
             made = Trace.from_json(sweep.trace).apply(func, symbolic=True)
         except TilewrightError as error:
@@ -301,7 +328,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
         assert made.space is not None, "symbolic schedules have one"
         read = profile(made.func, made.space.bounds)
         rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
-        features.append(MODEL.estimator(read, target)(rows).features)
+        features.append(target_model.estimator(read, target)(rows).features)
         seconds.append(np.array(sweep.seconds))
         task = Task(
             sweep.name,
@@ -309,7 +336,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
             sweep.target,
             sweep.session,
             sweep.program,
-            sweep.caches,
+            target_model.facts.machine(target),
             sweep.trial_seconds,
         )
         key = (sweep.program, sweep.target, sweep.session)
@@ -320,7 +347,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     return Samples(
         tuple(task for _, task in tasks.values()),
         np.concatenate(numbers).astype(np.int64),
-        MODEL.feature_version,
+        target_model.feature_version,
         np.concatenate(features),
         np.concatenate(seconds),
         np.concatenate(decisions),

@@ -5,8 +5,8 @@ Each kind has one `TargetModel`. `cpu/` has that of processors; `register_model`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +21,9 @@ from .profile import Ints, Profile
 
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
 """Rows of features: single floats as they are computed here, double ones out of a database."""
+
+TABLE = "samples.jsonl.gz"
+"""The name of the table that comes with a base model."""
 
 
 class Estimate(NamedTuple):
@@ -52,6 +55,31 @@ class Roofline:
         return f"{format_seconds(self.seconds)}, bound by {bound}"
 
 
+class SampledFacts:
+    """What tables of samples keep of a target beside its text: all else that estimates rest on.
+
+    The text says everything of a target of a kind that takes this class as it is.
+    """
+
+    def of(self, target: Target) -> dict[str, Any]:
+        """The facts of a resolved target, as a JSON object."""
+        del target
+        return {}
+
+    def described(self, target: Target, facts: Mapping[str, Any]) -> Target:
+        """The target of that text with its facts.
+
+        Raises `TypeError`, `ValueError` or `KeyError` for what are none.
+        """
+        if facts:
+            raise ValueError(f"unknown facts of {target}: {', '.join(facts)}")
+        return target
+
+    def machine(self, target: Target) -> str:
+        """The name of the machine, the same for whatever targets it is taken for."""
+        return target.perf_class
+
+
 @dataclass(frozen=True)
 class TargetModel:
     """The start of predictions for a kind of target.
@@ -60,7 +88,7 @@ class TargetModel:
     of the estimated seconds. `version` changes whenever their meaning or the estimate does.
     `estimator` makes the estimate of a profile's rows on a resolved target, and `roofline` that of
     a concrete program. `base` is the file of the base model that comes with them, `None` where
-    there is none.
+    there is none. `facts` are those that samples of the kind keep.
     """
 
     features: tuple[str, ...]
@@ -68,11 +96,17 @@ class TargetModel:
     estimator: Callable[[Profile, Target], Estimator]
     roofline: Callable[[Func, Target], Roofline]
     base: Path | None = None
+    facts: SampledFacts = field(default_factory=SampledFacts)
 
     @property
     def feature_version(self) -> str:
         """Of the features: a model is used only with those it was trained on."""
         return f"{self.version}/{len(self.features)}"
+
+    @property
+    def table(self) -> Path | None:
+        """The table of samples that the base model is trained on, which lies beside it."""
+        return None if self.base is None else self.base.with_name(TABLE)
 
 
 def _cpu() -> TargetModel:
@@ -95,3 +129,8 @@ def register_model(kind: str, load: Callable[[], TargetModel]) -> None:
 def model_for(target: Target) -> TargetModel:
     """The model of its kind of target. Raises `TargetError` where there is none."""
     return _MODELS.of(target)
+
+
+def model_of(kind: str) -> TargetModel:
+    """The model of a kind of target. Raises `TargetError` where there is none."""
+    return _MODELS.of_kind(kind)

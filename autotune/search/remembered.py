@@ -1,11 +1,10 @@
 """Schedules that are chosen without a measurement, and remembered on disk.
 
 Making the sketches of a program and scoring them takes longer than compiling the one that is
-chosen. The name of a choice is the digest of all that it depends on: the program up to names, the
-target with its caches, the sources of the rules and of the search, the cost model, the libraries
-that draw and score, and the user's instructions. Rules of the user's own, and those for a kind of
-target from outside of this package, may depend on anything: where there are any, nothing is
-remembered.
+chosen. The name of a choice is the digest of all that it depends on: the program up to names, all
+facts of the target, the sources of the rules and of the search, the base models, the libraries that
+draw and score, and the user's instructions. Rules of the user's own, and those for a kind of target
+from outside of this package, may depend on anything: where there are any, nothing is remembered.
 
 An entry holds a trace as JSON. It is replayed with all checks, and one that does not apply or
 compile is chosen again.
@@ -14,6 +13,7 @@ compile is chosen again.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -49,14 +49,14 @@ _SOURCES = (
     "autotune/rules/**/*.py",
     "autotune/search/*.py",
     "autotune/model/**/*.py",
-    "autotune/model/cpu/base/model.json",
+    "autotune/model/*/base/model.json",
     "schedule/**/*.py",
     "codegen/**/*.py",
     "tir/**/*.py",
     "dtypes.py",
     "target/*.py",
 )
-"""The files of this package that take part in choosing."""
+"""The files of this package that take part in choosing, for all kinds of targets."""
 
 
 def chosen(
@@ -100,7 +100,8 @@ def key(func: Func, target: Target, way: Way) -> str:
     """The digest (SHA-256, hex) of what determines a choice."""
     libraries = f"numpy {np.__version__}, xgboost {boosting.installed_version()}"
     program = structural_hash(func)
-    parts = [program, repr(target), way, _chooser(), libraries, users_digest(target)]
+    place = json.dumps(target.to_json())
+    parts = [program, place, way, _chooser(), libraries, users_digest(target)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -20,14 +20,14 @@ from tilewright.autotune.model import assess, samples
 from tilewright.autotune.model.base_model import SHIPPED, BaseModel, load, named, train
 from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.cpu.estimate import FEATURES
-from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE, TABLE
+from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
 from tilewright.autotune.model.samples import Samples, Sweep, featurise
 from tilewright.autotune.search.search import Candidate, Search, SearchConfig
 from tilewright.autotune.search.sketch import Sketch
 from tilewright.autotune.search.unmeasured import model_trace
 from tilewright.errors import TuningError
 from tilewright.schedule import Schedule
-from tilewright.target import CpuTarget
+from tilewright.target import CpuTarget, Rates
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Environment, Machine, ScheduleRecord, TargetRecord
 
@@ -69,12 +69,12 @@ def sweep(size: tuple[int, int, int]) -> Sweep:
         shape=str(size),
         program=repr(func),
         target=str(TARGET),
-        caches=(TARGET.l1_bytes, TARGET.l2_bytes, TARGET.l3_bytes),
         session=f"session {size}",
         trace=trace.opened().to_json(notes=False),
         rows=tuple(c.row for c in asked),
         seconds=tuple(seconds(c) for c in asked),
         trial_seconds=0.125,
+        facts=MODEL.facts.of(TARGET),
     )
 
 
@@ -85,7 +85,7 @@ def sweeps() -> list[Sweep]:
 
 @pytest.fixture(scope="module")
 def learned(sweeps: list[Sweep]) -> Samples:
-    return featurise(sweeps)
+    return featurise(sweeps, "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +126,12 @@ def test_what_two_sources_know_is_learned_once(sweeps: list[Sweep]) -> None:
     assert newer in both
 
 
-def test_a_table_with_rates_of_no_processor_is_refused(sweeps: list[Sweep], tmp_path: Path) -> None:
+def test_a_table_with_facts_of_no_processor_is_refused(sweeps: list[Sweep], tmp_path: Path) -> None:
     path = tmp_path / "table.gz"
+    facts = sweeps[0].facts
     wrong: list[Any] = [{"zork": 1.0}, {"fma": "2"}, ["fma"]]
-    for rates in wrong:
-        samples.write([replace(sweeps[0], rates=rates)], path)
+    for told in [*({**facts, "rates": rates} for rates in wrong), {**facts, "pace": 1.0}]:
+        samples.write([replace(sweeps[0], facts=told)], path)
         with pytest.raises(TuningError, match=r"table\.gz cannot be read"):
             samples.read(path)
 
@@ -152,7 +153,7 @@ def test_a_sketch_that_no_longer_applies_is_left_out(
 ) -> None:
     broken = Sweep(**{**vars(sweeps[0]), "trace": '{"version":1,"steps":[{"op":"gone"}]}'})
     with caplog.at_level(logging.WARNING):
-        found = featurise([broken, sweeps[1]])
+        found = featurise([broken, sweeps[1]], "cpu")
     assert len(found) == len(sweeps[1].rows)
     assert "is left out: " in caplog.text
 
@@ -161,7 +162,7 @@ def test_a_sketch_of_a_processor_that_is_not_known_is_left_out(
     sweeps: list[Sweep], caplog: pytest.LogCaptureFixture
 ) -> None:
     other = replace(sweeps[0], target="cpu -mcpu=elsewhere9 -threads=1")
-    found = featurise([other, sweeps[1]])
+    found = featurise([other, sweeps[1]], "cpu")
     assert len(found) == len(sweeps[1].rows)
     assert "on cpu -mcpu=elsewhere9 -threads=1 is left out: " in caplog.text
 
@@ -169,13 +170,19 @@ def test_a_sketch_of_a_processor_that_is_not_known_is_left_out(
 def test_samples_keep_all_facts_that_features_rest_on(sweeps: list[Sweep], tmp_path: Path) -> None:
     target = CpuTarget.parse(sweeps[0].target)
     few = replace(target, ways=(2, 2, 2), line_bytes=128)
-    told = replace(sweeps[0], ways=few.ways, line_bytes=few.line_bytes)
+    told = replace(sweeps[0], facts=MODEL.facts.of(few))
     path = tmp_path / "table.gz"
     samples.write([told], path)
     assert samples.read(path) == [told]
-    assert samples._machine_of(told).ways == (2, 2, 2)
-    assert samples._machine_of(told).line_bytes == 128
-    assert samples._machine_of(sweeps[0]).ways == target.ways
+    described = CpuTarget.of(samples._described_target(told))
+    assert (described.ways, described.line_bytes) == ((2, 2, 2), 128)
+    caches = {"caches": sweeps[0].facts["caches"], "rates": None}
+    plain = CpuTarget.of(samples._described_target(replace(told, facts=caches)))
+    assert (plain.ways, plain.line_bytes, plain.rates) == (
+        target.ways,
+        target.line_bytes,
+        target.rates,
+    )
 
 
 # The model
@@ -260,11 +267,12 @@ def test_what_is_shipped_fits_this_version() -> None:
     model = load(MODEL_FILE, MODEL.feature_version)
     assert model.rows > 1000
     assert MODEL_FILE.stat().st_size < 500_000
-    assert TABLE.stat().st_size < 1_000_000
-    table = samples.read(TABLE)
+    assert MODEL.table is not None
+    assert MODEL.table.stat().st_size < 1_000_000
+    table = samples.shipped("cpu")
     assert len(table) > 100
     some = table[:: len(table) // 4]
-    assert len(featurise(some)) == sum(len(s.rows) for s in some)
+    assert len(featurise(some, "cpu")) == sum(len(s.rows) for s in some)
 
 
 def test_a_session_corrects_the_base_model(learned: Samples, trained: BaseModel) -> None:
@@ -348,7 +356,7 @@ def test_a_peers_model_is_one_more_method(learned: Samples, judged: assess.Repor
 
 def test_without_its_pace_a_task_has_no_regret_by_the_clock(sweeps: list[Sweep]) -> None:
     unknown = [replace(s, trial_seconds=None) for s in sweeps[:2]]
-    report = assess.assess(featurise([*unknown, sweeps[2]]), [0, 1, 2], folds=3)
+    report = assess.assess(featurise([*unknown, sweeps[2]], "cpu"), [0, 1, 2], folds=3)
     assert [j.scores[0].timed is None for j in report.tasks] == [True, True, False]
     assert report.overall[0].timed == pytest.approx(report.tasks[2].scores[0].timed)
 
@@ -382,10 +390,8 @@ def test_no_model_sees_what_it_is_judged_on(learned: Samples) -> None:
 def test_whole_machines_are_held_out(learned: Samples) -> None:
     """Two of three tasks are of one machine, which is taken for two processors."""
     seen: list[set[int]] = []
-    small, large = (1 << 15, 1 << 18, 1 << 23), (1 << 15, 1 << 20, 1 << 25)
-    tasks = [
-        replace(t, caches=c) for t, c in zip(learned.tasks, (small, large, small), strict=True)
-    ]
+    names = ("small", "large", "small")
+    tasks = [replace(t, machine=m) for t, m in zip(learned.tasks, names, strict=True)]
 
     def trainer(given: Samples) -> BaseModel:
         seen.append(set(given.task.tolist()))
@@ -418,13 +424,13 @@ def test_a_database_as_samples(tmp_path: Path) -> None:
     func = ops.matmul_func(16, 48, 8)
     with tw.TuningDatabase(tmp_path / "t.db") as database:
         result = tw.tune(func, database=database, trials=4)
-        made = samples.sweeps_of(database)
+        made = samples.sweeps_of(database, "cpu")
         stored = [m for m in database.measurements() if m.features is not None and m.samples]
     assert sum(len(s.rows) for s in made) == len(stored) == result.trials
     moments = [m.created for m in stored]
     gap = (max(moments) - min(moments)).total_seconds() / (len(moments) - 1)
     assert [s.trial_seconds for s in made] == pytest.approx([gap] * len(made), rel=1e-3)
-    found = featurise(made)
+    found = featurise(made, "cpu")
     rows = sorted(map(tuple, found.features.tolist()))
     np.testing.assert_allclose(rows, sorted(m.features for m in stored if m.features))
     fastest = sorted(min(m.samples) for m in stored)
@@ -450,7 +456,7 @@ def test_measurements_on_unknown_targets_are_left_out(
     with tw.TuningDatabase(tmp_path / "t.db") as database:
         database.put(*BASE, kind, processor, trace, *measured)
         with caplog.at_level(logging.WARNING):
-            (sweep,) = samples.sweeps_of(database)
+            (sweep,) = samples.sweeps_of(database, "cpu")
     assert sweep.target.startswith("cpu")
     assert "on quantum -qubits=3 are left out: unknown target kind" in caplog.text
     assert "on cpu -mcpu=znver99 are left out: unknown processor" in caplog.text
@@ -481,10 +487,10 @@ def test_machines_of_no_known_rates_take_those_of_the_table(
     )
     with tw.TuningDatabase(tmp_path / "t.db") as database:
         database.put(*BASE[1:], program, target, machine, environment, trace, measured)
-        (sweep,) = samples.sweeps_of(database)
+        (sweep,) = samples.sweeps_of(database, "cpu")
     table = CpuTarget.named("znver3").rates.to_json()
-    assert sweep.rates == (rates if known else table)
-    assert len(featurise([sweep])) == 1
+    assert sweep.facts["rates"] == ({**Rates().to_json(), **rates} if known else table)
+    assert len(featurise([sweep], "cpu")) == 1
     told = {True: f"machine {machine.id[:12]}", False: f"environment {environment.id[:12]}"}
     if not known and (rates == {"zork": 1.0} or not isinstance(named, str | None)):
         assert told[named == machine.id] in caplog.text

@@ -17,13 +17,14 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.model import base_model, boosting
-from tilewright.autotune.model.cpu.model import MODEL_FILE
+from tilewright.autotune.model.target_model import model_of
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import remembered, unmeasured
 from tilewright.autotune.search.remembered import Way, chosen, key
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.target import registered_kinds
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
@@ -112,10 +113,15 @@ def test_the_key_covers_what_a_choice_depends_on(monkeypatch: pytest.MonkeyPatch
     assert len(set(keys)) == len(keys)
 
 
-def test_the_sources_are_there_and_have_the_model_among_them(root: Path) -> None:
-    for pattern in remembered._SOURCES:
-        assert list(root.glob(pattern)), pattern
-    assert any(MODEL_FILE in root.glob(pattern) for pattern in remembered._SOURCES)
+def test_the_sources_are_there_and_have_the_models_among_them(root: Path) -> None:
+    sources = [set(root.glob(pattern)) for pattern in remembered._SOURCES]
+    assert all(sources), remembered._SOURCES
+    records = registered_kinds().items()
+    kinds = [kind for kind, record in records if record.__module__.startswith("tilewright.")]
+    assert "cpu" in kinds
+    for kind in kinds:
+        base = model_of(kind).base
+        assert base is None or any(base in paths for paths in sources), kind
 
 
 def test_a_program_under_other_names_has_the_same_choice(

@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ..target_model import TargetModel
+from ....target import CpuTarget, Rates, Target
+from ..target_model import SampledFacts, TargetModel
 from .estimate import FEATURES, VERSION, Estimator
 from .roofline import roofline
 
-_FOLDER = Path(__file__).with_name("base")
-TABLE = _FOLDER / "samples.jsonl.gz"
-"""The table of samples that the base model is trained on."""
-MODEL_FILE = _FOLDER / "model.json"
+MODEL_FILE = Path(__file__).with_name("base") / "model.json"
 """The base model."""
-MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, MODEL_FILE)
+
+
+class CpuFacts(SampledFacts):
+    """The `caches` of a processor (bytes of L1, L2 and L3), their `ways`, `line_bytes` and `rates`.
+
+    Those that are `None` or left out are those of the table of processors. Rates are written also
+    where none were measured, so that features do not change with that table.
+    """
+
+    def of(self, target: Target) -> dict[str, Any]:
+        cpu = CpuTarget.of(target)
+        return {
+            "caches": [cpu.l1_bytes, cpu.l2_bytes, cpu.l3_bytes],
+            "rates": cpu.rates.to_json(),
+            "ways": list(cpu.ways),
+            "line_bytes": cpu.line_bytes,
+        }
+
+    def described(self, target: Target, facts: Mapping[str, Any]) -> CpuTarget:
+        told = self.of(target) | {name: x for name, x in facts.items() if x is not None}
+        l1, l2, l3 = map(int, told.pop("caches"))
+        w1, w2, w3 = map(int, told.pop("ways"))
+        line_bytes, rates = int(told.pop("line_bytes")), Rates.from_json(dict(told.pop("rates")))
+        super().described(target, told)
+        return replace(
+            CpuTarget.of(target),
+            l1_bytes=l1,
+            l2_bytes=l2,
+            l3_bytes=l3,
+            ways=(w1, w2, w3),
+            line_bytes=line_bytes,
+            rates=rates,
+        )
+
+    def machine(self, target: Target) -> str:
+        """Its caches: it has these whatever it is taken for."""
+        cpu = CpuTarget.of(target)
+        return f"{cpu.l1_bytes}/{cpu.l2_bytes}/{cpu.l3_bytes}"
+
+
+MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, MODEL_FILE, CpuFacts())
