@@ -282,6 +282,19 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     return len(rows)
 
 
+def reduced_run(block: Block, sizes: Mapping[Var, int]) -> tuple[list[Var], list[Var]]:
+    """The reduced variables: those outside, and the last ones that every input has in one run."""
+    order = reduced(block)
+    inputs = inputs_of(block)
+    run = order[-1:]
+    for v in reversed(order[:-1]):
+        steps = [(i.strides.get(v, 0), i.strides.get(run[0], 0)) for i in inputs]
+        if any(a is None or b is None or a != b * sizes[run[0]] for a, b in steps):
+            break
+        run.insert(0, v)
+    return order[: len(order) - len(run)], run
+
+
 def is_product(block: Block) -> bool:
     """Whether a block is a reduction that reuses two of its inputs for several results."""
     sizes = extents(block)

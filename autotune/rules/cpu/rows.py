@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ....schedule import Schedule
 from ....schedule.block_queries import feeding, has_reduction
@@ -23,6 +23,7 @@ from ..access_patterns import (
     inputs_of,
     is_expensive,
     reduced,
+    reduced_run,
     row_dimensions,
 )
 from ..common import fused, nbytes, widest
@@ -100,7 +101,7 @@ def schedule_reduction(
     sch, vector_bits = draft.schedule, draft.target.vector_bits
     block = find_block(sch.func, label)
     sizes = {v: extents(block).get(v, least) for v in reduced(block)}
-    around, run = _side_by_side(block, sizes)
+    around, run = reduced_run(block, sizes)
     lanes = lanes_for(vector_bits, widest(block), math.prod(sizes[v] for v in run))
     if lanes == 1 and around:
         around, run = [], reduced(block)
@@ -142,19 +143,6 @@ def _own_loop(sch: Schedule, label: Label) -> Var | None:
     numbering = [v for v in sch.get_loops(label) if v in spatial_loops]
     around = [s for s in (find_loop(sch.func, v) for v in numbering) if not certain(s.extent == 1)]
     return around[-1].var if around and len(list(blocks_in(around[-1]))) == 1 else None
-
-
-def _side_by_side(block: Block, sizes: Mapping[Var, int]) -> tuple[list[Var], list[Var]]:
-    """The reduced variables: those outside, and the last ones that every input has in one run."""
-    order = reduced(block)
-    inputs = inputs_of(block)
-    run = order[-1:]
-    for v in reversed(order[:-1]):
-        steps = [(i.strides.get(v, 0), i.strides.get(run[0], 0)) for i in inputs]
-        if any(a is None or b is None or a != b * sizes[run[0]] for a, b in steps):
-            break
-        run.insert(0, v)
-    return order[: len(order) - len(run)], run
 
 
 def schedule_spatial(draft: Draft, label: Label, skip: int, least: int = 1) -> Var | None:
