@@ -29,6 +29,11 @@ def exp_tail(r: Decimal) -> Decimal:
     return series(lambda n: power(r, n) / factorial(n + 2), r)
 
 
+def exp2_tail(r: Decimal) -> Decimal:
+    """(2**r - 1) / r"""
+    return series(lambda n: LN2 * power(r * LN2, n) / factorial(n + 1), r)
+
+
 def log_tail(w: Decimal) -> Decimal:
     """(log((1 + s) / (1 - s)) / s - 2) / w with w = s**2"""
     return series(lambda n: 2 * power(w, n) / (2 * n + 3), w)
@@ -49,6 +54,16 @@ def erfc_far(t: Decimal) -> Decimal:
     """exp(x**2) * erfc(x) with t = (x - 2) / (x + 2)"""
     x = 2 * (1 + t) / (1 - t)
     return (x * x).exp() * (1 - x * (1 + erf_near(x * x)))
+
+
+def sin_tail(z: Decimal) -> Decimal:
+    """(sin(x) / x - 1) / z with z = x**2"""
+    return series(lambda n: (-1) ** (n + 1) * power(z, n) / factorial(2 * n + 3), z)
+
+
+def cos_tail(z: Decimal) -> Decimal:
+    """(cos(x) - 1 + z / 2) / z**2 with z = x**2"""
+    return series(lambda n: (-1) ** n * power(z, n) / factorial(2 * n + 4), z)
 
 
 def series(term: Callable[[int], Decimal], x: Decimal) -> Decimal:
@@ -112,12 +127,14 @@ def main() -> None:
     half_ln2 = LN2 / 2 * D("1.001")
     most = (D(2).sqrt() - 1) / (D(2).sqrt() + 1)
     wide = (most * D("1.001")) ** 2
+    quarter = (PI / 4 * D("1.001")) ** 2
     lines = []
     for dtype, goal in GOALS.items():
         end = D(4) if dtype == "float32" else D(6)
         edge = (end - 2) / (end + 2)
         tables = {
             "EXP": fit(exp_tail, -half_ln2, half_ln2, goal, lambda r: r * r),
+            "EXP2": fit(exp2_tail, D("-0.501"), D("0.501"), goal, abs),
             "LOG": fit(log_tail, D(0), wide, goal, lambda w: w),
             "ERF": fit(erf_near, D(0), D(1), goal, lambda _: D(1)),
             "ERFC": fit(
@@ -128,6 +145,8 @@ def main() -> None:
                 lambda t: (-((2 * (1 + t) / (1 - t)) ** 2)).exp(),
             ),
         }
+        tables["SIN"] = fit(sin_tail, D(0), quarter, goal, lambda z: z)
+        tables["COS"] = fit(cos_tail, D(0), quarter, goal, lambda z: z * z)
         if dtype == "float64":
             tables["LOG2ND"] = fit(log_second_tail, D(0), wide, goal / 4096, lambda w: w * w)
         for name, coefficients in tables.items():
@@ -136,9 +155,9 @@ def main() -> None:
     sys.stdout.write(HEADER + "".join(lines) + "}\n")
 
 
-HEADER = '''"""Coefficients of the polynomials in llvm_math.py, constant first.
+HEADER = '''"""Coefficients of the polynomials in llvm_math.py and llvm_trigonometry.py, constant term first.
 
-Made by scripts/fit_polynomials.py, which says of which functions and over which intervals.
+Written by scripts/fit_polynomials.py, which names the functions and the intervals.
 """
 
 POLYNOMIALS: dict[tuple[str, str], tuple[float, ...]] = {

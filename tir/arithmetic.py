@@ -159,10 +159,26 @@ _EXTREMA: dict[Op, Function] = {Op.MIN: _minimum, Op.MAX: _maximum}
 
 
 def _exp(a: float) -> float:
+    return _unless_too_large(math.exp, a)
+
+
+def _exp2(a: float) -> float:
+    return _unless_too_large(math.exp2, a)
+
+
+def _unless_too_large(function: Callable[[float], float], a: float) -> float:
     try:
-        return math.exp(a)
+        return function(a)
     except OverflowError:
         return math.inf
+
+
+def _sin(a: float) -> float:
+    return math.nan if math.isinf(a) else math.sin(a)
+
+
+def _cos(a: float) -> float:
+    return math.nan if math.isinf(a) else math.cos(a)
 
 
 def _log(a: float) -> float:
@@ -191,9 +207,12 @@ def _pow(a: float, b: float) -> float:
 
 _MATH: dict[str, Callable[..., float]] = {
     "exp": _exp,
+    "exp2": _exp2,
     "log": _log,
     "sqrt": _sqrt,
     "rsqrt": _rsqrt,
+    "sin": _sin,
+    "cos": _cos,
     "tanh": math.tanh,
     "erf": math.erf,
     "sigmoid": _sigmoid,

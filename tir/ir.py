@@ -102,8 +102,8 @@ ON_NUMBERS: dict[Op, Callable[[Any, Any], Any]] = {
 """The operators on Python numbers, which neither wrap around nor keep NaN in `min` and `max`."""
 
 FLOAT_FUNCTIONS = {
-    "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "sigmoid": 1,
-    "floor": 1, "ceil": 1, "trunc": 1, "pow": 2,
+    "exp": 1, "exp2": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "tanh": 1, "erf": 1,
+    "sigmoid": 1, "floor": 1, "ceil": 1, "trunc": 1, "pow": 2,
 }  # fmt: skip
 """Intrinsic functions on floats and their number of arguments."""
 SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})

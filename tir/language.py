@@ -238,7 +238,7 @@ def exp(value: Operand) -> Expr:
     _unread()
 
 
-log = sqrt = rsqrt = tanh = erf = sigmoid = floor = ceil = trunc = abs = exp
+exp2 = log = sqrt = rsqrt = sin = cos = tanh = erf = sigmoid = floor = ceil = trunc = abs = exp
 
 
 def pow(base: Operand, exponent: Operand) -> Expr:

@@ -43,8 +43,10 @@ __all__ = [
     "ceil",
     "compute",
     "const",
+    "cos",
     "erf",
     "exp",
+    "exp2",
     "floor",
     "func",
     "highest",
@@ -62,6 +64,7 @@ __all__ = [
     "scalar",
     "select",
     "sigmoid",
+    "sin",
     "sqrt",
     "sum",
     "tanh",
@@ -77,7 +80,6 @@ _ELSEWHERE = {
     "any": "a | b, of conditions",
     "clamp": "te.minimum(te.maximum(x, low), high)",
     "clip": "te.minimum(te.maximum(x, low), high)",
-    "exp2": "te.pow(2.0, x)",
     "create_prim_func": "te.func([X, Y], name=...)",
     "create_schedule": "tilewright.Schedule(func)",
     "expm1": "te.exp(x) - 1",
@@ -86,6 +88,7 @@ _ELSEWHERE = {
     "floormod": "a % b",
     "if_then_else": "te.select(condition, a, b)",
     "log1p": "te.log(1 + x)",
+    "log2": "te.log(x) * (1 / math.log(2))",
     "logical_and": "a & b",
     "logical_not": "~a",
     "logical_or": "a | b",
@@ -96,6 +99,7 @@ _ELSEWHERE = {
     "relu": "te.maximum(x, 0.0)",
     "softmax": "tilewright.ops.softmax(x)",
     "var": "te.scalar(dtype, name)",
+    "tan": "te.sin(x) / te.cos(x)",
     "where": "te.select(condition, a, b)",
 }
 """The spelling here of names that other libraries have."""
@@ -317,6 +321,11 @@ def exp(value: Operand) -> Expr:
     return ir.call("exp", value)
 
 
+def exp2(value: Operand) -> Expr:
+    """2 to the power of `value`."""
+    return ir.call("exp2", value)
+
+
 def log(value: Operand) -> Expr:
     """The natural logarithm."""
     return ir.call("log", value)
@@ -329,6 +338,16 @@ def sqrt(value: Operand) -> Expr:
 def rsqrt(value: Operand) -> Expr:
     """1 / sqrt(value)."""
     return ir.call("rsqrt", value)
+
+
+def sin(value: Operand) -> Expr:
+    """The sine of `value` in radians, accurate for numbers of any size."""
+    return ir.call("sin", value)
+
+
+def cos(value: Operand) -> Expr:
+    """The cosine of `value` in radians, accurate for numbers of any size."""
+    return ir.call("cos", value)
 
 
 def tanh(value: Operand) -> Expr:

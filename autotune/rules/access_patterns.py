@@ -11,6 +11,7 @@ from ...schedule.block_queries import free_vars, has_reduction, region_buffers
 from ...schedule.facts import fact
 from ...schedule.reduction_blocks import match_reduction
 from ...tir.ir import (
+    FLOAT_FUNCTIONS,
     Binary,
     Block,
     Buffer,
@@ -34,7 +35,7 @@ from .dataflow import dataflow
 
 WINDOW_TERMS = 64
 """Windows of more elements are not written out."""
-EXPENSIVE = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sqrt", "rsqrt"})
+EXPENSIVE = frozenset(FLOAT_FUNCTIONS) - {"floor", "ceil", "trunc"}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ... import dtypes
+from .llvm_polynomials import POLYNOMIALS
 from .llvm_text import Builder, call, constant, value_type
 
 
@@ -155,6 +156,15 @@ def fma(a: V, b: V, c: V) -> V:
 def fma_exact(a: V, b: V, c: V) -> V:
     """a * b + c, rounded once; a function of C's library where there is no instruction for it."""
     return V(a.b, call(a.b, "llvm.fma", a.dtype, a.dtype, a.text, b.text, c.text), a.dtype)
+
+
+def polynomial(name: str, x: V, precision: str = "") -> V:
+    """The polynomial `name` of x for results of `precision` (by default that of x), by Horner."""
+    coefficients = POLYNOMIALS[name, precision or x.scalar]
+    total = x.like(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, x.like(c))
+    return total
 
 
 def two_sum(a: V, b: V) -> tuple[V, V]:

@@ -124,6 +124,8 @@ def function(name: str, a: Bounded) -> Bounded:
     if name in ("floor", "ceil", "trunc"):
         assert a.exact, "a float that is not known exactly has no whole part"
         return Bounded(a.dtype, value, np.zeros(value.shape))
+    if name in ("sin", "cos"):
+        return rounded(a.dtype, value, np.minimum(a.error, 2.0), 8.0)
     below, above = f(a.value - a.error), f(a.value + a.error)
     error = np.maximum(np.abs(above - value), np.abs(below - value))
     return rounded(a.dtype, value, np.where(np.isnan(error), np.inf, error), 8.0)
@@ -194,9 +196,12 @@ def mismatch(found: Array, want: Bounded) -> str | None:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
+    "exp2": np.exp2,
     "log": np.log,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
     "tanh": np.tanh,
     "erf": lambda x: _erf(x) if x.size else x,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),

@@ -139,9 +139,9 @@ class Formulas(Leaves):
 
     def function(self, dtype: str, a: Node) -> Node:
         name = self.attempt.choice(
-            ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "neg")
+            "exp exp2 log sqrt rsqrt sin cos tanh erf sigmoid abs neg".split()
         )
-        if name == "exp":
+        if name in ("exp", "exp2"):
             a = Binary(dtype, False, "min", a, Constant(dtype, True, 3))
         if name in ("log", "rsqrt"):
             size = Function(dtype, False, "abs", a)

@@ -313,7 +313,8 @@ def test_float64_is_rounded_once_to_narrow_floats() -> None:
 
 @pytest.mark.parametrize(("dtype", "target"), FLOATS_ON_TARGETS)
 def test_functions_at_special_values(dtype: str, target: str) -> None:
-    names = ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil", "trunc"]
+    names = ["exp", "exp2", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"]
+    names += ["floor", "ceil", "trunc"]
     fns: list[Function] = [getattr(te, name) for name in names]
     check(fns, special(dtype), target=target, ulps=4)
 

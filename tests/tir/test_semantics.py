@@ -251,9 +251,12 @@ class TestCasts:
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp": math.exp,
+    "exp2": math.exp2,
     "log": math.log,
     "sqrt": math.sqrt,
     "rsqrt": lambda v: 1 / math.sqrt(v),
+    "sin": math.sin,
+    "cos": math.cos,
     "tanh": math.tanh,
     "erf": math.erf,
     "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
@@ -275,9 +278,12 @@ class TestFunctions:
         ("fn", "values", "wanted"),
         [
             ("exp", [INF, -INF, NAN, 1000, -1000], [INF, 0, NAN, INF, 0]),
+            ("exp2", [INF, -INF, NAN, 2000, -2000, -3], [INF, 0, NAN, INF, 0, 0.125]),
             ("log", [INF, 0, -1, NAN, 1], [INF, -INF, NAN, NAN, 0]),
             ("sqrt", [INF, 0, -1, NAN], [INF, 0, NAN, NAN]),
             ("rsqrt", [INF, 0, -0.0, -1, NAN], [0, INF, -INF, NAN, NAN]),
+            ("sin", [INF, -INF, NAN, 0, -0.0], [NAN, NAN, NAN, 0, -0.0]),
+            ("cos", [INF, -INF, NAN, 0, -0.0], [NAN, NAN, NAN, 1, 1]),
             ("tanh", [INF, -INF, NAN], [1, -1, NAN]),
             ("erf", [INF, -INF, NAN], [1, -1, NAN]),
             ("sigmoid", [INF, -INF, NAN, 1000, -1000], [1, 0, NAN, 1, 0]),
