@@ -246,17 +246,18 @@ class _Block:
         self.overhead = self.bodies / rates.hertz
 
     def _waiting(self, chains: float) -> Number:
-        """How many times as long sums take that would hide their latency with so many `chains`.
+        """How many times as long sums take as without latency: norm(sums, chains) / sums.
 
-        As many as that take turns unevenly. With 8 chains, tiles of 2 by 4, 5 and 6 vectors took
-        1.16, 1.07 and 1.00 times as long as the best for a product in vectors of 8 lanes, and 1.21,
-        1.08 and 1.01 in those of 16 (Zen 5); 2 by 3 took 1.44 times in those of 8.
+        So many `chains` hide the latency. Fewer sums wait for it, and as many take turns unevenly:
+        the norm of order 4 lies above the maximum there. With 8 chains, tiles of 2 by 4, 5 and 6
+        vectors took 1.16, 1.07 and 1.00 times as long as the best for a product in vectors of 8
+        lanes, and 1.21, 1.08 and 1.01 in those of 16 (Zen 5); 2 by 3 took 1.44 times in those of 8.
         """
         taken: Number = 0.0
         used: Number = 0.0
         for number, share in self._data.register_tiles(self._n):
             sums = maximum(self.accumulators * share, 2.0**-20)
-            taken = taken + number * square_root(square_root(_fourth(sums) + _fourth(chains)))
+            taken = taken + number * _norm(sums, chains)
             used = used + number * sums
         return taken / used
 
@@ -320,8 +321,9 @@ class _Block:
         self.outer_bytes = levels[outer].needed[0]
 
 
-def _fourth(a: Number) -> Number:
-    return a * a * a * a
+def _norm(a: Number, b: Number) -> Number:
+    """The norm of order 4 of two numbers, of operations that round the same on every machine."""
+    return square_root(square_root(a * a * a * a + b * b * b * b))
 
 
 def _bandwidth(one: float, all_cores: float, used: Number) -> Number:
