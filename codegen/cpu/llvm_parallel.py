@@ -10,6 +10,14 @@ finished its share takes iterations from the next one's. A slow or preempted pro
 does not hold up the others, and on a quiet machine each thread touches the same memory in every
 loop, as with static scheduling.
 
+Each thread has a line of the cache, since two that write to one line slow each other down:
+
+    | byte | content |
+    | --- | --- |
+    | 0 | the counter of its share: an integer, the iterations that are taken of it by any thread |
+    | 8 | an integer: the iterations that the thread ran, of any share |
+    | 16 | a double: the seconds that these took |
+
 The object file has a variable, a pointer to an integer, that the loader may set
 (`runtime.openmp.connect`). If the integer is not 0, the process has no thread team: the caller
 runs `.body` itself as the only thread, without OpenMP's runtime.
@@ -47,12 +55,8 @@ from .llvm_text import Builder, calling, constant, value_type
 
 _CHUNKS = 8
 """In how many portions a thread takes its share."""
-_LINE = 64
-"""Bytes from one thread's counter to the next: two in one cache line slow each other down.
-
-After the counter of its share, a thread's line has the number of iterations that it ran, and the
-seconds that they took."""
-_RAN, _SECONDS = 8, 16
+_LINE, _RAN, _SECONDS = 64, 8, 16
+"""Bytes of the line of a thread, and where two of its numbers are."""
 _GRANT, _CREDIT, _DEBT = 8.0, 64.0, -32.0
 """The balance with which teams begin; the largest; the smallest."""
 _REPAID = 1 / 16
