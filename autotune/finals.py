@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..runtime.timer import turn_seconds
 from ..schedule import Trace
 from ..tuning_db.interleaved_comparison import TimeRatio, fastest_row, time_ratio
-from ..tuning_db.values import ScheduleRecord
+from ..tuning_db.values import ScheduleRecord, Verdict
 from .measure.measure_result import Kernel
 
 _KEPT = 32
@@ -147,19 +147,19 @@ class InterleavedTiming:
         first = fastest_row(self.samples)
         ratios = {n: time_ratio(self.samples[n], self.samples[first]) for n in self._running}
         self._running = [
-            n
-            for n, ratio in ratios.items()
-            if n == first or not (ratio.slower or self._far(n, first, ratio))
+            n for n, ratio in ratios.items() if n == first or not self._is_out(n, first, ratio)
         ]
         others = [ratios[n] for n in self._running if n != first]
-        self._unsettled = any(ratio.unsettled for ratio in others)
+        self._unsettled = any(ratio.verdict is Verdict.UNSETTLED for ratio in others)
         if all(ratio.decided for ratio in others):
             self._running = []
 
-    def _far(self, n: int, first: int, ratio: TimeRatio) -> bool:
-        """Whether it is out in too few rounds to be sure."""
+    def _is_out(self, n: int, first: int, ratio: TimeRatio) -> bool:
+        """Whether it is surely slower, or far behind where rounds are too few to be sure."""
+        if ratio.interval is not None:
+            return ratio.decided and ratio.verdict is Verdict.SLOWER
         in_trials = self._finalists[n].seconds / self._finalists[first].seconds
-        return ratio.interval is None and min(in_trials, *ratio.bounds) > FAR
+        return min(in_trials, *ratio.bounds) > FAR
 
     def _round_seconds(self) -> float:
         """About how long a round takes."""

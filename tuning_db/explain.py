@@ -322,15 +322,20 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"  {near.shape} ({near.workload[:12]}): {counted}{_at_best(near.seconds)}{other}"
 
 
+_CHOICES = {
+    Verdict.TIE: "ties with the fastest verified",
+    Verdict.UNSETTLED: "shortest time of a noisy comparison",
+}
+"""Why the choice of a comparison is one that is not the fastest."""
+
+
 def _best_line(best: Best | None) -> str:
     if best is None:
         return "found: nothing usable"
     how = "pinned" if best.pinned else "fastest verified"
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
-    if best.comparison and best.comparison[0].verdict is Verdict.TIE:
-        how = "ties with the fastest verified"
-    if best.comparison and best.comparison[0].verdict is Verdict.UNSETTLED:
-        how = "shortest time of a noisy comparison"
+    if best.comparison:
+        how = _CHOICES.get(best.comparison[0].verdict, how)
     time = "not measured here" if best.seconds is None else f"{best.seconds * 1e3:.6g} ms"
     return f"found: schedule {best.schedule.id[:12]}{inexact}, {how}, {time}, from {best.layer}"
 

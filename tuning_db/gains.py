@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import floor, log10
 
 from .interleaved_comparison import TimeRatio, simplicity, time_ratio
-from .values import Measurement, ScheduleRecord
+from .values import Measurement, ScheduleRecord, Verdict
 
 _WIDE = 1.5
 """From this ratio of its ends on, an interval is printed."""
@@ -80,7 +80,7 @@ def _phrase(baseline: Baseline, gain: Gain) -> str:
     if gain.at_least:
         return f"more than {_rounded_down(gain.ratio):g}x {baseline.phrase}"
     compared = TimeRatio(gain.ratio, gain.interval)
-    if compared.ties and compared.inverse.ties:
+    if compared.verdict is compared.inverse.verdict is Verdict.TIE:
         return f"as fast as {baseline.phrase}"
     low, high = gain.interval or (gain.ratio, gain.ratio)
     sure = low > 1 or high < 1

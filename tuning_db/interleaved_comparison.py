@@ -68,41 +68,33 @@ class TimeRatio(NamedTuple):
         return self.interval or self.extremes or (self.ratio, self.ratio)
 
     @property
-    def slower(self) -> bool:
-        """Whether it is known to take longer."""
-        return self.interval is not None and self.interval[0] > 1 and not self.contradicted
+    def verdict(self) -> Verdict:
+        """A tie if it is shown to be as fast or hardly slower; unsettled if noise hides that.
 
-    @property
-    def ties(self) -> bool:
-        """Whether it is shown to be as fast, or hardly slower."""
-        near = self.ratio <= 1 + MARGIN and self.bounds[1] <= LIMIT
-        return near and not self.slower and not self.contradicted
-
-    @property
-    def contradicted(self) -> bool:
-        """Whether the shortest times say that it is much faster, or that it is no tie."""
-        much_slower = self.ratio <= 1 + MARGIN and self.shortest > CONTRADICTION
-        return much_slower or self.shortest < 1 / CONTRADICTION
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether it may be slower by more than `LIMIT`, and also tie or be as much faster."""
+        It is slower if its interval is above 1, or if its median is and the rest does not matter.
+        """
         low, high = self.bounds
-        may_win = self.ratio <= 1 + MARGIN or low < 1 / LIMIT
-        return self.contradicted or (not self.slower and high > LIMIT and may_win)
+        near = self.ratio <= 1 + MARGIN
+        if self.shortest < 1 / CONTRADICTION or (near and self.shortest > CONTRADICTION):
+            return Verdict.UNSETTLED
+        if self.interval is not None and low > 1:
+            return Verdict.SLOWER
+        if high <= LIMIT:
+            return Verdict.TIE if near else Verdict.SLOWER
+        return Verdict.UNSETTLED if near or low < 1 / LIMIT else Verdict.SLOWER
+
+    @property
+    def decided(self) -> bool:
+        """Whether more rounds would not matter: it is slower, or as fast within the margin."""
+        if self.interval is None or self.verdict is Verdict.UNSETTLED:
+            return False
+        return self.interval[0] > 1 or self.interval[1] <= 1 + MARGIN
 
     @property
     def inverse(self) -> TimeRatio:
         """The ratio the other way round."""
         interval, extremes = _inverse(self.interval), _inverse(self.extremes)
         return TimeRatio(1 / self.ratio, interval, extremes, 1 / self.shortest)
-
-    @property
-    def decided(self) -> bool:
-        """Whether more rounds would not matter: it is slower, or as fast within the margin."""
-        return self.slower or (
-            self.interval is not None and self.interval[1] <= 1 + MARGIN and not self.contradicted
-        )
 
 
 def fastest_row(rows: Sequence[Sequence[float]]) -> int:
@@ -154,8 +146,8 @@ def compare_schedules(
     first = fastest_row(rows)
     ratios = [time_ratio(row, rows[first]) for row in rows]
     complete = [n for n, row in enumerate(rows) if n != first and len(row) == most]
-    tied = [first, *(n for n in complete if ratios[n].ties)]
-    unsettled = [n for n in complete if ratios[n].unsettled]
+    tied = [first, *(n for n in complete if ratios[n].verdict is Verdict.TIE)]
+    unsettled = [n for n in complete if ratios[n].verdict is Verdict.UNSETTLED]
 
     def preference(n: int) -> tuple[object, ...]:
         measured, schedule = entries[n]
@@ -212,22 +204,21 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
     """The outcome for the choice, which comes first, as a phrase."""
     choice, *others = comparison
     finalists = "the other finalist" if len(others) == 1 else f"the {len(others)} other finalists"
-    if choice.verdict is Verdict.UNSETTLED:
-        return f"has the shortest time, but is not told apart from {finalists}: too much noise"
     ties = sum(s.verdict in (Verdict.FASTEST, Verdict.TIE) for s in others)
     unsettled = sum(s.verdict is Verdict.UNSETTLED for s in others)
-    some = "" if ties == len(others) else f"{ties} of "
-    outcome = (
-        f"ties with {some}{finalists}, and is the simplest" if ties else f"ahead of {finalists}"
-    )
-    if not unsettled:
-        return outcome
-    if not ties:
-        some = "" if unsettled == len(others) else f"{unsettled} of "
-        return (
-            f"has the shortest time, but is not told apart from {some}{finalists}: too much noise"
-        )
-    return f"{outcome}; noise hides how {unsettled} compare, whose shortest times are longer"
+    if choice.verdict is Verdict.UNSETTLED:
+        ties, unsettled = 0, len(others)
+
+    def some(count: int) -> str:
+        return finalists if count == len(others) else f"{count} of {finalists}"
+
+    if unsettled and not ties:
+        who = some(unsettled)
+        return f"has the shortest time, but is not told apart from {who}: too much noise"
+    outcome = f"ties with {some(ties)}, and is the simplest" if ties else f"ahead of {finalists}"
+    if unsettled:
+        outcome += f"; noise hides how {unsettled} compare, whose shortest times are longer"
+    return outcome
 
 
 def common_seconds(comparison: Sequence[ComparedSchedule]) -> list[float]:

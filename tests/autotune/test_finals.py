@@ -13,7 +13,7 @@ from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.tuning_db import ScheduleRecord
 from tilewright.tuning_db.interleaved_comparison import compare_schedules
 
-from ..tuning_db.test_interleaved_comparison import timed
+from ..tuning_db.samples import timed
 
 NOISE = (1.0, 1.01, 0.99, 1.04, 0.97, 1.0, 0.98, 1.02, 1.05)
 RECORD = ScheduleRecord('{"version":1,"steps":[]}', 1)

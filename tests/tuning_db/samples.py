@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from statistics import median
 
 from tilewright.tuning_db import (
     AnyRecord,
@@ -53,6 +55,8 @@ SESSION = Session(
     pid=4711,
 )
 BASE: tuple[AnyRecord, ...] = (MATMUL, CPU, LLVM, HOST, SESSION)
+DRIFT = (1.0, 1.01, 0.99, 1.02, 0.98, 1.005, 0.995, 1.03, 0.97)
+"""Of the rounds: it is the same for all."""
 
 
 @dataclass
@@ -148,6 +152,30 @@ def winograd(
         replace(measurement(tile, seconds), schedule=made.id),
         replace(verification(tile), schedule=made.id, max_error=max_error),
     )
+
+
+def timed(
+    schedule: ScheduleRecord,
+    seconds: float,
+    noise: Sequence[float] = DRIFT,
+    after: float = 0.0,
+) -> tuple[Measurement, ScheduleRecord]:
+    """Measurements of a comparison: samples of so many seconds, times the factors `noise`."""
+    samples = tuple(seconds * factor for factor in noise)
+    measured = Measurement(
+        session=SESSION.id,
+        schedule=schedule.id,
+        workload=MATMUL.id,
+        target=CPU.id,
+        toolchain=LLVM.id,
+        environment=HOST.id,
+        outcome=Outcome.OK,
+        seconds=median(samples),
+        samples=samples,
+        error=None,
+        created=NOON + timedelta(seconds=after),
+    )
+    return measured, schedule
 
 
 ONE_OF_EACH: tuple[AnyRecord, ...] = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from itertools import permutations
 from statistics import median
 from types import MappingProxyType
@@ -17,7 +16,6 @@ from tilewright.tuning_db import (
     Best,
     ComparedSchedule,
     Measurement,
-    Outcome,
     ScheduleRecord,
     TuningDatabase,
     Verdict,
@@ -34,11 +32,9 @@ from tilewright.tuning_db.interleaved_comparison import (
     time_ratio,
 )
 
-from .samples import CPU, HOST, LLVM, MATMUL, NOON, OLD_LLVM, SESSION, fill, verified
+from .samples import CPU, DRIFT, LLVM, MATMUL, NOON, OLD_LLVM, fill, timed, verified
 
 Place = Callable[[], str]
-DRIFT = (1.0, 1.01, 0.99, 1.02, 0.98, 1.005, 0.995, 1.03, 0.97)
-"""Of the rounds: it is the same for all."""
 NOISE = tuple(d * f for d, f in zip(DRIFT, (1, 1, 0.99, 1, 1.01, 1, 0.99, 1, 1.01), strict=True))
 """Of one schedule beside others, as likely to be faster as slower."""
 
@@ -48,29 +44,6 @@ def trace(*sizes: int, steps: int = 5) -> ScheduleRecord:
     listed = [{"op": "sample_categorical", "args": {}, "decision": [size]} for size in sizes]
     listed += [{"op": "reorder", "args": {}}] * (steps - len(sizes))
     return ScheduleRecord(json.dumps({"version": 1, "steps": listed}), 1)
-
-
-def timed(
-    schedule: ScheduleRecord,
-    seconds: float,
-    noise: Sequence[float] = DRIFT,
-    after: float = 0.0,
-) -> tuple[Measurement, ScheduleRecord]:
-    samples = tuple(seconds * factor for factor in noise)
-    measured = Measurement(
-        session=SESSION.id,
-        schedule=schedule.id,
-        workload=MATMUL.id,
-        target=CPU.id,
-        toolchain=LLVM.id,
-        environment=HOST.id,
-        outcome=Outcome.OK,
-        seconds=median(samples),
-        samples=samples,
-        error=None,
-        created=NOON + timedelta(seconds=after),
-    )
-    return measured, schedule
 
 
 def compare(
@@ -124,7 +97,7 @@ def test_drift_from_round_to_round_does_not_count() -> None:
     drift = [1.0 + 0.1 * n for n in range(9)]
     found = time_ratio([1.05 * d for d in drift], drift)
     assert found.interval == pytest.approx((1.05, 1.05))
-    assert found.slower
+    assert found.verdict is Verdict.SLOWER
     assert found.decided
 
 
@@ -239,13 +212,13 @@ def test_a_tie_takes_evidence() -> None:
     """An interval that reaches far above 1 is none."""
     plain = time_ratio([480] * 9, BUSY)
     assert (plain.ratio, plain.interval) == (0.8, (0.6, 6.0))
-    assert plain.unsettled
-    assert not plain.ties
-    assert not time_ratio([1.0, 1.0, 3.0], [1.0] * 3).ties, "too few rounds for an interval"
+    assert plain.verdict is Verdict.UNSETTLED
+    few = time_ratio([1.0, 1.0, 3.0], [1.0] * 3)
+    assert few.verdict is Verdict.UNSETTLED, "too few rounds for an interval"
     slightly = time_ratio([1.0] * 5 + [1.12] * 4, [1.0] * 9)
     assert slightly.interval == (1.0, 1.12)
-    assert not slightly.ties
-    assert time_ratio([1.0] * 5 + [1.09] * 4, [1.0] * 9).ties
+    assert slightly.verdict is Verdict.UNSETTLED
+    assert time_ratio([1.0] * 5 + [1.09] * 4, [1.0] * 9).verdict is Verdict.TIE
 
 
 @pytest.mark.parametrize("busy", [BUSY, (900, *BUSY[1:4], 700, *BUSY[5:])])
@@ -265,8 +238,7 @@ def test_most_rounds_disturbed_do_not_hide_the_fastest_however_many_there_are() 
     ratio = time_ratio(fast[0].samples, plain[0].samples)
     assert ratio.interval is not None
     assert ratio.interval[0] > 1
-    assert not ratio.slower
-    assert ratio.unsettled
+    assert ratio.verdict is Verdict.UNSETTLED
     assert compare([plain, fast])[0].schedule == LONG.id
 
 
@@ -274,7 +246,7 @@ def test_a_tie_by_the_median_that_shortest_times_contradict_is_none() -> None:
     fast = (80.0, 80.0, 80.0, *(480.0,) * 6)
     ratio = time_ratio([480.0] * 9, [*fast[3:], *fast[:3]])
     assert ratio.ratio == 1.0
-    assert not ratio.ties
+    assert ratio.verdict is Verdict.UNSETTLED
     assert (
         compare([timed(WRITTEN, 480.0, (1.0,) * 9), timed(LONG, 1.0, fast)])[0].schedule == LONG.id
     )
