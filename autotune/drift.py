@@ -35,7 +35,7 @@ class DriftMonitor:
     @property
     def spread(self) -> float:
         """The largest factor by which its time changed."""
-        return max((max(r, 1 / r) for r in self.ratios), default=1.0)
+        return max(map(changed, self.ratios), default=1.0)
 
     @property
     def disturbed(self) -> bool:
@@ -64,12 +64,17 @@ class DriftMonitor:
         return self.ratios[-1]
 
 
+def changed(ratio: float) -> float:
+    """The factor by which a time changed, up or down."""
+    return max(ratio, 1 / ratio)
+
+
 def drift_text(ratio: float, *, finals: bool = False) -> str:
     """Plain words for a ratio of the reference kernel, or of finals to the trials before them."""
     if finals:
         what = f"The finals took {ratio:.3g} times as long as the trials, twice"
         return f"{what}; something else is running, and nothing was chosen by them."
-    if max(ratio, 1 / ratio) < DISTURBED:
+    if changed(ratio) < DISTURBED:
         return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
     what = f"The reference kernel now takes {ratio:.2g} times as long as at the start"
     which = "is" if ratio > 1 else "was"

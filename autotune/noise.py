@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..tuning_db.values import ComparedSchedule, Verdict
-from .drift import DISTURBED, drift_text
+from .drift import DISTURBED, changed, drift_text
 
 _APART = 3.0
 """From this ratio of the ends of an interval on, the finals were disturbed."""
@@ -30,10 +30,10 @@ def advice(threads: int) -> str:
 
 
 def _drift_text(drift: Sequence[float]) -> str | None:
-    worst = max(drift, key=lambda ratio: max(ratio, 1 / ratio), default=1.0)
-    if max(worst, 1 / worst) < DISTURBED:
+    worst = max(drift, key=changed, default=1.0)
+    if changed(worst) < DISTURBED:
         return None
-    if max(drift[-1], 1 / drift[-1]) >= DISTURBED:
+    if changed(drift[-1]) >= DISTURBED:
         return drift_text(worst)
     return (
         f"For a while, the reference kernel took {worst:.2g} times as long as at the start; "
