@@ -22,12 +22,14 @@ class RuleUse(NamedTuple):
     refusal: str | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class OwnRules:
-    """The rules by name: the positions of their sketches, or the reason why they have none."""
+    """The rules by name, with the positions of their sketches, or the reason why they have none.
 
-    sketches: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    refusals: Mapping[str, str] = field(default_factory=dict)
+    Trials are counted while the session lasts.
+    """
+
+    rules: Mapping[str, tuple[int, ...] | str] = field(default_factory=dict)
     _trials: Counter[int] = field(default_factory=Counter)
 
     @staticmethod
@@ -36,43 +38,43 @@ class OwnRules:
 
         `refusals` are the first reasons of rules that did not apply to it, or to a part of it.
         """
-        by_rule = {
-            name: [n for n, s in enumerate(sketches) if any(c.rule == rule.name for c in s.choices)]
+
+        def positions(rule: SketchRule) -> tuple[int, ...]:
+            named = ({choice.rule for choice in sketch.choices} for sketch in sketches)
+            return tuple(n for n, names in enumerate(named) if rule.name in names)
+
+        return OwnRules({
+            name: positions(rule) or refusals.get(name, _no_sketch(rule))
             for name, rule in SKETCH_RULES.items()
-        }
-        used = {name: places for name, places in by_rule.items() if places}
-        reasons = {
-            name: refusals.get(name, _no_sketch(rule))
-            for name, rule in SKETCH_RULES.items()
-            if name not in used
-        }
-        return OwnRules(used, reasons)
+        })  # fmt: skip
 
     def count(self, sketch: int) -> None:
         """Count a trial of a candidate of a sketch (its position)."""
         self._trials[sketch] += 1
 
     @property
+    def sketches(self) -> list[tuple[int, ...]]:
+        """The positions of the sketches of each rule that has some."""
+        return [known for known in self.rules.values() if not isinstance(known, str)]
+
+    @property
     def uses(self) -> dict[str, RuleUse]:
         """What became of each rule so far."""
-        used = {
-            name: RuleUse(sum(self._trials[s] for s in places), None)
-            for name, places in self.sketches.items()
+        return {
+            name: RuleUse(0, known)
+            if isinstance(known, str)
+            else RuleUse(sum(self._trials[s] for s in known), None)
+            for name, known in self.rules.items()
         }
-        return used | {name: RuleUse(0, reason) for name, reason in self.refusals.items()}
 
 
 def warn_of_unused(programs: Sequence[tuple[str, OwnRules]]) -> None:
     """Warn of each rule that applies to no program (name), with the reasons."""
-    used = {name for _, rules in programs for name in rules.sketches}
-    for rule in dict.fromkeys(name for _, rules in programs for name in rules.refusals):
-        if rule not in used:
-            reasons = "; ".join(
-                f"{program}: {rules.refusals[rule]}"
-                for program, rules in programs
-                if rule in rules.refusals
-            )
-            _log.warning("the sketch rule %s applies to nothing in this session: %s", rule, reasons)
+    uses = [(program, rule, use) for program, own in programs for rule, use in own.uses.items()]
+    used = {rule for _, rule, use in uses if use.refusal is None}
+    for rule in dict.fromkeys(rule for _, rule, _ in uses if rule not in used):
+        reasons = "; ".join(f"{program}: {use.refusal}" for program, r, use in uses if r == rule)
+        _log.warning("the sketch rule %s applies to nothing in this session: %s", rule, reasons)
 
 
 def rules_text(uses: Mapping[str, RuleUse], trials: int) -> str | None:

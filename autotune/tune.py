@@ -209,7 +209,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 transfer.warm(search, database, *subject[:3], tolerance)
                 rivals = _begin_with_rivals(search, program.func)
                 own_rules = OwnRules.of(search.sketches, prepared[n].refusals)
-                search.begin_with_each(own_rules.sketches.values())
+                search.begin_with_each(own_rules.sketches)
             search_seconds = meter.elapsed - began
             before = unfinished[n]
             if before is not None:
