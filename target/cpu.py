@@ -47,12 +47,13 @@ class CpuTarget(Target):
 
     @classmethod
     def named(cls, mcpu: str = NATIVE, *, threads: int = 0) -> Self:
-        """A processor by LLVM's name with the facts of the table.
+        """Returns the target of a processor (LLVM's name), with the facts of its row in the table.
 
-        Raises `TargetError` for an unknown name, and for a row with impossible rates.
+        `native` has those of `x86-64` until `resolve` finds this machine's. Raises `TargetError`
+        for an unknown name, and for a row with impossible rates.
         """
         facts = CPUS["x86-64"] if mcpu == NATIVE else _lookup_cpu(mcpu)
-        try:  # equal rates are written alike, and are alike in every process
+        try:  # as floats: then equal rates have the same text in every process
             rates = Rates.from_json(facts.rates.to_json())
         except (TypeError, ValueError) as error:
             raise TargetError("{0}: its row has an impossible rate, {1}", mcpu, error) from error
@@ -111,7 +112,7 @@ class CpuTarget(Target):
         told["fields"]["rates"] = self.rates.to_json()
         processor = None
         if (row := CPUS.get(self.mcpu)) is not None:
-            processor = [ordered(row.features), *row[1:-1], row.rates.to_json()]
+            processor = [ordered(row.features), *row[1:-2], row.rates.to_json()]
         return {**told, "processor": processor}
 
     @classmethod

@@ -109,12 +109,14 @@ _ZEN3 = _ZEN | {"vaes", "vpclmulqdq"}
 _ZEN4 = _ZEN3 | _CASCADE | _BITS | {"avx512bf16", "gfni"}
 _NEON = close(["neon"])
 _NEOVERSE = _NEON | {"dotprod", "fullfp16"}
+_ASSUMED = ("assumed", "assumed", "assumed")
 
 
 class Cpu(NamedTuple):
     """A processor by LLVM's name: features, bytes of the caches that one core reaches, and rates.
 
-    `ways` are the lines in each set of L1, L2 and L3.
+    `ways` are the lines in each set of L1, L2 and L3. `sources` are those of the bytes of caches,
+    of their ways and of the clock: keys of `CACHE_SOURCES`, divided by commas.
     """
 
     features: frozenset[str]
@@ -124,6 +126,7 @@ class Cpu(NamedTuple):
     arch: str = "x86_64"
     ways: tuple[int, int, int] = (8, 16, 16)
     rates: Rates = Rates()
+    sources: tuple[str, str, str] = _ASSUMED
 
 
 def _row(
@@ -131,10 +134,11 @@ def _row(
     kib: tuple[float, float, float],
     ways: tuple[int, int, int],
     speeds: Rates = Rates(),  # noqa: B008 (immutable)
+    sources: tuple[str, str, str] = _ASSUMED,
     arch: str = "x86_64",
 ) -> Cpu:
     l1, l2, l3 = (int(size * 1024) for size in kib)
-    return Cpu(features, l1, l2, l3, arch, ways, speeds)
+    return Cpu(features, l1, l2, l3, arch, ways, speeds, sources)
 
 
 CACHE_SOURCES: dict[str, str] = {
@@ -147,12 +151,13 @@ CACHE_SOURCES: dict[str, str] = {
     "intel-sapphire-rapids-sp-cache-hierarchy-revealed-by-leaked-benchmark/",
     "wikichip": "WikiChip, https://en.wikichip.org/wiki/arm_holdings/microarchitectures/"
     "neoverse_n1 and https://en.wikichip.org/wiki/AWS_Graviton3",
+    "arm": rates.SOURCES["arm"],
     "name": "the clock in the name that the processor reports, or half its BogoMIPS",
     "lscpu": "published outputs of lscpu",
     "measured": "seen by this project on such a machine",
     "assumed": "no source",
 }
-"""What the comments of `CPUS` name: sources of cache sizes; of their ways; of the clock."""
+"""Where the facts of `Cpu.sources` are from."""
 
 # Of no product: what is common among those of a level, and safe for the others.
 _LEVEL = (8, 16, 16)
@@ -161,120 +166,123 @@ CPUS: dict[str, Cpu] = {
     "x86-64-v2": _row(_V2, (32, 256, 8 * _KIB_PER_MIB), _LEVEL),
     "x86-64-v3": _row(_V3, (32, 256, 8 * _KIB_PER_MIB), _LEVEL),
     "x86-64-v4": _row(_V4, (32, 1 * _KIB_PER_MIB, 16 * _KIB_PER_MIB), _LEVEL),
-    # Xeon E5-2695 v3: kerncraft; anandtech; name.
-    "haswell": _row(_HASWELL, (32, 256, 35 * _KIB_PER_MIB), (8, 8, 20), rates.HASWELL.at(2.3)),
-    # Xeon E5-2697 v4: anandtech (18 cores); anandtech; name.
+    # Xeon E5-2695 v3.
+    "haswell": _row(
+        _HASWELL, (32, 256, 35 * _KIB_PER_MIB), (8, 8, 20), rates.HASWELL.at(2.3),
+        ("kerncraft", "anandtech", "name"),
+    ),
+    # Xeon E5-2697 v4: 18 cores.
     "broadwell": _row(
-        _BROADWELL, (32, 256, 45 * _KIB_PER_MIB), (8, 8, 20), rates.BROADWELL.at(2.3)
+        _BROADWELL, (32, 256, 45 * _KIB_PER_MIB), (8, 8, 20), rates.BROADWELL.at(2.3),
+        ("anandtech", "anandtech", "name"),
     ),
-    # Core i7-6700K: anandtech (4 cores); anandtech; name.
-    "skylake": _row(_BROADWELL, (32, 256, 8 * _KIB_PER_MIB), (8, 4, 16), rates.SKYLAKE.at(4.0)),
-    # Xeon Gold 6148: kerncraft; kerncraft, anandtech; name.
+    # Core i7-6700K: 4 cores.
+    "skylake": _row(
+        _BROADWELL, (32, 256, 8 * _KIB_PER_MIB), (8, 4, 16), rates.SKYLAKE.at(4.0),
+        ("anandtech", "anandtech", "name"),
+    ),
+    # Xeon Gold 6148.
     "skylake-avx512": _row(
-        _SKYLAKE_X,
-        (32, 1 * _KIB_PER_MIB, 27.5 * _KIB_PER_MIB),
-        (8, 16, 11),
-        rates.SKYLAKE_SERVER.at(2.4),
+        _SKYLAKE_X, (32, 1 * _KIB_PER_MIB, 27.5 * _KIB_PER_MIB), (8, 16, 11),
+        rates.SKYLAKE_SERVER.at(2.4), ("kerncraft", "kerncraft, anandtech", "name"),
     ),
-    # Xeon Platinum of 26 slices: measured; anandtech; measured.
+    # Xeon Platinum of 26 slices.
     "cascadelake": _row(
-        _CASCADE,
-        (32, 1 * _KIB_PER_MIB, 35.75 * _KIB_PER_MIB),
-        (8, 16, 11),
-        rates.SKYLAKE_SERVER.at(2.6),
+        _CASCADE, (32, 1 * _KIB_PER_MIB, 35.75 * _KIB_PER_MIB), (8, 16, 11),
+        rates.SKYLAKE_SERVER.at(2.6), ("measured", "anandtech", "measured"),
     ),
-    # Xeon Platinum 8380H: anandtech (28 cores); anandtech; name.
+    # Xeon Platinum 8380H: 28 cores.
     "cooperlake": _row(
-        _CASCADE | {"avx512bf16"},
-        (32, 1 * _KIB_PER_MIB, 38.5 * _KIB_PER_MIB),
-        (8, 16, 11),
-        rates.SKYLAKE_SERVER.at(2.9),
+        _CASCADE | {"avx512bf16"}, (32, 1 * _KIB_PER_MIB, 38.5 * _KIB_PER_MIB), (8, 16, 11),
+        rates.SKYLAKE_SERVER.at(2.9), ("anandtech", "anandtech", "name"),
     ),
-    # Core i7-1068NG7: anandtech (4 cores); anandtech; name.
+    # Core i7-1068NG7: 4 cores.
     "icelake-client": _row(
-        _ICELAKE, (48, 512, 8 * _KIB_PER_MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(2.3)
+        _ICELAKE, (48, 512, 8 * _KIB_PER_MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(2.3),
+        ("anandtech", "anandtech", "name"),
     ),
-    # Xeon Platinum 8358: assumed (1.5 MB a core); benchleaks (as Willow Cove); name.
+    # Xeon Platinum 8358: 1.5 MB a core; ways as those of Willow Cove.
     "icelake-server": _row(
-        _ICELAKE, (48, 1280, 48 * _KIB_PER_MIB), (12, 20, 12), rates.ICELAKE_SERVER.at(2.6)
+        _ICELAKE, (48, 1280, 48 * _KIB_PER_MIB), (12, 20, 12), rates.ICELAKE_SERVER.at(2.6),
+        ("assumed", "benchleaks", "name"),
     ),
-    # Core i7-1185G7: benchleaks; benchleaks; name.
+    # Core i7-1185G7.
     "tigerlake": _row(
-        _ICELAKE, (48, 1280, 12 * _KIB_PER_MIB), (12, 20, 12), rates.ICELAKE_CLIENT.at(3.0)
+        _ICELAKE, (48, 1280, 12 * _KIB_PER_MIB), (12, 20, 12), rates.ICELAKE_CLIENT.at(3.0),
+        ("benchleaks", "benchleaks", "name"),
     ),
-    # Core i9-11900K: anandtech (8 cores of Ice Lake); anandtech; name.
+    # Core i9-11900K: 8 cores of Ice Lake.
     "rocketlake": _row(
-        _ICELAKE, (48, 512, 16 * _KIB_PER_MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(3.5)
+        _ICELAKE, (48, 512, 16 * _KIB_PER_MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(3.5),
+        ("anandtech", "anandtech", "name"),
     ),
-    # Xeon Platinum 8462Y+: lscpu; assumed; name.
+    # Xeon Platinum 8462Y+.
     "sapphirerapids": _row(
-        _SAPPHIRE,
-        (48, 2 * _KIB_PER_MIB, 60 * _KIB_PER_MIB),
-        (12, 16, 15),
-        rates.SAPPHIRE_RAPIDS.at(2.8),
+        _SAPPHIRE, (48, 2 * _KIB_PER_MIB, 60 * _KIB_PER_MIB), (12, 16, 15),
+        rates.SAPPHIRE_RAPIDS.at(2.8), ("lscpu", "assumed", "name"),
     ),
-    # Xeon Gold 6530: lscpu; assumed; name.
+    # Xeon Gold 6530.
     "emeraldrapids": _row(
-        _SAPPHIRE,
-        (48, 2 * _KIB_PER_MIB, 160 * _KIB_PER_MIB),
-        (12, 16, 20),
-        rates.SAPPHIRE_RAPIDS.at(2.1),
+        _SAPPHIRE, (48, 2 * _KIB_PER_MIB, 160 * _KIB_PER_MIB), (12, 16, 20),
+        rates.SAPPHIRE_RAPIDS.at(2.1), ("lscpu", "assumed", "name"),
     ),
-    # A Xeon of 96 cores: measured; assumed; assumed.
+    # A Xeon of 96 cores.
     "graniterapids": _row(
-        _SAPPHIRE | {"amx-fp16"},
-        (48, 2 * _KIB_PER_MIB, 480 * _KIB_PER_MIB),
-        (12, 16, 16),
-        rates.SAPPHIRE_RAPIDS.at(3.0),
+        _SAPPHIRE | {"amx-fp16"}, (48, 2 * _KIB_PER_MIB, 480 * _KIB_PER_MIB), (12, 16, 16),
+        rates.SAPPHIRE_RAPIDS.at(3.0), ("measured", "assumed", "assumed"),
     ),
-    # Core i9-12900K: benchleaks (10 slices of 3 MB); benchleaks; assumed.
+    # Core i9-12900K: 10 slices of 3 MB.
     "alderlake": _row(
-        _ALDER, (48, 1280, 30 * _KIB_PER_MIB), (12, 10, 12), rates.GOLDEN_COVE.at(3.2)
+        _ALDER, (48, 1280, 30 * _KIB_PER_MIB), (12, 10, 12), rates.GOLDEN_COVE.at(3.2),
+        ("benchleaks", "benchleaks", "assumed"),
     ),
-    # Core i9-13900K: assumed; assumed; assumed.
+    # Core i9-13900K.
     "raptorlake": _row(
         _ALDER, (48, 2 * _KIB_PER_MIB, 36 * _KIB_PER_MIB), (12, 16, 12), rates.GOLDEN_COVE.at(3.0)
     ),
-    # Core Ultra 9 185H: assumed; assumed; assumed.
+    # Core Ultra 9 185H.
     "meteorlake": _row(
         _ALDER, (48, 2 * _KIB_PER_MIB, 24 * _KIB_PER_MIB), (12, 16, 12), rates.GOLDEN_COVE.at(2.3)
     ),
-    # EPYC 7451, third cache of 4 cores: kerncraft; kerncraft; kerncraft.
-    "znver1": _row(_ZEN, (32, 512, 8 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN.at(2.3)),
-    # EPYC 7452, third cache of 4 cores: kerncraft; kerncraft, anandtech; kerncraft.
-    "znver2": _row(_ZEN, (32, 512, 16 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN2.at(2.35)),
-    # EPYC 7763, third cache of 8 cores: measured; assumed (as Zen 2); name.
-    "znver3": _row(_ZEN3, (32, 512, 32 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN3.at(2.45)),
-    # EPYC 9654, third cache of 8 cores: assumed; assumed; name.
-    "znver4": _row(
-        _ZEN4, (32, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN4.at(2.4)
+    # EPYC 7451, third cache of 4 cores.
+    "znver1": _row(
+        _ZEN, (32, 512, 8 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN.at(2.3),
+        ("kerncraft", "kerncraft", "kerncraft"),
     ),
-    # EPYC 9005, third cache of 8 cores: measured; measured; measured.
+    # EPYC 7452, third cache of 4 cores.
+    "znver2": _row(
+        _ZEN, (32, 512, 16 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN2.at(2.35),
+        ("kerncraft", "kerncraft, anandtech", "kerncraft"),
+    ),
+    # EPYC 7763, third cache of 8 cores; ways as those of Zen 2.
+    "znver3": _row(
+        _ZEN3, (32, 512, 32 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN3.at(2.45),
+        ("measured", "assumed", "name"),
+    ),
+    # EPYC 9654, third cache of 8 cores.
+    "znver4": _row(
+        _ZEN4, (32, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (8, 8, 16), rates.ZEN4.at(2.4),
+        ("assumed", "assumed", "name"),
+    ),
+    # EPYC 9005, third cache of 8 cores.
     "znver5": _row(
-        _ZEN4 | {"avxvnni"},
-        (48, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB),
-        (12, 16, 16),
-        rates.ZEN5.at(3.9),
+        _ZEN4 | {"avxvnni"}, (48, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (12, 16, 16),
+        rates.ZEN5.at(3.9), ("measured", "measured", "measured"),
     ),
     "generic": _row(_NEON, (32, 512, 4 * _KIB_PER_MIB), _LEVEL, arch="aarch64"),
-    # BCM2712 (Raspberry Pi 5): assumed; wikichip (as Neoverse N1); name.
+    # BCM2712 (Raspberry Pi 5); ways as those of Neoverse N1.
     "cortex-a76": _row(
-        _NEOVERSE, (64, 512, 2 * _KIB_PER_MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.4), "aarch64"
+        _NEOVERSE, (64, 512, 2 * _KIB_PER_MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.4),
+        ("assumed", "wikichip", "name"), "aarch64",
     ),
-    # AWS Graviton2: wikichip, arm; wikichip; name.
+    # AWS Graviton2.
     "neoverse-n1": _row(
-        _NEOVERSE,
-        (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB),
-        (4, 8, 16),
-        rates.NEOVERSE_N1.at(2.5),
-        "aarch64",
+        _NEOVERSE, (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (4, 8, 16),
+        rates.NEOVERSE_N1.at(2.5), ("wikichip, arm", "wikichip", "name"), "aarch64",
     ),
-    # AWS Graviton3: wikichip; assumed (as Neoverse N1); wikichip.
+    # AWS Graviton3; ways as those of Neoverse N1.
     "neoverse-v1": _row(
-        _NEOVERSE | {"bf16", "i8mm", "sve"},
-        (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB),
-        (4, 8, 16),
-        rates.NEOVERSE_V1.at(2.6),
-        "aarch64",
+        _NEOVERSE | {"bf16", "i8mm", "sve"}, (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (4, 8, 16),
+        rates.NEOVERSE_V1.at(2.6), ("wikichip", "assumed", "wikichip"), "aarch64",
     ),
-}
+}  # fmt: skip

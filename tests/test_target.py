@@ -19,6 +19,7 @@ from tilewright.target import (
     rates,
     register_kind,
 )
+from tilewright.target.processors import CACHE_SOURCES
 from tilewright.target.target import _KINDS
 
 from .toy_target import ToyTarget
@@ -219,6 +220,12 @@ def test_each_row_of_a_product_has_the_rates_of_a_design() -> None:
     generic = {"generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}
     assert {cpu.rates._replace(hertz=1e9) for n, cpu in CPUS.items() if n not in generic} == designs
     assert {cpu.rates for n, cpu in CPUS.items() if n in generic} == {rates.Rates()}
+
+
+@pytest.mark.parametrize("mcpu", CPUS)
+def test_the_facts_of_each_row_have_sources(mcpu: str) -> None:
+    assert len(CPUS[mcpu].sources) == 3
+    assert {key for text in CPUS[mcpu].sources for key in text.split(", ")} <= set(CACHE_SOURCES)
 
 
 @pytest.mark.parametrize("mcpu", CPUS)
