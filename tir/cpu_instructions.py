@@ -28,6 +28,8 @@ PAIRS = Unit("vectors", "pairs", rows=1, row_bytes=64)
 _OF_BYTES = Cost(cycles=1.5, latency=1.0)
 """Of four bytes to a sum as two such pairs: what widens a factor is shared in a register tile."""
 _OF_PAIRS = Cost(cycles=0.6, latency=1.0)
+_SHORT = {"uint8": "u8", "int8": "s8", "int16": "s16"}
+"""Dtypes of factors as names of instructions have them."""
 
 
 def _dot(
@@ -49,7 +51,7 @@ def _pairs(lanes: int, x: str, y: str) -> Instruction:
     """The same by products of pairs of 16-bit integers, which bytes are widened to."""
     group = 4 // nbytes(x)
     what = Product("int32", x, y, rows=1, columns=lanes, depth=1, group=group)
-    name = f"dot_{lanes}x{group}_{x[0]}{8 * nbytes(x)}{y[0]}{8 * nbytes(y)}".replace("i", "s")
+    name = f"dot_{lanes}x{group}_{_SHORT[x]}{_SHORT[y]}"
     code, feature = {
         8: ("llvm.x86.avx2.pmadd.wd", "avx2"),
         16: ("llvm.x86.avx512.pmaddw.d.512", "avx512bw"),

@@ -94,8 +94,9 @@ def instruction_names() -> tuple[str, ...]:
 
 @cache
 def instructions_of(target: Target) -> tuple[Instruction, ...]:
-    """The instructions of a target, in the order of the tables; those of users come last."""
-    return tuple(i for i in _known.values() if i.runs_on(target))
+    """The instructions of a target: those of users first, then in the order of the tables."""
+    ordered = sorted(_known.values(), key=lambda i: i.home is None)
+    return tuple(i for i in ordered if i.runs_on(target))
 
 
 @cache
@@ -110,6 +111,6 @@ def products_of(target: Target) -> tuple[tuple[Instruction, Product, Cost], ...]
 
 @cache
 def instruction_for(target: Target, product: Product) -> Instruction | None:
-    """The instruction of the target whose code computes a product, one of a user's if there is."""
-    fitting = [i for i in instructions_of(target) if i.code and i.product == product]
-    return min(fitting, key=lambda i: i.home is None, default=None)
+    """The instruction of the target whose code computes a product: the first of several."""
+    fitting = (i for i in instructions_of(target) if i.code and i.product == product)
+    return next(fitting, None)

@@ -49,16 +49,16 @@ def _by_instruction(b: Builder, e: Dot | Matmul) -> str | None:
     if dtypes.is_float(e.dtype) and not b.module.fast:
         return None  # instructions add up in another order
     turned = (e, Dot(e.acc, e.y, e.x, e.dtype)) if isinstance(e, Dot) else (e,)
-    target, fitting = b.module.target, []
+    ordered = instructions_of(b.module.target)
+    fitting = []
     for form in turned:
         what = product_of(form)
-        instruction = None if what is None else instruction_for(target, what)
+        instruction = None if what is None else instruction_for(b.module.target, what)
         if instruction is not None:
-            place = instructions_of(target).index(instruction)
-            fitting.append((instruction.home is None, place, instruction, form))
+            fitting.append((ordered.index(instruction), instruction, form))
     if not fitting:
         return None
-    *_, instruction, form = min(fitting, key=lambda found: found[:2])
+    _, instruction, form = min(fitting, key=lambda found: found[0])
     operand = _emitter(instruction)(b, form, instruction)
     if operand is not None:
         b.module.instructions.add(instruction)
