@@ -284,12 +284,12 @@ def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> 
 
 def within(inner: Sequence[Range], outer: Sequence[Range], buffer: Buffer, ranges: Ranges) -> bool:
     """Whether the box `inner`, as far as it is in `buffer`, is in the box `outer`."""
-    s = truths(ranges)
+    holds = truths(ranges)
     for i, o, size in zip(inner, outer, buffer.shape, strict=True):
         end = o.min + as_expr(o.extent)
-        if not (truth(s, i.min >= o.min) is True or truth(s, o.min <= 0) is True):
+        if not (holds(i.min >= o.min) is True or holds(o.min <= 0) is True):
             return False
         last = i.min + as_expr(i.extent)
-        if not (truth(s, last <= end) is True or truth(s, as_expr(size) <= end) is True):
+        if not (holds(last <= end) is True or holds(as_expr(size) <= end) is True):
             return False
     return True

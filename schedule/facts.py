@@ -5,8 +5,8 @@ same expressions under the same ranges. Facts are kept while `keeping_facts` las
 step, for a whole trace that is replayed, and for all sketches of a program.
 
 A kept fact must not depend on what was asked before. A `Simplifier` writes equal expressions as the
-first of them that it met, so that kept ones are asked for truths and bounds, and never for
-expressions that become part of a program.
+first of them that it met, so that a kept one answers as `Truths`, without expressions that could
+become part of a program.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from ..tir.ir import Dim
+from ..tir.ir import Dim, Expr
 from ..tir.polynomial import Ranges
+from ..tir.prove import truth
 from ..tir.simplify import Simplifier
 
 T = TypeVar("T")
@@ -62,6 +63,19 @@ def last(extent: Dim) -> Dim:
     return extent - 1 if isinstance(extent, int) else fact((last, extent), lambda: extent - 1)
 
 
-def truths(ranges: Ranges) -> Simplifier:
-    """A simplifier under `ranges` that is asked for truths alone."""
-    return fact((truths, under(ranges)), lambda: Simplifier(dict(ranges)))
+class Truths:
+    """Whether conditions hold, decided by a simplifier that is asked for nothing else."""
+
+    __slots__ = ("_simplifier",)
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._simplifier = Simplifier(ranges)
+
+    def __call__(self, condition: Expr) -> bool | None:
+        """See `prove`."""
+        return truth(self._simplifier, condition)
+
+
+def truths(ranges: Ranges) -> Truths:
+    """The truths under `ranges`."""
+    return fact((truths, under(ranges)), lambda: Truths(dict(ranges)))

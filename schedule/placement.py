@@ -37,7 +37,7 @@ from .block_queries import (
     free_vars,
     nest,
 )
-from .facts import last, truths
+from .facts import last
 from .find import blocks_in
 from .require import current_space, is_provisional, require, require_some
 
@@ -53,7 +53,7 @@ def may_shrink(regions: Sequence[Region], inner: Collection[Var], ranges: Ranges
     starts = [x.min for r in regions for x in r.ranges if any(map(_is_bent, walk(x.min)))]
     if not decisions or not starts:
         return False
-    s = truths(ranges)
+    s = Simplifier(ranges)
     return any(
         _is_bent(n)
         and any(v in inner for v in free_vars(n))

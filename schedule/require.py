@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 
 from ..errors import ScheduleError, Text
 from ..tir.ir import Dim, Expr, Label, Var
-from ..tir.prove import prove, truth
-from ..tir.simplify import Simplifier
+from ..tir.prove import prove
 from ..tir.structure import same
-from .facts import keeping_facts, truths
+from .facts import Truths, keeping_facts, truths
 
 T = TypeVar("T")
 
@@ -47,21 +46,21 @@ class Space:
     constraints: list[Constraint] = field(default_factory=list)
     facts: list[Expr] = field(default_factory=list)
     provisional: list[Label] = field(default_factory=list)
-    _simplifier: Simplifier | None = field(default=None, init=False, repr=False, compare=False)
+    _truths: Truths | None = field(default=None, init=False, repr=False, compare=False)
 
     def declare_among(self, name: str, values: Sequence[int]) -> Var:
         """A new decision variable that takes one of `values`, which are ascending."""
         var = Var(name)
         self.bounds[var] = (values[0], values[-1])
         self.values[var] = values
-        self._simplifier = None
+        self._truths = None
         return var
 
     def decide(self, condition: Expr) -> bool | None:
         """Whether `condition` holds for all decisions, for none, or neither is known."""
-        if self._simplifier is None:
-            self._simplifier = truths(self.bounds)
-        decided = truth(self._simplifier, condition)
+        if self._truths is None:
+            self._truths = truths(self.bounds)
+        decided = self._truths(condition)
         if decided is None and (
             any(same(condition, c.condition) for c in self.constraints)
             or any(same(condition, fact) for fact in self.facts)
@@ -87,7 +86,7 @@ class Space:
         """Forget what was declared and recorded since `mark`."""
         for var in list(self.bounds)[mark[0] :]:
             del self.bounds[var], self.values[var]
-            self._simplifier = None
+            self._truths = None
         del self.constraints[mark[1] :], self.facts[mark[2] :], self.provisional[mark[3] :]
 
 

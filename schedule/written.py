@@ -25,7 +25,7 @@ from ..tir.ir import (
     binary,
     const,
 )
-from ..tir.prove import prove, truth
+from ..tir.prove import prove
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute
@@ -74,7 +74,7 @@ def written_box(
         # An element is written where one visit of it is.
         reducing = feeding(block, IterKind.REDUCE) - feeding(block, IterKind.SPATIAL) - placing
         zero = {v: const(0) for v in inner if v in reducing}
-        limits = [c for c in limits if truth(truths(own), substitute(c, zero)) is not True]
+        limits = [c for c in limits if truths(own)(substitute(c, zero)) is not True]
     box: list[Range] = []
     seen: set[Var] = set()
     for r in regions[0].ranges:
@@ -128,10 +128,10 @@ def within(inner: list[Range] | None, outer: list[Range], ranges: Ranges) -> boo
     """Whether a box lies in another; so does `None`, the box of no elements."""
     if inner is None:
         return True
-    s = truths(ranges)
+    holds = truths(ranges)
     return all(
-        truth(s, binary(Op.GE, i.min, o.min)) is True
-        and truth(s, binary(Op.LE, i.min + as_expr(i.extent), o.min + as_expr(o.extent))) is True
+        holds(binary(Op.GE, i.min, o.min)) is True
+        and holds(binary(Op.LE, i.min + as_expr(i.extent), o.min + as_expr(o.extent))) is True
         for i, o in zip(inner, outer, strict=True)
     )
 

@@ -6,7 +6,6 @@ import threading
 
 from tilewright.schedule.facts import MOST_FACTS, fact, keeping_facts, last, truths
 from tilewright.tir.ir import Var
-from tilewright.tir.prove import truth
 
 
 def test_a_fact_is_found_once_while_facts_are_kept() -> None:
@@ -51,8 +50,8 @@ def test_truths_are_those_of_their_ranges() -> None:
         assert last(extent) is last(extent)
         ranges = {n: (0, 7), i: (0, last(extent))}
         assert truths(ranges) is truths(dict(ranges))
-        assert truth(truths(ranges), i <= n) is True
-        assert truth(truths({**ranges, n: (0, 9)}), i < 9) is None
+        assert truths(ranges)(i <= n) is True
+        assert truths({**ranges, n: (0, 9)})(i < 9) is None
         ranges[n] = (0, 3)
-        assert truth(truths(ranges), i < 9) is True
+        assert truths(ranges)(i < 9) is True
         assert truths({n: (0, 3)}) is not truths({n: (0, 4)})
