@@ -48,7 +48,7 @@ from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
 from .near_loads import Lanes, is_bent, near_load
 from .rewrite import adjacent, holds_registers, map_stmts, may_trap, simplifier_of
-from .safety import Bounds, Safety, bounds_of, bounds_of_negation, lasting
+from .safety import Inequalities, Safety, inequalities_of, inequalities_of_negation, lasting
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64
@@ -69,15 +69,15 @@ def vectorize(func: Func, vector_bits: int, mask_bits: int | None) -> Func:
     s, unit = simplifier_of(func), _Unit(vector_bits, mask_bits)
     safety = Safety(s)
 
-    def visit(stmt: Stmt, around: Bounds) -> Stmt:
+    def visit(stmt: Stmt, around: Inequalities) -> Stmt:
         if type(stmt) is For and stmt.kind is ForKind.VECTOR:
             return _loop(stmt, unit, _Facts(s, safety, around))
         if type(stmt) is not If:
             return map_stmts(stmt, lambda c: visit(c, around))
-        then = visit(stmt.then, around + lasting(bounds_of(stmt.cond)))
+        then = visit(stmt.then, around + lasting(inequalities_of(stmt.cond)))
         other = stmt.other
         if other is not None:
-            other = visit(other, around + lasting(bounds_of_negation(stmt.cond)))
+            other = visit(other, around + lasting(inequalities_of_negation(stmt.cond)))
         same = then is stmt.then and other is stmt.other
         return stmt if same else replace(stmt, then=then, other=other)
 
@@ -102,7 +102,7 @@ class _Facts(NamedTuple):
 
     s: Simplifier
     safety: Safety
-    around: Bounds
+    around: Inequalities
 
 
 def chunks(extent: int, lanes: int, masked: bool) -> Iterator[tuple[int, int, int]]:
@@ -187,7 +187,7 @@ class _Vectorizer:
         self.index = dtypes.vector(INDEX, lanes)
         self.vectors: dict[Var, Expr] = {var: adjacent(base, lanes)}
         self.on: dict[Expr, bool] = {}
-        self.bounds: dict[Mask, Bounds] = {}
+        self.bounds: dict[Mask, Inequalities] = {}
         self.done: dict[Mask, dict[Expr, Expr]] = {}
         self.named: dict[Var, Expr] = {}
         self.chosen: tuple[Expr, ...] = ()
@@ -260,11 +260,11 @@ class _Vectorizer:
             other = None if s.other is None else self.stmt(s.other, mask)
             return If(cond, self.stmt(s.then, mask), other)
         cond = self.name(cond, 0)  # the statements may change what it reads
-        chosen = self.both(mask, cond, lasting(bounds_of(s.cond)))
+        chosen = self.both(mask, cond, lasting(inequalities_of(s.cond)))
         then = self.stmt(s.then, chosen)
         if s.other is None:
             return then
-        rejected = self.both(mask, self.negation(cond), lasting(bounds_of_negation(s.cond)))
+        rejected = self.both(mask, self.negation(cond), lasting(inequalities_of_negation(s.cond)))
         return seq(then, self.stmt(s.other, rejected))
 
     def let(self, s: Let, mask: Mask) -> Stmt:
@@ -302,7 +302,7 @@ class _Vectorizer:
             known = self.on[mask] = first is not None and truth(self.s, first) is True
         return known
 
-    def never_fails(self, e: Expr, bounds: Bounds) -> bool:
+    def never_fails(self, e: Expr, bounds: Inequalities) -> bool:
         """Whether `e` is shown not to fail here, where `bounds` hold."""
         return self.safety.never_fails(e, self.around + bounds)
 
@@ -341,7 +341,7 @@ class _Vectorizer:
     def negation(self, cond: Expr) -> Expr:
         return Call("not", (cond,), cond.dtype)
 
-    def both(self, mask: Mask, cond: Expr, bounds: Bounds) -> Expr:
+    def both(self, mask: Mask, cond: Expr, bounds: Inequalities) -> Expr:
         """The mask of the lanes of `mask` where `cond` holds, and with it `bounds`."""
         result = cond if mask is None else self.name(_logic(Op.AND, mask, cond))
         self.bounds[result] = self.bounds.get(mask, ()) + bounds
@@ -465,7 +465,7 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
         return Select(cond, then, other, then.dtype)
     # What never fails is evaluated in all lanes: few vector units load in part at full speed.
     known = v.bounds.get(mask, ())
-    then_holds, other_holds = bounds_of(e.cond), bounds_of_negation(e.cond)
+    then_holds, other_holds = inequalities_of(e.cond), inequalities_of_negation(e.cond)
     chosen = rejected = mask
     if not v.never_fails(e.then, known):
         cond = v.name(cond)
