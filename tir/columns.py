@@ -299,7 +299,7 @@ def _recorded(function: Function, a: Number, b: Number, low: float, high: float)
         return low
     column = a if type(a) is Column else b
     assert type(column) is Column, "of plain numbers the ends are known"
-    # Nearly all of a tape is recorded here: the rest of `Tape.record` takes as long again.
+    # Calculations on float64 are recorded here, without the rest of `Tape.record`.
     key, known = (function, (a, b)), column.tape.known
     found = known.get(key)
     if found is None and function in _COMMUTE:
