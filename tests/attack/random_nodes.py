@@ -138,9 +138,8 @@ class Formulas(Leaves):
                 return Select(dtype, True, where, self.binary(op, a, b), zero)
 
     def function(self, dtype: str, a: Node) -> Node:
-        name = self.attempt.choice(
-            "exp exp2 log sqrt rsqrt sin cos tanh erf sigmoid abs neg".split()
-        )
+        functions = ["exp", "exp2", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"]
+        name = self.attempt.choice([*functions, "abs", "neg"])
         if name in ("exp", "exp2"):
             a = Binary(dtype, False, "min", a, Constant(dtype, True, 3))
         if name in ("log", "rsqrt"):
