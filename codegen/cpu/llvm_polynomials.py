@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials in llvm_math.py and llvm_trigonometry.py, constant term first.
+"""Coefficients of the polynomials of llvm_math.py and its neighbours, constant term first.
 
 Written by scripts/fit_polynomials.py, which names the functions and the intervals.
 """

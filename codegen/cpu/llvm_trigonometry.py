@@ -1,4 +1,4 @@
-"""Sine and cosine in vector instructions, for arguments of any size. float32 is computed in float64.
+"""Sine and cosine in vector instructions, for arguments of any size; float32 by float64.
 
 An argument is n * pi/2 + r with |r| <= pi/4: n mod 4 says whether the result is the sine or the
 cosine of r, and its sign. n and r come from one of two reductions, the second of which is a call
@@ -13,6 +13,7 @@ that only vectors with a large element make:
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from math import pi
 
 from ... import dtypes
@@ -149,7 +150,7 @@ def _large_angle(x: V) -> tuple[V, V, V]:
     loaded = [b.op(f"load i64, ptr {pointer}, align 8") for pointer in pointers]
     window = [
         b.op(calling(b, "llvm.fshl.i64", "i64", ("i64", u), ("i64", v), ("i64", start)))
-        for u, v in zip(loaded, loaded[1:], strict=False)
+        for u, v in pairwise(loaded)
     ]
     wide = b.op(f"zext i64 {m} to i128")
     top = b.op(f"zext i64 {b.op(f'mul i64 {m}, {window[0]}')} to i128")
