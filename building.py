@@ -249,7 +249,8 @@ def explain(
     Like `TuningDatabase.explain`, and schedules are applied to the program as in `build`: those
     that do not apply are listed with the reason. Nothing is compiled.
 
-    Raises `DatabaseError`, and `TargetError` for an invalid target.
+    Raises `DatabaseError`, `TargetError` for an invalid target, and `BuildError` for what is no
+    program or no database.
     """
     from .codegen.detect import resolve
 

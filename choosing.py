@@ -76,7 +76,6 @@ def chosen_without_search(
     """
     from .autotune.measure.numeric_check import require_tolerance
     from .schedule import Schedule
-    from .tir.ir import Func
     from .tir.verify import verify
 
     if isinstance(allow, str) or not isinstance(allow, Sequence):
@@ -107,18 +106,11 @@ def chosen_without_search(
             )
         verify(program.original)
         return Choice(program.func, Origin("schedule"))
-    if not isinstance(program, Func):
-        raise BuildError(
-            "expected a program (Func) or a Schedule to build, found {0!r}",
-            type(program).__name__,
-            hint="call the function that makes the program: build(matmul(), ...)",
-        )
-    if database is not None and not hasattr(database, "explain"):
-        raise BuildError(
-            "database: expected a TuningDatabase, found {0!r}",
-            database,
-            hint='open one: tw.TuningDatabase("tuning.db")',
-        )
+    _require_program(program)
+    if database is not None:
+        from .tuning_db.arguments import require_database
+
+        require_database(database, BuildError)
     require_tolerance(tolerance, BuildError)
     verify(program)
     if database is not None and "record" in allow:
@@ -249,6 +241,17 @@ def _not_tuned(
     )
 
 
+def _require_program(program: object) -> None:
+    from .tir.ir import Func
+
+    if not isinstance(program, Func):
+        raise BuildError(
+            "expected a program (Func) or a Schedule to build, found {0!r}",
+            type(program).__name__,
+            hint="call the function that makes the program: build(matmul(), ...)",
+        )
+
+
 def explained(
     func: Func,
     target: Target,
@@ -257,7 +260,10 @@ def explained(
     unfit: Mapping[str, str] | None = None,
 ) -> Explanation:
     from .autotune.search.replay import Replays
+    from .tuning_db.arguments import require_database
 
+    _require_program(func)
+    require_database(database, BuildError)
     replays = Replays(func, unfit)
     return database.explain(*_records(func, target), tolerance=tolerance, applies=replays)
 

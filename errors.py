@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from string import Formatter
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -33,7 +33,7 @@ class _Formatter(Formatter):
     def convert_field(self, value: Any, conversion: str | None) -> Any:
         try:
             if conversion is None:
-                return value() if callable(value) else value
+                return _value(value)
             return super().convert_field(value, conversion)
         except Exception as error:  # noqa: BLE001
             return _no_text(value, error)
@@ -87,7 +87,7 @@ class TilewrightError(Exception):
     def __str__(self) -> str:
         text = self._text()
         for name, part in (("example", self.example), ("hint", self.hint)):
-            more = part() if callable(part) else part
+            more = _value(part)
             if more is not None:
                 text += f"\n  {name}: {more}"
         return text if self.detail is None else f"{text}\n{self.detail(self)}"
@@ -270,7 +270,8 @@ def checked_call(
 
 
 def _value(of: Any) -> Any:
-    return of() if callable(of) else of
+    """What a function returns; of a value that is no function, itself."""
+    return of() if inspect.isroutine(of) or isinstance(of, partial) else of
 
 
 def _plain(value: Any) -> Any:

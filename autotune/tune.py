@@ -14,6 +14,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
+from ..tuning_db.arguments import require_database
 from ..tuning_db.gains import UNTUNED_KEY, Baseline
 from ..tuning_db.values import Machine, Session, SessionStatus
 from .budget import Budget, Meter, limits
@@ -138,12 +139,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     machine does not run, and `DatabaseError`.
     """
     programs, several = tasks(func)
-    if not isinstance(database, TuningDatabase):
-        raise TuningError(
-            "database: expected a TuningDatabase, found {0!r}",
-            database,
-            hint='open one: tw.TuningDatabase("tuning.db")',
-        )
+    require_database(database, TuningError)
     require_tolerance(tolerance, TuningError)
     for program in programs:
         verify(program.func)

@@ -197,6 +197,8 @@ def _record_of(kind: str) -> type[Target]:
 
 
 def _parse(text: str) -> Target:
+    if not isinstance(text, str):
+        raise TargetError("expected the text of a target such as `cpu`, found {0!r:.80}", text)
     words = text.split()
     if not words or len(text) > _MAX_TEXT:
         raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))

@@ -737,6 +737,8 @@ def test_what_is_no_database() -> None:
     y = te.compute((8,), lambda i: x[i] + 1, name="Y")
     with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, found 'x.db'"):
         tw.build(te.func([x, y], name="inc"), database="x.db")  # type: ignore[arg-type]
+    with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, found 'x.db'"):
+        tw.explain(te.func([x, y], name="inc"), "cpu", "x.db")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from sqlalchemy import URL, Row, Select, func, select
 
 from ..errors import DatabaseError
 from . import json_lines, lookup, near, sessions
+from .arguments import checked_arguments
 from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
@@ -66,6 +67,7 @@ from .write import in_order, write
 PathOrURL = str | os.PathLike[str] | URL
 
 
+@checked_arguments
 class TuningDatabase:
     """The results of tuning: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
 

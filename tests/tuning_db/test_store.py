@@ -38,6 +38,7 @@ from .samples import (
     SLOW_CPU,
     WIDER,
     Clock,
+    fill,
     measurement,
     schedule,
     verification,
@@ -332,3 +333,31 @@ def test_the_password_is_not_shown(new_place: Callable[[], str]) -> None:
         TuningDatabase("postgresql+psycopg://me:secret@127.0.0.1:1/none")
     assert "secret" not in str(refused.value)
     assert "cannot be reached" in str(refused.value) or "psycopg" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "said"),
+    [
+        ("best", (MATMUL.id, "cpu"), r"best: target is 'cpu', expected a TargetRecord\n.*explain"),
+        ("best", (MATMUL, CPU), r"best: workload is of type Workload, .* id .*\n.*workload\.id"),
+        (
+            "best",
+            (len, CPU),
+            r"workload is of type builtin_function_or_method.*\n.*workload_record",
+        ),
+        ("explain", (len, CPU), "expected a Workload or an id"),
+        ("unpin", (MATMUL.id, "cpu"), "unpin: target is 'cpu'"),
+        ("others", (MATMUL, CPU, None, "1"), "toolchain is of type NoneType, expected a Toolchain"),
+        ("machine", (CPU,), r"machine: target is of type TargetRecord.*\n.*give target\.id"),
+        ("trials", (SESSION,), r"give session\.id"),
+        ("records", ("workload",), "kind is 'workload', expected a class of records"),
+        ("put", (MATMUL, "cpu"), "records is 'cpu', expected a record"),
+        ("gains", (None,), "expected a Best"),
+    ],
+)
+def test_arguments_of_other_kinds(
+    db: TuningDatabase, method: str, arguments: tuple[object, ...], said: str
+) -> None:
+    fill(db)
+    with pytest.raises(DatabaseError, match=said):
+        getattr(db, method)(*arguments)
