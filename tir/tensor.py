@@ -49,10 +49,18 @@ def _refused(tensor: Tensor, *_: object) -> NoReturn:
     )  # fmt: skip
 
 
+def _called(tensor: Tensor, *indices: object) -> NoReturn:
+    raise IRError(
+        "{0} is a tensor, which is not called", tensor.name,
+        hint=f"an element is {tensor.name}[{', '.join(map(str, indices)) or 'i, j'}]",
+    )  # fmt: skip
+
+
 _BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
 _OTHERS = "lt le gt ge neg abs invert float int array_ufunc"
 for _name in f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd".split():
     setattr(Tensor, f"__{_name}__", _refused)
+Tensor.__call__ = _called  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, eq=False)

@@ -419,6 +419,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "numpy's maximum": (lambda: np.maximum(A[0, 0], 0), r"\n.*te\.maximum\("),  # type: ignore[call-overload]
     "numpy's sin": (lambda: np.sin(A[0, 0]), r"numpy\.sin .*\n.*te\.sin\("),
     "numpy's arctan": (lambda: np.arctan(A[0, 0]), r"numpy\.arctan .*\n.*functions of te"),
+    "a call": (lambda: A(0, 1), r"A is a tensor, which is not called\n.*A\[0, 1\]"),  # type: ignore[operator]
     "an array": (lambda: np.ones(3) * A[0, 0], "of type ndarray is not an expression"),  # type: ignore[operator]
     "a tensor": (lambda: te.exp(A), "elements: X"),  # type: ignore[arg-type]
     "a slice": (lambda: te.compute((2,), lambda i: A[i, :]), "not X"),
