@@ -19,6 +19,7 @@ from .ir import (
     Const,
     Dim,
     Expr,
+    IterKind,
     Load,
     Op,
     Range,
@@ -35,7 +36,7 @@ from .prove import truth
 from .simplify import Simplifier
 from .structure import same
 from .survey import Binding, Division, Place, Stored, Survey, Touch, under
-from .visit import children, rewrite_children
+from .visit import children, rewrite_children, walk
 
 
 class InBounds:
@@ -118,9 +119,10 @@ class InBounds:
             if self.within(e, size, touch.place):
                 continue
             raise VerifyError(
-                "{0}: index {1} of {2}{3} {4}; expected 0 to {5} (shape {6})",
+                "{0}: index {1} of {2}{3} {4}; expected 0 to {5} (shape {6}){7}",
                 touch.place.name, e, touch.buffer.name, f" in dimension {d}",
                 self._lies(e, touch.place), _last(size), list(touch.buffer.shape),
+                _reduce_axes(e, touch.place),
                 hint=self._advice(e, size),
             )  # fmt: skip
 
@@ -217,6 +219,17 @@ class InBounds:
 
     def _in_range_exactly(self, e: Expr, r: Range, place: Place) -> bool:
         return self.within(binary(Op.SUB, e, r.min), r.extent, place)
+
+
+def _reduce_axes(e: Expr, place: Place) -> str:
+    """The reduce axes in an index with their extents, as the end of a message."""
+    block, used = place.block, set(walk(e))
+    texts = [
+        f"; {i.var.name} is the reduce axis {i.value} of extent {i.extent}"
+        for i in (block.iters if block is not None else ())
+        if i.kind is IterKind.REDUCE and i.var in used
+    ]
+    return "".join(texts)
 
 
 def _select_in(e: Expr) -> Select | None:

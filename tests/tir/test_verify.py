@@ -216,6 +216,12 @@ def test_accesses_are_in_bounds() -> None:
     refused(func(For(I, 4, store(M, (I * 3, I), 0.0)), M), "dimension 0", "shape [8, 16]")
 
 
+def test_a_reduce_axis_that_is_too_long_is_named() -> None:
+    x, r = te.placeholder((4, 5), name="X"), te.reduce_axis(9, name="r")
+    y = te.compute((4,), lambda i: te.sum(x[i, r], axis=r), name="Y")
+    refused(te.func([x, y], name="f"), "index vr of X", "vr is the reduce axis r of extent 9")
+
+
 def test_paths_are_followed() -> None:
     inside = (I >= 2) & (I < 18)
     verify(func(For(I, 20, If(I < 16, store(B, (I,), select(inside, A[I - 2], 0.0))))))
