@@ -43,6 +43,26 @@ _MOST = 256 << 20
 """The most bytes that are read to find the rate of memory: touching more takes too long."""
 _CHAIN = 128 << 20
 """Bytes of the longest chain of addresses, likewise."""
+_MEANING = {
+    "hertz": "the clock in Hz",
+    "fma": "multiply-adds in a cycle",
+    "fma_latency": "cycles to the result of a multiply-add",
+    "loads": "loads in a cycle",
+    "stores": "stores in a cycle",
+    "shuffles": "shuffles in a cycle",
+    "gather": "cycles for a gathered element",
+    "l2": "bytes in a cycle from the second cache",
+    "l3": "bytes in a cycle from the third cache",
+    "memory": "bytes in a cycle from memory",
+    "all_l3": "bytes in a cycle from the third cache to all cores",
+    "all_memory": "bytes in a cycle from memory to all cores",
+    "fork": "seconds to begin and end a parallel loop",
+    "l1_latency": "nanoseconds of a load from the first cache",
+    "l2_latency": "nanoseconds of a load from the second cache",
+    "l3_latency": "nanoseconds of a load from the third cache",
+    "memory_latency": "nanoseconds of a load from memory",
+}
+"""The rates in words."""
 _STARTS = 64
 _SHUFFLES = 8
 _GROWTH = 64.0
@@ -282,7 +302,7 @@ def _strange(found: Rates, expected: Rates) -> Iterator[tuple[str, str]]:
     for name, value in found._asdict().items():
         usual = getattr(expected, name)
         if usual and not usual / _BELIEVED < value < usual * _BELIEVED:
-            yield name, f"{name} was measured as {value:.3g}; the usual {usual:.3g} is taken"
+            yield name, f"{_MEANING[name]}: not {value:.3g} as measured, but the usual {usual:.3g}"
 
 
 def _disturbed(loops: dict[str, _Loop], target: CpuTarget) -> Iterator[str]:

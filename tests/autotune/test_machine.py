@@ -321,6 +321,16 @@ def test_of_a_large_cache_what_is_behind_it_is_not_claimed(cache: int, kept: set
     assert same == kept
 
 
+def test_rates_that_are_not_believed_are_named_in_words() -> None:
+    usual = Rates(**dict.fromkeys(Rates._fields, 1.0))
+    strange = dict(rates_of_cores._strange(usual._replace(fork=20.0, l3=0.1), usual))
+    assert strange["fork"].startswith(
+        "seconds to begin and end a parallel loop: not 20 as measured"
+    )
+    assert set(strange) == {"fork", "l3"}
+    assert set(rates_of_cores._MEANING) == set(Rates._fields)
+
+
 def test_sums_stay_in_registers() -> None:
     """With spills, they would be as slow as the stack."""
     for mcpu in ("x86-64-v3", "skylake-avx512"):
