@@ -155,7 +155,7 @@ def main() -> None:
     sys.stdout.write(HEADER + "".join(lines) + "}\n")
 
 
-HEADER = '''"""Coefficients of the polynomials of llvm_math.py and its neighbours, constant term first.
+HEADER = '''"""Coefficients of polynomials, constant term first: llvm_math.py, llvm_trigonometry.py.
 
 Written by scripts/fit_polynomials.py, which names the functions and the intervals.
 """

@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials of llvm_math.py and its neighbours, constant term first.
+"""Coefficients of polynomials, constant term first: llvm_math.py, llvm_trigonometry.py.
 
 Written by scripts/fit_polynomials.py, which names the functions and the intervals.
 """
