@@ -60,7 +60,7 @@ _BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
 _OTHERS = "lt le gt ge neg abs invert float int array_ufunc"
 for _name in f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd".split():
     setattr(Tensor, f"__{_name}__", _refused)
-Tensor.__call__ = _called  # type: ignore[attr-defined]
+Tensor.__call__ = _called  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, eq=False)
