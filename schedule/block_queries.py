@@ -117,6 +117,18 @@ def require_inside(loop: For, block: Label) -> None:
     )
 
 
+def require_not_vectorized(path: Sequence[Stmt], at: Var | Label, hint: str) -> None:
+    """Require that no loop around the end of `path` is vectorized."""
+    for s in path[:-1]:
+        require(
+            not (type(s) is For and s.kind is ForKind.VECTOR),
+            "loop {0} around it is vectorized; only unrolled loops may be inside",
+            lambda s=s: s.var.name,
+            at=at,
+            hint=hint,
+        )
+
+
 def require_not_inplace(fn: Func, buffer: Buffer, at: Label) -> None:
     """Require that the computation does not depend on the contents of a buffer at entry."""
     require(

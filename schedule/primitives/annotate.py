@@ -10,7 +10,7 @@ from typing import Any
 
 from ...tir.instruction import KEY
 from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
-from ..block_queries import bound_regions, free_vars
+from ..block_queries import bound_regions, free_vars, require_not_vectorized
 from ..find import blocks_in, find_path, loop_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
@@ -124,14 +124,7 @@ def serial(fn: Func, loop: Var) -> tuple[Func, None]:
         old.thread,
         hint="split it before bind, to have one part serial",
     )
-    for s in path[:-1]:
-        require(
-            not (type(s) is For and s.kind is ForKind.VECTOR),
-            "loop {0} around it is vectorized; only unrolled loops may be inside",
-            lambda s=s: s.var.name,
-            at=loop,
-            hint="make the loop around it serial first",
-        )
+    require_not_vectorized(path, loop, "make the loop around it serial first")
     if old.kind in (ForKind.UNROLL, ForKind.VECTOR):
         for buffer in _registers_by(old):
             require(

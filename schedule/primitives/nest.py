@@ -10,7 +10,7 @@ from ...errors import ScheduleError
 from ...tir.ir import Expr, For, ForKind, Func, Label, Seq, Stmt, Var, seq
 from ...tir.visit import with_body
 from ..available import require_still_concurrent
-from ..block_queries import loop_ranges, nest_like
+from ..block_queries import loop_ranges, nest_like, require_not_vectorized
 from ..find import find_path, last_loop, loop_path, path_to, rebuild
 from ..order import require_interleaving
 from ..primitive import primitive
@@ -111,14 +111,7 @@ def add_unit_loop(fn: Func, block_or_loop: Var | Label) -> tuple[Func, Var]:
     `compute_at`.
     """
     path = path_to(fn, block_or_loop)
-    for s in path[:-1]:
-        require(
-            not (type(s) is For and s.kind is ForKind.VECTOR),
-            "loop {0} around it is vectorized; only unrolled loops may be inside",
-            lambda s=s: s.var.name,
-            at=block_or_loop,
-            hint="add the loop before the other one is vectorized",
-        )
+    require_not_vectorized(path, block_or_loop, "add it before the other loop is vectorized")
     require_depth(len(path) + height(path[-1]), block_or_loop)
     unit = Var("u")
     return rebuild(fn, path, For(unit, 1, path[-1])), unit

@@ -30,7 +30,14 @@ from ...tir.linear import linear
 from ...tir.polynomial import Ranges
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute
-from ..block_queries import feeding, free_vars, loop_ranges, nest_like, with_regions
+from ..block_queries import (
+    feeding,
+    free_vars,
+    loop_ranges,
+    nest_like,
+    require_not_vectorized,
+    with_regions,
+)
 from ..edits import with_indices
 from ..find import find_block, find_path, loop_path, path_to, rebuild
 from ..primitive import primitive
@@ -118,13 +125,7 @@ def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> No
             hint="split by a number instead of a sampled one",
         )
         require(f.extent != 0, "loop {0} runs nothing", f.var)
-    for s in path[:-1]:
-        require(
-            not (type(s) is For and s.kind is ForKind.VECTOR),
-            "loop {0} around it is vectorized",
-            lambda s=s: s.var.name,
-            at=block.label,
-        )
+    require_not_vectorized(path, block.label, "make the loop around it serial first")
     require(
         all(i.kind is not IterKind.OPAQUE for i in block.iters),
         "block {0} has opaque iteration variables, which must run in order",
