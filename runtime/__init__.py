@@ -1,7 +1,7 @@
 """Load, call and time compiled code. Needs only numpy: deployments ship this."""
 
+from .freed_memory import keep_freed_memory
 from .loader import load
-from .memory import keep_freed_memory
 from .module import Module, Origin
 from .signature import Argument, Signature
 from .timer import Timing, time_calls, time_interleaved
