@@ -1,9 +1,9 @@
 """Code generators: how lowered programs become running code on one kind of target.
 
-A kind of target is four things: its record (`target/`), its code generator, its sketch rules
-(`autotune/rules/`) and the model of its times (`autotune/model/`). `codegen/cpu/` is the code
-generator for processors; `register_generator` adds another. What all kinds have in common is beside
-this file, and asks `generator_for(target)`.
+A kind of target is five things: its record (`target/`), its runtime (`runtime/target_runtime.py`),
+its code generator, its sketch rules (`autotune/rules/`) and the model of its times
+(`autotune/model/`). `codegen/cpu/` is the code generator for processors; `register_generator` adds
+another. What all kinds have in common is beside this file, and asks `generator_for(target)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ..errors import ArtifactError, BuildError
-from ..runtime.timer import Timer
 from ..target import Fact, Target
 from ..target.registry import Registry
 
@@ -79,12 +78,7 @@ class Measured(NamedTuple):
 
 
 class CodeGenerator(ABC, Generic[T, E]):
-    """Makes code for targets `T`; `E` is what it emits before that is compiled.
-
-    `timer` times its kernels, in sessions and in the modules that it loads.
-    """
-
-    timer: ClassVar[Timer] = Timer()
+    """Makes code for targets `T`; `E` is what it emits before that is compiled."""
 
     @property
     def sources(self) -> Mapping[str, Callable[[Compiled], str]]:

@@ -1,10 +1,8 @@
 """Check the arguments of a call, with a specific error for each way in which one can be wrong.
 
 Arguments are never copied or converted. What does not match is refused, and the error says how to
-make it match.
-
-An object's class is read by `type`, and an array's shape, strides and address by numpy: overrides
-of a subclass and values of attributes are not believed.
+make it match. Which objects are arrays, and where they are, is said by the memory of the kind of
+target.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError, similar
-from .dlpack import View, class_name, matcher
-from .dlpack import view as dlpack_view
-from .ndarray import address_reader
+from .dlpack import class_name
+from .host_memory import plain
+from .memory import Memory, OneBinder
 from .signature import C_TYPES, Argument, Signature
 
 C_SCALARS: dict[str, type[Any]] = {
@@ -31,8 +29,6 @@ C_SCALARS: dict[str, type[Any]] = {
 """How ctypes passes scalars."""
 
 Binder = Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]
-OneBinder = Callable[[Any, list[Any]], Any]
-"""Converts one argument to the value for the kernel; adds the owner of its memory to the list."""
 
 _OVERLAP_WORK = 10_000
 
@@ -45,14 +41,15 @@ def ctypes_parameters(signature: Signature) -> list[type[Any]]:
     return [*types, ctypes.c_void_p]
 
 
-def make_binder(signature: Signature) -> Binder:
+def make_binder(signature: Signature, memory: Memory) -> Binder:
     """Returns a function that converts the arguments of a call to kernel values and their owners.
 
     The owners must be held while the kernel runs. The function raises `ArgumentError` for a wrong
     argument.
     """
     binders = [
-        _tensor_binder(a) if a.kind == "tensor" else _scalar_binder(a) for a in signature.arguments
+        memory.binder(a, _tensor_binder(a, memory)) if a.kind == "tensor" else _scalar_binder(a)
+        for a in signature.arguments
     ]
     tensors = [i for i, a in enumerate(signature.arguments) if a.kind == "tensor"]
     pairs = [
@@ -70,7 +67,8 @@ def make_binder(signature: Signature) -> Binder:
         bound = [bind_one(value, owners) for bind_one, value in zip(binders, values, strict=True)]
         for i, j in pairs:
             if bound[i] < bound[j] + spans[j] and bound[j] < bound[i] + spans[i]:
-                _check_overlap(signature.arguments[i], bound[i], signature.arguments[j], bound[j])
+                a, b = signature.arguments[i], signature.arguments[j]
+                _check_overlap(a, bound[i], b, bound[j], memory)
         return bound, owners
 
     return bind
@@ -109,49 +107,29 @@ def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:
     )
 
 
-def _tensor_binder(argument: Argument) -> OneBinder:
+def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
+    """The binder of a tensor that takes any array of this memory, or refuses it."""
     strides = tuple(n * argument.itemsize for n in argument.element_strides)
     name, dtype, shape = argument.name, argument.dtype, argument.shape
     wide = tuple(i for i, n in enumerate(shape) if n > 1) if argument.size else ()
-    mask = argument.itemsize - 1
-    numpy_dtype = dtypes.to_numpy(dtype) if dtype not in dtypes.ML_DTYPES else None
-    written = argument.written
-    address = address_reader()
-    match = matcher(dtype, shape, argument.element_strides, written)
+    mask, library, written = memory.alignment(argument) - 1, memory.library, argument.written
 
     def bind(value: Any, owners: list[Any]) -> int:
-        if (
-            type(value) is np.ndarray
-            and value.dtype is numpy_dtype
-            and value.shape == shape
-            and value.strides == strides
-        ):
-            pointer = address(value)
-            if not pointer & mask and (not written or value.flags.writeable):
-                return pointer
-        elif not _is_array(value):
-            found = match(value)
-            if found is not None and not found[0] & mask:
-                owners.append(found[1])
-                return found[0]
-        return bind_any(value, owners)
-
-    def bind_any(value: Any, owners: list[Any]) -> int:
-        view = array_view(value, name)
+        view = memory.view(value, name)
         if view.dtype != dtype:
-            raise _dtype_error(argument, view.dtype)
+            raise _dtype_error(argument, view.dtype, library)
         if view.shape != shape:
-            raise _shape_error(argument, view.shape)
-        found = byte_strides(view)
+            raise _shape_error(argument, view.shape, library)
+        found = view.byte_strides
         if any(found[i] != strides[i] for i in wide):
-            raise _stride_error(argument, found)
+            raise _stride_error(argument, found, library)
         if view.pointer & mask and argument.size:
-            raise _alignment_error(argument, view.pointer)
+            raise _alignment_error(argument, view.pointer, mask + 1)
         if written and view.read_only:
             raise ArgumentError(
                 "argument {0}: expected memory to write to, found a read-only array",
                 name,
-                hint=f"{name} is an output: pass an array of your own, {_empty(argument)}",
+                hint=f"{name} is an output: pass an array of your own, {_empty(argument, library)}",
             )
         owners.append(view.owner)
         return view.pointer
@@ -159,93 +137,41 @@ def _tensor_binder(argument: Argument) -> OneBinder:
     return bind
 
 
-def _is_array(value: object) -> bool:
-    return issubclass(type(value), np.ndarray)
-
-
-def _plain(value: Any) -> np.ndarray[Any, Any]:
-    """The array as a plain `ndarray`, with numpy's own attributes."""
-    plain: np.ndarray[Any, Any] = np.ndarray.view(value, np.ndarray)
-    return plain
-
-
-def array_view(value: Any, name: str) -> View:
-    """The memory of an array. Raises `ArgumentError`, of the argument `name`, for what is none."""
-    if _is_array(value):
-        if issubclass(type(value), np.ma.MaskedArray):
-            raise ArgumentError(
-                "argument {0}: expected a plain array, found a masked array",
-                name,
-                hint=f"pass {name}.filled(...), or {name}.data if the mask may be ignored",
-            )
-        plain = _plain(value)
-        pointer, read_only = plain.__array_interface__["data"]
-        return View(pointer, _dtype_text(plain), plain.shape, plain.strides, read_only, value)
-    found = dlpack_view(value, name)
-    if found is None:
-        raise ArgumentError(
-            "argument {0}: expected an array, found {1}",
-            name,
-            class_name(value),
-            hint=f"pass numpy.asarray({name}), or anything with __dlpack__",
-        )
-    return found
-
-
-def compact(value: Any, argument: Argument) -> Any:
+def compact(value: Any, argument: Argument, memory: Memory) -> Any:
     """`value`, or a compact row-major copy of an array with the argument's dtype and shape.
 
     Raises `ArgumentError` for what is no array; other dtypes and shapes are for a call to refuse.
     """
-    found = array_view(value, argument.name)
-    if (found.dtype, found.shape) != (argument.dtype, argument.shape) or argument.size == 0:
+    found = memory.view(value, argument.name)
+    if (found.dtype, found.shape) != (argument.dtype, argument.shape) or found.is_compact:
         return value
-    if _is_array(value):
-        return np.asarray(_plain(value), order="C")
-    dtype = dtypes.to_numpy(found.dtype)
-    first = (ctypes.c_uint8 * dtype.itemsize).from_address(found.pointer)
-    whole = np.ndarray((), dtype, memoryview(first).cast("B"))
-    return np.lib.stride_tricks.as_strided(whole, found.shape, byte_strides(found)).copy()
+    copy = memory.empty(argument)
+    memory.write(memory.view(copy, argument.name), memory.read(found))
+    return copy
 
 
-def _dtype_text(array: np.ndarray[Any, Any]) -> str:
-    """The name of a dtype. Classes of records may be called anything, `float` with 32 bits too."""
-    dtype = array.dtype
-    if issubclass(dtype.type, np.void):
-        return f"records of {dtype.itemsize} bytes"
-    return dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
-
-
-def byte_strides(view: View) -> tuple[int, ...]:
-    """The strides of an array in bytes, compact ones spelled out."""
-    if view.strides is not None:
-        return view.strides
-    itemsize = dtypes.nbytes(view.dtype)
-    return tuple(itemsize * math.prod(view.shape[i + 1 :]) for i in range(len(view.shape)))
-
-
-def _dtype_error(argument: Argument, found: str) -> ArgumentError:
+def _dtype_error(argument: Argument, found: str, library: str) -> ArgumentError:
     if found.endswith("byte order"):
         remedy = f"pass {argument.name}.astype({argument.name}.dtype.newbyteorder('='))"
     elif argument.dtype in dtypes.ML_DTYPES:
         remedy = f"pass {argument.name}.astype(ml_dtypes.{argument.dtype})"
     else:
-        remedy = f"pass {argument.name}.astype(numpy.{argument.dtype})"
+        remedy = f"pass {argument.name}.astype({library}.{argument.dtype})"
     return ArgumentError(
         "argument {0}: expected dtype {1}, found {2}",
         argument.name,
         argument.dtype,
         found,
-        hint=f"pass {_empty(argument)}" if argument.role == "out" else remedy,
+        hint=f"pass {_empty(argument, library)}" if argument.role == "out" else remedy,
     )
 
 
-def _shape_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
+def _shape_error(argument: Argument, found: tuple[int, ...], library: str) -> ArgumentError:
     hint = "a kernel is compiled for one shape: build one for this shape"
     if argument.packing is not None:
         hint = f"it is packed ahead of the calls: pass module.pack({argument.name!r}, array)"
     elif len(found) == 2 and found[::-1] == argument.shape:
-        hint = f"pass numpy.ascontiguousarray({argument.name}.T) if it is to be transposed"
+        hint = f"pass {library}.ascontiguousarray({argument.name}.T) if it is to be transposed"
     elif math.prod(found) == argument.size:
         hint = f"pass {argument.name}.reshape({argument.shape}) if the order of elements is right"
     return ArgumentError(
@@ -257,17 +183,18 @@ def _shape_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
     )
 
 
-def _stride_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
+def _stride_error(argument: Argument, found: tuple[int, ...], library: str) -> ArgumentError:
     if argument.strides is not None:
         expected = f"strides of {argument.element_strides} elements"
         hint = "a kernel is compiled for its declared strides: pass a view that has them"
     elif argument.role == "in":
         expected, hint = (
             "a compact row-major array",
-            f"pass numpy.ascontiguousarray({argument.name})",
+            f"pass {library}.ascontiguousarray({argument.name})",
         )
     else:
-        expected, hint = "a compact row-major array", f"pass {_empty(argument)} and copy it back"
+        expected = "a compact row-major array"
+        hint = f"pass {_empty(argument, library)} and copy it back"
     return ArgumentError(
         "argument {0}: expected {1}, found strides of {2} bytes",
         argument.name,
@@ -277,23 +204,26 @@ def _stride_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
     )
 
 
-def _alignment_error(argument: Argument, pointer: int) -> ArgumentError:
+def _alignment_error(argument: Argument, pointer: int, alignment: int) -> ArgumentError:
     return ArgumentError(
         "argument {0}: expected an address that is a multiple of {1} bytes, found {2:#x}",
         argument.name,
-        argument.itemsize,
+        alignment,
         pointer,
         hint=f"pass {argument.name}.copy()",
     )
 
 
-def _empty(argument: Argument) -> str:
-    home = "ml_dtypes" if argument.dtype in dtypes.ML_DTYPES else "numpy"
+def _empty(argument: Argument, library: str) -> str:
+    """The call that makes an array for an argument."""
+    home = "ml_dtypes" if argument.dtype in dtypes.ML_DTYPES else library
     dtype = "bool" if argument.dtype == "bool" else f"{home}.{argument.dtype}"
-    return f"numpy.empty({argument.shape}, {dtype})"
+    return f"{library}.empty({argument.shape}, {dtype})"
 
 
-def _check_overlap(a: Argument, a_pointer: int, b: Argument, b_pointer: int) -> None:
+def _check_overlap(
+    a: Argument, a_pointer: int, b: Argument, b_pointer: int, memory: Memory
+) -> None:
     """Refuse two tensors of intersecting spans unless their strides keep them apart."""
     if (a.strides is not None or b.strides is not None) and not _shares(a, a_pointer, b, b_pointer):
         return
@@ -302,7 +232,8 @@ def _check_overlap(a: Argument, a_pointer: int, b: Argument, b_pointer: int) -> 
         "argument {0}: its memory overlaps with argument {1}",
         out.name,
         other.name,
-        hint=f"pass an array of its own, {_empty(out)}, or declare {out.name} in place",
+        hint=f"pass an array of its own, {_empty(out, memory.library)}, or declare {out.name} in "
+        "place",
     )
 
 
@@ -373,8 +304,8 @@ def _item(value: Any, argument: Argument) -> bool | int | float:
     item, kind = value, type(value)
     try:
         if issubclass(kind, np.ndarray):
-            plain = _plain(value)
-            item = plain.item() if plain.ndim == 0 else plain
+            array = plain(value)
+            item = array.item() if array.ndim == 0 else array
         elif issubclass(kind, np.generic):
             item = np.generic.item(value)
         kind = type(item)

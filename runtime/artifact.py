@@ -1,9 +1,10 @@
-"""Artifacts of processors: a shared library, the manifest that describes it, and a C header.
+"""Artifacts: a file of code, and the manifest that describes it.
 
-`matmul.so` comes with `matmul.so.json` and `matmul.h`. The manifest has everything that loading
-needs to know before the library is opened, a digest of the library, and a digest of itself. The
-facts that a safe call depends on are embedded in the library too, so that a manifest written for
-another library is detected.
+That of a processor is a shared library: `matmul.so` comes with `matmul.so.json` and `matmul.h`. The
+manifest has everything that loading needs to know before the code is opened, a digest of the code,
+and a digest of itself. The first word of its target is the kind of target, which says what else the
+manifest has. The facts that a safe call depends on are embedded in the code too, so that a manifest
+written for other code is detected.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from ..errors import ArtifactError
-from ..target import FEATURES, CpuTarget
+from ..errors import ArtifactError, TargetError
+from ..target import Target, registered_kinds
 from .files import File, open_regular, read_some
-from .header import c_header
 from .module import Origin, OriginKind
 from .signature import ABI_VERSION, Signature, show
+from .target_runtime import TargetRuntime, runtime_for
 
 FORMAT_VERSION = 4
-MAX_LIBRARY_BYTES = 256 << 20
+MAX_CODE_BYTES = 256 << 20
 _MAX_MANIFEST_BYTES = 1 << 20
 _MARK = b"tilewright kernel: "
-_HINT = "copy the library and its manifest again, or build them anew"
+_HINT = "copy the code and its manifest again, or build them anew"
 _KINDS = get_args(OriginKind)
 
 
@@ -46,10 +47,10 @@ class Provenance(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a shared library for processors.
+    """The description of the code of an artifact.
 
-    `target` is a target's text and `features` the instruction set extensions that its code uses
-    (LLVM's names). `openmp` says whether it calls OpenMP's runtime.
+    `target` is a target's text, and `features` are those of it that the code uses. `needs` are the
+    facts that the runtime of its kind asks for: that of processors whether the code calls `openmp`.
     """
 
     signature: Signature
@@ -57,7 +58,7 @@ class Manifest:
     features: tuple[str, ...]
     sha256: str
     size: int
-    openmp: bool
+    needs: Mapping[str, Any]
     provenance: Provenance
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Manifest:
             "features": list(self.features),
             "sha256": self.sha256,
             "size": self.size,
-            "openmp": self.openmp,
+            **self.needs,
             "origin": asdict(origin),
             "schedule_id": schedule_id,
             "measurement_id": measurement_id,
@@ -82,7 +83,7 @@ class Manifest:
     def from_json(data: object, digest: str) -> Manifest:
         """Returns the manifest of a JSON text; `digest` is that of the text.
 
-        Raises `ArtifactError` for an unknown version and for malformed content.
+        Raises `ArtifactError` for an unknown version or kind of target, and for malformed content.
         """
         if not isinstance(data, dict):
             raise ArtifactError(
@@ -90,7 +91,7 @@ class Manifest:
             )
         _check_version("format", data.get("format"), FORMAT_VERSION)
         _check_version("abi", data.get("abi"), ABI_VERSION)
-        fields = _Fields(data)
+        fields = Fields(data)
         if fields.get("digest", str) != digest:
             raise ArtifactError(
                 "the manifest was changed: expected the digest {0}, found {1}",
@@ -98,15 +99,17 @@ class Manifest:
                 digest,
                 hint=_HINT,
             )
+        signature, target = Signature.from_json(data.get("signature")), fields.get("target", str)
+        parsed, runtime = _kind_of(target)
         return Manifest(
-            signature=Signature.from_json(data.get("signature")),
-            target=fields.get("target", str),
-            features=_known_features(fields.get("features", list)),
+            signature=signature,
+            target=target,
+            features=_known_features(fields.get("features", list), parsed),
             sha256=fields.get("sha256", str),
             size=_size(fields.get("size", int)),
-            openmp=fields.get("openmp", bool),
+            needs=runtime.needs(data),
             provenance=Provenance(
-                _origin(_Fields(fields.get("origin", dict))),
+                _origin(Fields(fields.get("origin", dict))),
                 fields.optional("schedule_id"),
                 fields.optional("measurement_id"),
                 _texts(fields.get("toolchain", dict)),
@@ -114,94 +117,92 @@ class Manifest:
         )
 
 
-def manifest_path(library: Path) -> Path:
-    """The path of a library's manifest: `matmul.so.json` beside `matmul.so`."""
-    return library.with_name(library.name + ".json")
+def manifest_path(code: Path) -> Path:
+    """The path of the manifest of a file of code: `matmul.so.json` beside `matmul.so`."""
+    return code.with_name(code.name + ".json")
 
 
 def description(
-    signature: Signature, target: str, features: Sequence[str], *, openmp: bool
+    signature: Signature, target: str, features: Sequence[str], needs: Mapping[str, Any]
 ) -> bytes:
     """The embedded description: a NUL-terminated text of all that a safe call depends on.
 
-    It is the constant `<kernel>.description` of the library: `_MARK`, then as JSON the calling
-    convention, the signature, the target, the required features and whether the code calls OpenMP's
-    runtime.
+    It stands anywhere in the code: in a shared library, it is the constant `<kernel>.description`.
+    It is `_MARK`, then as JSON the calling convention, the signature, the target, the required
+    features and what the code needs to be called.
     """
     data = {
         "abi": ABI_VERSION,
         "signature": signature.to_json(),
         "target": target,
         "features": features,
-        "openmp": openmp,
+        **needs,
     }
     return _MARK + _canonical(data) + b"\0"
 
 
 def artifact_files(
-    library: Path,
-    code: bytes,
+    code: File,
     signature: Signature,
-    target: CpuTarget,
-    *,
-    openmp: bool,
+    target: Target,
+    needs: Mapping[str, Any],
     provenance: Provenance,
-) -> tuple[File, File, File]:
-    """Returns the library with content `code`, its C header and manifest, for `replace_files`.
+    beside: Sequence[File] = (),
+) -> tuple[File, ...]:
+    """Returns the code, the files `beside` it and the manifest, for `replace_files`.
 
-    The manifest comes last: while the three are replaced, no manifest is newer than its library or
-    header. Raises `ArtifactError` for what could not be read back, for instance a name that is not
-    valid in C, or code without its `description`.
+    The manifest comes last: while they are replaced, no manifest is newer than the others. `needs`
+    are those of `TargetRuntime.needs`. Raises `ArtifactError` for what could not be read back, for
+    instance a name that is not valid in C, or code without its `description`.
     """
     manifest = Manifest(
         signature=signature,
         target=str(target),
         features=target.features,
-        sha256=hashlib.sha256(code).hexdigest(),
-        size=len(code),
-        openmp=openmp,
+        sha256=hashlib.sha256(code.content).hexdigest(),
+        size=len(code.content),
+        needs=needs,
         provenance=provenance,
     )
+    path = manifest_path(code.path)
     try:
         text = json.dumps(manifest.to_json(), indent=2, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
-        raise ArtifactError("the manifest of {0} is not JSON: {1}", library, error) from error
-    parse_manifest(text.encode(), manifest_path(library))
-    check_code(library, code, manifest)
-    return (
-        File(library, code, 0o777),
-        File(library.with_suffix(".h"), c_header(signature).encode()),
-        File(manifest_path(library), text.encode()),
-    )
+        raise ArtifactError("the manifest of {0} is not JSON: {1}", code.path, error) from error
+    parse_manifest(text.encode(), path)
+    check_code(code.path, code.content, manifest)
+    return (code, *beside, File(path, text.encode()))
 
 
-def read_artifact(library: Path) -> tuple[Manifest, bytes]:
-    """Returns the manifest of a library and its code, checked against each other.
+def read_artifact(code_path: Path) -> tuple[Manifest, bytes]:
+    """Returns the manifest of an artifact and its code, checked against each other.
 
     The returned bytes are the checked ones, whatever happens to the files. Raises `ArtifactError`.
     """
-    manifest = read_manifest(library)
-    code = _read_code(library, manifest.size)
-    check_code(library, code, manifest)
+    manifest = read_manifest(code_path)
+    code = _read_code(code_path, manifest.size)
+    check_code(code_path, code, manifest)
     return manifest, code
 
 
-def read_manifest(library: Path) -> Manifest:
-    """Returns the manifest of a library, checked for form. Raises `ArtifactError`."""
-    if not library.name:
-        raise ArtifactError("{0} is a folder; expected the path of a shared library", library)
-    path = manifest_path(library)
+def read_manifest(code_path: Path) -> Manifest:
+    """Returns the manifest of an artifact, checked for form. Raises `ArtifactError`."""
+    if not code_path.name:
+        raise ArtifactError(
+            "{0} is a folder; expected the path of the code of an artifact", code_path
+        )
+    path = manifest_path(code_path)
     try:
         with open_regular(path) as (file, _):
             content = read_some(file, _MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
-        if not os.path.lexists(library):
-            raise _missing(library) from None
+        if not os.path.lexists(code_path):
+            raise _missing(code_path) from None
         raise ArtifactError(
             "{0} has no manifest: expected {1}",
-            library.name,
+            code_path.name,
             path,
-            hint="keep the library and its .json together",
+            hint="keep the code and its .json together",
         ) from None
     return parse_manifest(content, path)
 
@@ -222,28 +223,26 @@ def parse_manifest(content: bytes, path: Path) -> Manifest:
     return Manifest.from_json(data, digest)
 
 
-def check_code(library: Path, code: bytes, manifest: Manifest) -> None:
-    """Raise `ArtifactError` unless the manifest was written for this library.
+def check_code(code_path: Path, code: bytes, manifest: Manifest) -> None:
+    """Raise `ArtifactError` unless the manifest was written for this code.
 
     Compares the digest and the embedded description. The description is read from the bytes of the
-    file, not from the loaded library, because loading may run code.
+    file, not from loaded code, because loading may run code.
     """
     digest = hashlib.sha256(code).hexdigest()
     if digest != manifest.sha256:
         raise ArtifactError(
             "{0} is not the file of its manifest: expected sha256 {1}, found {2}",
-            library,
+            code_path,
             manifest.sha256,
             digest,
             hint=_HINT,
         )
-    expected = description(
-        manifest.signature, manifest.target, manifest.features, openmp=manifest.openmp
-    )
+    expected = description(manifest.signature, manifest.target, manifest.features, manifest.needs)
     if expected not in code:
         raise ArtifactError(
             "{0} does not carry the description of its manifest: expected {1}, found {2}",
-            library,
+            code_path,
             expected[len(_MARK) : -1].decode(),
             _carried(code),
             hint="build the artifact anew",
@@ -251,7 +250,7 @@ def check_code(library: Path, code: bytes, manifest: Manifest) -> None:
 
 
 def _carried(code: bytes) -> str:
-    """The first description in the code of a library, for people."""
+    """The first description in code, for people."""
     start = code.find(_MARK)
     if start < 0:
         return "none"
@@ -259,23 +258,23 @@ def _carried(code: bytes) -> str:
     return text.decode("ascii", errors="replace")
 
 
-def _read_code(library: Path, expected: int) -> bytes:
-    """The content of a library of `expected` bytes."""
+def _read_code(code_path: Path, expected: int) -> bytes:
+    """The content of a file of `expected` bytes."""
     try:
-        with open_regular(library) as (file, size):  # nothing is read of one of another size
+        with open_regular(code_path) as (file, size):  # nothing is read of one of another size
             code = read_some(file, size + 1) if size == expected else b""
     except FileNotFoundError:
-        raise _missing(library) from None
+        raise _missing(code_path) from None
     found = size if size != expected else len(code)
     if found != expected:
         raise ArtifactError(
-            "{0} is damaged: expected {1} bytes, found {2}", library, expected, found, hint=_HINT
+            "{0} is damaged: expected {1} bytes, found {2}", code_path, expected, found, hint=_HINT
         )
     return code
 
 
-def _missing(library: Path) -> ArtifactError:
-    return ArtifactError("{0} does not exist", library)
+def _missing(code_path: Path) -> ArtifactError:
+    return ArtifactError("{0} does not exist", code_path)
 
 
 def _digest(data: object) -> str:
@@ -320,7 +319,7 @@ def _check_version(what: str, found: object, known: int) -> None:
         )
 
 
-class _Fields:
+class Fields:
     """Typed access to the fields of a JSON object."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -338,14 +337,33 @@ class _Fields:
         return None if self.data.get(key) is None else self.get(key, str)
 
 
-def _known_features(names: list[Any]) -> tuple[str, ...]:
-    unknown = [name for name in names if not isinstance(name, str) or name not in FEATURES]
+def _kind_of(text: str) -> tuple[Target, TargetRuntime]:
+    """The target of its text, and the runtime of its kind."""
+    kind = text.partition(" ")[0]
+    if kind not in registered_kinds():
+        raise ArtifactError(
+            "the artifact is for targets of kind {0}, expected one of {1}",
+            show(kind),
+            ", ".join(registered_kinds()),
+            hint="import the module that registers the kind before you load it, or update "
+            "tilewright",
+        )
+    try:
+        target = Target.parse(text)
+        return target, runtime_for(target)
+    except TargetError as error:
+        raise ArtifactError("manifest: target: {0}", error) from error
+
+
+def _known_features(names: list[Any], target: Target) -> tuple[str, ...]:
+    known = target.feature_names
+    unknown = [name for name in names if not isinstance(name, str) or name not in known]
     if unknown:
-        raise ArtifactError("manifest: unknown processor features {0}", show(unknown))
+        raise ArtifactError("manifest: unknown features {0} of {1}", show(unknown), target.kind)
     return tuple(names)
 
 
-def _origin(fields: _Fields) -> Origin:
+def _origin(fields: Fields) -> Origin:
     kind = fields.get("kind", str)
     if kind not in _KINDS:
         raise ArtifactError("manifest: origin: expected one of {0}, found {1}", _KINDS, show(kind))
@@ -354,13 +372,13 @@ def _origin(fields: _Fields) -> Origin:
 
 
 def _size(size: int) -> int:
-    if not 0 <= size <= MAX_LIBRARY_BYTES:
+    if not 0 <= size <= MAX_CODE_BYTES:
         raise ArtifactError(
-            "manifest: size: expected at most {0} bytes, found {1}", MAX_LIBRARY_BYTES, show(size)
+            "manifest: size: expected at most {0} bytes, found {1}", MAX_CODE_BYTES, show(size)
         )
     return size
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    fields = _Fields(values)
+    fields = Fields(values)
     return {key: fields.get(key, str) for key in values}

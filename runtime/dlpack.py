@@ -15,9 +15,10 @@ import ctypes
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ArgumentError
+from .memory import View
 from .signature import compact_strides
 
 CPU = 1
@@ -30,6 +31,7 @@ _DEVICES = {
     8: "metal",
     10: "rocm",
     11: "rocm_host",
+    12: "ext_dev",
     13: "cuda_managed",
     14: "oneapi",
     15: "webgpu",
@@ -39,21 +41,6 @@ _DEVICES = {
 _MAX_MAJOR = 1
 _READ_ONLY = 1
 _MAX_DIMENSIONS = 64
-
-
-class View(NamedTuple):
-    """An array in memory: `strides` in bytes, or `None` for compact row-major.
-
-    The memory is valid as long as `owner` is held. `dtype` is the name of a dtype, or a description
-    of one that is not supported.
-    """
-
-    pointer: int
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    read_only: bool
-    owner: object
 
 
 # DLTensor: data, device type and index, rank, type code, bits, lanes, shape, strides, byte offset.
@@ -72,7 +59,7 @@ _DTYPES = {
     (12, 8): "float8_e5m2",
 }
 
-_CODES = {name: code for code, name in _DTYPES.items()}
+CODES = {name: code for code, name in _DTYPES.items()}
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = ctypes.c_void_p
@@ -86,7 +73,13 @@ _WHOLE = ctypes.c_char * _BOTH.size
 Match = Callable[[Any], tuple[int, object] | None]
 
 
-def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: bool) -> Match:
+def matcher(
+    dtype: str,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    written: bool,
+    device: int = CPU,
+) -> Match:
     """Returns a function from an object to its address and the owner of its memory.
 
     The function returns `None` unless the object exports exactly this tensor by the versioned
@@ -96,20 +89,20 @@ def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: b
     rank = len(shape)
     words = f"={len(shape)}q"
     sizes, steps = struct.pack(words, *shape), struct.pack(words, *strides)
-    kind, highest = (rank, *_CODES[dtype], 1), _highest_address(dtype, shape, strides)
+    kind, highest = (rank, *CODES[dtype], 1), _highest_address(dtype, shape, strides)
     words_at, whole_at = (ctypes.c_char * len(sizes)).from_address, _WHOLE.from_address
     unpack, version, refused = _BOTH.unpack, (_MAX_MAJOR, 0), _READ_ONLY if written else 0
 
     def match(value: Any) -> tuple[int, object] | None:
         try:
-            if value.__dlpack_device__()[0] != CPU:
+            if value.__dlpack_device__()[0] != device:
                 return None
             capsule = value.__dlpack__(max_version=version)
             address = _get_pointer(capsule, b"dltensor_versioned")
         except Exception:  # noqa: BLE001  the object's own code; `view` says what it raises
             return None
         found = unpack(whole_at(address))
-        if found[8:12] != kind or found[0] > _MAX_MAJOR or found[4] & refused or found[6] != CPU:
+        if found[8:12] != kind or found[0] > _MAX_MAJOR or found[4] & refused or found[6] != device:
             return None
         if rank and not (found[12] and found[13]):
             return None
@@ -122,8 +115,11 @@ def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: b
 
 
 def device_name(device: tuple[int, int]) -> str:
-    kind, index = device
-    return f"{_DEVICES.get(kind, f'device type {kind}')}:{index}"
+    return f"{_device_type(device[0])}:{device[1]}"
+
+
+def _device_type(number: int) -> str:
+    return _DEVICES.get(number, f"device type {number}")
 
 
 def class_name(value: object) -> str:
@@ -131,29 +127,30 @@ def class_name(value: object) -> str:
     return str(type.__dict__["__name__"].__get__(type(value)))
 
 
-def view(value: Any, name: str) -> View | None:
+def view(value: Any, name: str, device: int = CPU) -> View | None:
     """The memory of an object with `__dlpack__`, or `None` if it has none.
 
     `name` is the argument named in the `ArgumentError`, which is raised for memory that is not on
-    the CPU, for an object that fails to export itself, and for an impossible tensor.
+    devices of the type `device`, for an object that fails to export itself, and for an impossible
+    tensor.
     """
     try:
         if not (hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")):
             return None
     except Exception as error:
         raise _no_export(value, name, error) from error
-    _check_device(_device(value, name), name)
+    _check_device(_device(value, name), name, device)
     capsule = _export(value, name)
     try:
         address = _get_pointer(capsule, b"dltensor_versioned")
     except ValueError:
-        return _unversioned(capsule, value, name)
+        return _unversioned(capsule, value, name, device)
     major, _, _, _, flags = VERSION.unpack(_HEAD.from_address(address))
     if major > _MAX_MAJOR:
         raise ArgumentError(
             "argument {0}: exported as DLPack {1}, known up to {2}", name, major, _MAX_MAJOR
         )
-    return _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name)
+    return _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name, device)
 
 
 def _device(value: Any, name: str) -> tuple[int, int]:
@@ -174,17 +171,20 @@ def _device(value: Any, name: str) -> tuple[int, int]:
         ) from error
 
 
-def _check_device(device: tuple[int, int], name: str) -> None:
-    if device[0] != CPU:
+def _check_device(found: tuple[int, int], name: str, device: int) -> None:
+    if found[0] != device:
+        wanted = "the CPU" if device == CPU else _device_type(device)
+        example = f", {name}.cpu() for instance" if device == CPU else ""
         raise ArgumentError(
-            "argument {0}: expected memory on the CPU, found an array on {1}",
+            "argument {0}: expected memory on {1}, found an array on {2}",
             name,
-            lambda: device_name(device),
-            hint=f"copy it to the CPU first, {name}.cpu() for instance",
+            wanted,
+            lambda: device_name(found),
+            hint=f"copy it to {wanted} first{example}",
         )
 
 
-def _unversioned(capsule: object, value: object, name: str) -> View:
+def _unversioned(capsule: object, value: object, name: str, device: int) -> View:
     try:
         address = _get_pointer(capsule, b"dltensor")
     except ValueError:
@@ -194,7 +194,7 @@ def _unversioned(capsule: object, value: object, name: str) -> View:
             class_name(value),
             hint="expected a capsule that nobody has taken the tensor of",
         ) from None
-    return _view(address, False, capsule, name)
+    return _view(address, False, capsule, name, device)
 
 
 def _export(value: Any, name: str) -> object:
@@ -223,11 +223,11 @@ def _text_of(error: Exception) -> str:
         return class_name(error)
 
 
-def _view(address: int, read_only: bool, capsule: object, name: str) -> View:
-    data, device, index, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
+def _view(address: int, read_only: bool, capsule: object, name: str, device: int) -> View:
+    data, place, index, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
         _BODY.from_address(address)
     )
-    _check_device((device, index), name)
+    _check_device((place, index), name, device)
     if not 0 <= rank <= _MAX_DIMENSIONS:
         raise ArgumentError("argument {0}: exported with {1} dimensions", name, rank)
     dtype = _DTYPES.get((code, bits)) if lanes == 1 else None
@@ -240,7 +240,7 @@ def _view(address: int, read_only: bool, capsule: object, name: str) -> View:
     steps = tuple(words.from_address(strides)[:]) if rank and strides else None
     if data == 0 and 0 not in extents:
         raise ArgumentError("argument {0}: exported with a null pointer to its elements", name)
-    if dtype in _CODES and data + offset > _highest_address(dtype, extents, steps):
+    if dtype in CODES and data + offset > _highest_address(dtype, extents, steps):
         raise ArgumentError(
             "argument {0}: exported with elements beyond the last address: shape {1}, strides of "
             "{2} elements, at {3:#x} + {4}",
@@ -264,5 +264,5 @@ def _highest_address(dtype: str, shape: Sequence[int], strides: Sequence[int] | 
     """The highest address at which a tensor may begin so that all its elements have addresses."""
     steps = compact_strides(tuple(shape)) if strides is None else strides
     reach = sum(abs((n - 1) * s) for n, s in zip(shape, steps, strict=True))
-    itemsize = _CODES[dtype][1] // 8
+    itemsize = CODES[dtype][1] // 8
     return (1 << 64) - (1 if 0 in shape else (reach + 1) * itemsize)

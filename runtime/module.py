@@ -11,15 +11,15 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ArgumentError, KernelError
 from ..target import Target
 from .argument_checks import compact, ctypes_parameters, keyword_error, make_binder
-from .ndarray import address_reader
+from .memory import Memory
 from .ranges import make_range_check, trusting
-from .signature import Argument, Signature
-from .timer import Clock, Timer, Timing, wait_for_threads
-from .workspace import Pool, aligned_bytes, new_workspace, shared_pool, workspace_binder
+from .signature import Signature
+from .target_runtime import runtime_for
+from .timer import Clock, Timing, wait_for_threads
+from .workspace import Pool, new_workspace, shared_pool, workspace_binder
 
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
@@ -61,17 +61,18 @@ class CallOptions(TypedDict, total=False):
 class Module:
     """A compiled kernel.
 
-    Call it with the arguments of its `signature`, outputs included: numpy arrays, or CPU objects
-    with `__dlpack__`; ml_dtypes arrays for bfloat16 and float8; numbers for scalars. Nothing is
-    copied: an argument that does not match raises `ArgumentError`. Each call checks integer inputs
-    that have a `value_range`, in one pass over their memory; no other thread may write them
-    meanwhile. Calls release the GIL and may run concurrently in several threads.
+    Call it with the arguments of its `signature`, outputs included: arrays in memory of the target
+    (for processors numpy arrays, or CPU objects with `__dlpack__`; ml_dtypes arrays for bfloat16
+    and float8), numbers for scalars. Nothing is copied: an argument that does not match raises
+    `ArgumentError`. Each call checks integer inputs that have a `value_range`, in one pass over
+    their memory; no other thread may write them meanwhile. Calls release the GIL and may run
+    concurrently in several threads.
 
     A kernel with large internal buffers computes in a workspace: memory that the process keeps from
     call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
     """
 
-    def __init__(  # noqa: PLR0913 - each fact of a kernel has a name
+    def __init__(
         self,
         signature: Signature,
         addresses: Sequence[int],
@@ -83,29 +84,29 @@ class Module:
         owner: object = None,
         before_call: Callable[[], object] | None = None,
         trust_indices: bool = False,
-        timer: Timer | None = None,
     ) -> None:
         """A module of the functions `signature.symbols` at `addresses`.
 
         Their code lives as long as `owner` is held. `sources` are texts created on demand. The
         checked entry runs `before_call` before each call. `trust_indices`: values of tensors with
-        a `value_range` are not checked. `timer` is that of the kind of target.
+        a `value_range` are not checked. Memory and timer are those of the kind of `target`.
         """
         self.signature = signature
-        self._timer = timer or Timer()
+        runtime = runtime_for(target)
+        self._memory, self._timer = runtime.memory, runtime.timer
         self.target = target
         self.origin = origin
         self._sources = dict(sources or {})
         address, *others = addresses
         self._packings = {a.name: p for a in signature.arguments if (p := a.packing) is not None}
         checked = trusting(signature) if trust_indices else signature
-        pool = shared_pool() if any(signature.workspaces) else None
+        pool = shared_pool(self._memory) if any(signature.workspaces) else None
         self._packers = {
-            packer.arguments[0].name: _Kernel(packer, at, owner, before_call, pool)
+            packer.arguments[0].name: _Kernel(packer, at, self._memory, owner, before_call, pool)
             for packer, at in zip(checked.packers, others, strict=True)
         }
         self._owner = owner
-        self._kernel = _Kernel(checked, address, owner, before_call, pool)
+        self._kernel = _Kernel(checked, address, self._memory, owner, before_call, pool)
         self._entry: Callable[..., None] = self._kernel
         if glue is not None:
             fast = glue(address, checked, self._kernel, self._kernel.fail, pool)
@@ -132,12 +133,16 @@ class Module:
         """
         return self.signature.workspace_bytes
 
-    def workspace(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def workspace(self) -> Any:
         """New memory of `workspace_bytes`, uninitialised and aligned, for the calls of one thread.
 
         Raises `OutOfMemoryError`.
         """
-        return new_workspace(self.signature)
+        return new_workspace(self.signature, self._memory)
+
+    def synchronize(self) -> None:
+        """Wait until the calls that have returned are done; those of processors are."""
+        self._memory.synchronize()
 
     def time(
         self,
@@ -201,7 +206,7 @@ class Module:
         """
         return {name: packing.layout for name, packing in self._packings.items()}
 
-    def pack(self, name: str, array: Any) -> np.ndarray[Any, Any]:
+    def pack(self, name: str, array: Any) -> Any:
         """Pack the constant operand `name` into the form `layouts[name]` that the kernel takes.
 
         Pack once and pass the result to every call. The array may have any strides unless the
@@ -219,8 +224,8 @@ class Module:
                 hint="pass the array itself",
             )
         operand, packed = packer.signature.arguments
-        given = compact(array, operand) if operand.strides is None else array
-        result = _aligned(packed)
+        given = compact(array, operand, self._memory) if operand.strides is None else array
+        result = self._memory.empty(packed)
         packer(given, result)
         return result
 
@@ -241,6 +246,7 @@ class _Kernel:
         self,
         signature: Signature,
         address: int,
+        memory: Memory,
         owner: object,
         before_call: Callable[[], object] | None,
         pool: Pool | None,
@@ -249,9 +255,9 @@ class _Kernel:
         self.name = signature.name
         self.signature = signature
         self.function = ctypes.CFUNCTYPE(ctypes.c_int32, *self.types)(address)
-        self.binder = make_binder(signature)
-        self.workspace_binder = workspace_binder(signature)
-        self.check_ranges = make_range_check(signature)
+        self.binder = make_binder(signature, memory)
+        self.workspace_binder = workspace_binder(signature, memory)
+        self.check_ranges = make_range_check(signature, memory)
         self.owner = owner
         self.before_call = before_call
         if signature.workspace_bytes:
@@ -305,7 +311,7 @@ def _without_workspace(function: Callable[..., int]) -> Callable[..., int]:
 
 def _in_pool(signature: Signature, function: Callable[..., int], pool: Pool) -> Callable[..., int]:
     """`function`, called with a workspace of the pool."""
-    address = address_reader()
+    address = pool.memory.address_reader()
 
     def invoke(*values: Any) -> int:
         workspace = pool.take(signature)
@@ -315,9 +321,3 @@ def _in_pool(signature: Signature, function: Callable[..., int], pool: Pool) -> 
             pool.append(workspace)
 
     return invoke
-
-
-def _aligned(argument: Argument) -> np.ndarray[Any, Any]:
-    """An array for an argument, at the start of a cache line."""
-    memory = aligned_bytes(argument.size * argument.itemsize)
-    return memory.view(dtypes.to_numpy(argument.dtype)).reshape(argument.shape)

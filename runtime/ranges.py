@@ -6,7 +6,6 @@ where they are converted (`argument_checks.py`); this module checks tensors.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError
+from .memory import Memory, View
 from .signature import Argument, Packing, Signature
 
 RangeCheck = Callable[[Sequence[Any]], None]
@@ -53,32 +53,36 @@ def _trusting_packing(argument: Argument) -> Packing | None:
     return replace(packing, operand=replace(packing.operand, value_range=None))
 
 
-def make_range_check(signature: Signature) -> RangeCheck | None:
+def make_range_check(signature: Signature, memory: Memory) -> RangeCheck | None:
     """Returns the check of a call's addresses, or `None` if no argument has a range to check.
 
     The check raises `ArgumentError` for the first value that is out of its range.
     """
     checks = [
-        (number, argument, limits)
+        (number, argument, _facts(argument), limits)
         for number, argument in enumerate(signature.arguments)
         if (limits := checked_limits(argument)) is not None
     ]
     if not checks:
         return None
+    read = memory.read
 
     def check(values: Sequence[Any]) -> None:
-        for number, argument, (least, greatest) in checks:
-            array = _array(argument, values[number])
+        for number, argument, facts, (least, greatest) in checks:
+            array = read(View(values[number], *facts))
             if array.min() < least or array.max() > greatest:
                 _refuse(argument, array, least, greatest)
 
     return check
 
 
-def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
-    memory: Any = (ctypes.c_char * argument.span_bytes).from_address(address)
-    strides = tuple(n * argument.itemsize for n in argument.element_strides)
-    return np.ndarray(argument.shape, dtypes.to_numpy(argument.dtype), memory, strides=strides)
+def _facts(
+    argument: Argument,
+) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, bool, None]:
+    """The fields of a `View` of the tensor beside its address."""
+    steps = argument.strides
+    strides = None if steps is None else tuple(n * argument.itemsize for n in steps)
+    return argument.dtype, argument.shape, strides, False, None
 
 
 def _refuse(argument: Argument, array: np.ndarray[Any, Any], least: int, greatest: int) -> None:

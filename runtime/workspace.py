@@ -11,28 +11,28 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..errors import ArgumentError, OutOfMemoryError
-from .argument_checks import array_view, byte_strides
-from .dlpack import View
-from .signature import WORKSPACE_ALIGNMENT, Signature, compact_strides
+from .memory import Memory
+from .signature import WORKSPACE_ALIGNMENT, Signature
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Binder = Callable[[Any, Sequence[Any], list[Any]], int]
 
 
-class Pool(list[Bytes]):
+class Pool(list[Any]):
     """Workspaces that no call uses now, the most recently used one last.
 
     `pop` and `append` are atomic: threads need no lock, and the call glue does the same to the list
-    in machine code. Items are compact arrays of bytes with the alignment of workspaces.
+    in machine code. Items are arrays that `memory` has allocated.
     """
 
-    def take(self, signature: Signature) -> Bytes:
+    def __init__(self, memory: Memory, items: Iterable[Any] = ()) -> None:
+        super().__init__(items)
+        self.memory = memory
+
+    def take(self, signature: Signature) -> Any:
         """Take a workspace for a call of the kernel; return it by `append`.
 
         Raises `OutOfMemoryError` if there is no memory.
@@ -41,26 +41,26 @@ class Pool(list[Bytes]):
             found = self.pop()
         except IndexError:
             found = None
-        if found is not None and found.size >= signature.workspace_bytes:
+        if found is not None and len(found) >= signature.workspace_bytes:
             return found
         del found  # too small: what it takes is free for the new one
-        return new_workspace(signature)
+        return new_workspace(signature, self.memory)
 
 
-_pools: weakref.WeakValueDictionary[str, Pool] = weakref.WeakValueDictionary()
+_pools: weakref.WeakValueDictionary[Memory, Pool] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def shared_pool() -> Pool:
-    """The pool of this process, which lives as long as a module holds it."""
+def shared_pool(memory: Memory) -> Pool:
+    """The pool of this process in that memory, which lives as long as a module holds it."""
     with _lock:
-        return _pools.setdefault("shared", Pool())
+        return _pools.setdefault(memory, Pool(memory))
 
 
-def new_workspace(signature: Signature) -> Bytes:
+def new_workspace(signature: Signature, memory: Memory) -> Any:
     """A new workspace for calls of the kernel. Raises `OutOfMemoryError` if there is no memory."""
     try:
-        return aligned_bytes(signature.workspace_bytes)
+        return memory.allocate(signature.workspace_bytes)
     except MemoryError as error:
         raise OutOfMemoryError(
             "{0}: no memory for its workspace of {1} bytes",
@@ -70,14 +70,7 @@ def new_workspace(signature: Signature) -> Bytes:
         ) from error
 
 
-def aligned_bytes(size: int) -> Bytes:
-    """New uninitialised memory, aligned for any vector load."""
-    memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
-    return memory[start : start + size]
-
-
-def workspace_binder(signature: Signature) -> Binder:
+def workspace_binder(signature: Signature, memory: Memory) -> Binder:
     """Returns a function from a caller's workspace and the kernel's values to its address.
 
     The owner of the memory is added to a list, to be held while the kernel runs. Raises
@@ -89,11 +82,12 @@ def workspace_binder(signature: Signature) -> Binder:
     hint = "module.workspace() returns one"
 
     def bind(workspace: Any, values: Sequence[Any], owners: list[Any]) -> int:
-        view = array_view(workspace, "workspace")
+        view = memory.view(workspace, "workspace")
         if view.dtype != "uint8":
-            raise _error("bytes (dtype uint8)", f"dtype {view.dtype}", "pass .view(numpy.uint8)")
-        if not _is_compact(view):
-            raise _error("a compact array", f"strides of {byte_strides(view)} bytes", hint)
+            remedy = f"pass .view({memory.library}.uint8)"
+            raise _error("bytes (dtype uint8)", f"dtype {view.dtype}", remedy)
+        if not view.is_compact:
+            raise _error("a compact array", f"strides of {view.byte_strides} bytes", hint)
         if view.read_only:
             raise _error("memory to write to", "a read-only array", hint)
         found = math.prod(view.shape)
@@ -118,9 +112,3 @@ def workspace_binder(signature: Signature) -> Binder:
 
 def _error(expected: str, found: str, hint: str) -> ArgumentError:
     return ArgumentError("workspace: expected {0}, found {1}", expected, found, hint=hint)
-
-
-def _is_compact(view: View) -> bool:
-    compact = compact_strides(view.shape)
-    steps = zip(view.shape, byte_strides(view), compact, strict=True)
-    return 0 in view.shape or all(n == 1 or step == wanted for n, step, wanted in steps)

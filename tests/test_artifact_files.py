@@ -23,8 +23,9 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.building import build_library
-from tilewright.runtime import Argument, Signature, files, load, loader, open_library, workspace
+from tilewright.runtime import Argument, Signature, cpu_runtime, files, load, open_library
 from tilewright.runtime.header import c_header
+from tilewright.runtime.host_memory import HOST_MEMORY
 
 SERIAL = "cpu -threads=1"
 pytestmark = pytest.mark.skipif(
@@ -117,7 +118,7 @@ def test_a_swap_between_check_and_open_changes_nothing(
             path.symlink_to(other)
         return open_library.open_library(code, name)
 
-    monkeypatch.setattr(loader, "open_library", swap)
+    monkeypatch.setattr(cpu_runtime, "open_library", swap)
     assert added(load(path)) == 1
 
 
@@ -523,7 +524,7 @@ def test_a_library_says_how_large_its_workspace_is(tmp_path: Path) -> None:
     module = load(path)
     assert module.workspace_bytes == 20032
     x, y = np.arange(5000, dtype=np.float32), np.zeros(5000, np.float32)
-    for options in ({}, {"workspace": workspace.aligned_bytes(20032)}):
+    for options in ({}, {"workspace": HOST_MEMORY.allocate(20032)}):
         y[...] = 0
         module(x, y, **options)
         np.testing.assert_array_equal(y, 2 * x[::-1] + 1)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +20,9 @@ from tilewright.autotune.measure import build_ahead
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.program_text import program_fields
+from tilewright.autotune.measure.protocol import Message
+from tilewright.autotune.measure.reference import new_memory
+from tilewright.autotune.measure.runner import Runner
 from tilewright.autotune.model import base_model, samples
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import _MODELS, model_for, register_model
@@ -29,19 +36,33 @@ from tilewright.autotune.search.sketch import sketches
 from tilewright.cli import models
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import KernelCache, key
+from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import generator_for, outside_modules, register_generator
-from tilewright.errors import TargetError, TuningError
+from tilewright.errors import ArtifactError, TargetError, TuningError
+from tilewright.runtime import load
+from tilewright.runtime.host_memory import HOST_MEMORY
+from tilewright.runtime.target_runtime import register_runtime, runtime_for
+from tilewright.runtime.workspace import shared_pool
 from tilewright.target import CpuTarget, Target, register_kind, registered_kinds
 from tilewright.tir.evaluate import Columns
-from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func, product
-from tilewright.tir.parser import parse
 from tilewright.tuning_db.values import Measurement, Outcome, Session
 
 from .autotune.checking import arguments, expected, run, some_rows
-from .toy_target import MODEL, RULES, VISIT, ToyGenerator, ToyTarget, ToyTimer
+from .toy_target import (
+    MEMORY,
+    MODEL,
+    NOTES,
+    RULES,
+    VISIT,
+    ToyArray,
+    ToyGenerator,
+    ToyRuntime,
+    ToyTarget,
+    ToyTimer,
+)
 
 N = 6
 
@@ -84,6 +105,8 @@ def test_a_kind_has_one_record_and_one_generator() -> None:
         register_kind(type("Other", (ToyTarget,), {}))
     with pytest.raises(TargetError, match="'toy' have a code generator already"):
         register_generator("toy", type("Other", (ToyGenerator,), {}))
+    with pytest.raises(TargetError, match="'toy' have a runtime already"):
+        register_runtime("toy", type("Other", (ToyRuntime,), {}))
     with pytest.raises(TargetError, match="'toy' have a set of sketch rules already"):
         register_rules("toy", lambda: RULES)
     with pytest.raises(TargetError, match="'toy' have a cost model already"):
@@ -135,14 +158,117 @@ def test_a_schedule_is_built_called_and_timed(text: str, program: Func) -> None:
     schedule = tw.Schedule(program)
     schedule.split(schedule.get_loops(schedule.get_block("B"))[0], [None, 4])
     module = tw.build(schedule, text)
-    a, b = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
-    module(a, b)
-    np.testing.assert_array_equal(b, a * 2 + 1)
+    check_affine(module)
+    a, b = arrays()
     assert module.time(a, b, budget_seconds=0.01).samples
     assert "def affine(" in module.source("script")
     assert module.target == resolve(text)
-    with pytest.raises(tw.ArgumentError):
-        module(a[:-1], b)
+
+
+def arrays() -> tuple[ToyArray, ToyArray]:
+    return ToyArray.of(np.arange(N, dtype=np.float32)), ToyArray.of(np.zeros(N, np.float32))
+
+
+def check_affine(module: tw.Module) -> None:
+    a, b = arrays()
+    module(a, b)
+    np.testing.assert_array_equal(b.numpy(), np.arange(N) * 2 + 1)
+
+
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: np.zeros(N, np.float32),
+        "argument A: expected memory on ext_dev, found an array on c",
+    ),
+    (
+        lambda: [0.0] * N,
+        r"argument A: expected an array of toys, found list\n.*pass ToyArray.of.A.",
+    ),
+    (lambda: ToyArray.of(np.zeros(N)), r"found float64\n.*pass A.astype.toys.float32."),
+    (lambda: ToyArray.of(np.zeros(2 * N, np.float32)), r"expected shape \(6,\), found \(12,\)"),
+    (
+        lambda: ToyArray.of(np.zeros(N + 1, np.float32)).part(1),
+        "argument A: expected an address that is a multiple of 16 bytes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), REFUSED)
+def test_arrays_that_its_kernels_cannot_use_are_refused(
+    value: Callable[[], Any], words: str, program: Func
+) -> None:
+    module = tw.build(tw.Schedule(program), "toy")
+    _, b = arrays()
+    with pytest.raises(tw.ArgumentError, match=words):
+        module(value(), b)
+    assert (b.numpy() == 0).all()
+
+
+def test_arrays_of_one_kind_are_not_taken_by_another(program: Func) -> None:
+    a, b = arrays()
+    with pytest.raises(tw.ArgumentError, match="expected memory on the CPU, found an array on ext"):
+        tw.build(tw.Schedule(program), "cpu")(a, b)
+    with pytest.raises(
+        tw.ArgumentError, match=r"its memory overlaps .*\n.*toys.empty\(\(6,\), toys.f"
+    ):
+        tw.build(tw.Schedule(program), "toy")(a, a)
+
+
+def test_arrays_with_other_strides_are_refused() -> None:
+    a = te.placeholder((2, 3), name="A")
+    func = te.func([a, te.compute((2, 3), lambda i, j: a[i, j] + 1, name="B")])
+    module = tw.build(tw.Schedule(func), "toy")
+    columns = ToyArray.of(np.zeros((3, 2), np.float32)).transposed()
+    with pytest.raises(
+        tw.ArgumentError, match=r"found strides of \(4, 8\) bytes\n.*toys.ascontiguousarray"
+    ):
+        module(columns, ToyArray.of(np.zeros((2, 3), np.float32)))
+
+
+def test_its_kernels_compute_in_workspaces_of_its_memory(program: Func) -> None:
+    module = tw.build(tw.Schedule(program), "toy")
+    a, b = arrays()
+    assert module.workspace_bytes == NOTES
+    memory = module.workspace()
+    assert isinstance(memory, ToyArray)
+    module(a, b, workspace=memory)
+    np.testing.assert_array_equal(b.numpy(), np.arange(N) * 2 + 1)
+    with pytest.raises(tw.ArgumentError, match="workspace: expected memory on ext_dev"):
+        module(a, b, workspace=np.zeros(NOTES, np.uint8))
+    check_affine(module)  # by the pool, which keeps its own
+    pool = shared_pool(MEMORY)
+    assert [len(memory) for memory in pool] == [NOTES]
+    check_affine(module)
+    assert len(pool) == 1
+    assert not any(isinstance(memory, ToyArray) for memory in shared_pool(HOST_MEMORY))
+
+
+def test_indices_in_its_memory_are_checked() -> None:
+    x = te.placeholder((5,), name="X")
+    idx = te.placeholder((3,), "int32", name="idx", value_range=(0, 5))
+    func = te.func([x, idx, te.compute((3,), lambda i: x[idx[i]], name="Y")], name="take")
+    module, y = tw.build(tw.Schedule(func), "toy"), ToyArray.of(np.zeros(3, np.float32))
+    values = ToyArray.of(np.arange(5, dtype=np.float32))
+    module(values, ToyArray.of(np.array([4, 0, 2], np.int32)), y)
+    assert y.numpy().tolist() == [4, 0, 2]
+    with pytest.raises(tw.ArgumentError, match=r"idx: expected values from 0 to 4, found 5 at \[1"):
+        module(values, ToyArray.of(np.array([4, 5, 2], np.int32)), y)
+
+
+def test_its_calls_are_waited_for(program: Func) -> None:
+    module = tw.build(tw.Schedule(program), "toy")
+    before = MEMORY.synchronized
+    module.synchronize()
+    assert MEMORY.synchronized == before + 1
+    runner, outputs = Runner(), new_memory(signature_of(program))
+    fields = {**program_fields(program, resolve("toy")), "seed": 0, "memory": 0}
+    try:
+        runner.answer(Message({"do": "program", **fields, "outputs": outputs}))
+        answer = runner.answer(Message({"do": "reference"}))
+    finally:
+        os.close(outputs)
+    assert answer.fields["seconds"] > 0
+    assert MEMORY.synchronized == before + 2
 
 
 def test_its_code_is_kept_on_disk(program: Func, tmp_path: Path) -> None:
@@ -157,10 +283,65 @@ def test_its_code_is_kept_on_disk(program: Func, tmp_path: Path) -> None:
     assert name != key(program, resolve("toy -order=shuffled"), strict_fp=False)
 
 
-def test_its_kernels_become_files(program: Func, tmp_path: Path) -> None:
-    made = tw.build_library(tw.Schedule(program), tmp_path / "affine.toy", "toy")
-    assert made.files == (tmp_path / "affine.toy",)
-    assert made.files[0].read_bytes() == compile_func(program, "toy").image
+def artifact(program: Func, folder: Path, target: str = "toy") -> Path:
+    """The path of the code of an artifact."""
+    path = folder / "affine.toy"
+    made = tw.build_library(tw.Schedule(program), path, target)
+    assert made.files == (path, folder / "affine.toy.json")
+    assert path.read_bytes().startswith(compile_func(program, target).image)
+    return path
+
+
+@pytest.mark.parametrize("text", ["toy", "toy -order=shuffled"])
+def test_its_kernels_become_artifacts(text: str, program: Func, tmp_path: Path) -> None:
+    module = load(artifact(program, tmp_path, text))
+    check_affine(module)
+    assert module.target == resolve(text)
+    before = ToyTimer.flushed
+    assert len(module.time(*arrays(), flush_cache=True).samples) == ToyTimer.flushed - before > 0
+
+
+def test_its_artifacts_are_checked_for_the_machine(
+    program: Func, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = artifact(program, tmp_path, "toy -order=shuffled")
+    monkeypatch.setattr(ToyRuntime, "orders", ("forward",))
+    with pytest.raises(ArtifactError, match="is for the order shuffled, which this toy lacks"):
+        load(path)
+    path.write_bytes(path.read_bytes().replace(b"affine", b"define"))
+    with pytest.raises(ArtifactError, match="is not the file of its manifest"):
+        load(path)
+    manifest = path.with_name("affine.toy.json")
+    manifest.write_text(manifest.read_text().replace('"shuffled"', '"forward"'))
+    with pytest.raises(ArtifactError, match="the manifest was changed"):
+        load(path)
+
+
+def test_an_artifact_of_an_unknown_kind_says_what_to_do(program: Func, tmp_path: Path) -> None:
+    """In a process that has not imported the module that registers it."""
+    path = artifact(program, tmp_path)
+    lines = [
+        "from tilewright.errors import ArtifactError",
+        "from tilewright.runtime import load",
+        "try:",
+        f"    load({str(path)!r})",
+        "except ArtifactError as error:",
+        "    print(error)",
+        f"import {ToyTarget.__module__}",
+        f"print(load({str(path)!r}).target)",
+    ]
+    root = Path(__file__).parents[1]
+    run = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+    )
+    *refused, loaded = run.stdout.splitlines()
+    assert "for targets of kind 'toy', expected one of cpu" in refused[0]
+    assert "import the module that registers the kind" in refused[1]
+    assert loaded == "toy -order=forward"
 
 
 def test_its_measurements_are_records_of_their_own() -> None:
@@ -190,6 +371,8 @@ register_generator(Slate.kind, ToyGenerator)
 def test_what_a_kind_lacks_is_named(program: Func) -> None:
     with pytest.raises(TargetError, match="no code generator for targets of kind 'abacus'"):
         generator_for(Abacus())
+    with pytest.raises(TargetError, match=r"no runtime for targets of kind 'slate'; .* cpu, toy"):
+        runtime_for(Slate())
     with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
         next(plans(Draft(tw.Schedule(program), Slate()), Drafts()))
     with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
@@ -209,11 +392,11 @@ def product_of(n: int) -> Func:
 
 def check_product(module: tw.Module, n: int) -> None:
     rng = np.random.default_rng(0)
-    x, w = rng.random((n, 4), np.float32), rng.random((4, 2, 6), np.float32)
-    z = np.zeros((2 * n, 6), np.float32)
+    hosts = rng.random((n, 4), np.float32), rng.random((4, 2, 6), np.float32)
+    x, w, z = map(ToyArray.of, (*hosts, np.zeros((2 * n, 6), np.float32)))
     module(x, w, z)
-    expected = np.exp(np.einsum("ik,krj->irj", x, w)).reshape(2 * n, 6)
-    np.testing.assert_allclose(z, expected, rtol=1e-5)
+    expected = np.exp(np.einsum("ik,krj->irj", *hosts)).reshape(2 * n, 6)
+    np.testing.assert_allclose(z.numpy(), expected, rtol=1e-5)
     before = ToyTimer.flushed
     timed = module.time(x, w, z, min_samples=5, max_samples=5, flush_cache=True)
     assert len(timed.samples) == ToyTimer.MOST == ToyTimer.flushed - before
@@ -362,11 +545,10 @@ def test_it_is_tuned_and_shipped(tmp_path: Path) -> None:
         check_product(other, 6)
         path = tmp_path / "mixed.toy"
         made = tw.build_library(func, path, target, database=db, allow=["record"])
-    assert made.files == (path,)
-    shipped = parse(path.read_text())
-    outcome = np.zeros((6, 6), np.float32)
-    interpret(shipped, np.ones(12, np.float32), np.ones(48, np.float32), outcome.reshape(-1))
-    np.testing.assert_allclose(outcome, np.exp(4.0), rtol=1e-5)
+    assert made.files[0] == path
+    shipped = load(path)
+    assert shipped.origin.kind == "record"
+    check_product(shipped, 3)
 
 
 def test_builders_and_the_runner_take_candidates(program: Func) -> None:

@@ -1,7 +1,8 @@
 """A kind of target from outside of the package: kernels that the interpreter runs.
 
-All that a kind takes is in this file: the record of its facts, a code generator, sketch rules, an
-estimate, and their names. One rule takes register tiles, as those for processors do.
+All that a kind takes is in this file: the record of its facts, a runtime with memory and artifacts
+of its own, a code generator, sketch rules, an estimate, and their names. One rule takes register
+tiles, as those for processors do.
 """
 
 from __future__ import annotations
@@ -42,12 +43,22 @@ from tilewright.codegen.generator import (
 )
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
-from tilewright.errors import ArtifactError, BuildError, ParseError, TargetError
+from tilewright.errors import ArgumentError, ArtifactError, BuildError, ParseError, TargetError
+from tilewright.runtime import dlpack
 from tilewright.runtime.argument_checks import ctypes_parameters
-from tilewright.runtime.artifact import Provenance
+from tilewright.runtime.artifact import (
+    Fields,
+    Manifest,
+    Provenance,
+    artifact_files,
+    description,
+)
 from tilewright.runtime.files import File
+from tilewright.runtime.host_memory import HOST_MEMORY
+from tilewright.runtime.memory import Memory, View
 from tilewright.runtime.module import Module, Origin
-from tilewright.runtime.signature import Argument
+from tilewright.runtime.signature import UNUSABLE_WORKSPACE, Argument, Signature
+from tilewright.runtime.target_runtime import TargetRuntime, register_runtime
 from tilewright.runtime.timer import Timer, Timing, TimingOptions
 from tilewright.schedule import Schedule
 from tilewright.target import Fact, Target, register_kind
@@ -56,9 +67,13 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func, Label, product
 from tilewright.tir.parser import parse
 
+from .attack.capsules import Fields as Exported
+
 ORDERS = ("forward", "shuffled")
 CALL, VISIT = 1e-4, 1e-6
 """Seconds of a call, and of one visit of a block."""
+NOTES = 64
+"""Bytes of the workspace of each kernel."""
 
 
 @register_kind
@@ -115,6 +130,111 @@ class ToyTarget(Target):
         return 8
 
 
+class ToyArray:
+    """An array in the memory of toys, which numpy does not take. Its library is `toys`."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    @classmethod
+    def of(cls, values: np.ndarray[Any, Any]) -> Self:
+        """A copy of an array of the host."""
+        argument = Argument("values", dtypes.from_numpy(values.dtype), values.shape)
+        array: Self = MEMORY.empty(argument)
+        MEMORY.write(array._view, values)
+        return array
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy for the host."""
+        return MEMORY.read(self._view)
+
+    def __len__(self) -> int:
+        return self._view.shape[0]
+
+    def part(self, number: int) -> ToyArray:
+        """The array from an element of its first dimension on."""
+        view = self._view
+        pointer = view.pointer + number * view.byte_strides[0]
+        shape = (view.shape[0] - number, *view.shape[1:])
+        return ToyArray(view._replace(pointer=pointer, shape=shape))
+
+    def transposed(self) -> ToyArray:
+        view = self._view
+        shape, strides = view.shape[::-1], view.byte_strides[::-1]
+        return ToyArray(view._replace(shape=shape, strides=strides))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return ToyMemory.DEVICE, 0
+
+    def __dlpack__(self, **_options: Any) -> object:
+        view = self._view
+        code, bits = dlpack.CODES[view.dtype]
+        fields = Exported(
+            data=view.pointer,
+            rank=len(view.shape),
+            code=code,
+            bits=bits,
+            lanes=1,
+            shape=view.shape,
+            strides=tuple(n * 8 // bits for n in view.byte_strides),
+            device=ToyMemory.DEVICE,
+        )
+        self._exported = fields  # its capsules do not hold what they are of
+        return fields.capsule()
+
+
+class ToyMemory(Memory):
+    """Memory that the host cannot address: it is `AWAY` from where pointers say.
+
+    Addresses are multiples of 16, and arrays are told by DLPack's device for tests.
+    """
+
+    library: ClassVar[str] = "toys"
+    DEVICE = 12
+    AWAY = 1 << 62
+
+    def __init__(self) -> None:
+        self.synchronized = 0
+
+    def view(self, value: Any, name: str) -> View:
+        found = dlpack.view(value, name, self.DEVICE)
+        if found is None:
+            raise ArgumentError(
+                "argument {0}: expected an array of toys, found {1}",
+                name,
+                dlpack.class_name(value),
+                hint=f"pass ToyArray.of({name})",
+            )
+        return found._replace(owner=(value, found.owner))
+
+    def array(self, view: View) -> ToyArray:
+        return ToyArray(view)
+
+    def allocate(self, size: int) -> ToyArray:
+        whole = HOST_MEMORY.allocate(size)
+        view = HOST_MEMORY.view(whole, "whole")
+        return ToyArray(view._replace(pointer=view.pointer + self.AWAY))
+
+    def read(self, view: View) -> np.ndarray[Any, Any]:
+        return self.elements(view).copy()
+
+    def write(self, view: View, values: Any) -> None:
+        self.elements(view)[...] = values
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+
+    def alignment(self, argument: Argument) -> int:
+        return 16
+
+    def elements(self, view: View) -> np.ndarray[Any, Any]:
+        """The elements themselves, for toys alone."""
+        return HOST_MEMORY.array(view._replace(pointer=view.pointer - self.AWAY))
+
+
+MEMORY = ToyMemory()
+
+
 class ToyTimer(Timer):
     """At most `MOST` samples of a kernel; nothing caches the data of an interpreter."""
 
@@ -132,10 +252,89 @@ class ToyTimer(Timer):
         return flush
 
 
+class ToyRuntime(TargetRuntime):
+    """The code of an artifact is the text of a program, and behind it its description.
+
+    `orders` are those that this machine knows. A manifest says the `order` of its kernel.
+    """
+
+    memory: ClassVar[Memory] = MEMORY
+    timer: ClassVar[Timer] = ToyTimer()
+    orders = ORDERS
+
+    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        return {"order": Fields(data).get("order", str)}
+
+    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
+        order = manifest.needs["order"]
+        if order not in self.orders:
+            raise ArtifactError("{0} is for the order {1}, which this toy lacks", path, order)
+        func, target = program_of(code), Target.parse(manifest.target)
+        if func.name != manifest.signature.name:
+            raise ArtifactError("{0} has no function {1}", path, manifest.signature.name)
+        origin = manifest.provenance.origin
+        return toy_module(func, order, manifest.signature, target, origin, trust_indices)
+
+
+def program_of(code: bytes) -> Func:
+    """The program in code, which may have a description. Raises `ArtifactError` for no program."""
+    try:
+        return parse(code.partition(b"\n#")[0].decode())
+    except (ParseError, UnicodeDecodeError) as error:
+        raise ArtifactError("its code is no program: {0}", error) from error
+
+
+def toy_module(
+    func: Func,
+    order: Any,
+    signature: Signature,
+    target: Target,
+    origin: Origin,
+    trust_indices: bool,
+    sources: Mapping[str, Callable[[], str]] | None = None,
+) -> Module:
+    """A module whose kernel is interpreted."""
+    parameters = ctypes_parameters(signature)
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *parameters)(_entry(func, order, signature))
+    address = ctypes.cast(entry, ctypes.c_void_p).value
+    assert address is not None
+    return Module(
+        signature,
+        [address],
+        target,
+        origin=origin,
+        sources=sources,
+        owner=entry,
+        trust_indices=trust_indices,
+    )
+
+
+def _entry(func: Func, order: Any, signature: Signature) -> Callable[..., int]:
+    """The kernel as a function of pointers and numbers; what it returns is its status."""
+
+    def run(*values: Any) -> int:
+        *numbers, workspace = values
+        if workspace is None or workspace < ToyMemory.AWAY:
+            return UNUSABLE_WORKSPACE
+        given = zip(signature.arguments, numbers, strict=True)
+        try:
+            places = [_array(a, v) if a.kind == "tensor" else v for a, v in given]
+            interpret(func, *places, order=order)
+        except Exception:  # noqa: BLE001 - a status is all that C has
+            return 2
+        return 0
+
+    return run
+
+
+def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
+    """The memory of a tensor, with one index."""
+    count = argument.span_bytes // argument.itemsize
+    return MEMORY.elements(View(address, argument.dtype, (count,), None, False, None))
+
+
 class ToyGenerator(CodeGenerator[ToyTarget, str]):
     """Its code is the text of the lowered program."""
-
-    timer: ClassVar[Timer] = ToyTimer()
 
     @property
     def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
@@ -166,31 +365,23 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
 
     def compile(self, emitted: str, target: ToyTarget) -> Code:
         launch = Launch(parse(emitted).name, {"order": target.order})
-        return Code(emitted.encode(), (launch,), (0,), emitted)
+        return Code(emitted.encode(), (launch,), (NOTES,), emitted)
 
     def check(self, compiled: Compiled) -> None:
-        try:
-            func = parse(compiled.image.decode())
-        except (ParseError, UnicodeDecodeError) as error:
-            raise ArtifactError("its code is no program: {0}", error) from error
+        func = program_of(compiled.image)
         if func.name != compiled.signature.name:
             raise ArtifactError("its code is of {0}", func.name)
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
-        func, (launch,) = parse(compiled.image.decode()), compiled.launches
-        parameters = ctypes_parameters(compiled.signature)
-        entry = ctypes.CFUNCTYPE(ctypes.c_int32, *parameters)(_entry(func, compiled, launch))
-        address = ctypes.cast(entry, ctypes.c_void_p).value
-        assert address is not None
-        return Module(
+        (launch,) = compiled.launches
+        return toy_module(
+            program_of(compiled.image),
+            launch.needs["order"],
             compiled.signature,
-            [address],
             compiled.target,
-            origin=origin,
-            sources={"script": lambda: compiled.source("script")},
-            owner=entry,
-            trust_indices=trust_indices,
-            timer=self.timer,
+            origin,
+            trust_indices,
+            {"script": lambda: compiled.source("script")},
         )
 
     def check_path(self, path: Path, *, intermediate: bool) -> None:
@@ -199,38 +390,16 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
     def files(
         self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
     ) -> tuple[File, ...]:
-        return (File(path, compiled.image),)
+        signature, target, (launch,) = compiled.signature, compiled.target, compiled.launches
+        described = description(signature, str(target), target.features, launch.needs)
+        code = File(path, compiled.image + b"\n#" + described)
+        return artifact_files(code, signature, target, launch.needs, provenance)
 
     def environment(self, target: ToyTarget, *, runs: bool) -> dict[str, str]:
         return {"TOY": "runs" if runs else "builds"}
 
     def addresses(self, target: ToyTarget) -> int | None:
         return None
-
-
-def _entry(func: Func, compiled: Compiled, launch: Launch) -> Callable[..., int]:
-    """The kernel as a function of pointers and numbers; what it returns is its status."""
-    arguments = compiled.signature.arguments
-    order: Any = launch.needs["order"]
-
-    def run(*values: Any) -> int:
-        *numbers, _workspace = values
-        given = zip(arguments, numbers, strict=True)
-        try:
-            places = [_array(a, v) if a.kind == "tensor" else v for a, v in given]
-            interpret(func, *places, order=order)
-        except Exception:  # noqa: BLE001 - a status is all that C has
-            return 1
-        return 0
-
-    return run
-
-
-def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
-    """The memory of a tensor, with one index."""
-    dtype = dtypes.to_numpy(argument.dtype)
-    memory = memoryview((ctypes.c_char * argument.span_bytes).from_address(address))
-    return np.ndarray((argument.span_bytes // dtype.itemsize,), dtype, buffer=memory)
 
 
 def cut(draft: Draft, labels: Sequence[Label]) -> None:
@@ -318,6 +487,7 @@ class ToyFacts(SampledFacts):
 
 MODEL = TargetModel(("log_seconds", "outer"), "toy 1", ToyEstimator, toy_roofline, facts=ToyFacts())
 
+register_runtime(ToyTarget.kind, ToyRuntime)
 register_generator(ToyTarget.kind, ToyGenerator)
 register_rules(ToyTarget.kind, lambda: RULES)
 register_model(ToyTarget.kind, lambda: MODEL)

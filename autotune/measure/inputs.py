@@ -2,8 +2,8 @@
 
 Floats have a magnitude from 0.5 to 1.5, so that products of many stay finite; they are positive
 only where the program takes logarithms, roots or powers. Integers are small and not zero, or in
-their declared range. Memory is aligned as numpy aligns it (16 bytes, not a cache line), so that
-what is measured is what callers will see, and lies between guards that show stray writes.
+their declared range. Arrays are aligned as numpy aligns them (16 bytes, not a cache line), so that
+what is measured is what callers will see, and lie between guards that show stray writes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...runtime.memory import Memory, View
 from ...runtime.signature import Argument, Signature
 from ...tir.ir import Call, Func
 from ...tir.visit import walk
 
 GUARD = 4096
 _PATTERN = 0xA5
-_LINE = 64
 _OFFSET = 16
 _POSITIVE = frozenset({"log", "sqrt", "rsqrt", "pow"})
 _SCALARS = {"float": 0.75, "int": 3, "uint": 3, "bool": True}
@@ -28,12 +28,14 @@ Array = np.ndarray[Any, Any]
 
 
 class Arguments:
-    """The arguments of one workload: `values` in order, arrays and numbers."""
+    """The arguments of one workload: `values` in order, arrays in `memory` and numbers."""
 
-    def __init__(self, func: Func, signature: Signature, seed: int) -> None:
+    def __init__(self, func: Func, signature: Signature, seed: int, memory: Memory) -> None:
         self.signature = signature
+        self.memory = memory
         positive = needs_positive(func)
-        self._guards: list[tuple[str, Array, Array]] = []
+        self._guards: list[tuple[str, View, View]] = []
+        self._views: dict[int, View] = {}
         self._initial: dict[int, Array] = {}
         self.values: list[Any] = []
         for number, argument in enumerate(signature.arguments):
@@ -41,27 +43,27 @@ class Arguments:
             if argument.kind == "scalar":
                 self.values.append(_SCALARS[dtypes.info(argument.dtype).kind])
                 continue
-            array = self._place(argument)
+            view = self._views[number] = self._place(argument)
             if argument.role == "in":
-                array[...] = random_array(argument, rng, positive=positive)
+                memory.write(view, random_array(argument, rng, positive=positive))
             elif argument.role == "inout":
                 self._initial[number] = random_array(argument, rng, positive=positive)
-            self.values.append(array)
+            self.values.append(memory.array(view))
         self.reset()
 
     def converted(self, func: Func, signature: Signature) -> Arguments:
         """The same values, as at the start of a call, for `func` with other dtypes."""
         self.reset()
-        other = Arguments(func, signature, 0)
-        for new, value in zip(other.values, self.values, strict=True):
-            if isinstance(new, np.ndarray):
-                new[...] = value
+        other = Arguments(func, signature, 0, self.memory)
+        for number, view in self._views.items():
+            self.memory.write(other._views[number], self.memory.read(view))
         return other
 
     @property
     def outputs(self) -> list[Array]:
-        """The arrays that the kernel writes, in order."""
-        return [v for a, v in zip(self.signature.arguments, self.values, strict=True) if a.written]
+        """The elements of the arrays that the kernel writes, in order."""
+        arguments = self.signature.arguments
+        return [self.memory.read(v) for n, v in self._views.items() if arguments[n].written]
 
     def reset(self) -> None:
         """Restore the arguments that the kernel writes to their contents before a call.
@@ -69,33 +71,35 @@ class Arguments:
         Outputs are filled with NaN, or an unlikely integer; arguments that are also read get their
         data again.
         """
-        for number, argument in enumerate(self.signature.arguments):
-            if argument.role == "out":
-                spoil(self.values[number], argument.dtype)
-            elif argument.role == "inout":
-                self.values[number][...] = self._initial[number]
+        for number, view in self._views.items():
+            role = self.signature.arguments[number].role
+            if role == "out":
+                self.memory.write(view, unlikely(view.dtype))
+            elif role == "inout":
+                self.memory.write(view, self._initial[number])
 
     def stray_write(self) -> str | None:
         """The name of an argument whose guards were overwritten, if there is one."""
-        for name, before, after in self._guards:
-            if (before != _PATTERN).any() or (after != _PATTERN).any():
+        for name, *guards in self._guards:
+            if any((self.memory.read(guard) != _PATTERN).any() for guard in guards):
                 return name
         return None
 
-    def _place(self, argument: Argument) -> Array:
-        """An array of the argument's shape and strides between guards."""
-        memory = np.empty(2 * GUARD + _LINE + argument.span_bytes, np.uint8)
-        start = GUARD + (_OFFSET - memory.ctypes.data - GUARD) % _LINE
-        before, after = memory[:start], memory[start + argument.span_bytes :]
-        before[...] = after[...] = _PATTERN
+    def _place(self, argument: Argument) -> View:
+        """Memory of the argument's shape and strides between guards."""
+        start, size = GUARD + _OFFSET, argument.span_bytes
+        whole = self.memory.allocate(start + size + GUARD)
+        view = self.memory.view(whole, argument.name)
+        before = view._replace(shape=(start,), owner=whole)
+        after = before._replace(pointer=view.pointer + start + size, shape=(GUARD,))
+        for guard in (before, after):
+            self.memory.write(guard, _PATTERN)
         self._guards.append((argument.name, before, after))
-        return np.ndarray(
-            argument.shape,
-            dtypes.to_numpy(argument.dtype),
-            buffer=memory.data,
-            offset=start,
-            strides=tuple(n * argument.itemsize for n in argument.element_strides),
-        )
+        strides = tuple(n * argument.itemsize for n in argument.element_strides)
+        return View(
+            view.pointer + start, argument.dtype, argument.shape, strides, read_only=False,
+            owner=whole,
+        )  # fmt: skip
 
 
 def needs_positive(func: Func) -> bool:
@@ -123,12 +127,10 @@ def random_array(argument: Argument, rng: np.random.Generator, *, positive: bool
     return values.astype(dtypes.to_numpy(argument.dtype), copy=False)
 
 
-def spoil(array: Array, dtype: str) -> None:
-    """Fill an output with a value that shows which elements a kernel forgets to write."""
+def unlikely(dtype: str) -> Array:
+    """A value of which outputs are full before a call, so that forgotten elements show."""
     facts = dtypes.info(dtype)
-    if facts.kind == "float":
-        array[...] = np.nan
-    elif facts.kind == "bool":
-        array.view(np.uint8)[...] = 0x5A
-    else:
-        array[...] = dtypes.int_limits(dtype)[1] - 90
+    if facts.kind == "bool":
+        return np.array(0x5A, np.uint8).view(np.bool_)
+    value = np.nan if facts.kind == "float" else dtypes.int_limits(dtype)[1] - 90
+    return np.array(value, dtypes.to_numpy(dtype))

@@ -17,6 +17,7 @@ from ...codegen.generator import generator_for
 from ...errors import BuildError, KernelError, OutOfMemoryError
 from ...runtime.module import Module
 from ...runtime.signature import Signature
+from ...runtime.target_runtime import runtime_for
 from ...target import Target
 from ...tir.ir import Func
 from ...tir.widen import widened
@@ -77,11 +78,13 @@ class Runner:
         program = self._ready()
         module = to_module(compile_func(interchanged(program.func), program.target))
         values = program.values(module)
-        began, busy = time.perf_counter(), time.process_time()
-        module(*values)
-        # Builders start at the same time, and may take processors from it.
-        seconds = min(time.perf_counter() - began, time.process_time() - busy)
-        write_outputs(program.memory, program.signature, program.arguments.outputs)
+
+        def run() -> None:
+            module(*values)
+            module.synchronize()
+
+        seconds = program.runtime.timer.time_once(run)
+        write_outputs(program.reference, program.signature, program.arguments.outputs)
         program.arguments.reset()
         return Message({"seconds": seconds})
 
@@ -91,8 +94,8 @@ class Runner:
         arguments = program.arguments.converted(func, signature_of(func))
         module = to_module(compile_func(interchanged(func), program.target))
         module(*arguments.values)
-        write_outputs(program.memory, program.signature, arguments.outputs, wide=True)
-        expected = read_outputs(program.memory, program.signature)
+        write_outputs(program.reference, program.signature, arguments.outputs, wide=True)
+        expected = read_outputs(program.reference, program.signature)
         pairs = zip(expected, arguments.outputs, strict=True)
         found = [deviation(a, a, b)[:2] for a, b in pairs]
         # An error that overflows is no measure of anything.
@@ -108,7 +111,7 @@ class Runner:
         self._last = (image, module)
         call = module.bind(*program.values(module))
         with collected_later():
-            timing = program.generator.timer.time_calls(
+            timing = program.runtime.timer.time_calls(
                 call,
                 min_samples=fields["min_samples"],
                 max_samples=fields["max_samples"],
@@ -139,12 +142,12 @@ class Runner:
         exact = None
         if fields["rounding"] is not None:
             exact = Exact(
-                read_outputs(program.memory, program.signature, wide=True),
+                read_outputs(program.reference, program.signature, wide=True),
                 [Deviation(*errors) for errors in fields["rounding"]],
             )
         result = check_outputs(
             arguments.outputs,
-            read_outputs(program.memory, program.signature),
+            read_outputs(program.reference, program.signature),
             [a.name for a in program.signature.arguments if a.written],
             program.tolerance,
             exact,
@@ -165,7 +168,7 @@ class Runner:
             calls.append(module.bind(*program.values(module)))
             start = end
         with collected_later():
-            timings = program.generator.timer.time_interleaved(
+            timings = program.runtime.timer.time_interleaved(
                 calls, rounds=fields["rounds"], min_sample_seconds=fields["sample_seconds"]
             )
         return Message({"samples": [list(t.samples) for t in timings]})
@@ -176,16 +179,17 @@ class Runner:
 
 
 class _Program:
-    """The workload in this process: its program, its arguments and the memory of its results."""
+    """The workload in this process: its program, its arguments and the expected results."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.func: Func = parse_program(fields)
         self.target: Target = resolve(Target.from_json(fields["target"]))
         self.generator = generator_for(self.target)
+        self.runtime = runtime_for(self.target)
         self.signature: Signature = signature_of(self.func)
-        self.arguments = Arguments(self.func, self.signature, fields["seed"])
+        self.arguments = Arguments(self.func, self.signature, fields["seed"], self.runtime.memory)
         self.tolerance = tolerance_of(self.func)
-        self.memory: int = fields["outputs"]
+        self.reference: int = fields["outputs"]
         self._allowed: int = fields["memory"]
         self._limited = False
 

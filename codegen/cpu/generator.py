@@ -167,7 +167,6 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
             owner=loaded.owner,
             before_call=openmp.announce_serial if parallel else None,
             trust_indices=trust_indices,
-            timer=self.timer,
         )
 
     def check_path(self, path: Path, *, intermediate: bool) -> None:

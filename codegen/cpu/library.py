@@ -8,11 +8,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ...errors import BuildError
 from ...runtime.artifact import Provenance, artifact_files, description
 from ...runtime.files import File
 from ...runtime.header import c_header
+from ...runtime.signature import Signature
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
 from .elf import with_constant
@@ -30,21 +32,16 @@ def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tup
 
     Raises `BuildError` where there is no linker.
     """
-    target = CpuTarget.of(compiled.target)
+    target, signature = CpuTarget.of(compiled.target), compiled.signature
+    code = File(path, link(_described(compiled), target), 0o777)
     return artifact_files(
-        path,
-        link(_described(compiled), target),
-        compiled.signature,
-        target,
-        openmp=runs_parallel(compiled),
-        provenance=provenance,
+        code, signature, target, _needs(compiled), provenance, [_header(path, signature)]
     )
 
 
 def object_files(compiled: Compiled, path: Path) -> tuple[File, ...]:
     """An object file at `path`, and its C header."""
-    header = File(path.with_suffix(".h"), c_header(compiled.signature).encode())
-    return File(path, _described(compiled)), header
+    return File(path, _described(compiled)), _header(path, compiled.signature)
 
 
 def check_path(path: Path, *, object_file: bool) -> None:
@@ -63,11 +60,19 @@ def check_path(path: Path, *, object_file: bool) -> None:
         )
 
 
+def _needs(compiled: Compiled) -> dict[str, Any]:
+    """What the runtime of processors asks a manifest for (`TargetRuntime.needs`)."""
+    return {"openmp": runs_parallel(compiled)}
+
+
+def _header(path: Path, signature: Signature) -> File:
+    return File(path.with_suffix(".h"), c_header(signature).encode())
+
+
 def _described(compiled: Compiled) -> bytes:
     """The object code with the description of its kernel in it."""
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
-    openmp = runs_parallel(compiled)
-    text = description(signature, str(target), target.features, openmp=openmp)
+    text = description(signature, str(target), target.features, _needs(compiled))
     described = with_constant(compiled.image, f"{signature.name}.description", text)
     if described is None:
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)

@@ -20,6 +20,7 @@ from tilewright.codegen.cpu.glue import make_glue
 from tilewright.errors import ArgumentError, KernelError
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.runtime.argument_checks import ctypes_parameters, make_binder
+from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.target import Target
 
 A = Argument("a", "float32", (3, 4))
@@ -70,7 +71,7 @@ class Rig:
             assert all(x is y for x, y in zip(given_on.args, arguments, strict=True))
             assert len(self.calls) == before
             return False
-        values, _ = make_binder(self.signature)(arguments)
+        values, _ = make_binder(self.signature, HOST_MEMORY)(arguments)
         assert self.calls[before:] == [tuple(values)]
         return True
 
@@ -218,7 +219,7 @@ RIGS = {
 
 def _binds(rig: Rig, *arguments: Any) -> bool:
     try:
-        make_binder(rig.signature)(arguments)
+        make_binder(rig.signature, HOST_MEMORY)(arguments)
     except ArgumentError:
         return False
     return True

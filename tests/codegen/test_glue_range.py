@@ -18,6 +18,7 @@ from tilewright.codegen.cpu.glue_range import walk_order
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
 from tilewright.runtime.header import c_header
+from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.ranges import make_range_check
 from tilewright.tir.ir import Func
 
@@ -86,7 +87,7 @@ def test_the_glue_and_the_checked_entry_agree(data: st.DataObject) -> None:
     values = data.draw(st.lists(st.sampled_from(near), min_size=1, max_size=3))
     array = np.resize(np.array(values, dtypes.to_numpy(dtype)), argument.shape)
     assert rig.accepts(array) == all(low <= int(n) < high for n in array)
-    check = make_range_check(rig.signature)
+    check = make_range_check(rig.signature, HOST_MEMORY)
     if rig.accepts(array) and check is not None:
         check([array.ctypes.data])
 

@@ -26,8 +26,9 @@ from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError
 from tilewright.forks import REFUSED, TEAMS
 from tilewright.runtime.argument_checks import ctypes_parameters
+from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.signature import OK, UNUSABLE_WORKSPACE, Argument, Signature
-from tilewright.runtime.workspace import Pool, aligned_bytes
+from tilewright.runtime.workspace import Pool
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -141,7 +142,7 @@ def function(compiled: Compiled) -> tuple[Any, Any]:
 def test_a_kernel_refuses_a_workspace_that_it_cannot_use() -> None:
     call, _module = function(compile_func(stages(1), SERIAL))
     a, c = np.ones(LARGE, np.float32), np.zeros(LARGE, np.float32)
-    memory = aligned_bytes(BYTES + 64)
+    memory = HOST_MEMORY.allocate(BYTES + 64)
     start = memory.ctypes.data
     for workspace in (None, start + 1, start + 32):
         assert call(a.ctypes.data, c.ctypes.data, workspace) == UNUSABLE_WORKSPACE
@@ -268,7 +269,7 @@ class Rig:
         self.function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.kernel)
         address = ctypes.cast(self.function, ctypes.c_void_p).value
         assert address is not None
-        self.pool = Pool()
+        self.pool = Pool(HOST_MEMORY)
         made = make_glue(address, self.signature, self.slow, self.fail, pool=self.pool)
         assert made is not None
         self.call = made
@@ -294,10 +295,10 @@ def test_the_glue_takes_a_workspace_and_gives_it_back() -> None:
     x = np.zeros(4, np.float32)
     rig.call(x)
     assert rig.deferred == 1  # there is none yet
-    rig.pool.append(aligned_bytes(192))
+    rig.pool.append(HOST_MEMORY.allocate(192))
     rig.call(x)
     assert rig.deferred == 2  # it is too small
-    rig.pool += [aligned_bytes(256), aligned_bytes(320)]
+    rig.pool += [HOST_MEMORY.allocate(256), HOST_MEMORY.allocate(320)]
     before = list(rig.pool)
     for _ in range(3):
         rig.call(x)
@@ -309,7 +310,7 @@ def test_the_glue_takes_a_workspace_and_gives_it_back() -> None:
 
 def test_the_glue_gives_it_back_whatever_comes() -> None:
     rig = Rig(64, X, INDEX)
-    rig.pool.append(aligned_bytes(64))
+    rig.pool.append(HOST_MEMORY.allocate(64))
     x, index = np.zeros(4, np.float32), np.zeros(4, np.int32)
     rig.status = 3
     with pytest.raises(ValueError, match="3"):
@@ -322,7 +323,7 @@ def test_the_glue_gives_it_back_whatever_comes() -> None:
 
 def test_the_glue_keeps_no_workspace_alive() -> None:
     rig = Rig(64, X)
-    memory = aligned_bytes(64)
+    memory = HOST_MEMORY.allocate(64)
     rig.pool.append(memory)
     before = sys.getrefcount(memory)
     for _ in range(100):
@@ -340,7 +341,7 @@ def test_a_build_is_called_through_the_glue() -> None:
         assert (c == wanted).all()
     assert module.workspace_bytes == 2 * BYTES
     c[...] = 0
-    module(a, c, workspace=aligned_bytes(2 * BYTES))
+    module(a, c, workspace=HOST_MEMORY.allocate(2 * BYTES))
     assert (c == wanted).all()
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ArtifactError, KernelError
-from tilewright.runtime import Argument, Origin, Signature, load, loader
+from tilewright.runtime import Argument, Origin, Signature, cpu_runtime, load, loader
 from tilewright.runtime.artifact import (
     Provenance,
     artifact_files,
@@ -35,10 +35,10 @@ from tilewright.runtime.artifact import (
     parse_manifest,
     read_manifest,
 )
-from tilewright.runtime.files import read_some, replace_files
+from tilewright.runtime.cpu_runtime import check_machine
+from tilewright.runtime.files import File, read_some, replace_files
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host import HOST, cpu_flags
-from tilewright.runtime.loader import check_machine
 from tilewright.runtime.signature import Packing
 from tilewright.target import CPUS, FEATURES, CpuTarget
 
@@ -71,7 +71,7 @@ def write(
 ) -> None:
     """Add the description to a library, and write its header and manifest."""
     with path.open("ab") as file:
-        file.write(description(signature, str(target), target.features, openmp=openmp))
+        file.write(description(signature, str(target), target.features, {"openmp": openmp}))
     describe(path, signature, target, openmp=openmp, **changes)
 
 
@@ -85,9 +85,9 @@ def describe(
 ) -> None:
     """Write the header and the manifest of a library that has a description."""
     provenance = Provenance(ORIGIN, "s1", "m1", {"llvm": "22.1.0"})._replace(**changes)
-    _, *files = artifact_files(
-        path, path.read_bytes(), signature, target, openmp=openmp, provenance=provenance
-    )
+    code = File(path, path.read_bytes())
+    header = File(path.with_suffix(".h"), c_header(signature).encode())
+    _, *files = artifact_files(code, signature, target, {"openmp": openmp}, provenance, [header])
     replace_files(files)
 
 
@@ -132,7 +132,7 @@ def test_a_loaded_module_runs(library: Path) -> None:
 @pytest.mark.parametrize("name", ["_handle", "_name", "__class__", "_FuncPtr"])
 def test_only_the_library_is_asked_for_symbols(library: Path, name: str) -> None:
     with pytest.raises(ArtifactError, match=f"has no symbol {name}"):
-        loader._symbol(ctypes.CDLL(str(library)), name, library)
+        cpu_runtime._symbol(ctypes.CDLL(str(library)), name, library)
 
 
 def test_loading_needs_runtime_and_numpy_only(library: Path) -> None:
@@ -173,6 +173,14 @@ def sign(
     return {"name": name, "arguments": list(arguments), "workspace_bytes": workspace_bytes}
 
 
+def for_an_unknown_kind(path: Path) -> None:
+    """Both the library and its manifest say so."""
+    code = path.read_bytes().replace(b"cpu -mcpu=x86-64", b"abacus -beads=10")
+    path.write_bytes(code)
+    target = str(GENERIC).replace("cpu -mcpu=x86-64", "abacus -beads=10")
+    edit(path, target=target, sha256=hashlib.sha256(code).hexdigest())
+
+
 def for_an_unknown_processor(path: Path) -> None:
     """Both the library and its manifest say so."""
     code = path.read_bytes().replace(b"mcpu=x86-64", b"mcpu=z80-99")
@@ -209,8 +217,9 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: edit(p, size="1"), "size: expected int, found '1'"),
     (lambda p: edit(p, size=-1), "size: expected at most 268435456 bytes, found -1"),
     (lambda p: edit(p, size=2**63), "size: expected at most 268435456 bytes, found 9223"),
-    (lambda p: edit(p, features=["sse9"]), "unknown processor features .'sse9'."),
-    (lambda p: edit(p, features=[nested()]), "unknown processor features ..."),
+    (lambda p: edit(p, features=["sse9"]), "unknown features .'sse9'."),
+    (lambda p: edit(p, features=[nested()]), "unknown features ..."),
+    (for_an_unknown_kind, "is for targets of kind .abacus., expected one of cpu"),
     (for_an_unknown_processor, "target: unknown processor -mcpu=z80-99"),
     (lambda p: edit(p, target="cpu -mcpu=x86-64 -threads=2"), "does not carry the description"),
     (lambda p: edit(p, features=["avx2"]), "does not carry the description"),
@@ -517,7 +526,7 @@ def test_tile_registers_that_the_system_withholds_are_missed(
     manifest = read_manifest(library)
     flags = flags_of("sapphirerapids")
     for granted in (True, False):
-        monkeypatch.setattr(loader, "request_tiles", lambda granted=granted: granted)
+        monkeypatch.setattr(cpu_runtime, "request_tiles", lambda granted=granted: granted)
         if granted:
             check_machine(manifest, flags)
         else:
@@ -628,7 +637,7 @@ def test_a_kernel_in_c_is_loaded_and_runs(tmp_path: Path) -> None:
     (tmp_path / "add.c").write_text(SOURCE)
     (tmp_path / "add.h").write_text(HEADER)
     library = tmp_path / "add.so"
-    content = description(ADD, str(GENERIC), GENERIC.features, openmp=False)
+    content = description(ADD, str(GENERIC), GENERIC.features, {"openmp": False})
     text = content.removesuffix(b"\0").decode()
     define = f"-DDESCRIPTION={json.dumps(text)}"
     subprocess.run(

@@ -13,6 +13,7 @@ import pytest
 from tilewright import dtypes
 from tilewright.errors import ArtifactError
 from tilewright.runtime.argument_checks import ctypes_parameters, make_binder
+from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.signature import (
     C_TYPES,
     MAX_ARGUMENTS,
@@ -157,7 +158,7 @@ def test_the_largest_tensor_is_accepted() -> None:
 def test_a_signature_has_as_many_arguments_as_a_call() -> None:
     arguments = [argument(name=f"a{n}") for n in range(MAX_ARGUMENTS + 1)]
     most = Signature.from_json(function(*arguments[:-1]))
-    make_binder(most)
+    make_binder(most, HOST_MEMORY)
     ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(most))
     with pytest.raises(ArtifactError, match="f has 1024 arguments, and a call takes at most 1023"):
         Signature.from_json(function(*arguments))

@@ -13,8 +13,9 @@ import pytest
 
 from tilewright.errors import ArgumentError, KernelError, OutOfMemoryError
 from tilewright.runtime import Argument, workspace
+from tilewright.runtime.host_memory import HOST_MEMORY, HostMemory
 from tilewright.runtime.signature import Signature
-from tilewright.runtime.workspace import Pool, aligned_bytes, shared_pool
+from tilewright.runtime.workspace import Pool, shared_pool
 
 from .conftest import Probe
 
@@ -42,13 +43,13 @@ def needing(size: int) -> Signature:
 @pytest.mark.parametrize("size", [64, 1000 * 64, 3 << 20])
 def test_new_memory_is_aligned(size: int) -> None:
     for _ in range(10):
-        memory = aligned_bytes(size)
+        memory = HOST_MEMORY.allocate(size)
         assert memory.size == size
         assert memory.ctypes.data % 64 == 0
 
 
 def test_a_workspace_is_used_again_and_a_small_one_is_replaced() -> None:
-    pool = Pool()
+    pool = Pool(HOST_MEMORY)
     first = pool.take(needing(128))
     other = pool.take(needing(128))
     assert other is not first
@@ -61,17 +62,16 @@ def test_a_workspace_is_used_again_and_a_small_one_is_replaced() -> None:
     assert pool == [first, larger]
 
 
-def test_what_is_too_small_is_freed_before_memory_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pool = Pool([aligned_bytes(64)])
+def test_what_is_too_small_is_freed_before_memory_is_taken() -> None:
+    pool = Pool(HOST_MEMORY, [HOST_MEMORY.allocate(64)])
     small = weakref.ref(pool[0])
 
-    def allocate(size: int) -> Any:
-        assert small() is None
-        return aligned_bytes(size)
+    class Noting(HostMemory):
+        def allocate(self, size: int) -> Any:
+            assert small() is None
+            return super().allocate(size)
 
-    monkeypatch.setattr("tilewright.runtime.workspace.aligned_bytes", allocate)
+    pool.memory = Noting()
     assert pool.take(needing(128)).size == 128
 
 
@@ -79,7 +79,7 @@ def test_the_pool_goes_with_the_last_module(probe: Make) -> None:
     probes = [probe(A, workspace_bytes=SIZE) for _ in range(2)]
     for p in probes:
         p.mod(*arrays(1))
-    (memory,) = shared_pool()
+    (memory,) = shared_pool(HOST_MEMORY)
     held = weakref.ref(memory)
     del memory, p
     probes.pop()
@@ -88,7 +88,7 @@ def test_the_pool_goes_with_the_last_module(probe: Make) -> None:
     probes.pop()
     gc.collect()
     assert held() is None
-    assert shared_pool() == []
+    assert shared_pool(HOST_MEMORY) == []
 
 
 def test_a_kernel_gets_a_workspace_as_its_last_value(probe: Make) -> None:
@@ -98,7 +98,7 @@ def test_a_kernel_gets_a_workspace_as_its_last_value(probe: Make) -> None:
     run = p.mod.bind(a, c)
     p.mod(a, c)
     run()
-    (memory,) = shared_pool()
+    (memory,) = shared_pool(HOST_MEMORY)
     assert memory.size == SIZE
     assert p.calls == [(a.ctypes.data, c.ctypes.data, memory.ctypes.data)] * 2
 
@@ -107,7 +107,7 @@ def test_modules_share_workspaces(probe: Make) -> None:
     small, large = probe(A, workspace_bytes=SIZE), probe(A, workspace_bytes=3 * SIZE)
     for p in (small, large, small):
         p.mod(*arrays(1))
-    (memory,) = shared_pool()
+    (memory,) = shared_pool(HOST_MEMORY)
     assert memory.size == 3 * SIZE
     assert small.calls[1][-1] == large.calls[0][-1] == memory.ctypes.data
 
@@ -117,7 +117,7 @@ def test_a_kernel_that_fails_gives_its_workspace_back(probe: Make) -> None:
     p.status = 7
     with pytest.raises(KernelError, match="probe: stopped with status 7"):
         p.mod(*arrays(1))
-    assert [memory.size for memory in shared_pool()] == [SIZE]
+    assert [memory.size for memory in shared_pool(HOST_MEMORY)] == [SIZE]
 
 
 class Meeting(Probe):
@@ -144,7 +144,7 @@ def test_calls_at_the_same_time_have_workspaces_of_their_own() -> None:
     first, *others = [{call[-1] for call in calls} for calls in rounds]
     assert len(first) == THREADS
     assert others == [first, first]  # and nothing more was taken
-    assert len(shared_pool()) == THREADS
+    assert len(shared_pool(HOST_MEMORY)) == THREADS
 
 
 def test_memory_that_is_not_there_is_an_error_of_two_kinds(probe: Make) -> None:
@@ -159,7 +159,7 @@ def test_memory_that_is_not_there_is_an_error_of_two_kinds(probe: Make) -> None:
 
 def test_a_caller_gives_its_own_workspace(probe: Make) -> None:
     p = probe(A, OUT, workspace_bytes=SIZE)
-    (a, c), memory = arrays(2), aligned_bytes(3 * SIZE)
+    (a, c), memory = arrays(2), HOST_MEMORY.allocate(3 * SIZE)
     p.mod(a, c, workspace=memory)
     run = p.mod.bind(a, c, workspace=memory[2 * SIZE :].reshape(10, -1))
     run()
@@ -167,7 +167,7 @@ def test_a_caller_gives_its_own_workspace(probe: Make) -> None:
     data = [a.ctypes.data, c.ctypes.data]
     start = memory.ctypes.data
     assert p.calls == [(*data, start), (*data, start + 2 * SIZE), (*data, start + 2 * SIZE)]
-    assert shared_pool() == []
+    assert shared_pool(HOST_MEMORY) == []
 
 
 def test_a_module_returns_a_new_workspace(probe: Make) -> None:
@@ -178,7 +178,7 @@ def test_a_module_returns_a_new_workspace(probe: Make) -> None:
     for memory in (first, second):
         p.mod(*arrays(1), workspace=memory)
         assert p.calls.pop()[-1] == memory.ctypes.data
-    assert shared_pool() == []
+    assert shared_pool(HOST_MEMORY) == []
     assert probe(A).mod.workspace().nbytes == 0
     with pytest.raises(OutOfMemoryError, match="no memory for its workspace"):
         probe(A, workspace_bytes=1 << 62).mod.workspace()
@@ -209,7 +209,7 @@ def test_a_workspace_that_does_not_fit_is_refused(
 ) -> None:
     p = probe(A, OUT, workspace_bytes=SIZE)
     a, c = arrays(2)
-    memory = spoil(aligned_bytes(2 * SIZE))
+    memory = spoil(HOST_MEMORY.allocate(2 * SIZE))
     for call in (p.mod, p.mod.bind):
         with pytest.raises(ArgumentError) as error:
             call(a, c, workspace=memory)
@@ -228,7 +228,7 @@ def test_a_workspace_is_passed_by_name(probe: Make) -> None:
 
 def test_a_workspace_overlaps_with_no_argument(probe: Make) -> None:
     p = probe(A, OUT, workspace_bytes=SIZE)
-    memory = aligned_bytes(SIZE + 96)
+    memory = HOST_MEMORY.allocate(SIZE + 96)
     inside = [memory[at : at + 48].view("f4").reshape(3, 4) for at in (0, SIZE - 4, SIZE)]
     (other,) = arrays(1)
     for bad in inside[:2]:
@@ -269,7 +269,7 @@ class Exported:
 
 def test_a_workspace_may_be_another_librarys(probe: Make) -> None:
     p = probe(A, workspace_bytes=SIZE)
-    memory = aligned_bytes(SIZE)
+    memory = HOST_MEMORY.allocate(SIZE)
     run = p.mod.bind(*arrays(1), workspace=Exported(memory))
     run()
     assert p.calls[0][-1] == memory.ctypes.data

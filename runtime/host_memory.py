@@ -1,0 +1,130 @@
+"""The memory of this process: numpy arrays, and those of other libraries by DLPack.
+
+An array's class is read by `type`, and its shape, strides and address by numpy: overrides of a
+subclass and values of attributes are not believed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ArgumentError
+from . import dlpack
+from .memory import Memory, OneBinder, View
+from .ndarray import address_reader
+from .signature import WORKSPACE_ALIGNMENT, Argument
+
+Array = np.ndarray[Any, Any]
+_ALL: Any = ctypes.c_char * (2**63 - 1)
+"""Memory from an address on: numpy asks for a buffer that an array does not reach beyond."""
+
+
+class HostMemory(Memory):
+    """The memory of processors. `read` returns the memory itself."""
+
+    library: ClassVar[str] = "numpy"
+
+    def view(self, value: Any, name: str) -> View:
+        if is_array(value):
+            if issubclass(type(value), np.ma.MaskedArray):
+                raise ArgumentError(
+                    "argument {0}: expected a plain array, found a masked array",
+                    name,
+                    hint=f"pass {name}.filled(...), or {name}.data if the mask may be ignored",
+                )
+            array = plain(value)
+            pointer, read_only = array.__array_interface__["data"]
+            return View(pointer, _dtype_text(array), array.shape, array.strides, read_only, value)
+        found = dlpack.view(value, name)
+        if found is None:
+            raise ArgumentError(
+                "argument {0}: expected an array, found {1}",
+                name,
+                dlpack.class_name(value),
+                hint=f"pass numpy.asarray({name}), or anything with __dlpack__",
+            )
+        return found
+
+    def array(self, view: View) -> Array:
+        shape, strides, before = view.shape, view.strides, 0
+        if strides and min(strides) < 0:
+            steps = zip(shape, strides, strict=True)
+            before = sum((1 - n) * step for n, step in steps if n and step < 0)
+        memory: Any = _ALL.from_address(view.pointer - before)
+        array = np.ndarray(shape, dtypes.to_numpy(view.dtype), memory, before, strides)
+        if view.owner is not None:
+            memory.owner = view.owner
+        if view.read_only:
+            array.flags.writeable = False
+        return array
+
+    read = array
+
+    def allocate(self, size: int) -> Array:
+        memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
+        return memory[start : start + size]
+
+    def write(self, view: View, values: Any) -> None:
+        self.array(view)[...] = values
+
+    def synchronize(self) -> None:
+        """Calls are done when they return."""
+
+    def binder(self, argument: Argument, checked: OneBinder) -> OneBinder:
+        """Arrays that match exactly need no view."""
+        strides = tuple(n * argument.itemsize for n in argument.element_strides)
+        dtype, shape, written = argument.dtype, argument.shape, argument.written
+        mask = argument.itemsize - 1
+        numpy_dtype = dtypes.to_numpy(dtype) if dtype not in dtypes.ML_DTYPES else None
+        address = address_reader()
+        match = dlpack.matcher(dtype, shape, argument.element_strides, written)
+
+        def bind(value: Any, owners: list[Any]) -> int:
+            if (
+                type(value) is np.ndarray
+                and value.dtype is numpy_dtype
+                and value.shape == shape
+                and value.strides == strides
+            ):
+                pointer = address(value)
+                if not pointer & mask and (not written or value.flags.writeable):
+                    return pointer
+            elif not is_array(value):
+                found = match(value)
+                if found is not None and not found[0] & mask:
+                    owners.append(found[1])
+                    return found[0]
+            return checked(value, owners)  # type: ignore[no-any-return]
+
+        return bind
+
+    def address_reader(self) -> Callable[[Any], int]:
+        return address_reader()
+
+
+HOST_MEMORY = HostMemory()
+
+
+def is_array(value: object) -> bool:
+    """Whether an object is an array of numpy, or of a subclass."""
+    return issubclass(type(value), np.ndarray)
+
+
+def plain(value: Any) -> Array:
+    """The array as a plain `ndarray`, with numpy's own attributes."""
+    array: Array = np.ndarray.view(value, np.ndarray)
+    return array
+
+
+def _dtype_text(array: Array) -> str:
+    """The name of a dtype. Classes of records may be called anything, `float` with 32 bits too."""
+    dtype = array.dtype
+    if issubclass(dtype.type, np.void):
+        return f"records of {dtype.itemsize} bytes"
+    return dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"

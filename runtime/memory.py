@@ -1,0 +1,113 @@
+"""The memory in which kernels of one kind of target find arrays.
+
+`HostMemory` (`host_memory.py`) is that of processors. Everything that allocates, checks, fills or
+reads arguments asks the memory of the target's kind, and need not know what its arrays are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from .signature import Argument, compact_strides
+
+OneBinder = Callable[[Any, list[Any]], Any]
+"""Converts one argument to the value for the kernel; adds the owner of its memory to the list."""
+
+
+class View(NamedTuple):
+    """An array in memory: `strides` in bytes, or `None` for compact row-major.
+
+    The memory is valid as long as `owner` is held. `dtype` is the name of a dtype, or a description
+    of one that is not supported.
+    """
+
+    pointer: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    read_only: bool
+    owner: object
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        """The strides in bytes, compact ones spelled out."""
+        if self.strides is not None:
+            return self.strides
+        itemsize = dtypes.nbytes(self.dtype)
+        return tuple([itemsize * n for n in compact_strides(self.shape)])
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether its elements follow each other in row-major order."""
+        if self.strides is None or 0 in self.shape:
+            return True
+        compact = self._replace(strides=None).byte_strides
+        steps = zip(self.shape, self.strides, compact, strict=True)
+        return all(n == 1 or step == wanted for n, step, wanted in steps)
+
+
+class Memory(ABC):
+    """The arrays that kernels of a kind of target take, and their elements on the host.
+
+    `library` is the one whose functions errors name: numpy, or one with functions of these names.
+    """
+
+    library: ClassVar[str]
+
+    @abstractmethod
+    def view(self, value: Any, name: str) -> View:
+        """The memory of an array that kernels can use.
+
+        Raises `ArgumentError`, of the argument `name`, for any other object, such as an array in
+        other memory.
+        """
+
+    @abstractmethod
+    def array(self, view: View) -> Any:
+        """The array of a view, which a call takes. It holds the owner."""
+
+    @abstractmethod
+    def allocate(self, size: int) -> Any:
+        """A new array of `size` bytes (uint8), uninitialised, with the alignment of workspaces.
+
+        Its `len` is `size`. Raises `MemoryError`.
+        """
+
+    @abstractmethod
+    def read(self, view: View) -> np.ndarray[Any, Any]:
+        """The elements on the host, once earlier calls are done: the memory itself, or a copy."""
+
+    @abstractmethod
+    def write(self, view: View, values: Any) -> None:
+        """Write numbers of the host, an array or one number, broadcast to the shape of the view."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the calls that have returned are done."""
+
+    def empty(self, argument: Argument) -> Any:
+        """A new compact array for an argument, uninitialised. Raises `MemoryError`."""
+        whole = self.view(self.allocate(argument.size * argument.itemsize), argument.name)
+        return self.array(whole._replace(dtype=argument.dtype, shape=argument.shape, strides=None))
+
+    def binder(self, argument: Argument, checked: OneBinder) -> OneBinder:
+        """The binder of a tensor.
+
+        `checked` takes any object, by its `view`. A kind may put a faster way before it, for the
+        usual ones.
+        """
+        del argument
+        return checked
+
+    def alignment(self, argument: Argument) -> int:
+        """The power of two, in bytes, that the address of a tensor has to be a multiple of."""
+        return argument.itemsize
+
+    def address_reader(self) -> Callable[[Any], int]:
+        """Returns a function from an array of `allocate` to its address."""
+        return lambda array: self.view(array, "workspace").pointer

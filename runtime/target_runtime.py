@@ -1,0 +1,68 @@
+"""What it takes to load and call kernels of each kind of target: its memory, timer and artifacts.
+
+None of it needs a code generator. `cpu_runtime.py` is the runtime of processors;
+`register_runtime` adds another.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..target import Target
+from ..target.registry import Registry
+from .memory import Memory
+from .timer import Timer
+
+if TYPE_CHECKING:
+    from .artifact import Manifest
+    from .module import Module
+
+
+class TargetRuntime(ABC):
+    """The runtime of a kind of target.
+
+    `memory` is where its kernels find arrays, and `timer` times them, in sessions and in modules.
+    """
+
+    memory: ClassVar[Memory]
+    timer: ClassVar[Timer] = Timer()
+
+    @abstractmethod
+    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """What the code of an artifact needs to be called, of the JSON object of its manifest.
+
+        These are fields that manifests of this kind have beside those of all kinds. Raises
+        `ArtifactError` where they are malformed.
+        """
+
+    @abstractmethod
+    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
+        """Load the code of an artifact, which is that of the manifest, and find its entry points.
+
+        `path` is that of its file, for errors. Raises `ArtifactError` unless this machine runs it.
+        """
+
+
+def _cpu() -> TargetRuntime:
+    from .cpu_runtime import CpuRuntime
+
+    return CpuRuntime()
+
+
+_RUNTIMES = Registry("runtime", "register_runtime", {"cpu": _cpu})
+
+
+def register_runtime(kind: str, load: Callable[[], TargetRuntime]) -> None:
+    """Load and call kernels for targets of a kind by what `load` returns, which is called once.
+
+    Raises `TargetError` where the kind has a runtime already.
+    """
+    _RUNTIMES.register(kind, load)
+
+
+def runtime_for(target: Target) -> TargetRuntime:
+    """The runtime of targets of its kind. Raises `TargetError` where there is none."""
+    return _RUNTIMES.of(target)
