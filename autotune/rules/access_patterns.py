@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...schedule.block_queries import free_vars, has_reduction, region_buffers
 from ...schedule.facts import fact
-from ...schedule.reduction_blocks import match_reduction
+from ...schedule.reduction_blocks import match_updates
 from ...tir.ir import (
     FLOAT_FUNCTIONS,
     Binary,
@@ -151,11 +151,19 @@ def _coefficient(index: Expr, var: Var) -> int | None:
 
 def output_of(block: Block) -> Input | None:
     """How a block indexes its output; `None` where it has several."""
-    buffers = region_buffers(block.writes)
-    if len(buffers) != 1:
-        return None
-    accesses = [tuple(r.min for r in region.ranges) for region in block.writes]
-    return _input(buffers.pop(), accesses, [i.var for i in block.iters], {})
+    outputs = outputs_of(block)
+    return outputs[0] if len(outputs) == 1 else None
+
+
+def outputs_of(block: Block) -> list[Input]:
+    """How a block indexes its outputs, in their order; none where they lie in different ways."""
+    accesses_of: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    for region in block.writes:
+        accesses_of.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
+    variables = [i.var for i in block.iters]
+    outputs = [_input(b, accesses, variables, {}) for b, accesses in accesses_of.items()]
+    layouts = [(len(o.buffer.shape), o.plain, o.strides) for o in outputs]
+    return outputs if all(layout == layouts[0] for layout in layouts) else []
 
 
 def spatial(block: Block) -> list[Var]:
@@ -229,7 +237,7 @@ def _repeats(reader: Block, buffer: Buffer) -> bool:
 
 def reuses(block: Block) -> bool:
     """Whether a reduction reads elements of an input for several of its results."""
-    if match_reduction(block) is None or not has_reduction(block):
+    if match_updates(block) is None or not has_reduction(block):
         return False
     sizes = extents(block)
     wide = {v for v in spatial(block) if sizes.get(v, 2) > 1}
@@ -332,13 +340,13 @@ def last_digits(block: Block) -> dict[Var, int]:
 
 def _digits(block: Block) -> dict[Var, tuple[Expr, int]]:
     """The last digits with their numbers and extents."""
-    out = output_of(block)
-    if out is None:
+    outputs = outputs_of(block)
+    if not outputs:
         return {}
     sizes = extents(block)
     return {
         v: (e, sizes[v])
-        for e in out.at.indices
+        for e in outputs[0].at.indices
         for v in spatial(block)
         if type(e) is not Var and sizes.get(v, 1) > 1 and _coefficient(e, v) == 1
     }

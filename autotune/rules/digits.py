@@ -24,7 +24,7 @@ from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
 from ...tir.visit import children
-from .access_patterns import extents, last_digits, output_of
+from .access_patterns import extents, last_digits, outputs_of
 
 
 def has_digits(block: Block) -> bool:
@@ -44,33 +44,34 @@ def separate_digits(sch: Schedule, label: Label) -> None:
 
 
 def lay_out_digits(sch: Schedule, label: Label) -> None:
-    """Give each digit of the indices at which a block writes, an internal buffer, a dimension."""
+    """Give each digit of the indices at which a block writes, internal buffers, a dimension."""
     block = find_block(sch.func, label)
-    out, low = output_of(block), last_digits(block)
-    if out is None or not low:
+    low = last_digits(block)
+    if not low:
         return
-    indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
-    parts: list[Expr] = []
-    for d, r in zip(indices, block.writes[0].ranges, strict=True):
-        by = math.prod(low[v] for v in free_vars(r.min) & low.keys())
-        parts += [d] if by == 1 else [d // by, d % by]
-    sch.transform_layout(label, ("write", 0), IndexMap(indices, tuple(parts)))
+    for n, out in enumerate(outputs_of(block)):
+        indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
+        parts: list[Expr] = []
+        for d, r in zip(indices, block.writes[0].ranges, strict=True):
+            by = math.prod(low[v] for v in free_vars(r.min) & low.keys())
+            parts += [d] if by == 1 else [d // by, d % by]
+        sch.transform_layout(label, ("write", n), IndexMap(indices, tuple(parts)))
 
 
 def _cuts(block: Block) -> dict[Var, int]:
     """The spatial variables that inputs use in quotients and remainders by one number.
 
-    Where the output is contiguous in one, alone.
+    Where the outputs are contiguous in one, alone.
     """
     divisors: dict[Var, int] = {}
-    sizes, out = extents(block), output_of(block)
+    sizes, outputs = extents(block), outputs_of(block)
     written = {r.buffer for r in block.writes}
     indices = [r.min for x in block.reads if x.buffer not in written for r in x.ranges]
     for i in block.iters:
         if i.kind is not IterKind.SPATIAL:
             continue
         by = {n for e in indices for n in _divisors(e, i.var)}
-        if out is not None and out.strides.get(i.var) != 1:
+        if outputs and outputs[0].strides.get(i.var) != 1:
             by.discard(0)
         if len(by) == 1:
             (number,) = by

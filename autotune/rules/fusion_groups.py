@@ -34,6 +34,7 @@ from .access_patterns import (
     is_injective,
     is_ordered,
     is_window,
+    output_of,
     reduced,
     reuses,
     row_dimensions,
@@ -241,7 +242,9 @@ def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Labe
 
 def _with_attention(draft: Draft, groups: list[Group]) -> list[Group] | None:
     """The groups with each attention in the place of its parts, where there is one."""
-    contractions = [g for g in groups if g.kind is GroupKind.CONTRACTION]
+    contractions = [
+        g for g in groups if g.kind is GroupKind.CONTRACTION and output_of(g.members[0]) is not None
+    ]
     beginnings: dict[Label, list[Block]] = {}
     for group in contractions:
         first = group.members[0]
@@ -404,10 +407,13 @@ def _rows_read(
 ) -> list[Var] | None:
     """The variables of a block for rows, each of which is read in one row alone, if there are."""
     row_variables: list[Var] = []
-    (write, *others) = block.writes
+    written = {write.buffer: write for write in block.writes}
+    if len(written) < len(block.writes):
+        return None
     for reader in readers:
         for region in reader.reads:
-            if region.buffer is not write.buffer:
+            write = written.get(region.buffer)
+            if write is None:
                 continue
             indices = [r.min for r in region.ranges]
             at = [
@@ -420,4 +426,4 @@ def _rows_read(
             ):
                 return None
             row_variables = variables
-    return None if others else row_variables
+    return row_variables

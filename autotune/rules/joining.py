@@ -20,7 +20,7 @@ from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Const, Dim, Expr, Label, Load, Store, Var, as_expr
 from ...tir.simplify import simplify
 from ...tir.visit import substitute, walk
-from .access_patterns import extents, inputs_of, output_of
+from .access_patterns import extents, inputs_of, output_of, outputs_of
 
 
 def join(sch: Schedule, labels: Sequence[Label]) -> None:
@@ -45,19 +45,18 @@ def join(sch: Schedule, labels: Sequence[Label]) -> None:
 
 
 def flatten(sch: Schedule, label: Label) -> None:
-    """Lay out what a block writes, an internal buffer, by joined dimensions where it has some."""
-    out = output_of(find_block(sch.func, label))
-    assert out is not None
-    indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
-    sizes = out.buffer.shape
-    if len(out.at.dims) == len(sizes):
-        return
-    flat = [
-        _number([indices[d] for d in dims], [sizes[d] for d in dims])
-        for dims, index in zip(out.at.dims, out.at.indices, strict=True)
-        if type(index) is not Const
-    ]
-    sch.transform_layout(label, ("write", 0), IndexMap(indices, tuple(flat)))
+    """Lay out what a block writes, internal buffers, by joined dimensions where they have some."""
+    for n, out in enumerate(outputs_of(find_block(sch.func, label))):
+        indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
+        sizes = out.buffer.shape
+        if len(out.at.dims) == len(sizes):
+            continue
+        flat = [
+            _number([indices[d] for d in dims], [sizes[d] for d in dims])
+            for dims, index in zip(out.at.dims, out.at.indices, strict=True)
+            if type(index) is not Const
+        ]
+        sch.transform_layout(label, ("write", n), IndexMap(indices, tuple(flat)))
 
 
 def _number(digits: Sequence[Var], sizes: Sequence[Dim]) -> Expr:

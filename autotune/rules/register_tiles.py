@@ -10,7 +10,16 @@ from ...schedule import Schedule
 from ...schedule.block_queries import free_vars
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var, product
-from .access_patterns import extents, grouped, inputs_of, low_digits, output_of, reduced, spatial
+from .access_patterns import (
+    extents,
+    grouped,
+    inputs_of,
+    low_digits,
+    output_of,
+    outputs_of,
+    reduced,
+    spatial,
+)
 from .common import powers
 from .vectors import in_registers
 
@@ -48,7 +57,7 @@ def fewest_registers(main: Block, vector: Var) -> int:
         for i in inputs_of(main)
         if vector in i.used
     ]
-    return math.prod(low.values()) + (loaded[-1] if loaded else 0)
+    return math.prod(low.values()) * len(outputs_of(main)) + (loaded[-1] if loaded else 0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class RegisterTile:
     many register tiles a tile in cache has along each; there are none of those if it is empty.
     `unroll` steps of the innermost loop of the reduction, and `rows` of the loop around it, are
     taken at once; `part` is how long a part of the reduction is. They are `None` where there is
-    nothing to decide.
+    nothing to decide. There is a tile of each of `results`.
     """
 
     vector: Var
@@ -69,11 +78,12 @@ class RegisterTile:
     unroll: Dim | None = None
     rows: Dim | None = None
     part: Dim | None = None
+    results: int = 1
 
     @property
     def accumulators(self) -> Dim:
-        """The vectors of sums that it holds."""
-        return product(list(self.inner.values()))
+        """The vectors of results that it holds."""
+        return product([self.results, *self.inner.values()])
 
     def on(self, variables: Mapping[Var, Var]) -> RegisterTile:
         """The same tile of a block that has other variables in the place of this one's."""
@@ -115,7 +125,7 @@ def sample_tile(
         if cached:
             middle[v] = 1 if v in groups else _middle_tile(sch, sizes[v])
     inner |= {v: sizes[v] for v in low_digits(main)}
-    return RegisterTile(vector, lanes, inner, middle)
+    return RegisterTile(vector, lanes, inner, middle, results=len(outputs_of(main)))
 
 
 def _sampled(sch: Schedule, extent: int, most: int, favoured: int, *, whole: bool) -> Dim:
@@ -145,16 +155,16 @@ def write_back(
     main: Label,
     register_tile: RegisterTile,
 ) -> None:
-    """Unroll and vectorise the copy of the register tile of `main` to memory.
+    """Unroll and vectorise the copy of a register tile of `main` to memory.
 
     Where the lanes of its vectors lie apart there, their columns are written. Digits of its last
     index are one number.
     """
     vector, lanes = register_tile.vector, register_tile.lanes
-    out = output_of(find_block(sch.func, main))
-    assert out is not None
     copy = find_block(sch.func, write)
-    (tile,) = [i for i in inputs_of(copy) if i.buffer is out.buffer]
+    read = {i.buffer: i for i in inputs_of(copy)}
+    out = next(o for o in outputs_of(find_block(sch.func, main)) if o.buffer in read)
+    tile = read[out.buffer]
     loops = sch.get_loops(write)[-len(copy.iters) :]
     loop_of = {
         tile.plain[i.var]: loop

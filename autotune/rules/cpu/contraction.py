@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from .... import dtypes
 from ....schedule import Schedule
-from ....schedule.block_queries import free_vars
+from ....schedule.block_queries import free_vars, readers_of
 from ....schedule.find import find_block
 from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var, ceildiv, product
@@ -39,7 +39,7 @@ from ..access_patterns import (
     grouped,
     inputs_of,
     last_digits,
-    output_of,
+    outputs_of,
     reduced,
     spatial,
 )
@@ -216,7 +216,7 @@ def _whole(
     sch = draft.schedule
     sizes = extents(block)
     loops = block_loops(sch, main)
-    write = sch.cache_write(main, 0, "register")
+    writes = _in_register_tiles(sch, main)
     lay_out_digits(sch, main)
     flatten(sch, main)
     if follow is not None:
@@ -226,11 +226,27 @@ def _whole(
     registers = [*at_once, *tile]
     sch.reorder(*units, *outer, *middle, *(v for v, _ in steps), *registers)
     top = draft.map_outer(*outer)
-    sch.reverse_compute_at(write, middle[-1])
+    for write in writes:
+        sch.reverse_compute_at(write, middle[-1])
     in_registers(sch, registers)
-    write_back(sch, write, main, tiles)
+    for write in writes:
+        write_back(sch, write, main, tiles)
     sch.decompose_reduction(main, steps[0][0])
     return _Nest(main, top, middle[-1], steps, at_once)
+
+
+def _in_register_tiles(sch: Schedule, main: Label) -> list[Label]:
+    """Hold the results of a block in registers; the blocks that write them to memory.
+
+    What nothing reads, such as the largest value where its place alone is asked for, stays there.
+    """
+    writes: list[Label] = []
+    for n, out in enumerate(outputs_of(find_block(sch.func, main))):
+        if out.buffer in sch.func.allocs and not readers_of(sch.func, {out.buffer}, but=main):
+            sch.set_scope(main, n, "register")
+        else:
+            writes.append(sch.cache_write(main, n, "register"))
+    return writes
 
 
 def _blocked(
@@ -243,10 +259,10 @@ def _blocked(
     outermost = reduced(block)[0]
     assert tiles.part is not None
     first, _ = sch.split(loops[outermost], factors=[None, tiles.part], perfect=True)
-    out = output_of(block)
-    assert out is not None
-    partial = sch.rfactor(first, len(out.buffer.shape))
-    sch.set_scope(partial, 0, "register")
+    outputs = outputs_of(block)
+    partial = sch.rfactor(first, len(outputs[0].buffer.shape))
+    for n in range(len(outputs)):
+        sch.set_scope(partial, n, "register")
     flatten(sch, partial)
     loops = dict(zip([*spatial(block), outermost], sch.get_loops(main), strict=True))
     units, outer, middle, tile = _cut(sch, block, loops, tiles)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from ....schedule import Schedule
 from ....schedule.block_queries import feeding, has_reduction
 from ....schedule.find import blocks_in, find_block, find_loop
-from ....schedule.reduction_blocks import match_reduction
+from ....schedule.reduction_blocks import match_updates
 from ....schedule.require import certain
 from ....target import CpuTarget
 from ....tir.ir import Block, IterKind, Label, Var
@@ -22,6 +22,7 @@ from ..access_patterns import (
     extents,
     inputs_of,
     is_expensive,
+    outputs_of,
     reduced,
     reduced_run,
     row_dimensions,
@@ -108,14 +109,14 @@ def schedule_reduction(
         lanes = lanes_for(vector_bits, widest(block), math.prod(sizes.values()))
     extent = math.prod(sizes[v] for v in run)
     counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
-    if match_reduction(block) is None or lanes == 1 or not counts:
+    if match_updates(block) is None or not outputs_of(block) or lanes == 1 or not counts:
         return top
     reduce = feeding(block, IterKind.REDUCE)
     loops = [v for v in sch.get_loops(label) if v in reduce]
     loop = fused(sch, loops[len(around) :])
     count = sch.sample_categorical(counts)
     _, inner = sch.split(loop, factors=[None, count * lanes])
-    rank = len(next(iter(block.writes)).buffer.shape)
+    rank = len(block.writes[0].buffer.shape)
     partial = sch.rfactor(inner, rank)
     place = _own_loop(sch, label)
     if top is not None:
@@ -168,10 +169,12 @@ def schedule_spatial(draft: Draft, label: Label, skip: int, least: int = 1) -> V
 
 def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
     """Hold the partial results of a block in vector registers while it reduces."""
-    reduce = feeding(find_block(sch.func, label), IterKind.REDUCE)
+    block = find_block(sch.func, label)
+    reduce = feeding(block, IterKind.REDUCE)
     *around, last = sch.get_loops(label)
     reducing = [v for v in around if v in reduce]
-    sch.set_scope(label, 0, "register")
+    for n in range(len(outputs_of(block))):
+        sch.set_scope(label, n, "register")
     in_registers(sch, sch.split(last, factors=[None, lanes]))
     if reducing:
         sch.decompose_reduction(label, reducing[0])

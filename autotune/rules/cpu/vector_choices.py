@@ -14,7 +14,7 @@ from ..access_patterns import (
     inputs_of,
     is_product,
     low_digits,
-    output_of,
+    outputs_of,
     reuse,
     spatial,
 )
@@ -42,9 +42,10 @@ def vector_choices(block: Block) -> list[Var]:
     contiguous, or takes every second element or so, which a few shuffles pick out of vectors; the
     first choices also write contiguously.
     """
-    out = output_of(block)
-    if out is None:
+    outputs = outputs_of(block)
+    if not outputs:
         return []
+    out = outputs[0]
     sizes = extents(block)
     reading = inputs_of(block)
     low = low_digits(block)
