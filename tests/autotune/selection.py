@@ -76,6 +76,7 @@ OPERATORS: list[tuple[str, dict[str, Any]]] = [
     ("reduction_func", {"n": 21, "m": 35, "axis": 0}),
     ("reduction_func", {"n": 21, "m": 35, "axis": 1}),
     ("reduction_func", {"n": 21, "m": 35, "axis": 1, "kind": "argmax"}),
+    ("reduction_func", {"n": 35, "m": 21, "axis": 0, "kind": "argmin"}),
     ("attention_func", {"batch": 1, "heads": 2, "sequence": 9, "dim": 16}),
     ("attention_func", {"batch": 1, "heads": 2, "sequence": 97, "dim": 16, "causal": True}),
 ]
