@@ -16,13 +16,14 @@ from ...tir.ir import (
     Func,
     Load,
     Op,
+    Seq,
     Stmt,
     Store,
     const,
     seq,
 )
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute, with_func_body
+from ...tir.visit import substitute, walk, with_func_body
 from .rewrite import adjacent, allocated, map_stmts, simplifier_of
 
 _OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
@@ -35,15 +36,16 @@ def tree_reduce(func: Func) -> Func:
     for i in unrolled(4):              T[ramp(0, 1, 2)] = R[ramp(0, 1, 2)] + R[ramp(2, 1, 2)]
         S[0] = S[0] + R[i]      ->     S[0] = S[0] + (T[0] + T[1])
 
-    This changes the order of a reduction, which the IR does not specify.
+    Several reductions in one loop are combined one after the other. This changes the order of a
+    reduction, which the IR does not specify.
     """
     s = simplifier_of(func)
 
     def visit(stmt: Stmt) -> Stmt:
         if type(stmt) is For and stmt.kind in (ForKind.UNROLL, ForKind.SERIAL):
-            found = _match(stmt, s)
-            if found is not None:
-                return _steps(found)
+            chains = _chains(stmt, s)
+            if chains:
+                return seq(*map(_steps, chains))
         return map_stmts(stmt, visit)
 
     return with_func_body(func, visit(func.body))
@@ -59,9 +61,19 @@ class _Chain(NamedTuple):
     length: int
 
 
-def _match(loop: For, s: Simplifier) -> _Chain | None:
-    """The loop as a chain over a power of two of register elements that lie side by side."""
-    body, count = loop.body, loop.extent
+def _chains(loop: For, s: Simplifier) -> list[_Chain]:
+    """The loop as chains over what none of them writes; none where it does anything else."""
+    stores = loop.body.stmts if type(loop.body) is Seq else (loop.body,)
+    chains = [chain for body in stores if (chain := _match(body, loop, s)) is not None]
+    written = {chain.store.buffer for chain in chains}
+    places = (n for chain in chains for n in walk(chain.store.indices[0]))
+    read = {c.register for c in chains} | {n.buffer for n in places if type(n) is Load}
+    return chains if len(written) == len(stores) and written.isdisjoint(read) else []
+
+
+def _match(body: Stmt, loop: For, s: Simplifier) -> _Chain | None:
+    """A store in the loop as a chain over a power of two of elements that lie side by side."""
+    count = loop.extent
     if type(body) is not Store or not isinstance(count, int) or body.mask is not None:
         return None
     value = body.value
@@ -72,7 +84,7 @@ def _match(loop: For, s: Simplifier) -> _Chain | None:
         return None
     if total.buffer is not body.buffer or s.poly(total.indices[0]) != s.poly(body.indices[0]):
         return None
-    if element.buffer.scope != "register" or element.buffer is body.buffer:
+    if element.buffer.scope != "register":
         return None
     if loop.var in s.poly(body.indices[0]) or s.poly(element.indices[0]).get(loop.var) != 1:
         return None

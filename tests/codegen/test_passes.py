@@ -223,6 +223,29 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
         for j in T.unrolled(8):
             C[0] = C[0] + R[j]
 """,
+    "tree_reduce_in_order": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+    with T.scratch((8,), "float32", scope="register") as R:
+        with T.scratch((8,), "float32", scope="register") as Q:
+            for j in T.unrolled(8):
+                R[j] = A[j]
+                Q[j] = A[j]
+            C[0] = 0.0
+            for j in T.unrolled(8):
+                Q[7] = Q[7] + R[j]
+                C[0] = C[0] + Q[j]
+""",
+    "tree_reduce_several": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32"), D: T.Buffer((1,), "float32")):
+    with T.scratch((8,), "float32", scope="register") as R:
+        for j in T.unrolled(8):
+            R[j] = A[j]
+        C[0] = 0.0
+        D[0] = 0.0
+        for j in T.unrolled(8):
+            C[0] = C[0] + R[j]
+            D[0] = T.maximum(D[0], R[j])
+""",
     "unroll": """
 def f(A: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):
     for i in range(2):
