@@ -34,7 +34,7 @@ from tilewright.autotune.search.remembered import remembers
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
 from tilewright.cli import models
-from tilewright.codegen.build import compile_func
+from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import KernelCache, key
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.detect import resolve
@@ -50,7 +50,7 @@ from tilewright.tir.evaluate import Columns
 from tilewright.tir.ir import Func, product
 from tilewright.tuning_db.values import Measurement, Outcome, Session
 
-from .autotune.checking import arguments, expected, run, some_rows
+from .autotune.checking import arguments, expected, some_rows
 from .toy_target import (
     MEMORY,
     MODEL,
@@ -453,9 +453,10 @@ def test_a_rule_takes_register_tiles_as_those_for_processors_do() -> None:
     assert lanes < tiles.max() < lanes * target.vector_registers
     wanted = expected(func, 0)
     for row in some_rows(tile, np.random.default_rng(0), 4):
-        arrays = arguments(func, 0)
-        run(tile.trace.with_row(row.tolist()).apply(func).func, target, arrays)
-        np.testing.assert_allclose(arrays[-1], wanted[-1], rtol=1e-5)
+        arrays = [ToyArray.of(a) for a in arguments(func, 0)]
+        compiled = compile_func(tile.trace.with_row(row.tolist()).apply(func).func, target)
+        to_module(compiled)(*arrays)
+        np.testing.assert_allclose(arrays[-1].numpy(), wanted[-1], rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
