@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tilewright.errors import ScheduleError
@@ -212,6 +214,16 @@ def test_an_update_of_what_was_not_filled_before() -> None:
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match="cannot be shown that all of Z has values before bl"):
         sch.distinguish_updates(sch.get_block("Z"), 0)
+
+
+@pytest.mark.parametrize("step", ["distinguish_updates", "cache_inplace"])
+def test_an_update_of_what_nothing_fills_before(step: str) -> None:
+    """The block that fills all of Z runs after the one that updates it."""
+    before, fill, update, after = re.split(r"(?=    for i in range\(6\))", str(updated()))
+    sch = Schedule(parse(before + update + fill + after))
+    scope = ["global"] if step == "cache_inplace" else []
+    with pytest.raises(ScheduleError, match="cannot be shown that all of Z has values before bl"):
+        getattr(sch, step)(sch.get_block("Z"), 0, *scope)
 
 
 def test_what_a_block_updates_in_a_loop_of_its_own_reads_its_own_results() -> None:

@@ -220,7 +220,19 @@ def test_reverse_inline_into_what_stores_at_a_number_of_two_digits() -> None:
     check_meaning(func, sch.func)
 
 
-def test_reverse_inline_into_what_stores_elements_twice() -> None:
-    sch = Schedule(numbered(2))
+@pytest.mark.parametrize(
+    ("place", "value", "size"),
+    [
+        ("vh * 2 + vl", "A[vh, vl]", 8),
+        ("vh // 2", "A[0, 0]", 2),
+        ("vh * 3 + vh", "A[vh, 0]", 9),
+        ("vh", "A[vh, vl]", 3),
+    ],
+)
+def test_reverse_inline_into_what_stores_elements_twice(place: str, value: str, size: int) -> None:
+    text = str(numbered(4)).replace("16", str(size)).replace("12", str(size))
+    stored, other = "B[vh * 4 + vl] = A[vh, vl] * 2.0", f"B[{place}] = {value} * 2.0"
+    assert stored in text
+    sch = Schedule(parse(text.replace(stored, other)))
     with pytest.raises(ScheduleError, match="at its plain iteration variables, or at numbers of"):
         sch.reverse_compute_inline(sch.get_block("C"))
