@@ -191,6 +191,32 @@ def test_index_that_is_not_plain() -> None:
         sch.pad_einsum(sch.get_block("S"), [1, 4])
 
 
+def test_a_result_at_an_index_that_is_not_plain() -> None:
+    func = parse("""
+@tw.script
+def beside(A: T.Buffer((6, 4), "float32"), Y: T.Buffer((6, 7), "float32")):
+    for i, r in T.grid(6, 4):
+        with T.block("Y"):
+            vi, vr = T.axis.remap("SR", [i, r])
+            with T.init():
+                Y[vi, vi + 1] = 0.0
+            Y[vi, vi + 1] = Y[vi, vi + 1] + A[vi, vr]
+""")
+    verify(func)
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=r"Y is indexed by vi \+ 1; what is padded must be"):
+        sch.pad_einsum(sch.get_block("Y"), [4, 1])
+
+
+def test_index_without_an_end() -> None:
+    a, places = te.placeholder((9, 4), "int32", name="A"), te.placeholder((7,), "int64", name="P")
+    r = te.reduce_axis(4, name="r")
+    sums = te.compute((7,), lambda i: te.sum(a[te.maximum(places[i], 0), r], axis=r), name="S")
+    sch = Schedule(te.func([a, places, sums], name="rows"))
+    with pytest.raises(ScheduleError, match=r"A is indexed by .*; what is padded must be indexed"):
+        sch.pad_einsum(sch.get_block("S"), [4, 1])
+
+
 def windows(size: int = 10, stride: int = 1) -> Func:
     x, w = te.placeholder((4, 24), "float32", name="X"), te.placeholder((4, 3), "float32", name="W")
     c, k = te.reduce_axis(4, name="c"), te.reduce_axis(3, name="k")
