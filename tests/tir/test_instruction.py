@@ -111,7 +111,10 @@ def test_a_name_is_given_once() -> None:
     assert find_instruction("scale_for_a_test") is None
     found = register_intrin("scale_for_a_test", parse(SEMANTICS), parse(IMPLEMENTATION))
     assert find_instruction("scale_for_a_test") is found
-    assert instructions_of(Target.parse("cpu -mcpu=cascadelake -threads=1"))[0] is found
+    known = instructions_of(Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    names = [i.name for i in known]
+    assert known[names.index("scale_for_a_test")] is found
+    assert names.index("scale_for_a_test") < names.index("dot_16x4_vnni"), "users' come first"
     for name in ("scale_for_a_test", "dot_16x4_vnni"):
         with pytest.raises(IRError, match="an instruction named .* exists already"):
             register_intrin(name, parse(SEMANTICS), parse(IMPLEMENTATION))
