@@ -151,7 +151,8 @@ def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
     home = _homes(accesses)
     loads = [e for e, stores in accesses.items() if not stores and len(e) > 1]
     columns = {e: column for e in loads if (column := _column(e, home)) is not None}
-    mixed = {e: order for e in loads if (order := _interleaved(e, home)) is not None}
+    others = [e for e in loads if e not in columns]
+    mixed = {e: order for e in others if (order := _interleaved(e, home)) is not None}
     group: dict[int, list[int]] = {}
     for elements in (a for a in accesses if a not in columns and a not in mixed):
         merged = {id(group[e]): group[e] for e in elements if e in group}
@@ -196,8 +197,8 @@ def shuffles(elements: Elements, home: Home, dtype: str) -> float:
 
 
 @cache
-def _counted(rows: int, lanes: int, taken: range | None, dtype: str) -> float:
-    """Shuffles for each column of vectors, or those that interleave lanes `taken` of them."""
+def _counted(rows: int, lanes: int, taken: tuple[int, ...] | None, dtype: str) -> float:
+    """Shuffles for each column of vectors, or those that interleave the lanes `taken` of them."""
     vectors = [Var("row", dtypes.vector(dtype, lanes)) for _ in range(rows)]
     if taken is not None:
         return float(_distinct([interleaved(vectors, taken)]))
@@ -236,18 +237,24 @@ def _column(elements: Elements, home: Home) -> tuple[tuple[Elements, ...], int] 
     return tuple(home[e][0] if e in home else rows[0] for e in elements), lanes.pop()
 
 
-def _interleaved(elements: Elements, home: Home) -> tuple[tuple[Elements, ...], range] | None:
-    """The vectors that `elements` alternate between, and the lanes taken of each of them."""
+def _interleaved(
+    elements: Elements, home: Home
+) -> tuple[tuple[Elements, ...], tuple[int, ...]] | None:
+    """The vectors that `elements` alternate between, and the lane of each element."""
     if any(e not in home for e in elements):
         return None
-    rows = tuple(dict.fromkeys(home[e][0] for e in elements))
-    first, count = home[elements[0]][1], len(elements) // len(rows)
-    lanes = range(first, first + count)
-    wanted = [(row, lane) for lane in lanes for row in rows]
-    if count < 2 or len(rows) < 2 or not _is_power(len(rows)):
+    places = [home[e] for e in elements]
+    rows = tuple(dict.fromkeys(row for row, _ in places))
+    count, widths = len(rows), {len(row) for row in rows}
+    lanes = tuple(lane for _, lane in places)
+    if count < 2 or len(widths) != 1 or 2 < count == len(elements):
         return None
-    same = len({len(row) for row in rows}) == 1
-    return (rows, lanes) if same and [home[e] for e in elements] == wanted else None
+    each, rest = divmod(len(elements), count)
+    even = _is_power(count) and each > 1 and not rest and len(set(lanes[:count])) == 1
+    runs = all(
+        place == (rows[k % count], lanes[k % count] + k // count) for k, place in enumerate(places)
+    )
+    return (rows, lanes) if runs and (even or widths == {len(elements)}) else None
 
 
 def _is_power(n: int) -> bool:

@@ -56,8 +56,25 @@ class Columns:
         return found
 
 
-def interleaved(rows: Sequence[Expr], lanes: range) -> Expr:
-    """Lane after lane, those of each of a power of two of vectors: a0 b0 c0 d0 a1 b1 c1 d1 ...
+def interleaved(rows: Sequence[Expr], lanes: Sequence[int]) -> Expr:
+    """Elements that alternate between `rows`: number `k` is lane `lanes[k]` of row `k % n` of `n`.
+
+    Lane after lane of a power of two of rows (a0 b0 c0 d0 a1 b1 c1 d1 ...) is put together from
+    pairs. Else there are as many elements as lanes, and each row but the first takes a shuffle.
+    """
+    count, found = len(rows), rows[0]
+    first = range(lanes[0], lanes[0] + len(lanes) // count)
+    if count & (count - 1) == 0 and list(lanes) == [lane for lane in first for _ in rows]:
+        return _by_pairs(rows, first)
+    for number, row in enumerate(rows[1:], 1):
+        order = [lane if number == 1 else k for k, lane in enumerate(lanes)]
+        order[number::count] = [len(lanes) + lane for lane in lanes[number::count]]
+        found = shuffle(found, row, tuple(order))
+    return found
+
+
+def _by_pairs(rows: Sequence[Expr], lanes: range) -> Expr:
+    """Lane after lane, those of each of a power of two of vectors.
 
     Bytes cross sections of a vector by many instructions, groups of four by one: four rows of a
     section each are first cut into squares, one for each section, which are then turned.
@@ -79,8 +96,8 @@ def interleaved(rows: Sequence[Expr], lanes: range) -> Expr:
             for k in range(column, square, count)
         ]
         return shuffle(squares, squares, tuple(turned))
-    even, odd = (interleaved(rows[start::2], lanes) for start in (0, 1))
-    return interleaved((even, odd), range(dtypes.info(even.dtype).lanes))
+    even, odd = (_by_pairs(rows[start::2], lanes) for start in (0, 1))
+    return _by_pairs((even, odd), range(dtypes.info(even.dtype).lanes))
 
 
 def _stacked(rows: Sequence[Expr]) -> Expr:

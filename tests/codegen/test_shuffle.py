@@ -173,3 +173,17 @@ def f(X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4,), "float32")):
 """)
     with pytest.raises(BuildError, match="R is held in registers, and the elements"):
         compile_func(func, SERIAL)
+
+
+def test_an_odd_number_of_vectors_is_interleaved() -> None:
+    func = parse("""
+def f(X: T.Buffer((3, 16), "float32"), Y: T.Buffer((48,), "float32")):
+    R = T.alloc((3, 16), "float32", scope="register")
+    for r in T.unrolled(3):
+        for c in T.vectorized(16):
+            R[r, c] = X[r, c]
+    for k in T.unrolled(3):
+        for c in T.vectorized(16):
+            Y[k * 16 + c] = R[(k * 16 + c) % 3, (k * 16 + c) // 3]
+""")
+    assert check(func, target=WIDE).source("llvm").count("shufflevector") == 3 * 2
