@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...schedule.block_queries import free_vars, has_reduction, region_buffers
 from ...schedule.facts import fact
 from ...schedule.reduction_blocks import match_updates
+from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import (
     FLOAT_FUNCTIONS,
     Binary,
@@ -44,7 +45,8 @@ class Input:
 
     `at` is the place of its first access, by joined dimensions. `used` are the iteration variables
     in its indices. `plain` maps those that are an index by themselves to their joined dimension.
-    `strides` has the step in elements that one iteration makes, `None` where it is not constant.
+    `strides` has the step in elements that one iteration makes, `None` where it is not constant, or
+    not the same in all places that the block reads. If it is, they are `alike`.
     """
 
     buffer: Buffer
@@ -52,6 +54,7 @@ class Input:
     used: frozenset[Var]
     plain: dict[Var, int]
     strides: dict[Var, int | None]
+    alike: bool
 
 
 def inputs_of(block: Block) -> list[Input]:
@@ -97,13 +100,11 @@ def _input(
         if same and type(e) is Var and e in iterated and counted[e] == 1
     }
     indexing = [v for v in variables if v in used]
-    strides = {v: _stride(buffer, at, v) for v in indexing}
-    for a in accesses[1:]:
-        other = _parted(joined(buffer, a), sizes)
-        for v in indexing:
-            if _stride(buffer, other, v) != strides[v]:
-                strides[v] = None
-    return Input(buffer, at, frozenset(indexing), plain, strides)
+    places = [at, *(_parted(joined(buffer, a), sizes) for a in accesses[1:])]
+    found = {v: {_stride(buffer, place, v) for place in places} for v in indexing}
+    strides = {v: next(iter(steps)) if len(steps) == 1 else None for v, steps in found.items()}
+    alike = all(len(steps) == 1 for steps in found.values())
+    return Input(buffer, at, frozenset(indexing), plain, strides, alike)
 
 
 def _parted(at: Joined, sizes: Mapping[Var, int]) -> Joined:
@@ -312,13 +313,45 @@ def is_product(block: Block) -> bool:
 
 
 def low_digits(block: Block) -> dict[Var, int]:
-    """The `last_digits` of numbers at which no input is read, and their extents.
+    """The variables that vectors along another one take whole, and their extents.
 
-    Of `Y[i, h * 2 + l] += X[i, h] * W[l]` it is `l`: elements lie side by side for all of it
-    together.
+    Elements lie side by side for all of them together. They are the `last_digits` of numbers at
+    which no input is read: of `Y[i, h * 2 + l] += X[i, h] * W[l]` it is `l`. If there are none, it
+    is the variable of `few_columns`.
     """
     read = {key_of(e) for r in _read(block) for e in (x.min for x in r.ranges)}
-    return {v: n for v, (e, n) in _digits(block).items() if key_of(e) not in read}
+    low = {v: n for v, (e, n) in _digits(block).items() if key_of(e) not in read}
+    few = None if low else few_columns(block)
+    return low if few is None else {few[1]: extents(block)[few[1]]}
+
+
+def few_columns(block: Block) -> tuple[Var, Var] | None:
+    """The rows and the columns of an output that has few columns, where vectors fit its rows.
+
+    Of `Y[i, c] += X[k, c] - X[i, c]`, c < 3, they are `i` and `c`: all that the block reads is near
+    along `i`. Vectors along `i` compute what does not depend on `c` once for all columns.
+    """
+    out = output_of(block)
+    if out is None or not out.at.indices:
+        return None
+    last, sizes = out.at.indices[-1], extents(block)
+    few = sizes.get(last, 0) if type(last) is Var and last in out.plain else 0
+    if not 1 < few <= MAX_SHUFFLE_STRIDE or out.at.shape[-1] != few:
+        return None
+    along = next((v for v, step in out.strides.items() if step == few and v in out.plain), None)
+    if along is None or sizes.get(along, 0) <= MAX_SHUFFLE_STRIDE:
+        return None
+    near = all(along not in i.used or is_near(i, along) for i in inputs_of(block))
+    return (along, last) if near and type(last) is Var else None
+
+
+def is_near(source: Input, var: Var) -> bool:
+    """Whether an input is contiguous along a variable, or shuffles pick its elements out of
+    neighbouring vectors."""
+    stride = source.strides.get(var)
+    if stride is None or not source.at.shape:  # a single element lies along nothing
+        return False
+    return isinstance(source.at.shape[-1], int) and 1 <= stride <= MAX_SHUFFLE_STRIDE
 
 
 def grouped(block: Block) -> dict[Var, int]:

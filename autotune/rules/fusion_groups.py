@@ -21,7 +21,7 @@ from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import loops_in
 from ...target import Target
-from ...tir.ir import Block, Func, Label, Var
+from ...tir.ir import Block, Buffer, Func, Label, Var
 from ...tir.verify import verify
 from .access_patterns import (
     consumers,
@@ -34,6 +34,7 @@ from .access_patterns import (
     is_injective,
     is_ordered,
     is_window,
+    loads,
     output_of,
     reduced,
     reuses,
@@ -224,20 +225,37 @@ def _group(draft: Draft, labels: list[Label]) -> Group:
 
 
 def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Label, list[Label]]]:
-    """The draft with inputs told apart of each block that is a contraction then; their copies."""
+    """The draft with inputs told apart of each block that is a contraction then; their copies.
+
+    They are the inputs whose places move differently, or those read at several places if telling
+    these apart is what makes the block a contraction.
+    """
     views: dict[Label, list[Label]] = {}
     for block in in_order(draft.func):
-        if block.label in left or not has_reduction(block) or draft.rules.is_contraction(block):
+        if block.label in left or not has_reduction(block):
             continue
-        for index in range(len(inputs_of(block))):
+        inputs = inputs_of(block)
+        ways = [[i.buffer for i in inputs if not i.alike]]
+        if not draft.rules.is_contraction(block):
+            ways.append([i.buffer for i in inputs if loads(block, i.buffer) > 1])
+        for buffers in ways:
             trial = draft.copy()
-            sch = trial.schedule
-            copies = result_or_none(sch.distinguish_reads, sch.get_block(block.label), index)
-            if copies is not None and draft.rules.is_contraction(trial.block(block.label)):
+            copies = result_or_none(_distinguish, trial, block.label, buffers)
+            if copies and draft.rules.is_contraction(trial.block(block.label)):
                 draft = trial
-                views[block.label] = list(copies)
+                views[block.label] = copies
                 break
     return draft, views
+
+
+def _distinguish(draft: Draft, label: Label, buffers: Sequence[Buffer]) -> list[Label]:
+    """Let a block read copies of `buffers` at each place but the first; returns their blocks."""
+    copies: list[Label] = []
+    for buffer in buffers:
+        inputs = [i.buffer for i in inputs_of(draft.block(label))]
+        index = next(n for n, b in enumerate(inputs) if b is buffer)
+        copies += draft.schedule.distinguish_reads(draft.schedule.get_block(label), index)
+    return copies
 
 
 def _with_attention(draft: Draft, groups: list[Group]) -> list[Group] | None:

@@ -11,6 +11,7 @@ from ...schedule.block_queries import free_vars
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var, product
 from .access_patterns import (
+    Input,
     extents,
     grouped,
     inputs_of,
@@ -158,7 +159,7 @@ def write_back(
     """Unroll and vectorise the copy of a register tile of `main` to memory.
 
     Where the lanes of its vectors lie apart there, their columns are written. Digits of its last
-    index are one number.
+    index are one number, and so are rows and all of their few columns.
     """
     vector, lanes = register_tile.vector, register_tile.lanes
     copy = find_block(sch.func, write)
@@ -173,15 +174,20 @@ def write_back(
     }
     written = output_of(copy)
     assert written is not None
-    digits = free_vars(written.at.indices[-1])
-    if not digits.isdisjoint(low_digits(copy)):
-        parts = {d: loop_of[d] for v, d in tile.plain.items() if v in digits}
-        number = sch.fuse(*(loop_of[d] for d in sorted(parts)))
-        loops = (*(v for v in loops if v not in set(parts.values())), number)
-        loop_of |= dict.fromkeys(parts, number)
     along = next(
         (v for v in register_tile.inner if out.strides.get(v) == 1 and v in out.plain), vector
     )
+    digits = free_vars(written.at.indices[-1])
+    parts: list[int] = []
+    if _is_whole(register_tile, out, along):
+        parts = sorted((out.plain[vector], out.plain[along]))
+    elif not digits.isdisjoint(low_digits(copy)):
+        parts = sorted(d for v, d in tile.plain.items() if v in digits)
+    if len(parts) > 1:
+        digit_loops = [loop_of[d] for d in parts]
+        number = sch.fuse(*digit_loops)
+        loops = (*(v for v in loops if v not in set(digit_loops)), number)
+        loop_of |= dict.fromkeys(parts, number)
     last = loop_of[out.plain[along]]
     rest = [v for v in loops if v is not last]
     if last is loop_of[out.plain[vector]]:
@@ -189,3 +195,11 @@ def write_back(
         rest.append(count)
     sch.reorder(*rest, last)
     in_registers(sch, [*rest, last])
+
+
+def _is_whole(tile: RegisterTile, out: Input, along: Var) -> bool:
+    """Whether a tile has all columns of its rows, which are numbered by `along`."""
+    columns = out.at.shape[out.plain[along]]
+    held = tile.inner.get(along)
+    beside = isinstance(columns, int) and out.strides.get(tile.vector) == columns
+    return along is not tile.vector and beside and isinstance(held, int) and held == columns

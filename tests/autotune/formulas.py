@@ -407,3 +407,64 @@ def mean_of_padded_windows() -> Func:
     total = te.compute((15, 22), lambda i, j: te.sum(pad[i + r, j + q], axis=[r, q]), name="Total")
     y = te.compute((15, 22), lambda i, j: total[i, j] / 9.0, name="Y")
     return te.func([x, y], name="mean_of_padded_windows")
+
+
+@formula
+def gravity() -> Func:
+    """Few interleaved columns, read at two points, share the distance."""
+    p, m, j = tensor("P", 37, 3), tensor("M", 37), te.reduce_axis(37, name="j")
+
+    def force(i: Expr, c: Expr) -> Expr:
+        x, y, z = (p[j, n] - p[i, n] for n in range(3))
+        q = te.rsqrt(x * x + y * y + z * z + 0.01)
+        return te.sum(m[j] * (p[j, c] - p[i, c]) * q * q * q, axis=j)
+
+    return te.func([p, m, te.compute((37, 3), force, name="Y")], name="gravity")
+
+
+@formula
+def drag_of_pairs() -> Func:
+    """Two buffers are read at two points each."""
+    p, v, j = tensor("P", 21, 2), tensor("V", 21, 2), te.reduce_axis(21, name="j")
+
+    def force(i: Expr, c: Expr) -> Expr:
+        return te.sum((p[j, 0] - p[i, 1]) * (v[j, c] - v[i, c]) + p[i, c], axis=j)
+
+    return te.func([p, v, te.compute((21, 2), force, name="Y")], name="drag_of_pairs")
+
+
+@formula
+def colour_matrix() -> Func:
+    x, m, k = tensor("X", 5, 19, 3), tensor("M", 3, 3), te.reduce_axis(3, name="k")
+    y = te.compute((5, 19, 3), lambda i, j, c: te.sum(m[c, k] * x[i, j, k], axis=k), name="Y")
+    return te.func([x, m, y], name="colour_matrix")
+
+
+@formula
+def norms_of_short_vectors() -> Func:
+    x, k = tensor("X", 45, 4), te.reduce_axis(4, name="k")
+    s = te.compute((45,), lambda i: te.sum(x[i, k] * x[i, k], axis=k), name="S")
+    return te.func([x, te.compute((45,), lambda i: te.sqrt(s[i]), name="Y")])
+
+
+@formula
+def complex_product() -> Func:
+    a, b = tensor("A", 35, 2), tensor("B", 35, 2)
+
+    def part(i: Expr, c: Expr) -> Expr:
+        real = a[i, 0] * b[i, 0] - a[i, 1] * b[i, 1]
+        return te.select(c == 0, real, a[i, 0] * b[i, 1] + a[i, 1] * b[i, 0])
+
+    return te.func([a, b, te.compute((35, 2), part, name="Y")], name="complex_product")
+
+
+@formula
+def chroma() -> Func:
+    """Few interleaved columns of a spatial block, an odd number of them."""
+    x = tensor("X", 3, 41, 3)
+
+    def channel(i: Expr, j: Expr, c: Expr) -> Expr:
+        y = x[i, j, 0] * 0.3 + x[i, j, 1] * 0.6 + x[i, j, 2] * 0.1
+        return te.select(c == 0, y, x[i, j, 2 - c] - y)
+
+    return te.func([x, te.compute((3, 41, 3), channel, name="Y")], name="chroma")

@@ -850,3 +850,26 @@ def pipeline(number: int) -> tuple[te.Tensor, te.Tensor]:
 def loops_around(func: Func, name: str) -> list[For]:
     (block,) = (b for b in blocks_in(func.body) if b.label.name == name)
     return [s for s in path_to(func, block.label) if type(s) is For]
+
+
+@pytest.mark.parametrize("name", ["gravity", "drag_of_pairs", "colour_matrix"])
+def test_vectors_along_interleaved_points_hold_all_their_columns(name: str) -> None:
+    func = FORMULAS[name]()
+    for sketch in sketches(func, CpuTarget.parse("cpu -mcpu=haswell -threads=1")):
+        block = next(b for b in blocks_in(sketch.func.body) if has_reduction(b))
+        kinds = {s.var: s.kind for s in path_to(sketch.func, block.label) if type(s) is For}
+        *_, rows, columns = [i.value for i in block.iters if i.kind is IterKind.SPATIAL]
+        assert {kinds[v] for v in walk(columns) if v in kinds} == {ForKind.UNROLL}
+        assert ForKind.VECTOR in {kinds[v] for v in walk(rows) if v in kinds}
+
+
+@pytest.mark.parametrize("name", ["complex_product", "chroma"])
+def test_few_columns_of_a_spatial_block_are_written_without_scatters(name: str) -> None:
+    func = FORMULAS[name]()
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = sketches(func, target)
+    assert sketch.name == "columns"
+    for row in some_rows(sketch, np.random.default_rng(0), 3):
+        schedule = sketch.trace.with_row(row.tolist()).apply(func)
+        text = compile_func(schedule.func, target).source("asm")
+        assert not re.search(r"gather|scatter", text)

@@ -39,6 +39,7 @@ from ..access_patterns import (
     grouped,
     inputs_of,
     last_digits,
+    low_digits,
     outputs_of,
     reduced,
     spatial,
@@ -137,7 +138,7 @@ def _tilings(main: Block, vectors: list[Var]) -> Iterator[Tiling]:
     for vector in vectors:
         for packs in dict.fromkeys(packings(main, vector)):
             yield Tiling(vector, packs)
-            if len(packs) < 2 and _parts(main) and not last_digits(main):
+            if len(packs) < 2 and _parts(main) and not (last_digits(main) or low_digits(main)):
                 yield Tiling(vector, packs, blocked=True)
 
 

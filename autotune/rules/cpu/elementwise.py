@@ -13,6 +13,7 @@ from ....target import CpuTarget, Target
 from ....tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..access_patterns import (
     extents,
+    few_columns,
     grouped,
     input_along,
     inputs_of,
@@ -23,8 +24,9 @@ from ..access_patterns import (
 )
 from ..common import block_loops, nbytes, powers, succeeds, widest
 from ..draft import Draft
+from ..register_tiles import RegisterTile, write_back
 from ..rule import Group, Variant
-from ..vectors import in_registers, lanes_for, unroll_hint
+from ..vectors import in_registers, lanes_for, native_lanes, unroll_hint
 from .register_transpose import transpose_in_registers
 
 MAX_UNROLL = 8
@@ -35,6 +37,7 @@ PREFETCH_STEPS = 32
 def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """One loop for all elements, or rows of vectors, or tiles where an input is transposed.
 
+    Vectors lie along rows, not along few columns, of which less than half a vector is no choice.
     A result that does not fit the second level of cache can be written past all of them. What one
     reduction alone reads, each part of it in one iteration of outer loops, can be computed there.
     """
@@ -51,9 +54,14 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         if _square(block, draft.target) > 1:
             yield variant("squares", schedule_squares)
         yield variant("tiles", schedule_transposing)
-    yield variant("rows", schedule_elementwise)
-    if not across and _leaves(draft.func, block, CpuTarget.of(draft.target).l2_bytes):
-        yield variant("streamed", _schedule_streamed)
+    few = None if is_flat(block) else few_columns(block)
+    if few is not None:
+        yield variant("columns", _schedule_columns)
+    native = native_lanes(draft.target.vector_bits, widest(block))
+    if few is None or 2 * extents(block)[few[1]] >= native:
+        yield variant("rows", schedule_elementwise)
+        if not across and _leaves(draft.func, block, CpuTarget.of(draft.target).l2_bytes):
+            yield variant("streamed", _schedule_streamed)
     if not across and _is_for_one(draft.func, block):
         yield variant("inside", schedule_inside)
 
@@ -93,6 +101,28 @@ def _schedule_streamed(draft: Draft, label: Label) -> None:
     schedule_elementwise(draft, label)
     for number in range(len(draft.block(label).writes)):
         draft.schedule.stream(draft.schedule.get_block(label), number)
+
+
+def _schedule_columns(draft: Draft, label: Label) -> None:
+    """Compute a vector of each column in registers, and write them as one run of rows."""
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    along = few_columns(block)
+    assert along is not None
+    rows, columns = along
+    sizes, loops = extents(block), block_loops(sch, label)
+    lanes = lanes_for(draft.target.vector_bits, widest(block), sizes[rows])
+    count = sch.sample_categorical([u for u in (1, 2, 4) if (u - 1) * lanes < sizes[rows]])
+    write = sch.cache_write(label, 0, "register")
+    outer, vectors, lane = sch.split(loops[rows], factors=[None, count, lanes])
+    others = [loop for v, loop in loops.items() if v not in {rows, columns}]
+    registers = [loops[columns], vectors, lane]
+    sch.reorder(*others, outer, *registers)
+    in_registers(sch, registers)
+    sch.reverse_compute_at(write, outer)
+    tile = RegisterTile(rows, lanes, {rows: count, columns: sizes[columns]}, {})
+    write_back(sch, write, label, tile)
+    draft.map_outer(*(others or [outer]))
 
 
 def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, cached: int) -> None:

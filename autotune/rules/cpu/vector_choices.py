@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from ....schedule.block_queries import has_reduction
-from ....tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ....tir.ir import Block, Var
 from ..access_patterns import (
     Input,
     extents,
     grouped,
     inputs_of,
+    is_near,
     is_product,
     low_digits,
     outputs_of,
@@ -52,15 +52,14 @@ def vector_choices(block: Block) -> list[Var]:
     whole = math.prod(n for v, n in low.items() if out.strides[v] == 1)
     ranked: list[tuple[bool, int, Var]] = []
     for v in spatial(block):
-        step = out.strides.get(v)
-        if sizes.get(v, 1) < 2 or v in low or (step == whole and whole.bit_count() > 1):
-            continue  # pairs of vectors interleave, and pairs of those
+        if sizes.get(v, 1) < 2 or v in low:
+            continue
         fits = all(
             v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
             for i in reading
         )
         if fits:
-            ranked.append((step != whole, packed_for(block, v), v))
+            ranked.append((out.strides.get(v) != whole, packed_for(block, v), v))
     return [v for *_, v in sorted(ranked, key=lambda x: x[:2])]
 
 
@@ -87,17 +86,6 @@ def vector_variables(main: Block, vector_bits: int) -> list[Var]:
 def packed_for(block: Block, var: Var) -> int:
     """How many inputs do not lie side by side along a variable."""
     return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)
-
-
-def is_near(source: Input, var: Var) -> bool:
-    """Whether an input is contiguous along a variable, or takes every second element or so."""
-    stride = source.strides.get(var)
-    if stride is None or not source.at.shape:  # a single element lies along nothing
-        return False
-    row = source.at.shape[-1]
-    if not isinstance(row, int):
-        return False
-    return stride == 1 or 1 < stride <= min(MAX_SHUFFLE_STRIDE, row - 1)
 
 
 def worth_packing(block: Block, source: Input) -> bool:
