@@ -42,6 +42,7 @@ from tilewright.tir.ir import (
     Seq,
     Store,
 )
+from tilewright.tir.parser import parse
 from tilewright.tir.visit import walk
 
 from ..hosts import processor, runs
@@ -861,6 +862,17 @@ def test_vectors_along_interleaved_points_hold_all_their_columns(name: str) -> N
         *_, rows, columns = [i.value for i in block.iters if i.kind is IterKind.SPATIAL]
         assert {kinds[v] for v in walk(columns) if v in kinds} == {ForKind.UNROLL}
         assert ForKind.VECTOR in {kinds[v] for v in walk(rows) if v in kinds}
+
+
+@pytest.mark.parametrize("name", ["gravity", "chroma"])
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "haswell", "cascadelake"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_are_interleaved_in_vectors_of_any_width(name: str, cpu: str, dtype: str) -> None:
+    func = parse(str(FORMULAS[name]()).replace("float32", dtype))
+    target = CpuTarget.parse(f"cpu -mcpu={cpu} -threads=1")
+    for sketch in sketches(func, target):
+        for row in some_rows(sketch, np.random.default_rng(0), 2):
+            compile_func(sketch.trace.with_row(row.tolist()).apply(func).func, target)
 
 
 @pytest.mark.parametrize("name", ["complex_product", "chroma"])
