@@ -102,7 +102,7 @@ _SWITCHES = frozenset({Op.MIN, Op.MAX, Op.MOD, Op.FLOORDIV})
 def _visit(stmt: Stmt, unit: _Unit, s: Simplifier) -> Stmt:
     if type(stmt) is For and any(_is_reason(n, unit.masked) for n in walk(stmt.body)):
         for row in _rows(stmt, unit, s):
-            peeled = _peeled(stmt, row, s)
+            peeled = _peeled(stmt, row, unit, s)
             if peeled is not None:
                 return peeled
     return map_stmts(stmt, lambda c: _visit(c, unit, s))
@@ -250,8 +250,11 @@ def _digits(
     return tuple(ordered)
 
 
-def _peeled(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
+def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
     """The row in parts; `None` if its iterations may depend on each other.
+
+    In the iterations kept a clamp within another one is known, which shows where that changes:
+    `max(min(i, n), 0)` is peeled at its end, and then at its start.
 
     Nor is a row peeled whose loops would do nothing in those kept: no guard holds there.
     """
@@ -264,6 +267,7 @@ def _peeled(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
     kept = _kept(outer, row, s) if row.start < row.end else Seq(())
     if kept is None:
         return None
+    kept = _visit(kept, unit, s)
     before, after = _edge(outer, row, 0, row.start, s), _edge(outer, row, row.end, row.extent, s)
     return decided(seq(before, kept, after))
 
