@@ -43,7 +43,14 @@ from tilewright.codegen.generator import (
 )
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
-from tilewright.errors import ArgumentError, ArtifactError, BuildError, ParseError, TargetError
+from tilewright.errors import (
+    ArgumentError,
+    ArtifactError,
+    BuildError,
+    ParseError,
+    TargetError,
+    TuningError,
+)
 from tilewright.runtime import dlpack
 from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.artifact import (
@@ -482,7 +489,9 @@ class ToyFacts(SampledFacts):
         return {"visit": ToyTarget.of(target).visit}
 
     def described(self, target: Target, facts: Mapping[str, Any]) -> ToyTarget:
-        return replace(ToyTarget.of(target), visit=float(facts["visit"]))
+        if facts.keys() != {"visit"} or not isinstance(facts["visit"], float):
+            raise TuningError("expected the seconds of a visit of {0}, found {1}", target, facts)
+        return replace(ToyTarget.of(target), visit=facts["visit"])
 
 
 MODEL = TargetModel(("log_seconds", "outer"), "toy 1", ToyEstimator, toy_roofline, facts=ToyFacts())

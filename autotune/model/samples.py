@@ -10,6 +10,9 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
+import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -41,6 +44,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _log = logging.getLogger(__name__)
 _FORMAT = {"tilewright samples": 1}
+_TARGET = re.compile(r"[A-Za-z]\w*( -\w[\w-]*=\S+)*")
+"""The text of a target of any kind."""
 _DIGITS = 4
 
 
@@ -273,29 +278,55 @@ def shipped(kind: str) -> list[Sweep]:
 
 
 def read(path: str | PathLike[str]) -> list[Sweep]:
-    """The sweeps of a table. Raises `TuningError` for a file that is none."""
+    """The sweeps of a table. Raises `TuningError` for a file that is none, or is damaged."""
     try:
         lines = gzip.decompress(Path(path).read_bytes()).decode().splitlines()
         head, *rest = map(json.loads, lines)
         if head != _FORMAT:
-            raise TuningError("{0} is no table of samples: it begins with {1!r}", path, head)
+            raise ValueError(f"it begins with {head!r:.80}")
         return [_read_sweep(line) for line in rest]
-    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError, TuningError) as error:
         raise TuningError("{0} cannot be read as a table of samples: {1}", path, error) from error
 
 
-def _read_sweep(line: dict[str, Any]) -> Sweep:
-    own = {name: line.pop(name) for name in _FIELDS if name in line}
-    own["rows"] = tuple(tuple(int(v) for v in row) for row in own["rows"])
-    own["seconds"] = tuple(float(s) for s in own["seconds"])
-    sweep = Sweep(**{**own, "target": str(own["target"])}, facts=line)
+def _read_sweep(line: Any) -> Sweep:
+    """The sweep of a line. Raises `ValueError`, or `TuningError` for what are no facts."""
+    if not isinstance(line, dict):
+        raise ValueError(f"expected a JSON object, found {line!r:.80}")
+    own = {name: line.pop(name, None) for name in _FIELDS}
+    texts = {n: x for n, x in own.items() if n not in ("rows", "seconds", "trial_seconds")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{name}: expected a text, found {text!r:.80}")
+    if not _TARGET.fullmatch(texts["target"]):
+        raise ValueError(f"expected a target such as `cpu -threads=1`, found {texts['target']!r}")
+    rows, seconds = _rows(own["rows"]), _times(own["seconds"])
+    if len(rows) != len(seconds):
+        raise ValueError(f"{len(rows)} rows have {len(seconds)} times")
+    pace = None if own["trial_seconds"] is None else _times([own["trial_seconds"]])[0]
+    sweep = Sweep(**texts, rows=rows, seconds=seconds, trial_seconds=pace, facts=line)
     with suppress(TargetError):  # one that is not known here: nobody can tell its facts
         _described_target(sweep)
     return sweep
 
 
+def _rows(found: Any) -> tuple[tuple[int, ...], ...]:
+    rows = found if isinstance(found, list) else [found]
+    same = all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows)
+    if not same or not all(type(v) is int and abs(v) < 1 << 63 for row in rows for v in row):
+        raise ValueError(f"expected rows of as many integers each, found {found!r:.80}")
+    return tuple(map(tuple, rows))
+
+
+def _times(found: Any) -> tuple[float, ...]:
+    times = found if isinstance(found, list) else [found]
+    if not all(type(t) in (int, float) and 0 <= t < math.inf for t in times):
+        raise ValueError(f"expected seconds, found {found!r:.80}")
+    return tuple(map(float, times))
+
+
 def _described_target(sweep: Sweep) -> Target:
-    """Raises `TargetError` for a target that is not known here, others for what are no facts."""
+    """Raises `TargetError` for a target that is not known here, `TuningError` for no facts."""
     target = Target.parse(sweep.target)
     return model_for(target).facts.described(target, sweep.facts)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import TuningError
 from ...runtime.timer import format_seconds
 from ...target import Target
 from ...target.registry import Registry
@@ -67,12 +68,9 @@ class SampledFacts:
         return {}
 
     def described(self, target: Target, facts: Mapping[str, Any]) -> Target:
-        """The target of that text with its facts.
-
-        Raises `TypeError`, `ValueError` or `KeyError` for what are none.
-        """
+        """The target of that text with its facts. Raises `TuningError` for what are none."""
         if facts:
-            raise ValueError(f"unknown facts of {target}: {', '.join(facts)}")
+            raise TuningError("unknown facts of {0}: {1}", target, ", ".join(facts))
         return target
 
     def machine(self, target: Target) -> str:

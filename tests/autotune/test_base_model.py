@@ -129,23 +129,100 @@ def test_what_two_sources_know_is_learned_once(sweeps: list[Sweep]) -> None:
 def test_a_table_with_facts_of_no_processor_is_refused(sweeps: list[Sweep], tmp_path: Path) -> None:
     path = tmp_path / "table.gz"
     facts = sweeps[0].facts
-    wrong: list[Any] = [{"zork": 1.0}, {"fma": "2"}, ["fma"]]
-    for told in [*({**facts, "rates": rates} for rates in wrong), {**facts, "pace": 1.0}]:
-        samples.write([replace(sweeps[0], facts=told)], path)
-        with pytest.raises(TuningError, match=r"table\.gz cannot be read"):
+    rates: list[Any] = [{"zork": 1.0}, {"fma": "2"}, ["fma"]]
+    caches: list[Any] = ["123", [1, 2], [-1, 2, 3], [float("inf"), 2, 3], {}]
+    wrong = [
+        *({"rates": x} for x in rates),
+        *({"caches": x} for x in caches),
+        {"ways": [8, 0, 8]},
+        {"line_bytes": 0},
+        {"pace": 1.0},
+    ]
+    for told in wrong:
+        broken = replace(sweeps[0], facts={**facts, **told})
+        with pytest.raises(TuningError, match=r"facts of cpu -mcpu=cascadelake"):
+            MODEL.facts.described(TARGET, broken.facts)
+        samples.write([broken], path)
+        with pytest.raises(TuningError, match=r"table\.gz cannot be read.*facts of cpu"):
             samples.read(path)
+        assert len(featurise([broken, sweeps[1]], "cpu")) == len(sweeps[1].rows)
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"text", gzip.compress(b"{}"), gzip.compress(b'{"tilewright samples": 1}\n{"name": 1}')],
-    ids=["empty", "text", "other", "damaged"],
+    [
+        b"",
+        b"text",
+        gzip.compress(b"{}"),
+        gzip.compress(b'{"tilewright samples": 1}\n{"name": 1}'),
+        gzip.compress(b'{"tilewright samples": 1}\n"rows"'),
+        gzip.compress(b"[" * 100_000),
+    ],
+    ids=["empty", "text", "other", "damaged", "a line of text", "deep"],
 )
 def test_what_is_no_table_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "table.gz"
     path.write_bytes(data)
     with pytest.raises(TuningError, match=r"table\.gz"):
         samples.read(path)
+
+
+def test_a_table_damaged_in_the_middle_is_refused(sweeps: list[Sweep], tmp_path: Path) -> None:
+    path = tmp_path / "table.gz"
+    samples.write(sweeps, path)
+    whole = path.read_bytes()
+    for place in range(10, len(whole), 7):  # before are the flags and the time of the file
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        with pytest.raises(TuningError, match=r"table\.gz cannot be read"):
+            samples.read(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("target", "nonsense zz"),
+        ("target", "cpu -threads"),
+        ("target", ""),
+        ("program", 3),
+        ("name", None),
+        ("rows", [[1, 2], [3]]),
+        ("rows", [[1.5]]),
+        ("rows", [[1 << 70]]),
+        ("rows", "12"),
+        ("rows", []),
+        ("seconds", [-1.0]),
+        ("seconds", [float("nan")]),
+        ("seconds", ["1"]),
+        ("seconds", None),
+        ("trial_seconds", "soon"),
+    ],
+)
+def test_a_line_that_is_no_sweep_is_refused(
+    field: str, value: Any, sweeps: list[Sweep], tmp_path: Path
+) -> None:
+    path = tmp_path / "table.gz"
+    head, line = json.dumps(samples._FORMAT), samples._line(sweeps[0])
+    path.write_bytes(gzip.compress(f"{head}\n{json.dumps({**line, field: value})}".encode()))
+    with pytest.raises(TuningError, match=r"table\.gz cannot be read as a table of samples: "):
+        samples.read(path)
+    del line[field]
+    if field != "trial_seconds":
+        path.write_bytes(gzip.compress(f"{head}\n{json.dumps(line)}".encode()))
+        with pytest.raises(TuningError, match=r"table\.gz cannot be read as a table of samples: "):
+            samples.read(path)
+
+
+def test_a_target_of_a_kind_that_is_not_known_is_read_and_left_out(
+    sweeps: list[Sweep], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(sweeps[0], target="elsewhere -speed=2", facts={"speed": 2})
+    path = tmp_path / "table.gz"
+    samples.write([other], path)
+    assert samples.read(path) == [other]
+    assert len(featurise([other], "cpu")) == 0
+    assert "on elsewhere -speed=2 is left out: " in caplog.text
 
 
 def test_a_sketch_that_no_longer_applies_is_left_out(

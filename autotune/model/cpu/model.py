@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ....errors import TuningError
 from ....target import CpuTarget, Rates, Target
 from ..target_model import SampledFacts, TargetModel
 from .estimate import FEATURES, VERSION, Estimator
@@ -34,9 +35,13 @@ class CpuFacts(SampledFacts):
 
     def described(self, target: Target, facts: Mapping[str, Any]) -> CpuTarget:
         told = self.of(target) | {name: x for name, x in facts.items() if x is not None}
-        l1, l2, l3 = map(int, told.pop("caches"))
-        w1, w2, w3 = map(int, told.pop("ways"))
-        line_bytes, rates = int(told.pop("line_bytes")), Rates.from_json(dict(told.pop("rates")))
+        try:
+            l1, l2, l3 = _numbers(told.pop("caches"), least=0)
+            w1, w2, w3 = _numbers(told.pop("ways"), least=1)
+            (line_bytes,) = _numbers([told.pop("line_bytes")], least=1)
+            rates = Rates.from_json(dict(told.pop("rates")))
+        except (TypeError, ValueError) as error:
+            raise TuningError("expected facts of {0}: {1}", target, error) from error
         super().described(target, told)
         return replace(
             CpuTarget.of(target),
@@ -52,6 +57,13 @@ class CpuFacts(SampledFacts):
         """Its caches: it has these whatever it is taken for."""
         cpu = CpuTarget.of(target)
         return f"{cpu.l1_bytes}/{cpu.l2_bytes}/{cpu.l3_bytes}"
+
+
+def _numbers(found: Any, least: int) -> list[int]:
+    numbers = list(found)
+    if not all(type(n) is int and n >= least for n in numbers):
+        raise ValueError(f"expected integers from {least} on, found {found!r:.80}")
+    return numbers
 
 
 MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, MODEL_FILE, CpuFacts())
