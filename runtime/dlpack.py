@@ -127,18 +127,24 @@ def class_name(value: object) -> str:
     return str(type.__dict__["__name__"].__get__(type(value)))
 
 
-def view(value: Any, name: str, device: int = CPU) -> View | None:
-    """The memory of an object with `__dlpack__`, or `None` if it has none.
+def view(value: Any, name: str, device: int = CPU, make: str = "numpy.asarray") -> View:
+    """The memory of an object with `__dlpack__`.
 
-    `name` is the argument named in the `ArgumentError`, which is raised for memory that is not on
-    devices of the type `device`, for an object that fails to export itself, and for an impossible
-    tensor.
+    `name` is the argument named in the `ArgumentError`, which is raised for an object without
+    `__dlpack__`, for memory that is not on devices of the type `device`, for an object that fails
+    to export itself, and for an impossible tensor. `make` is the function that the hint names.
     """
     try:
-        if not (hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")):
-            return None
+        exports = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
     except Exception as error:
         raise _no_export(value, name, error) from error
+    if not exports:
+        raise ArgumentError(
+            "argument {0}: expected an array, found {1}",
+            name,
+            class_name(value),
+            hint=f"pass {make}({name}), or anything with __dlpack__",
+        )
     _check_device(_device(value, name), name, device)
     capsule = _export(value, name)
     try:

@@ -182,7 +182,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: [0.0] * N,
-        r"argument A: expected an array of toys, found list\n.*pass ToyArray.of.A.",
+        r"argument A: expected an array, found list\n.*pass ToyArray.of.A.",
     ),
     (lambda: ToyArray.of(np.zeros(N)), r"found float64\n.*pass A.astype.toys.float32."),
     (lambda: ToyArray.of(np.zeros(2 * N, np.float32)), r"expected shape \(6,\), found \(12,\)"),

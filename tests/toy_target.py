@@ -44,7 +44,6 @@ from tilewright.codegen.generator import (
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
 from tilewright.errors import (
-    ArgumentError,
     ArtifactError,
     BuildError,
     ParseError,
@@ -204,14 +203,7 @@ class ToyMemory(Memory):
         self.synchronized = 0
 
     def view(self, value: Any, name: str) -> View:
-        found = dlpack.view(value, name, self.DEVICE)
-        if found is None:
-            raise ArgumentError(
-                "argument {0}: expected an array of toys, found {1}",
-                name,
-                dlpack.class_name(value),
-                hint=f"pass ToyArray.of({name})",
-            )
+        found = dlpack.view(value, name, self.DEVICE, "ToyArray.of")
         return found._replace(owner=(value, found.owner))
 
     def array(self, view: View) -> ToyArray:
