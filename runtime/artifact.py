@@ -49,12 +49,12 @@ class Provenance(NamedTuple):
 class Manifest:
     """The description of the code of an artifact.
 
-    `target` is a target's text, and `features` are those of it that the code uses. `needs` are the
-    facts that the runtime of its kind asks for: that of processors whether the code calls `openmp`.
+    `features` are those of the target that the code uses. `needs` are the facts that the runtime of
+    its kind asks for: that of processors whether the code calls `openmp`.
     """
 
     signature: Signature
-    target: str
+    target: Target
     features: tuple[str, ...]
     sha256: str
     size: int
@@ -67,23 +67,23 @@ class Manifest:
             "format": FORMAT_VERSION,
             "abi": ABI_VERSION,
             "signature": self.signature.to_json(),
-            "target": self.target,
+            "target": str(self.target),
             "features": list(self.features),
             "sha256": self.sha256,
             "size": self.size,
-            **self.needs,
             "origin": asdict(origin),
             "schedule_id": schedule_id,
             "measurement_id": measurement_id,
             "toolchain": dict(toolchain),
         }
+        data = _with_needs(data, self.needs)
         return {**data, "digest": _digest(data)}
 
     @staticmethod
     def from_json(data: object, digest: str) -> Manifest:
         """Returns the manifest of a JSON text; `digest` is that of the text.
 
-        Raises `ArtifactError` for an unknown version or kind of target, and for malformed content.
+        Raises `ArtifactError` for an unknown version or target, and for malformed content.
         """
         if not isinstance(data, dict):
             raise ArtifactError(
@@ -99,12 +99,12 @@ class Manifest:
                 digest,
                 hint=_HINT,
             )
-        signature, target = Signature.from_json(data.get("signature")), fields.get("target", str)
-        parsed, runtime = _kind_of(target)
+        signature = Signature.from_json(data.get("signature"))
+        target, runtime = _kind_of(fields.get("target", str))
         return Manifest(
             signature=signature,
             target=target,
-            features=_known_features(fields.get("features", list), parsed),
+            features=_known_features(fields.get("features", list), target),
             sha256=fields.get("sha256", str),
             size=_size(fields.get("size", int)),
             needs=runtime.needs(data),
@@ -123,22 +123,34 @@ def manifest_path(code: Path) -> Path:
 
 
 def description(
-    signature: Signature, target: str, features: Sequence[str], needs: Mapping[str, Any]
+    signature: Signature, target: Target, features: Sequence[str], needs: Mapping[str, Any]
 ) -> bytes:
     """The embedded description: a NUL-terminated text of all that a safe call depends on.
 
     It stands anywhere in the code: in a shared library, it is the constant `<kernel>.description`.
     It is `_MARK`, then as JSON the calling convention, the signature, the target, the required
-    features and what the code needs to be called.
+    features and what the code needs to be called. Raises `ArtifactError` for needs that have names
+    of the others.
     """
     data = {
         "abi": ABI_VERSION,
         "signature": signature.to_json(),
-        "target": target,
+        "target": str(target),
         "features": features,
-        **needs,
     }
-    return _MARK + _canonical(data) + b"\0"
+    return _MARK + _canonical(_with_needs(data, needs)) + b"\0"
+
+
+def _with_needs(data: Mapping[str, Any], needs: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of all kinds of targets, and beside them those of one kind."""
+    if shared := needs.keys() & {*data, "digest"}:
+        raise ArtifactError(
+            "what code for {0} needs has names of fields of all manifests: {1}",
+            data["target"],
+            ", ".join(sorted(shared)),
+            hint="name them otherwise in `TargetRuntime.needs`",
+        )
+    return {**data, **needs}
 
 
 def artifact_files(
@@ -157,7 +169,7 @@ def artifact_files(
     """
     manifest = Manifest(
         signature=signature,
-        target=str(target),
+        target=target,
         features=target.features,
         sha256=hashlib.sha256(code.content).hexdigest(),
         size=len(code.content),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ArtifactError
-from ..target import FEATURES, CpuTarget
+from ..target import FEATURES
 from . import openmp
 from .artifact import Fields, Manifest
 from .host import CPUINFO, HOST, cpu_flags, host_limit, request_tiles
@@ -50,7 +50,7 @@ class CpuRuntime(TargetRuntime):
         return Module(
             signature,
             addresses,
-            CpuTarget.parse(manifest.target),
+            manifest.target,
             origin=manifest.provenance.origin,
             owner=loaded,
             before_call=openmp.announce_serial if parallel else None,

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ArtifactError
-from ..target import Target
 from .artifact import Manifest, read_artifact
 from .module import Module
 from .target_runtime import runtime_for
@@ -36,7 +35,7 @@ def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module
     """
     place = Path(path).absolute()
     manifest, code = _read(place)
-    runtime = runtime_for(Target.parse(manifest.target))
+    runtime = runtime_for(manifest.target)
     return runtime.load(manifest, code, place, trust_indices=trust_indices)
 
 

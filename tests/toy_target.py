@@ -268,7 +268,7 @@ class ToyRuntime(TargetRuntime):
         order = manifest.needs["order"]
         if order not in self.orders:
             raise ArtifactError("{0} is for the order {1}, which this toy lacks", path, order)
-        func, target = program_of(code), Target.parse(manifest.target)
+        func, target = program_of(code), manifest.target
         if func.name != manifest.signature.name:
             raise ArtifactError("{0} has no function {1}", path, manifest.signature.name)
         origin = manifest.provenance.origin
@@ -390,7 +390,7 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
         self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
     ) -> tuple[File, ...]:
         signature, target, (launch,) = compiled.signature, compiled.target, compiled.launches
-        described = description(signature, str(target), target.features, launch.needs)
+        described = description(signature, target, target.features, launch.needs)
         code = File(path, compiled.image + b"\n#" + described)
         return artifact_files(code, signature, target, launch.needs, provenance)
 

@@ -72,7 +72,7 @@ def _header(path: Path, signature: Signature) -> File:
 def _described(compiled: Compiled) -> bytes:
     """The object code with the description of its kernel in it."""
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
-    text = description(signature, str(target), target.features, _needs(compiled))
+    text = description(signature, target, target.features, _needs(compiled))
     described = with_constant(compiled.image, f"{signature.name}.description", text)
     if described is None:
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)

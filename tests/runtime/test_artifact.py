@@ -71,7 +71,7 @@ def write(
 ) -> None:
     """Add the description to a library, and write its header and manifest."""
     with path.open("ab") as file:
-        file.write(description(signature, str(target), target.features, {"openmp": openmp}))
+        file.write(description(signature, target, target.features, {"openmp": openmp}))
     describe(path, signature, target, openmp=openmp, **changes)
 
 
@@ -115,8 +115,21 @@ def test_the_manifest_reads_back(library: Path) -> None:
     manifest = read_manifest(library)
     assert manifest.signature == SIGNATURE
     assert manifest.provenance == (ORIGIN, "s1", "m1", {"llvm": "22.1.0"})
-    assert manifest.target == str(GENERIC)
+    assert manifest.target == GENERIC
     assert manifest.size == library.stat().st_size
+
+
+@pytest.mark.parametrize("name", ["abi", "size", "origin", "digest"])
+def test_fields_of_a_kind_may_not_have_names_of_the_others(library: Path, name: str) -> None:
+    manifest = replace(read_manifest(library), needs={"openmp": False, name: 1})
+    message = (
+        rf"for cpu .* needs has names of fields of all manifests: {name}\n.*TargetRuntime.needs"
+    )
+    with pytest.raises(ArtifactError, match=message):
+        manifest.to_json()
+    if name == "abi":
+        with pytest.raises(ArtifactError, match=message):
+            description(SIGNATURE, GENERIC, GENERIC.features, manifest.needs)
 
 
 def test_a_loaded_module_runs(library: Path) -> None:
@@ -637,7 +650,7 @@ def test_a_kernel_in_c_is_loaded_and_runs(tmp_path: Path) -> None:
     (tmp_path / "add.c").write_text(SOURCE)
     (tmp_path / "add.h").write_text(HEADER)
     library = tmp_path / "add.so"
-    content = description(ADD, str(GENERIC), GENERIC.features, {"openmp": False})
+    content = description(ADD, GENERIC, GENERIC.features, {"openmp": False})
     text = content.removesuffix(b"\0").decode()
     define = f"-DDESCRIPTION={json.dumps(text)}"
     subprocess.run(
