@@ -303,7 +303,7 @@ class KernelError(TilewrightError):
 
 
 class OutOfMemoryError(KernelError, MemoryError):
-    """There is no memory for the workspace of a kernel."""
+    """There is no memory for the workspace of a kernel, or for an array that a call takes."""
 
 
 class ArtifactError(TilewrightError):

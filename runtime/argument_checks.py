@@ -20,7 +20,7 @@ from .. import dtypes
 from ..errors import ArgumentError, similar
 from .dlpack import class_name
 from .host_memory import plain
-from .memory import Memory, OneBinder
+from .memory import Memory, OneBinder, memory_for
 from .signature import C_TYPES, Argument, Signature
 
 C_SCALARS: dict[str, type[Any]] = {
@@ -141,12 +141,14 @@ def compact(value: Any, argument: Argument, memory: Memory) -> Any:
     """`value`, or a compact row-major copy of an array with the argument's dtype and shape.
 
     Raises `ArgumentError` for what is no array; other dtypes and shapes are for a call to refuse.
+    Raises `OutOfMemoryError`.
     """
     found = memory.view(value, argument.name)
     if (found.dtype, found.shape) != (argument.dtype, argument.shape) or found.is_compact:
         return value
     copy = memory.empty(argument)
-    memory.write(memory.view(copy, argument.name), memory.read(found))
+    with memory_for("argument {0}: no memory to copy its elements", argument.name):
+        memory.write(memory.view(copy, argument.name), memory.read(found))
     return copy
 
 

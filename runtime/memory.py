@@ -7,12 +7,14 @@ reads arguments asks the memory of the target's kind, and need not know what its
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .. import dtypes
+from ..errors import OutOfMemoryError
 from .signature import Argument, compact_strides
 
 OneBinder = Callable[[Any, list[Any]], Any]
@@ -51,6 +53,17 @@ class View(NamedTuple):
         return all(n == 1 or step == wanted for n, step, wanted in steps)
 
 
+@contextmanager
+def memory_for(text: str, *arguments: Any, hint: str = "free some memory") -> Iterator[None]:
+    """Raise `OutOfMemoryError` with this text where memory is missing inside."""
+    try:
+        yield
+    except OutOfMemoryError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError(text, *arguments, hint=hint) from error
+
+
 class Memory(ABC):
     """The arrays that kernels of a kind of target take, and their elements on the host.
 
@@ -80,7 +93,10 @@ class Memory(ABC):
 
     @abstractmethod
     def read(self, view: View) -> np.ndarray[Any, Any]:
-        """The elements on the host, once earlier calls are done: the memory itself, or a copy."""
+        """The elements on the host, once earlier calls are done: the memory itself, or a copy.
+
+        Raises `MemoryError`.
+        """
 
     @abstractmethod
     def write(self, view: View, values: Any) -> None:
@@ -91,8 +107,10 @@ class Memory(ABC):
         """Wait until the calls that have returned are done."""
 
     def empty(self, argument: Argument) -> Any:
-        """A new compact array for an argument, uninitialised. Raises `MemoryError`."""
-        whole = self.view(self.allocate(argument.size * argument.itemsize), argument.name)
+        """A new compact array for an argument, uninitialised. Raises `OutOfMemoryError`."""
+        size = argument.size * argument.itemsize
+        with memory_for("argument {0}: no memory for an array of {1} bytes", argument.name, size):
+            whole = self.view(self.allocate(size), argument.name)
         return self.array(whole._replace(dtype=argument.dtype, shape=argument.shape, strides=None))
 
     def binder(self, argument: Argument, checked: OneBinder) -> OneBinder:

@@ -211,7 +211,7 @@ class Module:
 
         Pack once and pass the result to every call. The array may have any strides unless the
         program declares them. Raises `ArgumentError` if the kernel does not pack that operand or
-        the array is wrong, and `KernelError` if there is no memory.
+        the array is wrong, and `OutOfMemoryError`.
         """
         # Compared: what is no name may not have a hash.
         packer = next((p for own, p in self._packers.items() if own == name), None)

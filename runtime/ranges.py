@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError
-from .memory import Memory, View
+from .memory import Memory, View, memory_for
 from .signature import Argument, Packing, Signature
 
 RangeCheck = Callable[[Sequence[Any]], None]
@@ -56,7 +56,8 @@ def _trusting_packing(argument: Argument) -> Packing | None:
 def make_range_check(signature: Signature, memory: Memory) -> RangeCheck | None:
     """Returns the check of a call's addresses, or `None` if no argument has a range to check.
 
-    The check raises `ArgumentError` for the first value that is out of its range.
+    The check raises `ArgumentError` for the first value that is out of its range, and
+    `OutOfMemoryError` where there is no memory for the host to read them.
     """
     checks = [
         (number, argument, _facts(argument), limits)
@@ -69,7 +70,8 @@ def make_range_check(signature: Signature, memory: Memory) -> RangeCheck | None:
 
     def check(values: Sequence[Any]) -> None:
         for number, argument, facts, (least, greatest) in checks:
-            array = read(View(values[number], *facts))
+            with memory_for("argument {0}: no memory to check its values", argument.name):
+                array = read(View(values[number], *facts))
             if array.min() < least or array.max() > greatest:
                 _refuse(argument, array, least, greatest)
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..target import Target
+from .memory import memory_for
 
 Clock = Callable[[], float]
 
@@ -107,8 +108,12 @@ class Timer:
         return time_interleaved(runs, rounds=rounds, min_sample_seconds=min_sample_seconds)
 
     def flusher(self, target: Target) -> Callable[[], object]:
-        """Returns a function that evicts the caller's data from the caches of `target`."""
-        return np.zeros(2 * target.cache_bytes, np.uint8).sum
+        """Returns a function that evicts the caller's data from the caches of `target`.
+
+        Raises `OutOfMemoryError`.
+        """
+        with memory_for("no memory to flush the caches of {0}", target):
+            return np.zeros(2 * target.cache_bytes, np.uint8).sum
 
 
 def time_calls(

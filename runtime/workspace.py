@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, OutOfMemoryError
-from .memory import Memory
+from ..errors import ArgumentError
+from .memory import Memory, memory_for
 from .signature import WORKSPACE_ALIGNMENT, Signature
 
 Binder = Callable[[Any, Sequence[Any], list[Any]], int]
@@ -59,15 +59,10 @@ def shared_pool(memory: Memory) -> Pool:
 
 def new_workspace(signature: Signature, memory: Memory) -> Any:
     """A new workspace for calls of the kernel. Raises `OutOfMemoryError` if there is no memory."""
-    try:
+    text = "{0}: no memory for its workspace of {1} bytes"
+    hint = "free some memory, or build with a schedule that caches less"
+    with memory_for(text, signature.name, signature.workspace_bytes, hint=hint):
         return memory.allocate(signature.workspace_bytes)
-    except MemoryError as error:
-        raise OutOfMemoryError(
-            "{0}: no memory for its workspace of {1} bytes",
-            signature.name,
-            signature.workspace_bytes,
-            hint="free some memory, or build with a schedule that caches less",
-        ) from error
 
 
 def workspace_binder(signature: Signature, memory: Memory) -> Binder:

@@ -59,6 +59,7 @@ from .toy_target import (
     VISIT,
     ToyArray,
     ToyGenerator,
+    ToyMemory,
     ToyRuntime,
     ToyTarget,
     ToyTimer,
@@ -253,6 +254,22 @@ def test_indices_in_its_memory_are_checked() -> None:
     assert y.numpy().tolist() == [4, 0, 2]
     with pytest.raises(tw.ArgumentError, match=r"idx: expected values from 0 to 4, found 5 at \[1"):
         module(values, ToyArray.of(np.array([4, 5, 2], np.int32)), y)
+
+
+def test_an_array_that_the_host_has_no_memory_to_read_is_an_error_of_two_kinds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    x = te.placeholder((5,), name="X")
+    idx = te.placeholder((3,), "int32", name="idx", value_range=(0, 5))
+    func = te.func([x, idx, te.compute((3,), lambda i: x[idx[i]], name="Y")], name="take")
+    monkeypatch.setattr(ToyMemory, "read", fail)
+    module, given = tw.build(tw.Schedule(func), "toy"), [ToyArray.of(np.zeros(5, np.float32))]
+    given += [ToyArray.of(np.zeros(3, np.int32)), ToyArray.of(np.zeros(3, np.float32))]
+    with pytest.raises(tw.OutOfMemoryError, match="argument idx: no memory to check its values"):
+        module(*given)
 
 
 def test_its_calls_are_waited_for(program: Func) -> None:

@@ -16,8 +16,9 @@ import pytest
 from tilewright import build_library, dtypes, ops, te
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.constant_operands import computed_ahead
-from tilewright.errors import ArgumentError
+from tilewright.errors import ArgumentError, OutOfMemoryError
 from tilewright.runtime import load
+from tilewright.runtime.host_memory import HostMemory
 from tilewright.schedule import Schedule
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
@@ -90,6 +91,19 @@ def test_the_kernel_takes_it_packed(
     np.testing.assert_array_equal(module.pack("B", b.T.copy().T), given)
     with pytest.raises(ArgumentError, match=r"pass module.pack\('B', array\)"):
         module(a, b, c)
+
+
+@pytest.mark.parametrize("missing", ["allocate", "read", "write"])
+def test_packing_without_memory_is_an_error_of_two_kinds(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    module = to_module(compile_func(packed(matmul()).func, SERIAL))
+    monkeypatch.setattr(HostMemory, missing, fail)
+    with pytest.raises(OutOfMemoryError, match=r"argument B(_\w+)?: no memory .*\n.*free some"):
+        module.pack("B", np.zeros((19, 7), "f4").T)
 
 
 @pytest.mark.parametrize(

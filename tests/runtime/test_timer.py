@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import chain, repeat
 
 import pytest
 
-from tilewright.errors import ArgumentError
+from tilewright.errors import ArgumentError, OutOfMemoryError
 from tilewright.runtime.timer import (
+    Timer,
     Timing,
     format_seconds,
     time_calls,
@@ -16,6 +18,7 @@ from tilewright.runtime.timer import (
     turn_seconds,
     wait_for_threads,
 )
+from tilewright.target import CpuTarget
 
 
 class Fake:
@@ -233,3 +236,9 @@ def test_a_sample_lasts_for_a_finite_time(seconds: float) -> None:
         with pytest.raises(ArgumentError, match="min_sample_seconds: expected a number of seconds"):
             time(call, min_sample_seconds=seconds, clock=fake.clock)
     assert fake.calls == 0
+
+
+def test_memory_that_caches_are_flushed_by_may_be_missing() -> None:
+    target = replace(CpuTarget.named("x86-64", threads=1), l3_bytes=1 << 60)
+    with pytest.raises(OutOfMemoryError, match="no memory to flush the caches of cpu -mcpu=x86-64"):
+        Timer().flusher(target)
