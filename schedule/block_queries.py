@@ -52,6 +52,14 @@ def region_buffers(regions: Iterable[Region]) -> set[Buffer]:
     return {r.buffer for r in regions}
 
 
+def buffers_in_order(regions: Iterable[Region]) -> list[Buffer]:
+    """The buffers of regions in the order of their first ones.
+
+    Steps number the buffers that a block reads or writes so; a buffer may have several regions.
+    """
+    return list(dict.fromkeys(r.buffer for r in regions))
+
+
 def writers_of(fn: Func, buffer: Buffer) -> list[Block]:
     """The blocks that store to `buffer`, in program order."""
     return [b for b in blocks_in(fn.body) if buffer in region_buffers(b.writes)]

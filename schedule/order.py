@@ -14,7 +14,7 @@ from ..tir.ir import Buffer, Dim, Expr, For, Op, Range, Stmt, Var, as_expr, bina
 from ..tir.prove import prove
 from ..tir.regions import hull
 from ..tir.visit import substitute
-from .block_queries import Ranges, loop_ranges
+from .block_queries import Ranges, buffers_in_order, loop_ranges
 from .distinct import distinct
 from .find import blocks_in
 from .loop_dependence import Use, conflicts, uses_of
@@ -60,7 +60,7 @@ def _uses(part: Stmt) -> dict[Buffer, list[Use]]:
     """The accesses of each buffer."""
     found: dict[Buffer, list[Use]] = {}
     for block in blocks_in(part):
-        for buffer in dict.fromkeys(r.buffer for r in (*block.writes, *block.reads)):
+        for buffer in buffers_in_order((*block.writes, *block.reads)):
             found.setdefault(buffer, []).extend(uses_of(block, buffer, part))
     return found
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...schedule.block_queries import free_vars, has_reduction, region_buffers
+from ...schedule.block_queries import buffers_in_order, free_vars, has_reduction, region_buffers
 from ...schedule.facts import fact
 from ...schedule.reduction_blocks import match_updates
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
@@ -58,7 +58,7 @@ class Input:
 
 
 def inputs_of(block: Block) -> list[Input]:
-    """The inputs of a block in the order in which they are first read.
+    """The inputs of a block in the order in which they are first read, by which steps number them.
 
     Its own outputs are left out, and what its init alone reads, which comes last.
     """
@@ -67,13 +67,17 @@ def inputs_of(block: Block) -> list[Input]:
 
 def _inputs_of(block: Block) -> list[Input]:
     body = {n.buffer for n in walk(block.body) if type(n) is Load}
-    sizes = extents(block)
-    accesses_of: dict[Buffer, list[tuple[Expr, ...]]] = {}
-    for region in _read(block):
-        if region.buffer in body:
-            accesses_of.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
+    return _by_buffer(block, [r for r in _read(block) if r.buffer in body], extents(block))
+
+
+def _by_buffer(block: Block, regions: Sequence[Region], sizes: Mapping[Var, int]) -> list[Input]:
+    """How a block indexes each of the buffers that it has regions of, in their order."""
     variables = [i.var for i in block.iters]
-    return [_input(b, accesses, variables, sizes) for b, accesses in accesses_of.items()]
+    found = []
+    for buffer in buffers_in_order(regions):
+        accesses = [tuple(x.min for x in r.ranges) for r in regions if r.buffer is buffer]
+        found.append(_input(buffer, accesses, variables, sizes))
+    return found
 
 
 def _read(block: Block) -> list[Region]:
@@ -157,12 +161,11 @@ def output_of(block: Block) -> Input | None:
 
 
 def outputs_of(block: Block) -> list[Input]:
-    """How a block indexes its outputs, in their order; none where they lie in different ways."""
-    accesses_of: dict[Buffer, list[tuple[Expr, ...]]] = {}
-    for region in block.writes:
-        accesses_of.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
-    variables = [i.var for i in block.iters]
-    outputs = [_input(b, accesses, variables, {}) for b, accesses in accesses_of.items()]
+    """How a block indexes its outputs, in the order by which steps number them.
+
+    There are none where they lie in different ways.
+    """
+    outputs = _by_buffer(block, block.writes, {})
     layouts = [(len(o.buffer.shape), o.plain, o.strides) for o in outputs]
     return outputs if all(layout == layouts[0] for layout in layouts) else []
 

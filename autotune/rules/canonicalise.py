@@ -19,18 +19,16 @@ from contextlib import suppress
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction, region_buffers, with_regions
+from ...schedule.block_queries import buffers_in_order, has_reduction, region_buffers, with_regions
 from ...schedule.find import blocks_in, find_block, find_loop, path_to
 from ...schedule.index_map import IndexMap
 from ...tir.ir import (
     Block,
-    Buffer,
     For,
     ForKind,
     Func,
     IterKind,
     Label,
-    Region,
     Seq,
     Stmt,
     Store,
@@ -87,7 +85,7 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
 def _to_memory(sch: Schedule, labels: Sequence[Label]) -> None:
     """Move buffers from registers, which ask for loops that are unrolled, to memory."""
     for label in labels:
-        for n, buffer in enumerate(_in_order(find_block(sch.func, label).writes)):
+        for n, buffer in enumerate(buffers_in_order(find_block(sch.func, label).writes)):
             if buffer.scope == "register":
                 with suppress(ScheduleError):
                     sch.set_scope(label, n, "global")
@@ -113,7 +111,7 @@ def is_plain(func: Func, block: Block) -> bool:
     """
     if not block.writes:
         return False
-    if _in_order(block.reads) != _in_order(with_regions(block).reads):
+    if buffers_in_order(block.reads) != buffers_in_order(with_regions(block).reads):
         return False
     if _reduced_last(block) != list(range(len(block.iters))):
         return False
@@ -131,10 +129,6 @@ def is_plain(func: Func, block: Block) -> bool:
 def _reduced_last(block: Block) -> list[int]:
     """The numbers of a block's variables in their order, those that reduce after the others."""
     return sorted(range(len(block.iters)), key=lambda n: block.iters[n].kind is IterKind.REDUCE)
-
-
-def _in_order(regions: Sequence[Region]) -> list[Buffer]:
-    return list(dict.fromkeys(r.buffer for r in regions))
 
 
 def _inits(func: Func) -> list[tuple[Label, Label]]:

@@ -52,7 +52,8 @@ def lay_out_digits(sch: Schedule, label: Label) -> None:
     for n, out in enumerate(outputs_of(block)):
         indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
         parts: list[Expr] = []
-        for d, r in zip(indices, block.writes[0].ranges, strict=True):
+        region = next(r for r in block.writes if r.buffer is out.buffer)
+        for d, r in zip(indices, region.ranges, strict=True):
             by = math.prod(low[v] for v in free_vars(r.min) & low.keys())
             parts += [d] if by == 1 else [d // by, d % by]
         sch.transform_layout(label, ("write", n), IndexMap(indices, tuple(parts)))

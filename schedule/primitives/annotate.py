@@ -10,7 +10,7 @@ from typing import Any
 
 from ...tir.instruction import KEY
 from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
-from ..block_queries import bound_regions, free_vars, require_not_vectorized
+from ..block_queries import bound_regions, buffers_in_order, free_vars, require_not_vectorized
 from ..find import blocks_in, find_path, loop_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
@@ -267,7 +267,7 @@ def _registers_by(loop: For) -> list[Buffer]:
     return [
         region.buffer
         for block in blocks_in(loop.body)
-        for buffer in dict.fromkeys(r.buffer for r in (*block.reads, *block.writes))
+        for buffer in buffers_in_order((*block.reads, *block.writes))
         if buffer.scope == "register"
         for region in bound_regions(block, (*block.reads, *block.writes), buffer)
         if any(loop.var in free_vars(x.min) for x in region.ranges)

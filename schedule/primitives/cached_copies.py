@@ -31,6 +31,7 @@ from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import (
+    buffers_in_order,
     free_vars,
     readers_of,
     region_buffers,
@@ -90,7 +91,7 @@ def replace_top(fn: Func, label: Label, new: Stmt) -> Func:
 
 def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) -> Buffer:
     """The buffer of the `index`-th distinct buffer that a block reads or writes."""
-    buffers = list(dict.fromkeys(r.buffer for r in regions))
+    buffers = buffers_in_order(regions)
     require(
         0 <= index < len(buffers),
         "block {0} {1}s {2}; there is no index {3}, they count from 0",

@@ -20,7 +20,13 @@ from ...tir.ir import (
 )
 from ...tir.visit import walk, with_body
 from ..available import require_still_concurrent
-from ..block_queries import loop_ranges, region_buffers, require_inside, require_not_prefetched
+from ..block_queries import (
+    buffers_in_order,
+    loop_ranges,
+    region_buffers,
+    require_inside,
+    require_not_prefetched,
+)
 from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild, statements
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive
@@ -213,7 +219,7 @@ def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Vers
     place = {b.label: n for n, s in enumerate(plan.statements) for b in blocks_in(s)}
     found: dict[Buffer, Versions] = {}
     blocks = list(blocks_in(loop.body))
-    for buffer in dict.fromkeys(r.buffer for b in blocks for r in b.writes):
+    for buffer in buffers_in_order(r for b in blocks for r in b.writes):
         users = [b for b in blocks if buffer in region_buffers((*b.reads, *b.writes))]
         writing = {place[b.label] for b in users if buffer in region_buffers(b.writes)}
         using = sorted({place[b.label] for b in users})

@@ -28,15 +28,7 @@ def set_scope(
     buffer in registers must be constant once loops are unrolled and vectorized; otherwise the
     program does not compile.
     """
-    written = list(dict.fromkeys(r.buffer for r in find_block(fn, block).writes))
-    require(
-        0 <= write_buffer_index < len(written),
-        "block {0} writes {1} buffers; there is no {2}",
-        block,
-        len(written),
-        write_buffer_index,
-    )
-    old = written[write_buffer_index]
+    old = written_at(find_block(fn, block), write_buffer_index)
     require_scope(storage_scope)
     require(
         old in fn.allocs,

@@ -101,7 +101,9 @@ def test_parameters_stay_in_global_memory() -> None:
 
 def test_a_buffer_that_is_not_written_is_refused() -> None:
     sch = Schedule(chain())
-    with pytest.raises(ScheduleError, match="writes 1 buffers; there is no 1"):
+    with pytest.raises(
+        ScheduleError, match="block B writes B; there is no index 1, they count from 0"
+    ):
         sch.set_scope(sch.get_block("B"), 1, "shared")
 
 
