@@ -114,10 +114,13 @@ def parallel(b: Builder, s: For) -> None:
 
     b.start(alone)
     _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
-    repaid = b.op(f"fadd double {b.op(_load(account))}, {_double(_REPAID)}")
+    balance = b.op(_load(account))
+    repaid = b.op(f"fadd double {balance}, {_double(_REPAID)}")
     indebted = b.op(f"fcmp olt double {repaid}, 0.0")
     granted = b.op(f"call double @llvm.maxnum.f64(double {repaid}, double {first})")
-    b.do(_store(b.op(f"select i1 {indebted}, double {repaid}, double {granted}"), account))
+    after = b.op(f"select i1 {indebted}, double {repaid}, double {granted}")
+    # A process without a team comes here with any balance: only debts are repaid.
+    b.do(_store(b.op(f"select i1 {solvent}, double {balance}, double {after}"), account))
     b.jump(going_on)
     b.start(going_on)
     for _ in range(bool(slots) + in_slot):
