@@ -37,6 +37,7 @@ from .dataflow import dataflow
 WINDOW_TERMS = 64
 """Windows of more elements are not written out."""
 EXPENSIVE = frozenset(FLOAT_FUNCTIONS) - {"floor", "ceil", "trunc"}
+"""The functions that cost tens of instructions an element."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ CALL = 1.0e-6
 """Seconds of a call that does nothing."""
 LEAST = 2.0**-20
 """Of a share that is none, for logarithms."""
-EXPENSIVE = 28.0
+FUNCTION_INSTRUCTIONS = 28.0
 """Vector instructions of an expensive function: a polynomial, and what is around it."""
 
 
@@ -241,7 +241,7 @@ class _Block:
             cycles = self.visits / self.lanes * self.cost.cycles * waiting
         cycles = cycles + self.visits / self.lanes * self._n.shuffles / rates.shuffles
         self.expensive = steps * float(visit.expensive)
-        cycles = cycles + self.expensive * EXPENSIVE / rates.fma
+        cycles = cycles + self.expensive * FUNCTION_INSTRUCTIONS / rates.fma
         self.compute = cycles / rates.hertz
         self.overhead = self.bodies / rates.hertz
 
