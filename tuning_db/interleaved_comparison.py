@@ -7,12 +7,13 @@ out early has fewer samples.
 
 The fastest is found among those that have the most samples: each time is divided by the mean of
 its round, and the lowest median wins, unless another is ahead of it in the median of their ratios.
-Every other schedule is compared with it by the median of
-the ratios, and by the interval of the sign test, which holds for any distribution: the true median
-lies between the k-th smallest and the k-th largest of n ratios unless fewer than k of n coins show
-heads, or tails (Thompson, "On confidence ranges for the median", Ann. Math. Statist. 7, 1936). k
-is the largest for which that is less likely than 5%. For 9 rounds k is 2: one round in either
-direction may be spoilt. Fewer than 6 rounds have no interval.
+
+Every other schedule is compared with the fastest by the median of their ratios, and by the interval
+of the sign test, which holds for any distribution: the true median lies between the k-th smallest
+and the k-th largest of n ratios unless fewer than k of n coins show heads, or tails (Thompson, "On
+confidence ranges for the median", Ann. Math. Statist. 7, 1936). k is the largest for which that is
+less likely than 5%. For 9 rounds k is 2: one round in either direction may be spoilt. Fewer than 6
+rounds have no interval.
 
 A schedule *ties* with the fastest if its median ratio is at most 1.02, and the interval shows that
 it takes at most 1.1 times as long. Of those that tie the simplest is the choice (`simplicity`):
