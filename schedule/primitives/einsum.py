@@ -224,7 +224,7 @@ def _factors(value: Expr, block: Block) -> Iterator[Load]:
 class _Grown(NamedTuple):
     """A dimension that is padded: how much of it is copied, and its size with zeros."""
 
-    inside: int
+    inside: Dim
     extent: int
 
 
@@ -286,7 +286,6 @@ def _grown(
         spatial
         and type(access) is Load
         and isinstance(last, int)
-        and isinstance(size, int)
         and not (digits and access.buffer in internal),
         "{0} is indexed by {1}; what is padded must be indexed by plain iteration variables, or by "
         "windows of those that are not summed over",
@@ -305,8 +304,7 @@ def _grown(
         hint="pad iteration variables that only move indices up",
     )
     assert isinstance(last, int)
-    assert isinstance(size, int)
-    return _Grown(size, last + 1) if last >= size else None
+    return None if certain(size > last) else _Grown(size, last + 1)
 
 
 def _key(access: Load | Store, padded: Mapping[Var, _Padded]) -> object:
