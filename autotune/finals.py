@@ -91,7 +91,8 @@ class InterleavedTiming:
     timing goes on for as many seconds again. `samples` has the times of each finalist, also if
     timing was interrupted.
 
-    A sample takes at least `sample_seconds`.
+    Finalists of the same machine code are timed once and share the samples: between them, noise
+    would be taken for a difference. A sample takes at least `sample_seconds`.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class InterleavedTiming:
     ) -> None:
         self.samples: list[tuple[float, ...]] = [()] * len(finalists)
         self._finalists = finalists
-        self._running = list(range(len(finalists)))
+        kernels = [f.kernel for f in finalists]
+        self._timed_as = [kernels.index(kernel) for kernel in kernels]
+        self._running = sorted(set(self._timed_as)) if len(finalists) > 1 else []
         self._rounds = rounds
         self._next = rounds if first is None else first
         self._left = seconds
@@ -115,7 +118,7 @@ class InterleavedTiming:
     @property
     def rounds(self) -> int:
         """The number of rounds that come next; 0 if it would be less than two of several."""
-        if len(self._running) < 2:
+        if not self._running:
             return 0
         left = self._left + (self._reserve if self._unsettled else 0.0)
         rounds = min(self._next, int(left / self._round_seconds()))
@@ -138,8 +141,11 @@ class InterleavedTiming:
             if rows is None:
                 return
             self._left -= rounds * self._round_seconds()
-            for n, row in zip(self._running, rows, strict=True):
-                self.samples[n] += row
+            new = dict(zip(self._running, rows, strict=True))
+            self.samples = [
+                samples + new.get(timed, ())
+                for samples, timed in zip(self.samples, self._timed_as, strict=True)
+            ]
             self._next = max(self._rounds, len(self.samples[self._running[0]]))
             self._drop_slower()
 

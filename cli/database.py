@@ -126,7 +126,9 @@ def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJso
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
-    return "" if gain is None else f"{gain['ratio']:.3g}"
+    from ..tuning_db.gains import Gain, gain_cell
+
+    return "" if gain is None else gain_cell(Gain(**gain))
 
 
 @app.command()

@@ -38,11 +38,24 @@ class Gain:
     `ratio` is the median over the rounds in which both were timed. `interval` contains the true
     ratio with a confidence of 95%; it is None if there were too few rounds. With `at_least`, the
     baseline took too long to be timed beside the best, and `ratio` is a lower bound.
+
+    `verdict` says whether the ratio is a gain: the baseline is `SLOWER`, a `TIE`, `UNSETTLED`
+    where noise hides which, or `FASTEST` if it is faster than the best
+    (`TimeRatio.mutual_verdict`). `same_code` says that it shares the samples of the best: its
+    machine code is the same, and was timed once.
     """
 
     ratio: float
     interval: tuple[float, float] | None = None
     at_least: bool = False
+    verdict: Verdict = Verdict.SLOWER
+    same_code: bool = False
+
+    @staticmethod
+    def of(compared: TimeRatio, *, same_code: bool = False) -> Gain:
+        """The gain by the times of a baseline over those of the best."""
+        verdict = compared.mutual_verdict
+        return Gain(compared.ratio, compared.interval, verdict=verdict, same_code=same_code)
 
 
 Gains = Mapping[str, Gain]
@@ -59,7 +72,7 @@ def gains_of(
     gains: dict[Baseline, Gain] = {}
     for measured, schedule in entries:
         compared = time_ratio(measured.samples, best.samples)
-        gain = Gain(compared.ratio, compared.interval)
+        gain = Gain.of(compared, same_code=measured.samples == best.samples)
         if simplicity(schedule)[:2] == (False, 0):
             gains[Baseline.WRITTEN] = gain
         if measured.schedule == untuned:
@@ -70,25 +83,46 @@ def gains_of(
 def gains_text(gains: Gains) -> str | None:
     """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any.
 
-    A tie, as in finals, is `as fast as`. An interval that is wide, or contains 1 without a tie, is
-    printed: `73x (0.9 to 75) the untuned build`. Of too few rounds for one it is `about 4.1x`.
+    Only a gain is a number: a tie, as in finals, is `as fast as`, and what noise hides is `not told
+    apart from`. Both have the interval, as has a number whose interval is wide. Of too few rounds
+    for an interval it is `about 4.1x`.
     """
     return ", ".join(_phrase(Baseline(baseline), gain) for baseline, gain in gains.items()) or None
+
+
+def gain_cell(gain: Gain) -> str:
+    """The gain for a column of numbers: `6.21`, `>130`, `tie` or `unsettled`."""
+    if gain.at_least:
+        return f">{_rounded_down(gain.ratio):g}"
+    if gain.verdict in (Verdict.TIE, Verdict.UNSETTLED):
+        return str(gain.verdict)
+    return f"{gain.ratio:.3g}"
 
 
 def _phrase(baseline: Baseline, gain: Gain) -> str:
     if gain.at_least:
         return f"more than {_rounded_down(gain.ratio):g}x {baseline.phrase}"
-    compared = TimeRatio(gain.ratio, gain.interval)
-    if compared.verdict is compared.inverse.verdict is Verdict.TIE:
-        return f"as fast as {baseline.phrase}"
-    low, high = gain.interval or (gain.ratio, gain.ratio)
-    sure = low > 1 or high < 1
-    between = "" if sure and high <= _WIDE * low else f" ({_end(low)} to {_end(high)})"
+    if gain.same_code:
+        return f"the same machine code as {baseline.phrase}"
+    if gain.verdict is Verdict.TIE:
+        between = "" if gain.interval is None else f": {_between(gain.interval)}"
+        return f"as fast as {baseline.phrase} (a tie{between})"
+    if gain.verdict is Verdict.UNSETTLED:
+        between = "too few rounds" if gain.interval is None else f"{_between(gain.interval)} times"
+        return f"not told apart from {baseline.phrase} ({between})"
     digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
+    number = f"{gain.ratio:.{digits}f}x"
     if gain.interval is None:
-        return f"about {gain.ratio:.{digits}f}x {baseline.phrase}"
-    return f"{gain.ratio:.{digits}f}x{between} {baseline.phrase}"
+        return f"about {number} {baseline.phrase}"
+    low, high = gain.interval
+    between = f" ({_between(gain.interval)})" if high > _WIDE * low else ""
+    return f"{number}{between} {baseline.phrase}"
+
+
+def _between(interval: tuple[float, float]) -> str:
+    low, high = interval
+    narrow = high < _WIDE * low
+    return " to ".join(f"{end:.2f}" if narrow and end < 9.95 else _end(end) for end in interval)
 
 
 def _end(value: float) -> str:

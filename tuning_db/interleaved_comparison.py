@@ -85,6 +85,21 @@ class TimeRatio(NamedTuple):
         return Verdict.UNSETTLED if near or low < 1 / LIMIT else Verdict.SLOWER
 
     @property
+    def mutual_verdict(self) -> Verdict:
+        """How it compares where the other one need not be the fastest.
+
+        A tie if each ties with the other. Slower, or `FASTEST` if it is the faster one, if the
+        interval excludes 1; without an interval, if the extremes exclude ties. Else unsettled.
+        """
+        if self.verdict is self.inverse.verdict is Verdict.TIE:
+            return Verdict.TIE
+        slower = self if self.ratio >= 1 else self.inverse
+        limit = LIMIT if self.interval is None else 1.0
+        if slower.verdict is Verdict.UNSETTLED or slower.bounds[0] <= limit:
+            return Verdict.UNSETTLED
+        return Verdict.SLOWER if slower is self else Verdict.FASTEST
+
+    @property
     def decided(self) -> bool:
         """Whether more rounds would not matter: it is slower, or as fast within the margin."""
         if self.interval is None or self.verdict is Verdict.UNSETTLED:
@@ -207,6 +222,8 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
     finalists = "the other finalist" if len(others) == 1 else f"the {len(others)} other finalists"
     ties = sum(s.verdict in (Verdict.FASTEST, Verdict.TIE) for s in others)
     unsettled = sum(s.verdict is Verdict.UNSETTLED for s in others)
+    behind = [s.interval for s in others if s.verdict is Verdict.SLOWER and s.interval]
+    unsure = sum(low <= 1 for low, _ in behind)
     if choice.verdict is Verdict.UNSETTLED:
         ties, unsettled = 0, len(others)
 
@@ -217,6 +234,8 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
         who = some(unsettled)
         return f"has the shortest time, but is not told apart from {who}: too much noise"
     outcome = f"ties with {some(ties)}, and is the simplest" if ties else f"ahead of {finalists}"
+    if unsure:
+        outcome += f"; {unsure} of those behind may be as fast, by the interval"
     if unsettled:
         outcome += f"; noise hides how {unsettled} compare, whose shortest times are longer"
     return outcome

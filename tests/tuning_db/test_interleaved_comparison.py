@@ -21,8 +21,9 @@ from tilewright.tuning_db import (
     Verdict,
     Verification,
 )
-from tilewright.tuning_db.gains import Baseline, Gain, gains_text
+from tilewright.tuning_db.gains import Baseline, Gain, gain_cell, gains_text
 from tilewright.tuning_db.interleaved_comparison import (
+    TimeRatio,
     _interval_rank,
     common_seconds,
     compare_schedules,
@@ -399,6 +400,12 @@ def test_a_comparison_survives_moving(db: TuningDatabase, new_place: Place) -> N
 # Gains over the baselines
 
 
+def ratio(median: float, *interval: float) -> Gain:
+    """The gain of a ratio with its interval; without one if there were too few rounds."""
+    low, high = interval or (median, median)
+    return Gain.of(TimeRatio(median, (low, high) if interval else None, shortest=median))
+
+
 def test_the_gain_is_that_of_the_choice_within_rounds(db: TuningDatabase) -> None:
     fast, tie, slow = timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE), timed(WRITTEN, 6.0)
     put(db, fast, tie, slow)
@@ -435,26 +442,58 @@ def test_no_finals_or_no_baseline_have_no_gain(db: TuningDatabase) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "said"),
+    ("gain", "said", "cell"),
     [
-        (Gain(6.24, (6.0, 6.5)), "6.2x"),
-        (Gain(31.4), "about 31x"),
-        (Gain(1.034, (1.01, 1.06)), "1.03x"),
-        (Gain(0.5, (0.4, 0.6)), "0.50x"),
-        (Gain(1.01, (0.99, 1.03)), "as fast as"),
-        (Gain(1.0), "as fast as"),
-        (Gain(0.939, (0.581, 108.5)), "0.94x (0.58 to 108)"),
-        (Gain(72.7, (0.904, 74.6)), "73x (0.9 to 75)"),
-        (Gain(1.03, (0.97, 1.08)), "1.03x (0.97 to 1.1)"),
-        (Gain(0.97, (0.95, 1.0)), "0.97x (0.95 to 1)"),
-        (Gain(310.0, (140.0, 333.0)), "310x (140 to 333)"),
-        (Gain(139.9, at_least=True), "more than 130x"),
-        (Gain(3.97, at_least=True), "more than 3.9x"),
+        (ratio(6.24, 6.0, 6.5), "6.2x", "6.24"),
+        (ratio(31.4), "about 31x", "31.4"),
+        (ratio(1.034, 1.01, 1.06), "1.03x", "1.03"),
+        (ratio(0.5, 0.4, 0.6), "0.50x", "0.5"),
+        (ratio(310.0, 140.0, 333.0), "310x (140 to 333)", "310"),
+        (Gain(139.9, at_least=True), "more than 130x", ">130"),
+        (Gain(3.97, at_least=True), "more than 3.9x", ">3.9"),
     ],
 )
-def test_gains_in_words(gain: Gain, said: str) -> None:
+def test_gains_in_words(gain: Gain, said: str, cell: str) -> None:
     assert gains_text({Baseline.UNTUNED: gain}) == f"{said} the untuned build"
     assert gains_text({}) is None
+    assert gain_cell(gain) == cell
+
+
+@pytest.mark.parametrize(
+    ("gain", "said", "cell"),
+    [
+        (ratio(1.01, 0.99, 1.03), "as fast as {} (a tie: 0.99 to 1.03)", "tie"),
+        (ratio(1.0), "as fast as {} (a tie)", "tie"),
+        (ratio(0.939, 0.581, 108.5), "not told apart from {} (0.58 to 108 times)", "unsettled"),
+        (ratio(72.7, 0.904, 74.6), "not told apart from {} (0.9 to 75 times)", "unsettled"),
+        (ratio(1.03, 0.97, 1.08), "not told apart from {} (0.97 to 1.08 times)", "unsettled"),
+        (ratio(0.97, 0.95, 1.0), "not told apart from {} (0.95 to 1.00 times)", "unsettled"),
+        (ratio(1.08), "not told apart from {} (too few rounds)", "unsettled"),
+        (
+            Gain.of(TimeRatio(1.5, (1.3, 1.7), shortest=0.4)),
+            "not told apart from {} (1.30 to 1.70 times)",
+            "unsettled",
+        ),
+        (
+            Gain.of(TimeRatio(1.0, (1.0, 1.0)), same_code=True),
+            "the same machine code as {}",
+            "tie",
+        ),
+    ],
+)
+def test_what_is_no_gain_is_no_number(gain: Gain, said: str, cell: str) -> None:
+    assert gains_text({Baseline.UNTUNED: gain}) == said.format("the untuned build")
+    assert gain_cell(gain) == cell
+
+
+def test_a_summary_says_which_of_those_behind_may_be_as_fast() -> None:
+    fastest = ComparedSchedule("ab" * 32, 1e-3, 9, 1.0, None, Verdict.FASTEST)
+    near = ComparedSchedule("cd" * 32, 1e-3, 9, 1.08, (0.95, 1.09), Verdict.SLOWER)
+    far = ComparedSchedule("ef" * 32, 1e-3, 9, 2.0, (1.9, 2.1), Verdict.SLOWER)
+    assert summary([fastest, far]) == "ahead of the other finalist"
+    assert summary([fastest, near, far]) == (
+        "ahead of the 2 other finalists; 1 of those behind may be as fast, by the interval"
+    )
 
 
 def test_an_interval_of_as_many_rounds_as_a_record_holds_takes_no_hours() -> None:
