@@ -95,6 +95,7 @@ class Picture:
         self._comparison: tuple[ComparedSchedule, ...] = ()
         self._gains: str | None = None
         self._origin = ""
+        self._kept: str | None = None
         self.ended = False
 
     def add(self, event: Event) -> None:
@@ -117,6 +118,7 @@ class Picture:
                 self._gains = gains_text(gains)
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
+                self._kept = event.kept
                 if event.best_session is not None:
                     here = self._started.session
                     self._origin = origin_text(event.best_session, here, event.own_seconds)
@@ -141,7 +143,8 @@ class Picture:
             case Ended(elapsed=elapsed):
                 best = f"{self._which()}{self.rate(self._best)}"
                 count = self._outcomes.total() if self._which() else self._trials
-                return f"{best} after {count} trials in {elapsed:.1f} s: {self._doing}"
+                ended = f"{best} after {count} trials in {elapsed:.1f} s: {self._doing}"
+                return ended if event.kept is None else f"{ended}\n{self._which()}{event.kept}"
             case _:
                 return None
 
@@ -188,6 +191,8 @@ class Picture:
             rows.append(Text.assemble((sparkline(self._curve, _WIDTH), "cyan"), "  ", counts))
         rows += [Text(line, no_wrap=True, overflow="ellipsis") for line in self._finals()]
         rows.append(Text(self._doing, "dim"))
+        if self._kept is not None:
+            rows.append(Text(self._kept))
         if self._error is not None:
             rows.append(Text(self._error, "yellow", no_wrap=True, overflow="ellipsis"))
         return Group(*rows)

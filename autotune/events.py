@@ -104,6 +104,7 @@ class Ended:
     """The session is over, for `reason`; `interrupted` if its budget was not used up.
 
     `best_session` is the session that measured the best, `own_seconds` the best time of this one.
+    `kept` says in plain words what the database has of an interrupted session, and how to go on.
     """
 
     reason: str
@@ -114,6 +115,7 @@ class Ended:
     program: int = 0
     best_session: str | None = None
     own_seconds: float | None = None
+    kept: str | None = None
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

@@ -136,6 +136,16 @@ class Recorder:
             self._last_beat = now
             self._database.heartbeat(self.session.id)
 
+    @property
+    def kept(self) -> str:
+        """What the database has of the session, and how to go on, in plain words."""
+        trials = self._database.trials(self.session.id)
+        some = "1 trial is" if trials == 1 else f"{trials} trials are"
+        return (
+            f"{some} kept in {self._database.location}; resume=True (--resume) with the same "
+            "budget continues the session"
+        )
+
     def end(self, status: SessionStatus) -> None:
         self._database.finish_session(self.session.id, status)
 

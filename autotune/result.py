@@ -77,6 +77,8 @@ class TuneResult:
 
     `rules` says what became of each rule that users registered: trials, or why it did not apply.
 
+    `kept` says in plain words what the database has of an interrupted session, and how to go on.
+
     `doubts` says in plain words if most candidates, or one of the baselines, computed wrong
     results.
     """
@@ -97,6 +99,7 @@ class TuneResult:
     doubts: str | None = None
     own_seconds: float | None = None
     rules: Mapping[str, RuleUse] = field(default_factory=dict)
+    kept: str | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -118,13 +121,13 @@ class TuneResult:
             best = f"best {format_seconds(self.best.seconds)}{whose} after {rest}"
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
-            lines = (best, self.gains_text, rules, self.noise, self.doubts)
+            lines = (best, self.gains_text, rules, self.noise, self.doubts, self.kept)
             return "\n".join(filter(None, lines))
+        more = "" if self.kept is None else f"\n{self.kept}"
         if not self.trials:
-            more = ": resume=True continues the session" if self.interrupted else ""
             return f"nothing was measured in {self.seconds:.1f} s: {self.reason}{more}"
         error = "" if self.error is None else f"\n  last error: {self.error}"
-        return f"no correct candidate after {rest}{error}"
+        return f"no correct candidate after {rest}{error}{more}"
 
     def __repr__(self) -> str:
         return f"<TuneResult: {self}>"

@@ -28,7 +28,7 @@ from ..tuning_db.values import (
 from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
 from .drift import DISTURBED, DriftMonitor, drift_text
-from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
+from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting, ignore
 from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
 from .gain import Progress
 from .measure.measure_result import BuildRequest, MeasureResult
@@ -169,6 +169,7 @@ class Tuning:
         self._look_up()
         self._seconds += self.meter.lap()
         seconds = self._seconds
+        kept = self.recorder.kept if status is SessionStatus.INTERRUPTED else None
         result = TuneResult(
             best=self.best,
             trials=self._outcomes.total(),
@@ -186,9 +187,13 @@ class Tuning:
             doubts=self._doubts(),
             own_seconds=self._own_seconds(),
             rules=self.own_rules.uses,
+            kept=kept,
         )
         if result.doubts is not None:
             _log.warning("%s: %s", self._name, result.doubts)
+        if kept is not None and self.callback is ignore:
+            # A signal may end the process before the result is printed.
+            _log.warning("%s: interrupted; %s", self._name, kept)
         _log.info("%s: %s", self._name, result)
         self._tell(
             Ended(
@@ -199,6 +204,7 @@ class Tuning:
                 self.meter.elapsed,
                 best_session=None if self.best is None else self.best.session,
                 own_seconds=result.own_seconds,
+                kept=kept,
             )
         )
         return result

@@ -133,6 +133,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         "drift": list(result.drift),
         "gains": gains_json(result.gains),
         "own_rules": {name: use._asdict() for name, use in result.rules.items()},
+        "kept": result.kept,
         "noise": result.noise,
         "doubts": result.doubts,
     }
@@ -188,8 +189,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
 
     best = "no candidate is correct; `tilewright db list` shows what became of them"
     if not result.trials:
-        more = "; `--resume` continues the session" if result.interrupted else ""
-        best = f"nothing was measured{more}"
+        best = "nothing was measured"
     roof, whose = None, ""
     if result.best is not None:
         roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
@@ -213,6 +213,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "last error": result.error if result.best is None else None,
             "session": result.session,
             "ended": result.reason,
+            "kept": result.kept,
             "noise": result.noise,
             "warning": result.doubts,
         }

@@ -12,7 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,7 +218,9 @@ def test_a_session_that_measured_nothing_says_so(
     monkeypatch.setattr(Measurer, "measure", interrupted)
     result = run("tune", matmul, *SIZES, "--trials", 2, "--db", tmp_path / "tuning.db")
     assert result.code == 130
-    assert "nothing was measured; `--resume` continues the session" in result.out
+    assert "nothing was measured\n" in result.out
+    assert "0 trials are kept in " in result.out
+    assert "; resume=True (--resume) with the same budget continues the session" in result.out
     assert "no candidate is correct" not in result.out
 
 
@@ -256,22 +260,47 @@ def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
     assert re.search(r"^best +[\d.]+ [mun]s", out, re.MULTILINE)
     assert "interrupted" in out
     with tw.TuningDatabase(path, create=False) as db:
+        (session,) = db.records(Session)
+        kept = f"{db.trials(session.id)} trials are kept in {path}; resume=True (--resume) "
+    assert kept in out
+    assert kept in err
+    with tw.TuningDatabase(path, create=False) as db:
         assert db.best(workload_record(tw.ops.matmul_func(16, 48, 8)).id, *_here(db)) is not None
 
 
-def test_a_closed_terminal_ends_the_session(matmul: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "output"),
+    [(signal.SIGHUP, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--json"])],
+)
+def test_a_signal_that_ends_the_process_ends_the_session(
+    matmul: str, tmp_path: Path, number: signal.Signals, output: list[str]
+) -> None:
     path = tmp_path / "tuning.db"
     command = [str(COMMAND), "tune", matmul, *SIZES, "--trials", "100000", "--db", str(path)]
+    command += output
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
-        assert any("trial" in line for line in child.stderr)
-        child.send_signal(signal.SIGHUP)
+        _await_trials(path)
+        child.send_signal(number)
         err = child.stderr.read()
-    assert child.returncode == -signal.SIGHUP
+    assert child.returncode == -number
     assert "interrupted" in err
     assert "Traceback" not in err
     with tw.TuningDatabase(path, create=False) as db:
-        assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED]
+        (session,) = db.records(Session)
+        assert session.status is SessionStatus.INTERRUPTED
+        assert f"{db.trials(session.id)} trials are kept in {path}; resume=True (--resume)" in err
+
+
+def _await_trials(path: Path) -> None:
+    """Wait until a session has recorded two trials."""
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        with suppress(tw.DatabaseError), tw.TuningDatabase(path, create=False) as db:
+            if len(db.measurements()) >= 2:
+                return
+    raise AssertionError("no trial was recorded")
 
 
 def _here(db: tw.TuningDatabase) -> Any:

@@ -188,7 +188,9 @@ def test_a_session_of_wrong_results_says_so(
     assert text in caplog.text
 
 
-def test_interrupted_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_before_the_first_trial(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -196,8 +198,12 @@ def test_interrupted_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> 
     result = tune(affine(), database=TuningDatabase("sqlite://"), trials=4, config=QUICK)
     assert result.interrupted
     assert str(result).startswith("nothing was measured in ")
-    assert "interrupted: resume=True continues the session" in str(result)
+    assert str(result).endswith(
+        "interrupted\n0 trials are kept in memory; resume=True (--resume) with the same budget "
+        "continues the session"
+    )
     assert repr(result) == f"<TuneResult: {result}>"
+    assert f"interrupted; {result.kept}" in caplog.text, "there is no callback"
 
 
 def test_programs_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -359,11 +359,15 @@ def test_an_interrupted_session_has_a_result_and_is_resumed(
     assert result.trials == 3
     assert result.best is not None
     assert sessions(db) == [SessionStatus.INTERRUPTED]
+    assert result.kept is not None
+    assert result.kept.startswith("3 trials are kept in memory; resume=True (--resume) ")
+    assert str(result).endswith(result.kept)
 
     events: list[Event] = []
     rest = run(db, events.append, resume=True)
     assert rest.session == result.session
     assert rest.trials == 5
+    assert rest.kept is None
     assert isinstance(events[0], Started)
     assert events[0].done == 3
     assert sessions(db) == [SessionStatus.FINISHED]
