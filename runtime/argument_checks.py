@@ -129,7 +129,9 @@ def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
             raise ArgumentError(
                 "argument {0}: expected memory to write to, found a read-only array",
                 name,
-                hint=f"{name} is an output: pass an array of your own, {_empty(argument, library)}",
+                hint=f"{name} is read and written: pass a copy that may be overwritten"
+                if argument.role == "inout"
+                else f"{name} is an output: pass an array of your own, {_empty(argument, library)}",
             )
         owners.append(view.owner)
         return view.pointer

@@ -16,6 +16,7 @@ from .compare import decide
 from .contradiction import contradict
 from .ir import (
     INDEX,
+    Cast,
     Const,
     Dim,
     Expr,
@@ -128,10 +129,22 @@ class InBounds:
 
     def _advice(self, e: Expr, size: Dim) -> str:
         low, high = self.survey.plain.interval(self.survey.plain.poly(e))
+        read = e.value if type(e) is Cast else e
+        gathers = type(read) is Load and dtypes.is_integer(read.dtype)
+        if gathers:
+            declare = (
+                f"declare the range of the indices in {read.buffer.name}: value_range=(0, {size})"
+            )
+        else:
+            declare = (
+                "declare the range of the integers that the index is computed from, "
+                f"value_range=(low, high), so that it lies in 0 to {_last(size)}"
+            )
         if high - low >= 1 << 31:
-            return "declare the range of indices that are read from a buffer: value_range=(0, n)"
+            return declare
         return (
-            "pad: te.select(condition, a[index], 0); or clamp the index: "
+            (f"{declare}; or " if gathers else "")
+            + "pad: te.select(condition, a[index], 0); or clamp the index: "
             f"a[te.maximum(te.minimum(index, {_last(size)}), 0)]; or make the buffer larger"
         )
 

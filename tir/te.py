@@ -12,8 +12,6 @@ over the index variables that it depends on. Conditions combine with `& | ~`.
 
 from __future__ import annotations
 
-import inspect
-import keyword
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -24,9 +22,24 @@ from ..errors import IRError, checked_call, similar
 from . import ir
 from .combiners import highest, lowest
 from .ir import Expr, Func, Op, Operand, Var, const
-from .names import unique
 from .program import program
 from .stages import compute as compute_stages
+from .te_arguments import (
+    COMPUTE,
+    FUNC,
+    PLACEHOLDER,
+    REDUCE_AXIS,
+    SCALAR,
+    check_arguments,
+    check_name,
+    check_result,
+    check_size,
+    checked_extent,
+    dtype_name,
+    extents_of,
+    index_names,
+    integer,
+)
 from .tensor import Axis, Tensor, iteration
 
 __all__ = [
@@ -117,6 +130,7 @@ if not TYPE_CHECKING:  # type checkers then still know which names there are
         )
 
 
+@checked_call(IRError, PLACEHOLDER)
 def placeholder(
     shape: Sequence[int],
     dtype: str = "float32",
@@ -134,18 +148,19 @@ def placeholder(
     calls check them. Raises `IRError` for what no array can have: negative extents, more than 2**63
     - 1 bytes.
     """
-    _check_name(name)
-    extents = _shape(name, shape)
+    check_name(name)
+    extents = extents_of(name, shape, PLACEHOLDER)
+    dtype = dtype_name(dtype, PLACEHOLDER)
     steps = None
     if strides is not None:
-        steps = tuple(_integer(name, "a stride", s) for s in strides)
+        steps = tuple(integer(name, "a stride", s) for s in strides)
         if len(steps) != len(extents) or any(s < 0 for s in steps):
             raise IRError(
                 "{0}: strides {1} do not go with shape {2}; expected one for each dimension, "
                 "none negative", name, steps, extents,
             )  # fmt: skip
     if value_range is not None:
-        if not dtypes.is_integer(_dtype(dtype)):
+        if not dtypes.is_integer(dtype):
             raise IRError("{0}: value_range is for integers, found {1}", name, dtype)
         bounds: Any = value_range
         if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
@@ -155,23 +170,29 @@ def placeholder(
                 value_range,
                 hint="value_range=(0, 10) for indices from 0 to 9",
             )
-        low, high = (_integer(name, "value_range", v) for v in bounds)
+        low, high = (integer(name, "value_range", v) for v in bounds)
         if low >= high:
             raise IRError("{0}: value_range ({1}, {2}) holds no value", name, low, high)
         value_range = low, high
-    _check_size(name, extents, steps, _dtype(dtype))
-    return Tensor(name, extents, _dtype(dtype), steps, "global", constant, value_range)
+    check_size(name, extents, steps, dtype)
+    return Tensor(name, extents, dtype, steps, "global", constant, value_range)
 
 
+@checked_call(IRError, SCALAR)
 def scalar(dtype: str = "float32", name: str = "alpha") -> Var:
     """Returns a number that is passed at each call."""
-    _check_name(name)
-    return Var(name, _dtype(dtype))
+    check_name(name)
+    return Var(name, dtype_name(dtype, SCALAR))
 
 
+@checked_call(IRError, REDUCE_AXIS)
 def reduce_axis(extent: int, name: str = "r") -> Axis:
     """Returns an axis over [0, extent) to reduce over."""
-    _check_name(name)
+    if isinstance(extent, str):
+        raise IRError(
+            "the extent of an axis is {0!r}; expected an integer", extent, hint=REDUCE_AXIS
+        )
+    check_name(name)
     match extent:
         case (int(low), int(high)):
             raise IRError(
@@ -180,7 +201,7 @@ def reduce_axis(extent: int, name: str = "r") -> Axis:
             )  # fmt: skip
         case _:
             pass
-    return Axis(name, extent=_extent(name, "the axis", extent), reduce=True)
+    return Axis(name, extent=checked_extent(name, "the axis", extent, REDUCE_AXIS), reduce=True)
 
 
 @overload
@@ -203,6 +224,7 @@ def compute(
 ) -> Tensor: ...
 
 
+@checked_call(IRError, COMPUTE)
 def compute(
     shape: Sequence[int],
     fn: Callable[..., Any],
@@ -219,15 +241,17 @@ def compute(
     """
     own = name if isinstance(name, str) else name[0]
     for n in (name,) if isinstance(name, str) else name:
-        _check_name(n)
-    extents = _shape(own, shape)
-    parameters = _parameters(own, fn, len(extents), axes)
+        check_name(n)
+    extents = extents_of(own, shape, COMPUTE)
+    parameters = index_names(own, fn, extents, axes)
     indices = tuple(Axis(p, extent=e) for p, e in zip(parameters, extents, strict=True))
     value = fn(*indices)
     values = value if isinstance(value, tuple) else (value,)
+    for v in values:
+        check_result(own, v)
     results = tuple(ir.as_expr(v) for v in values)
     for result in results:
-        _check_size(own, extents, None, result.dtype)
+        check_size(own, extents, None, result.dtype)
     if not results:
         raise IRError("{0}: the function returned an empty tuple; expected values", own)
     if not isinstance(name, str):
@@ -240,6 +264,7 @@ def compute(
     return tensors if isinstance(value, tuple) else tensors[0]
 
 
+@checked_call(IRError, FUNC)
 def func(
     args: Sequence[Tensor | Var],
     *,
@@ -253,9 +278,8 @@ def func(
     placeholder that it overwrites. Raises `IRError` for an argument that is missing, unused or
     given twice, and if an element would be read after it was overwritten.
     """
-    _check_name(name)
-    for a in args:
-        _check_argument(name, a)
+    check_name(name)
+    check_arguments(name, args)
     for output in inplace or {}:
         if output.stage is None:
             raise IRError("{0}: inplace maps results of te.compute, found {1!r}", name, output)
@@ -312,9 +336,9 @@ def minimum(a: Operand, b: Operand) -> Expr:
 
 def cast(value: Operand, dtype: str) -> Expr:
     """`value` as `dtype`: floats to integers saturate, integers to narrower ones wrap."""
-    if isinstance(value, (int, float)) and dtypes.is_float(_dtype(dtype)):
+    if isinstance(value, (int, float)) and dtypes.is_float(dtype_name(dtype)):
         return const(float(value), dtype)
-    return ir.cast(_dtype(dtype), value)
+    return ir.cast(dtype_name(dtype), value)
 
 
 def exp(value: Operand) -> Expr:
@@ -390,9 +414,9 @@ def pow(base: Operand, exponent: Operand) -> Expr:
 def _accumulated(value: Operand, dtype: str | None) -> Expr:
     expr = ir.as_expr(value)
     if dtype is not None:
-        if dtypes.is_bool(_dtype(dtype)):
+        if dtypes.is_bool(dtype_name(dtype)):
             raise IRError("bool cannot be summed or multiplied; expected a number's dtype")
-        return ir.cast(_dtype(dtype), expr)
+        return ir.cast(dtype_name(dtype), expr)
     facts = dtypes.info(expr.dtype)
     if facts.kind == "float":
         return expr if facts.bits >= 32 else ir.cast("float32", expr)
@@ -435,77 +459,3 @@ def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:
             hint=f"r = te.reduce_axis(extent, name='r'); te.{combiner}(X[i, r], axis=r)",
         )  # fmt: skip
     return axes
-
-
-def _parameters(
-    name: str, fn: Callable[..., Any], count: int, given: Sequence[str] | None
-) -> list[str]:
-    """The names of the index variables: `given`, else `fn`'s, with `i0, i1, ..` for `*indices`."""
-    names: list[str] = []
-    variadic = False
-    for p in inspect.signature(fn).parameters.values():
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
-            names.append(p.name)
-        variadic = variadic or p.kind is p.VAR_POSITIONAL
-    if variadic:
-        names += [f"i{k}" for k in range(len(names), count)]
-    for found in (names, names if given is None else given):
-        if len(found) != count:
-            raise IRError(
-                "{0}: {1} index variables ({2}) for a shape of {3} dimensions",
-                name, len(found), ", ".join(found), count,
-            )  # fmt: skip
-    for n in given or ():
-        _check_name(n)
-    taken: set[str] = set()
-    return [unique(n.strip("_") or "i", taken) for n in given or names]
-
-
-def _check_argument(name: str, argument: object) -> None:
-    if isinstance(argument, Axis) or not isinstance(argument, (Tensor, Var)):
-        raise IRError(
-            "{0}: {1} is not an argument; expected a tensor or a scalar", name,
-            argument.name if isinstance(argument, Axis) else repr(argument),
-        )  # fmt: skip
-
-
-def _check_name(name: object) -> None:
-    if not (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)):
-        raise IRError("{0!r} is not a name; expected a Python identifier", name)
-
-
-def _dtype(dtype: object) -> str:
-    name = dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype)
-    if dtypes.info(name).lanes != 1:
-        raise IRError("dtype {0} has lanes; expected a scalar dtype", name)
-    return name
-
-
-def _shape(name: str, shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, (int, np.integer)):
-        raise IRError("{0}: shape is {1}; expected a tuple such as ({1},)", name, shape)
-    return tuple(_extent(name, f"dimension {d}", e) for d, e in enumerate(shape))
-
-
-def _extent(name: str, of: str, extent: Any) -> int:
-    value = _integer(name, "an extent", extent)
-    if value < 0:
-        raise IRError("{0}: {1} has the negative extent {2}", name, of, value)
-    return value
-
-
-def _check_size(
-    name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
-) -> None:
-    size = dtypes.counted_bytes(shape, strides, dtype)
-    if size > dtypes.MAX_BYTES:
-        raise IRError(
-            "{0}: shape {1} takes {2} bytes; expected at most {3}, as an array has",
-            name, shape, size, dtypes.MAX_BYTES,
-        )  # fmt: skip
-
-
-def _integer(name: str, what: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise IRError("{0}: {1} is {2!r}; expected an integer", name, what, value)
-    return int(value)

@@ -49,6 +49,15 @@ def _refused(tensor: Tensor, *_: object) -> NoReturn:
     )  # fmt: skip
 
 
+def _multiplied(tensor: Tensor, *_: object) -> NoReturn:
+    raise IRError(
+        "{0} is a tensor, and operators work on elements: `@` is no product of tensors",
+        tensor.name,
+        hint="tilewright.ops.matmul(A, B), or a sum: te.compute((n, m), "
+        "lambda i, j: te.sum(A[i, r] * B[r, j], axis=r)) with r = te.reduce_axis(k)",
+    )
+
+
 def _called(tensor: Tensor, *indices: object) -> NoReturn:
     raise IRError(
         "{0} is a tensor, which is not called", tensor.name,
@@ -60,6 +69,7 @@ _BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
 _OTHERS = "lt le gt ge neg abs invert float int array_ufunc"
 for _name in f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd".split():
     setattr(Tensor, f"__{_name}__", _refused)
+Tensor.__matmul__ = Tensor.__rmatmul__ = _multiplied  # type: ignore[attr-defined]
 Tensor.__call__ = _called  # type: ignore[method-assign]
 
 

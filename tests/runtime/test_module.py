@@ -103,8 +103,9 @@ def test_an_output_must_be_writable(probe: Make) -> None:
     a, b, c = arrays(3)
     a.flags.writeable = False
     p.mod(a, b, c)
-    with pytest.raises(ArgumentError, match=r"argument c: expected memory to write to"):
+    with pytest.raises(ArgumentError, match=r"argument c: expected memory to write to") as error:
         p.mod(b, b, a)
+    assert "hint: c is an output: pass an array of your own, numpy.empty((3, 4)" in str(error.value)
 
 
 def test_an_output_is_replaced_not_converted(probe: Make) -> None:
@@ -142,8 +143,9 @@ def test_an_inout_argument_is_in_place_by_declaration(probe: Make) -> None:
     with pytest.raises(ArgumentError, match=r"argument x: .* overlaps with argument a"):
         p.mod(x, x)
     x.flags.writeable = False
-    with pytest.raises(ArgumentError, match="argument x: expected memory to write to"):
+    with pytest.raises(ArgumentError, match="argument x: expected memory to write to") as error:
         p.mod(a, x)
+    assert "hint: x is read and written: pass a copy that may be overwritten" in str(error.value)
 
 
 def test_declared_strides_are_taken_and_others_refused(probe: Make) -> None:

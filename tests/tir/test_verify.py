@@ -270,8 +270,16 @@ def test_gathers_need_a_declared_range() -> None:
         return func(For(I, 16, store(B, (I,), A[cast("int64", index[I])])), A, B, index)
 
     verify(program(Buffer("index", (16,), "int32", value_range=(0, 16))))
-    refused(program(Buffer("index", (16,), "int32")), "index", "of A", "value_range=(0, n)")
-    refused(program(Buffer("index", (16,), "int32", value_range=(0, 17))), "[0, 16]")
+    refused(program(Buffer("index", (16,), "int32")), "index", "of A",
+            "the indices in index: value_range=(0, 16)")  # fmt: skip
+    refused(program(Buffer("index", (16,), "int32", value_range=(0, 17))), "[0, 16]",
+            "the indices in index: value_range=(0, 16); or pad")  # fmt: skip
+
+
+def test_the_hint_for_an_index_that_is_computed_names_its_limits() -> None:
+    index = Buffer("index", (16,), "int32")
+    shifted = func(For(I, 16, store(B, (I,), A[cast("int64", index[I]) + 1])), A, B, index)
+    refused(shifted, "computed from, value_range=(low, high), so that it lies in 0 to 15")
 
 
 def test_divisors_are_not_zero() -> None:
