@@ -62,17 +62,27 @@ def min(x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str =
 
 
 def argmax(
-    x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str = "argmax"
+    x: Tensor,
+    axis: AxesLike = None,
+    *,
+    keepdims: bool = False,
+    dtype: str = "int64",
+    name: str = "argmax",
 ) -> Tensor:
-    """The index (int64) of the largest element; the first of equal ones; NaN counts as largest."""
-    return _reduce(x, axis, keepdims, lambda e, axes: te.argmax(e, axes)[0], name)
+    """The index, as `dtype`, of the largest element; the first of equal ones; NaN is largest."""
+    return _reduce(x, axis, keepdims, lambda e, axes: te.argmax(e, axes, dtype)[0], name)
 
 
 def argmin(
-    x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str = "argmin"
+    x: Tensor,
+    axis: AxesLike = None,
+    *,
+    keepdims: bool = False,
+    dtype: str = "int64",
+    name: str = "argmin",
 ) -> Tensor:
     """The index of the smallest element; otherwise as `argmax`."""
-    return _reduce(x, axis, keepdims, lambda e, axes: te.argmin(e, axes)[0], name)
+    return _reduce(x, axis, keepdims, lambda e, axes: te.argmin(e, axes, dtype)[0], name)
 
 
 def _reduce(

@@ -12,6 +12,7 @@ over the index variables that it depends on. Conditions combine with `& | ~`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -21,7 +22,7 @@ from .. import dtypes
 from ..errors import IRError, checked_call, similar
 from . import ir
 from .combiners import highest, lowest
-from .ir import Expr, Func, Op, Operand, Var, const
+from .ir import INDEX, Expr, Func, Op, Operand, Var, const
 from .program import program
 from .stages import compute as compute_stages
 from .te_arguments import (
@@ -310,18 +311,19 @@ def min(value: Operand, axis: Axes = ()) -> Expr:
     return _reduce("min", ir.as_expr(value), axis)
 
 
-def argmax(value: Operand, axis: Axes = ()) -> tuple[Expr, Expr]:
+def argmax(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, Expr]:
     """Returns (index, value) of the largest value; the first of equal ones; NaN counts as largest.
 
-    The index is int64; over several axes it counts in row-major order. Raises `IRError` if an axis
-    has no element.
+    The index has `dtype`, an integer one; int32 fits twice as many into a vector as int64. Over
+    several axes it counts in row-major order. Raises `IRError` if an axis has no element, and for a
+    dtype that does not hold all indices.
     """
-    return _arg("argmax", value, axis)
+    return _arg("argmax", value, axis, dtype)
 
 
-def argmin(value: Operand, axis: Axes = ()) -> tuple[Expr, Expr]:
+def argmin(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, Expr]:
     """Returns (index, value) of the smallest value; otherwise like `argmax`."""
-    return _arg("argmin", value, axis)
+    return _arg("argmin", value, axis, dtype)
 
 
 def maximum(a: Operand, b: Operand) -> Expr:
@@ -428,14 +430,21 @@ def _reduce(combiner: str, value: Expr, axis: Axes) -> Expr:
     return ir.Reduce(combiner, (value,), iters, 0, value.dtype)
 
 
-def _arg(combiner: str, value: Operand, axis: Axes) -> tuple[Expr, Expr]:
+def _arg(combiner: str, value: Operand, axis: Axes, dtype: str) -> tuple[Expr, Expr]:
     axes = _axes(combiner, axis)
+    dtype = dtype_name(dtype)
+    last = math.prod(a.extent for a in axes) - 1
+    if not dtypes.is_integer(dtype) or last > dtypes.int_limits(dtype)[1]:
+        raise IRError(
+            "{0}: indices as {1}; expected an integer dtype that holds 0 to {2}",
+            combiner, dtype, last,
+        )  # fmt: skip
     index: Expr = const(0)
     for a in axes:
         if a.extent == 0:
             raise IRError("{0} over {1}, which has no element", combiner, a.name)
         index = index * a.extent + a
-    values = index, ir.as_expr(value)
+    values = ir.cast(dtype, index), ir.as_expr(value)
     iters = tuple(iteration(a) for a in axes)
     first, second = (ir.Reduce(combiner, values, iters, k, values[k].dtype) for k in (0, 1))
     return first, second

@@ -37,6 +37,19 @@ def test_positions(
 
 
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
+@pytest.mark.parametrize("index", ["int32", "int8", "uint64"])
+@pytest.mark.parametrize("axis", [None, 0, 2])
+def test_positions_as_another_dtype(
+    run: Any, make: Any, kind: str, index: str, axis: int | None
+) -> None:
+    x = make((3, 4, 9))
+    x[0, 0] = x[1, 1] = x[2, 3]
+    out = run(lambda t: getattr(ops, kind)(t, axis, dtype=index), x)
+    assert out.dtype == np.dtype(index)
+    np.testing.assert_array_equal(out, getattr(np, kind)(x, axis=axis))
+
+
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
 def test_positions_of_nan_and_infinities(run: Any, kind: str) -> None:
     inf = np.inf
     x = np.array([[1, np.nan, np.nan], [inf, inf, 1], [-inf, -inf, -inf]], np.float32)

@@ -475,6 +475,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no axis": (lambda: te.sum(1.0, axis=[]), "no axis is given"),
     "axis twice": (lambda: te.sum(1.0, axis=[R, R]), "listed twice"),
     "argmax of nothing": (lambda: te.argmax(1.0, axis=te.reduce_axis(0, "z")), "no element"),
+    "argmax as a float": (
+        lambda: te.argmax(A[0, R], axis=R, dtype="float32"),
+        "argmax: indices as float32; expected an integer dtype that holds 0 to 2",
+    ),
+    "indices that do not fit": (
+        lambda: te.argmin(A[0, R], axis=[R, te.reduce_axis(43, "s")], dtype="int8"),
+        "argmin: indices as int8; expected an integer dtype that holds 0 to 128",
+    ),
     "sum as bool": (lambda: te.sum(I8[R], axis=R, dtype="bool"), "cannot be summed"),
     "reduction in a branch": (
         lambda: te.compute((2,), lambda i: te.select(i > 0, te.sum(A[i, R], axis=R), 0.0)),
