@@ -119,8 +119,8 @@ def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJso
         for best in found
     ]
     columns = (
-        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?written/best",
-        "?untuned/best", "?inexact", "measurement",
+        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?>written/best",
+        "?>untuned/best", "?inexact", "measurement",
     )  # fmt: skip
     print_table(columns, rows, f"nothing usable in {db}")
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _CUT = 16
 """Characters that a column keeps which may be cut."""
+_MARKS = ">~?"
+"""What the name of a column of a table may begin with."""
 _GAP = 3
 """Characters between columns of a table."""
 
@@ -247,8 +249,8 @@ def print_new(new: Mapping[str, int], as_json: bool) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
     """Print a table of one line per row, or the sentence `otherwise` if there are no rows.
 
-    The name of a column may begin with `>` (align to the right), `~` (may be cut where room is
-    short, to `_CUT` characters) or `?` (left out, the last first, where room is still short).
+    The name of a column may begin with marks: `>` (align to the right), `~` (may be cut where room
+    is short, to `_CUT` characters) and `?` (left out, the last first, where room is still short).
     Columns without any text are left out.
     """
     if not rows:
@@ -260,23 +262,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
     from rich.text import Text
 
     rows = [[printable(text) for text in row] for row in rows]
-    widest = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]
+    titles = [column.lstrip(_MARKS) for column in columns]
+    marks = [column[: len(column) - len(t)] for column, t in zip(columns, titles, strict=True)]
+    widest = [max(map(len, texts)) for texts in zip(titles, *rows, strict=True)]
     shown = [k for k in range(len(columns)) if any(row[k] for row in rows)]
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = sum(widest) + _GAP * len(columns)  # nothing to fit into: nothing is cut
-    least = [min(_CUT, w) if c.startswith("~") else w for c, w in zip(columns, widest, strict=True)]
+    least = [min(_CUT, w) if "~" in m else w for m, w in zip(marks, widest, strict=True)]
     for k in reversed(shown):
-        if columns[k].startswith("?") and sum(least[j] + _GAP for j in shown) > console.width:
+        if "?" in marks[k] and sum(least[j] + _GAP for j in shown) > console.width:
             shown.remove(k)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for k in shown:
-        name, cut = columns[k], columns[k].startswith("~")
+        cut = "~" in marks[k]
         table.add_column(
-            name.lstrip(">~?"),
-            justify="right" if name.startswith(">") else "left",
+            titles[k],
+            justify="right" if ">" in marks[k] else "left",
             no_wrap=not cut,
-            min_width=least[k] if cut else None,
+            min_width=least[k],
         )
     for row in rows:
         texts = (Text(row[k], no_wrap=True, overflow="ellipsis") for k in shown)
@@ -292,7 +296,7 @@ def print_assessment(report: Report) -> None:
         typer.echo("no program has enough measured candidates to be judged")
         return
     shown = ("model", "analytic", "random")
-    predictions = [*(f">top-{k}" for k in TOPS), ">rank"]
+    predictions = [*(f">top-{k}" for k in TOPS), "?>rank"]
     rows = []
     for judged in report.tasks:
         scores = {s.method: s for s in judged.scores}
@@ -304,9 +308,9 @@ def print_assessment(report: Report) -> None:
     typer.echo(
         f"{len(rows)} tasks, each judged by models that did not see it. Of so many candidates:\n"
         "how often the fastest is among those predicted best (above by `model`), the\n"
-        "correlation of the prediction with the times, and the time of the best found over\n"
-        f"that of the best, after {SECONDS[_AT]:g} s in trials and models. How long trials took\n"
-        f"is known of {known} tasks. Over all tasks:"
+        "correlation of the prediction with the times, and the time of the best found\n"
+        f"over that of the best, after {SECONDS[_AT]:g} s in trials and models. How long trials\n"
+        f"took is known of {known} tasks. Over all tasks:"
     )
     overall = [[s.method, *_predicted(s)] for s in report.overall]
     print_table(["method", *predictions], overall, "")

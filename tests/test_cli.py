@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,12 +27,15 @@ from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.records import workload_record
+from tilewright.cli import database
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
+from tilewright.cli.report import print_assessment
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import load
 from tilewright.tuning_db import (
     Machine,
+    Outcome,
     ScheduleRecord,
     Session,
     SessionStatus,
@@ -253,6 +257,7 @@ def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
     assert child.stderr is not None
     line = next(line for line in child.stderr if "trial" in line)
     assert "best" in line
+    _await_trials(path)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=600)
     assert child.returncode == 130, err
@@ -392,6 +397,60 @@ def test_tables_fit_and_have_no_empty_columns(
         assert len(re.split(r" {2,}", row.strip())) == len(headings)
         assert "matmul A:float" in row
         assert "cpu -mcpu=" in row
+
+
+def test_rows_of_all_tables_are_lines_of_80_columns(
+    run: Run, db: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Texts that are as long as they get leave the times, measurements and predictions whole."""
+    monkeypatch.setenv("COLUMNS", "80")
+    workload = "depthwise_convolution A:float32[1,64,112,112] W:float32[64,64,3,3]"
+    target, id = "cpu -mcpu=cascadelake -threads=16", "0123456789ab"
+    gains = {
+        "written": {"ratio": 1.1, "verdict": "unsettled"},
+        "untuned": {"ratio": 1234.5, "at_least": True},
+    }
+    best = {
+        "name": workload, "shape": "", "target": target, "generation": "llvm 22",
+        "seconds": 1.234e-6, "gflops": 12345.6, "pinned": False, "gains": gains,
+        "inexact": "winograd", "measurement": id,
+    }  # fmt: skip
+    monkeypatch.setattr(database, "best_rows", lambda *_: [best] * 2)
+    measured = {
+        "id": id, "workload": workload, "target": target, "outcome": Outcome.OUT_OF_MEMORY,
+        "seconds": 1.234e-6, "schedule": "", "session": id, "created": utc_now(),
+    }  # fmt: skip
+    found = [SimpleNamespace(**measured)] * 2
+    monkeypatch.setattr(tw.TuningDatabase, "measurements", lambda *_, **__: found)
+    monkeypatch.setattr(database, "inexact_of", lambda _: {"": "winograd"})
+    for command, whole in (
+        ("best", (id, "1.23 us", "1.235e+04")),
+        ("list", (id, "1.23 us", "out_of_memory")),
+    ):
+        lines = run("db", command, "--db", db).out.splitlines()
+        assert max(map(len, lines)) <= 80
+        rows = [line for line in lines if id in line]
+        assert len(rows) == 2
+        assert all(text in row for text in whole for row in rows)
+
+    ratios = tuple(1.234 for _ in range(4))
+    scores = tuple(
+        assess.Score(method, (0.5, 0.5, 0.5), -0.55, ratios, ratios)
+        for method in ("model", "analytic", "random")
+    )
+
+    class Task(NamedTuple):
+        trial_seconds: None = None
+
+        def __str__(self) -> str:
+            return workload
+
+    judged: Any = SimpleNamespace(task=Task(), candidates=12345, scores=scores)
+    print_assessment(assess.Report((judged,), scores))
+    lines = capfd.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = [line for line in lines if "depthwise" in line]
+    assert row.split()[-3:] == ["1.234"] * 3
 
 
 def test_list_fits_into_a_terminal(db: Path) -> None:

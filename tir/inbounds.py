@@ -130,23 +130,20 @@ class InBounds:
     def _advice(self, e: Expr, size: Dim) -> str:
         low, high = self.survey.plain.interval(self.survey.plain.poly(e))
         read = e.value if type(e) is Cast else e
-        gathers = type(read) is Load and dtypes.is_integer(read.dtype)
-        if gathers:
-            declare = (
-                f"declare the range of the indices in {read.buffer.name}: value_range=(0, {size})"
-            )
-        else:
-            declare = (
+        declare = None
+        if type(read) is Load and dtypes.is_integer(read.dtype):
+            name = read.buffer.name
+            declare = f"declare the range of the indices in {name}: value_range=(0, {size})"
+        if high - low >= 1 << 31:
+            return declare or (
                 "declare the range of the integers that the index is computed from, "
                 f"value_range=(low, high), so that it lies in 0 to {_last(size)}"
             )
-        if high - low >= 1 << 31:
-            return declare
-        return (
-            (f"{declare}; or " if gathers else "")
-            + "pad: te.select(condition, a[index], 0); or clamp the index: "
+        pad = (
+            "pad: te.select(condition, a[index], 0); or clamp the index: "
             f"a[te.maximum(te.minimum(index, {_last(size)}), 0)]; or make the buffer larger"
         )
+        return pad if declare is None else f"{declare}; or {pad}"
 
     def _lies(self, e: Expr, place: Place) -> str:
         survey = self.survey

@@ -189,7 +189,8 @@ def scalar(dtype: str = "float32", name: str = "alpha") -> Var:
 @checked_call(IRError, REDUCE_AXIS)
 def reduce_axis(extent: int, name: str = "r") -> Axis:
     """Returns an axis over [0, extent) to reduce over."""
-    if isinstance(extent, str):
+    found: Any = extent
+    if isinstance(found, str):
         raise IRError(
             "the extent of an axis is {0!r}; expected an integer", extent, hint=REDUCE_AXIS
         )

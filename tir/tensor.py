@@ -65,11 +65,12 @@ def _called(tensor: Tensor, *indices: object) -> NoReturn:
     )  # fmt: skip
 
 
-_BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift"
 _OTHERS = "lt le gt ge neg abs invert float int array_ufunc"
 for _name in f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd".split():
     setattr(Tensor, f"__{_name}__", _refused)
-Tensor.__matmul__ = Tensor.__rmatmul__ = _multiplied  # type: ignore[attr-defined]
+for _name in ("__matmul__", "__rmatmul__"):
+    setattr(Tensor, _name, _multiplied)
 Tensor.__call__ = _called  # type: ignore[method-assign]
 
 

@@ -355,7 +355,7 @@ class ComparedSchedule:
     def __str__(self) -> str:
         if self.verdict is Verdict.FASTEST:
             return "fastest"
-        between = "too few rounds to be sure"
+        between = "too few rounds"
         if self.interval is not None:
             between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
         if self.verdict is Verdict.UNSETTLED:

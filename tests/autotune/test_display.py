@@ -72,7 +72,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "finals:",
         "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
         "   cdcdcdcdcdcd     1 ms  fastest",
-        "   efefefefefef   1.1 ms  behind, 1.100 times the fastest (too few rounds to be sure)",
+        "   efefefefefef   1.1 ms  behind, 1.100 times the fastest (too few rounds)",
         "31x the program as written, 1.03x the untuned build",
         "The reference kernel now takes 68 times as long as at the start; something else is "
         "running, and these times are not comparable.",

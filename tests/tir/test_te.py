@@ -382,7 +382,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         r"\(4,\) is not a dtype; expected a name such as 'float32'",
     ),
     "a name by position": (
-        lambda: te.placeholder((4,), "float32", "X"),  # type: ignore[misc]
+        lambda: te.placeholder((4,), "float32", "X"),  # type: ignore[call-arg]
         r"placeholder: too many positional arguments\n.*name=",
     ),
     "a tensor for a shape": (

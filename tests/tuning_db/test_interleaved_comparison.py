@@ -303,7 +303,7 @@ def test_slower_is_said_only_of_what_is_surely_slower() -> None:
 
     assert said((0.885, 1.073)) == "behind, 1.021 times the fastest (0.885 to 1.073)"
     assert said((1.004, 1.073)) == "slower, 1.021 times the fastest (1.004 to 1.073)"
-    assert said(None) == "behind, 1.021 times the fastest (too few rounds to be sure)"
+    assert said(None) == "behind, 1.021 times the fastest (too few rounds)"
 
 
 def test_the_best_of_a_noisy_comparison_is_the_same_in_the_database(db: TuningDatabase) -> None:
