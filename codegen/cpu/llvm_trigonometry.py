@@ -7,18 +7,18 @@ that only vectors with a large element make:
 - Cody and Waite, "Software Manual for the Elementary Functions": pi/2 in parts of 33 bits, whose
   products with n < 2**20 are exact. Constants are those of fdlibm.
 - Payne and Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983: of
-  2/pi only the bits count whose product with the argument is below 4 and not negligible.
+  2/pi only the bits count whose product with the argument is below 4 and not negligible. A table
+  has them by exponent, as numbers whose products with the argument are exact.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
-from math import pi
+from math import ldexp, pi
 
 from ... import dtypes
-from .llvm_text import Builder, calling, lanes_of, value_type
-from .llvm_vector import V, fma, fma_exact, polynomial, two_sum, where
+from .llvm_text import Builder, calling, constant, lanes_of, shuffled, value_type
+from .llvm_vector import V, fma, polynomial, two_product, two_sum, where
 
 _PARTS = 1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624871116645580e-21
 """33 bits of pi/2 each."""
@@ -27,8 +27,12 @@ _HALF_PI = pi / 2, 6.123233995736766e-17
 _LARGE = 2.0**20
 _MAGIC = 1.5 * 2.0**52
 """Adding it rounds to an integer."""
-_WORDS = 20
-"""Of 64 bits: 2/pi as far as the largest exponent needs it, behind a word of zeros."""
+_FIRST_ROW = 1023 + 20 >> 4 & -8
+"""Of tables with a row for 16 exponents: that of `_LARGE`, or the next smaller multiple of 8."""
+_SCALE = 512
+"""Powers of two by which factors are larger, lest those of the largest numbers be denormal."""
+_BITS = 1280
+"""Of 2/pi: as far as the largest exponent needs it."""
 
 
 def sin(x: V) -> V:
@@ -70,13 +74,13 @@ def _reduced(size: V, precision: str) -> list[V]:
     n = size * (2 / pi) + _MAGIC - _MAGIC
     first, second, third = (n * part for part in _PARTS)
     if precision == "float32":
-        return _unless_large(size, [n, size - first - second - third])
+        return _unless_large(size, [n, size - first - second - third], precision)
     high, low = two_sum(size - first, -second)
     high, more = two_sum(high, -third)
-    return _unless_large(size, [n, *two_sum(high, low + more - n * _REST)])
+    return _unless_large(size, [n, *two_sum(high, low + more - n * _REST)], precision)
 
 
-def _unless_large(size: V, near: list[V]) -> list[V]:
+def _unless_large(size: V, near: list[V], precision: str) -> list[V]:
     """`near`, or the reduction of large numbers in the lanes that have one."""
     b, lanes, t = size.b, dtypes.info(size.dtype).lanes, value_type(size.dtype)
     large = size > _LARGE
@@ -87,10 +91,13 @@ def _unless_large(size: V, near: list[V]) -> list[V]:
     before, far, after = b.block, b.new_block("large"), b.new_block("reduced")
     b.branch(some, far, after)
     b.start(far)
+    # The tables have no row for infinity, of which any angle will do.
+    large &= size < float("inf")
     taken = where(large, size, size.like(_LARGE))
-    triple = b.op(f"call {_triple(t)} @{_large_angles(b, lanes)}({t} {taken.text})")
+    result = _struct(t, len(near))
+    angle = b.op(f"call {result} @{_large_angle(b, size.dtype, precision)}({t} {taken.text})")
     parts = [
-        where(large, V(b, b.op(f"extractvalue {_triple(t)} {triple}, {k}"), size.dtype), part)
+        where(large, V(b, b.op(f"extractvalue {result} {angle}, {k}"), size.dtype), part)
         for k, part in enumerate(near)
     ]
     b.jump(after)
@@ -101,95 +108,140 @@ def _unless_large(size: V, near: list[V]) -> list[V]:
     ]
 
 
-def _triple(t: str) -> str:
-    return f"{{ {t}, {t}, {t} }}"
+def _struct(t: str, count: int) -> str:
+    return f"{{ {', '.join([t] * count)} }}"
 
 
-def _large_angles(b: Builder, lanes: int) -> str:
-    """The function that reduces a vector of float64 from `_LARGE` on, or one number."""
-    symbol, t = f"tilewright.large_angle.{lanes}", lanes_of("double", lanes)
+def _large_angle(b: Builder, dtype: str, precision: str) -> str:
+    """The function that reduces finite float64 from `_LARGE` on: n, and r for `precision`."""
+    lanes, t = dtypes.info(dtype).lanes, value_type(dtype)
+    symbol = f"tilewright.large_angle.{precision}.{lanes}"
     if symbol in b.module.declarations:
         return symbol
     inner = Builder(b.module)
-    if lanes == 1:
-        numbers = [number.text for number in _large_angle(V(inner, "%x", "float64"))]
-    else:
-        one, numbers = _large_angles(b, 1), ["poison"] * 3
-        for lane in range(lanes):
-            x = inner.op(f"extractelement {t} %x, i64 {lane}")
-            triple = inner.op(f"call {_triple('double')} @{one}(double {x})")
-            for k, vector in enumerate(numbers):
-                part = inner.op(f"extractvalue {_triple('double')} {triple}, {k}")
-                text = f"insertelement {t} {vector}, double {part}, i64 {lane}"
-                numbers[k] = inner.op(text)
-    result = "poison"
+    x = V(inner, "%x", dtype)
+    numbers = _large_single(x) if precision == "float32" else _large_double(x)
+    struct, result = _struct(t, len(numbers)), "poison"
     for k, number in enumerate(numbers):
-        result = inner.op(f"insertvalue {_triple(t)} {result}, {t} {number}, {k}")
-    inner.block.end = f"ret {_triple(t)} {result}"
-    head = f"define internal {_triple(t)} @{symbol}({t} %x) noinline cold #0"
+        result = inner.op(f"insertvalue {struct} {result}, {t} {number.text}, {k}")
+    inner.block.end = f"ret {struct} {result}"
+    head = f"define internal {struct} @{symbol}({t} %x) noinline cold #0"
     b.module.declare(symbol, f"{head} {{\n{inner.text()}\n}}")
     return symbol
 
 
-def _large_angle(x: V) -> tuple[V, V, V]:
-    """n modulo 4, and r in two parts, of a finite number from `_LARGE` on.
+def _large_single(x: V) -> tuple[V, V]:
+    """n, and r as a number, where the elements of x are float32.
 
-    x is m * 2**e with an integer m of 53 bits. The product of m and the 192 bits of 2/pi that begin
-    at the weight 2**(1 - e), modulo 2**192, has n in its first two bits and the fraction behind.
+    The first two products are exact, and so is their sum where they cancel.
     """
-    b = x.b
-    bits = b.op(f"bitcast double {x.text} to i64")
-    start = b.op(f"sub i64 {b.op(f'lshr i64 {bits}, 52')}, {1075 + 2 - 64}")
-    m = b.op(f"or i64 {b.op(f'and i64 {bits}, {2**52 - 1}')}, {2**52}")
-    words = ", ".join(f"i64 {word}" for word in _two_over_pi())
-    table = "@tilewright.two_over_pi"
-    constant = f"{table} = internal constant [{_WORDS} x i64] [{words}], align 8"
-    b.module.declare(table, constant)
-    first = b.op(f"getelementptr i64, ptr {table}, i64 {b.op(f'lshr i64 {start}, 6')}")
-    pointers = [b.op(f"getelementptr i64, ptr {first}, i64 {k}") for k in range(4)]
-    loaded = [b.op(f"load i64, ptr {pointer}, align 8") for pointer in pointers]
-    window = [
-        b.op(calling(b, "llvm.fshl.i64", "i64", ("i64", u), ("i64", v), ("i64", start)))
-        for u, v in pairwise(loaded)
+    first, second, third = _two_over_pi(x, (29, 29, 53), 24)
+    product = x * first
+    n = fma(x, second, product) + _MAGIC - _MAGIC
+    return n, fma(x, third, fma(x, second, product - n)) * _HALF_PI[0]
+
+
+def _large_double(x: V) -> tuple[V, V, V]:
+    """n, and r as a sum of two numbers.
+
+    All products but the last are exact, as sums of two numbers. Of the first, multiples of 4 are
+    left out; the third is below 2**-36, the last below 2**-89.
+    """
+    factors = _two_over_pi(x, (53, 53, 53, 53), 53)
+    scaled = x * 2.0**-_SCALE
+    (first, second, third), last = factors[:3], factors[3]
+    p, p_low = two_product(scaled, first)
+    q, q_low = two_product(scaled, second)
+    s, s_low = two_product(scaled, third)
+    total, low = two_sum(p - (p * 0.25).floor() * 4.0, p_low)
+    total, lower = two_sum(total, q)
+    n = (total + 0.5).floor()
+    high, lost = two_sum(low, lower)
+    more, rest = two_sum(s, q_low)
+    high, left = two_sum(total - n, high)
+    high, gone = two_sum(high, more)
+    rest = rest + lost + (s_low + scaled * last)
+    high, low = two_sum(high, left + gone + rest)
+    product, error = two_product(high, high.like(_HALF_PI[0]))
+    return n, *two_sum(product, error + (high * _HALF_PI[1] + low * _HALF_PI[0]))
+
+
+def _two_over_pi(x: V, widths: tuple[int, ...], mantissa: int) -> list[V]:
+    """Numbers of `widths` bits. Their sum is 2/pi without bits that add multiples of 4 to x * 2/pi.
+
+    x is from `_LARGE` on, with a mantissa of `mantissa` bits. For each width there is a table with
+    a row for 16 exponents: of 8 rows for float32, which fit a vector.
+    """
+    b, facts = x.b, dtypes.info(x.dtype)
+    columns = _columns(widths, mantissa)
+    t = value_type(dtypes.vector("int64", facts.lanes))
+    bits = x.bits()
+    row = b.op(f"lshr {t} {bits.text}, {bits.like(56).text}")
+    permuted = mantissa == 24 and facts.lanes in (8, 16) and b.module.target.vector_bits == 512
+    numbers = []
+    for k, column in enumerate(columns):
+        table = f"@tilewright.two_over_pi.{mantissa}.{k}"
+        texts = ", ".join(f"double {constant(number, 'float64')}" for number in column)
+        text = f"{table} = internal constant [{len(column)} x double] [{texts}], align 64"
+        b.module.declare(table, text)
+        element = _permuted if permuted else _gathered
+        numbers.append(V(b, element(b, table, row, facts.lanes), x.dtype))
+    return numbers
+
+
+def _gathered(b: Builder, table: str, row: str, lanes: int) -> str:
+    """Rows of a table, counted from `_FIRST_ROW`."""
+    first = b.op(f"getelementptr double, ptr {table}, i64 {-_FIRST_ROW}")
+    where = b.op(f"getelementptr double, ptr {first}, {lanes_of('i64', lanes)} {row}")
+    if lanes == 1:
+        return b.op(f"load double, ptr {where}, align 8")
+    t, pointers = lanes_of("double", lanes), (lanes_of("ptr", lanes), f"align 8 {where}")
+    name, mask = f"llvm.masked.gather.v{lanes}f64.v{lanes}p0", lanes_of("i1", lanes)
+    return b.op(calling(b, name, t, pointers, (mask, "splat (i1 true)"), (t, "zeroinitializer")))
+
+
+def _permuted(b: Builder, table: str, row: str, lanes: int) -> str:
+    """Rows of a table of 8, in a vector of AVX-512, which takes the last three bits of a row."""
+    double, integer = lanes_of("double", 8), lanes_of("i64", 8)
+    column = double, b.op(f"load {double}, ptr {table}, align 64")
+    name = "llvm.x86.avx512.permvar.df.512"
+    if lanes == 8:
+        return b.op(calling(b, name, double, column, (integer, row)))
+    halves = [
+        b.op(shuffled(lanes_of("i64", 16), row, "poison", order))
+        for order in (range(8), range(8, 16))
     ]
-    wide = b.op(f"zext i64 {m} to i128")
-    top = b.op(f"zext i64 {b.op(f'mul i64 {m}, {window[0]}')} to i128")
-    middle, end = (
-        b.op(f"mul i128 {wide}, {b.op(f'zext i64 {word} to i128')}") for word in window[1:]
-    )
-    total = b.op(f"add i128 {middle}, {b.op(f'lshr i128 {end}, 64')}")
-    total = b.op(f"add i128 {total}, {b.op(f'shl i128 {top}, 64')}")
-    rounded = b.op(f"lshr i128 {b.op(f'add i128 {total}, {2**125}')}, 126")
-    n = V(b, b.op(f"uitofp i64 {b.op(f'trunc i128 {rounded} to i64')} to double"), "float64")
-    fraction = b.op(f"shl i128 {total}, 2")
-
-    def part(shift: int, width: int, how: str) -> V:
-        """`width` bits from `shift` on, as a float64, which has them all."""
-        kept = b.op(f"{'ashr' if how == 'sitofp' else 'lshr'} i128 {fraction}, {shift}")
-        kept = b.op(f"trunc i128 {kept} to i64")
-        if how == "uitofp":
-            kept = b.op(f"and i64 {kept}, {2**width - 1}")
-        return V(b, b.op(f"{how} i64 {kept} to double"), "float64") * 2.0 ** (shift - 128)
-
-    high, low = two_sum(part(75, 53, "sitofp"), part(22, 53, "uitofp"))
-    high, low = two_sum(high, low + part(0, 22, "uitofp"))
-    product = high * _HALF_PI[0]
-    rest = fma_exact(high, x.like(_HALF_PI[0]), -product)
-    return n, *two_sum(product, rest + (high * _HALF_PI[1] + low * _HALF_PI[0]))
+    parts = [b.op(calling(b, name, double, column, (integer, half))) for half in halves]
+    return b.op(shuffled(double, *parts, range(16)))
 
 
 @cache
-def _two_over_pi() -> tuple[int, ...]:
-    """A word of zeros, and the bits of 2/pi behind the point. pi is by Machin's formula."""
-    bits = 64 * _WORDS
+def _columns(widths: tuple[int, ...], mantissa: int) -> list[tuple[float, ...]]:
+    """For each width, its bits of 2/pi in each row. Rows are biased exponents of float64, over 16.
+
+    The first bit of a row is the first whose product with the smallest number can be below 4.
+    """
+    largest, scale = (127, 0) if mantissa == 24 else (1023, _SCALE)
+    starts = [mantissa + 1023 - 16 * row for row in range(_FIRST_ROW, (1023 + largest >> 4) + 1)]
+    columns = []
+    for width in widths:
+        ends = [start - width + 1 for start in starts]
+        chunks = [_digits() >> _BITS + end & (1 << width) - 1 for end in ends]
+        columns.append(tuple(ldexp(c, end + scale) for c, end in zip(chunks, ends, strict=True)))
+        starts = [start - width for start in starts]
+    return columns
+
+
+@cache
+def _digits() -> int:
+    """2/pi times 2**_BITS. pi is by Machin's formula."""
 
     def arctan_of_inverse(n: int) -> int:
-        total, sign, k, term = 0, 1, 1, (1 << bits + 64) // n
+        total, sign, k, term = 0, 1, 1, (1 << _BITS + 64) // n
         while term:
             total += sign * (term // k)
             sign, k, term = -sign, k + 2, term // (n * n)
         return total
 
-    scaled_pi = 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239) >> 64
-    number = (1 << 2 * bits + 1) // scaled_pi >> 64
-    return tuple(number >> 64 * (_WORDS - 1 - k) & (2**64 - 1) for k in range(_WORDS))
+    scaled_pi = 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
+    return (1 << 2 * _BITS + 65) // scaled_pi

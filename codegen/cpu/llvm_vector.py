@@ -172,3 +172,20 @@ def two_sum(a: V, b: V) -> tuple[V, V]:
     total = a + b
     shadow = total - a
     return total, (a - (total - shadow)) + (b - shadow)
+
+
+def two_product(a: V, b: V) -> tuple[V, V]:
+    """a * b of float64 as the rounded product and its error; by halves without a multiply-add."""
+    product = a * b
+    if a.b.module.target.fma:
+        return product, fma_exact(a, b, -product)
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    error = a_high * b_high - product + a_high * b_low + a_low * b_high
+    return product, error + a_low * b_low
+
+
+def _halves(x: V) -> tuple[V, V]:
+    """A float64 as a sum of two numbers of 26 bits."""
+    bits = x.bits()
+    high = from_bits((bits + bits.like(2**26)) & bits.like(-(2**27)), x.dtype)
+    return high, x - high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 
 from tilewright import dtypes
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.tir import te
+
+from ..hosts import LESSER, runs
 
 Array = np.ndarray[Any, Any]
 HARDEST = {"float32": 16367173.0 * 2.0**72, "float64": 6381956970095103.0 * 2.0**797}
@@ -117,6 +121,58 @@ def test_the_stated_error_holds(name: str, dtype: str) -> None:
     worst = int(np.argmax(errors))
     at = [x[worst] for x in inputs]
     assert errors[worst] <= ERRORS[name, dtype], f"{name}{at}: {found[worst]}, {exact[worst]}"
+
+
+@pytest.mark.parametrize("cpu", ["", *(f" -mcpu={name}" for name in LESSER)])
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_errors_are_the_same_for_large_arguments(
+    name: str, dtype: str, lanes: int, cpu: str
+) -> None:
+    """Of each exponent, and beside small ones and infinities in a vector."""
+    target = resolve(f"cpu{cpu} -threads=1")
+    if not runs(target):
+        pytest.skip(f"this machine does not run {target}")
+    rng, each = np.random.default_rng(11), 512 if dtype == "float32" else 64
+    exponents = np.arange(20, 128 if dtype == "float32" else 1024)
+    x = np.ldexp(rng.uniform(1, 2, (each, len(exponents))), exponents).astype(dtype)
+    with np.errstate(over="ignore"):
+        x[: each // 2] = np.rint(x[: each // 2] / np.longdouble(np.pi / 2)) * np.longdouble(
+            np.pi / 2
+        )
+    x[0, :4] = HARDEST[dtype], np.finfo(dtype).max, 2.0**20, np.inf
+    x[1::7, 1::3] = rng.uniform(-10, 10, x[1::7, 1::3].shape)
+    x *= rng.choice([-1, 1], x.shape).astype(dtype)
+    x = x.reshape(-1)
+    source = te.placeholder(x.shape, dtype, name="x")
+    y = te.compute(x.shape, lambda i: getattr(te, name)(source[i]), name="y")
+    sch = Schedule(te.func([source, y], name="f"))
+    if lanes > 1:
+        (loop,) = sch.get_loops(sch.get_block("y"))
+        sch.vectorize(sch.split(loop, [None, lanes])[1])
+    found = np.zeros_like(x)
+    to_module(compile_func(sch.func, target))(x, found)
+    precise = np.float64 if dtype == "float32" else np.longdouble
+    with np.errstate(invalid="ignore"):
+        errors = units(found, REFERENCES[name](x.astype(precise)))
+    worst = int(np.argmax(errors))
+    limit = 0.515 if dtype == "float32" else 0.85
+    assert errors[worst] <= limit, f"{name}({x[worst]}): {found[worst]}"
+
+
+def test_large_arguments_are_reduced_in_vectors() -> None:
+    source = te.placeholder((64,), name="x")
+    y = te.compute((64,), lambda i: te.sin(source[i]), name="y")
+    sch = Schedule(te.func([source, y], name="f"))
+    (loop,) = sch.get_loops(sch.get_block("y"))
+    sch.vectorize(sch.split(loop, [None, 16])[1])
+    text = compile_func(sch.func, "cpu -mcpu=x86-64-v4 -threads=1").source("asm")
+    _, _, reduction = text.partition("tilewright.large_angle.float32.16:")
+    reduction, end, _ = reduction.partition(".Lfunc_end")
+    assert end
+    assert len(re.findall(r"\svperm(?:q|pd)\s.*%zmm", reduction)) == 6, reduction
+    assert not re.search(r"\sv\w+sd\s+%|\scall|\smul[qx]", reduction), reduction
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
