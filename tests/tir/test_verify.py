@@ -643,6 +643,45 @@ def test_earlier_iterations_of_several_loops() -> None:
     verify(program(grid[I - 1, binary(Op.MIN, J + 1, 5)], (serial, serial)))
 
 
+def test_places_that_mix_digits_of_iterations() -> None:
+    """Two copies of three neighbours take turns, and lie side by side."""
+
+    def program(copied: str, stages: int) -> Func:
+        at = f"vax0 % {stages} + vax0 % 6 * {stages}"
+        return parse(f"""
+@tw.script
+def f(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+    S = T.alloc(({6 * stages}, 4), "float32")
+    for ax0, ax1 in T.grid(3, 1):
+        with T.block("start"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            T.where(ax0 - 1 >= 0)
+            S[v1 * {stages}, v0 - 1] = A[v0 - 1, v1]
+    for ax0 in range(23):
+        for ax1, ax2 in T.grid(3, 1):
+            with T.block("copy"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                T.where(((ax0 + 1) // 6 + ax1 - 1 >= 0) & ({copied}))
+                S[(v0 + 1) % {stages} + {stages} * ((v0 + 1) % 6 + v2), (v0 + 1) // 6 + v1 - 1] = (
+                    A[(v0 + 1) // 6 + v1 - 1, (v0 + 1) % 6 + v2]
+                )
+        with T.block("read"):
+            vax0 = T.axis.spatial(23, ax0)
+            B[vax0 // 6, vax0 % 6] = (
+                T.select(vax0 // 6 > 0, S[{at}, vax0 // 6 - 1], 0.0)
+                + S[{at}, vax0 // 6]
+                - T.select(vax0 // 6 < 3, S[{at}, vax0 // 6 + 1], 0.0)
+            )
+    with T.block("end"):
+        B[3, 5] = S[{23 % stages + 5 * stages}, 2] + S[{23 % stages + 5 * stages}, 3]
+""")
+
+    for stages in (2, 3):
+        verify(program("(ax0 + 1) // 6 + ax1 < 5", stages))
+        with pytest.raises(VerifyError, match=r"block read: reads S.* not shown to be stored"):
+            verify(program("(ax0 + 1) // 6 + ax1 < 4", stages))
+
+
 # Independence
 
 
