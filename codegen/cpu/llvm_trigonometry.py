@@ -212,7 +212,7 @@ def _permuted(b: Builder, table: str, row: str, lanes: int) -> str:
         for order in (range(8), range(8, 16))
     ]
     parts = [b.op(calling(b, name, double, column, (integer, half))) for half in halves]
-    return b.op(shuffled(double, *parts, range(16)))
+    return b.op(shuffled(double, parts[0], parts[1], range(16)))
 
 
 @cache
