@@ -308,5 +308,6 @@ def test_a_death_after_the_answer_costs_nothing(
     def turn_and_death(workers: Sequence[Worker], tick: Callable[[], None]) -> list[Any]:
         return [*turn(workers, tick), (workers[0], Died(-11, 11, False, ""))]
 
+    assert measurer.run(kernel("right")).outcome is Outcome.OK  # the runner has started by then
     monkeypatch.setattr(measuring, "turn", turn_and_death)
     assert measurer.run(kernel("right")).outcome is Outcome.OK

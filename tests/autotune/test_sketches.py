@@ -32,6 +32,7 @@ from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
     Buffer,
+    Const,
     Expr,
     For,
     ForKind,
@@ -39,6 +40,7 @@ from tilewright.tir.ir import (
     IterKind,
     Load,
     Prefetch,
+    Ramp,
     Seq,
     Store,
 )
@@ -872,7 +874,12 @@ def test_columns_are_interleaved_in_vectors_of_any_width(name: str, cpu: str, dt
     target = CpuTarget.parse(f"cpu -mcpu={cpu} -threads=1")
     for sketch in sketches(func, target):
         for row in some_rows(sketch, np.random.default_rng(0), 2):
-            compile_func(sketch.trace.with_row(row.tolist()).apply(func).func, target)
+            scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+            compile_func(scheduled, target)
+            stored = [n.indices[0] for n in walk(lower(scheduled, target)) if type(n) is Store]
+            vectors = [index for index in stored if type(index) is Ramp]
+            assert vectors
+            assert all(type(r.stride) is Const and r.stride.value == 1 for r in vectors)
 
 
 @pytest.mark.parametrize("name", ["complex_product", "chroma"])
