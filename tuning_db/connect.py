@@ -228,26 +228,37 @@ def _check_file(path: Path, create: bool, read_only: bool) -> None:
             path,
             hint="check the path, or create it by tuning",
         )
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in _SIDE_FILES)):
-        _require_regular(file, path)
-    size = path.stat().st_size if path.exists() else 0
-    if 0 < size < _HEADER:
+    for side in _SIDE_FILES:
+        _require_regular(path.with_name(path.name + side), path)
+    found = _require_regular(path, path)
+    if found is not None and 0 < found.st_size < _HEADER:
         raise DatabaseError(
-            "database {0} is not a tuning database, or truncated: it has {1} bytes", path, size
+            "database {0} is not a tuning database, or truncated: it has {1} bytes",
+            path,
+            found.st_size,
         )
     if not read_only:
         _require_writable(path)
 
 
-def _require_regular(file: Path, database: Path) -> None:
-    """Opening a pipe waits for its other end, and a device may never end."""
-    if file.exists() and not file.is_file():
+def _require_regular(file: Path, database: Path) -> os.stat_result | None:
+    """What is known of `file`, None where it is not there.
+
+    Opening a pipe waits for its other end, and a device may never end. SQLite removes its side
+    files when the last connection closes: only one look tells one moment.
+    """
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
         raise DatabaseError(
             "database {0}: {1} is {2}; expected a regular file",
             database,
             file,
-            _NOT_REGULAR.get(stat.S_IFMT(file.stat().st_mode), "a directory"),
+            _NOT_REGULAR.get(stat.S_IFMT(found.st_mode), "a directory"),
         )
+    return found
 
 
 def _require_writable(path: Path) -> None:

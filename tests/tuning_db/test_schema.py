@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import Machine, Measurement, TuningDatabase
+from tilewright.tuning_db.connect import open_engine
 from tilewright.tuning_db.schema import MIGRATIONS
 from tilewright.tuning_db.tables import HEAD, METADATA, TABLES, VERSION_TABLE
 from tilewright.tuning_db.values import KINDS
@@ -170,6 +171,26 @@ def test_an_index_of_somebodys_own_is_left_alone(tmp_path: Path) -> None:
 def test_a_database_of_every_revision_is_kept() -> None:
     kept = {path.stem for path in OLD.glob("*.sql")}
     assert kept == {script.revision for script in scripts().walk_revisions()}
+
+
+def test_a_side_file_that_comes_and_goes_is_no_damage(tmp_path: Path) -> None:
+    """SQLite makes and removes its journal while another opens the database."""
+    journal = tmp_path / "x.db-journal"
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            journal.touch()
+            journal.unlink()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(2000):
+            open_engine(tmp_path / "x.db", create=True, read_only=False)
+    finally:
+        done.set()
+        other.join()
 
 
 def test_threads_create_databases_at_once(tmp_path: Path) -> None:
