@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tilewright import ops
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.runtime.host import HOST
@@ -74,8 +75,13 @@ def test_code_keeps_to_the_processor_that_the_machine_is_taken_for(name: str) ->
     target = CpuTarget.named(name, threads=2)
     if "refused" in texts:
         assert "does not have" in texts.pop("refused")
-        func = ops.matmul_func(17, 50, 9, bias=True, epilogue="relu")
-        texts["compiled"] = compile_func(func, target).source("asm")
+        for func in (
+            ops.matmul_func(17, 50, 9, bias=True, epilogue="relu"),
+            ops.int8_matmul_func(10, 48, 16),
+            ops.softmax_func(5, 37),
+        ):
+            scheduled = default_trace(func, target).apply(func).func
+            texts[f"default {func.name}"] = compile_func(scheduled, target).source("asm")
     else:
         assert {text.split()[0] for text in texts} == {"build", "schedule", "glue"}
     assembler = Assembler(target)
