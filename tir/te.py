@@ -241,9 +241,9 @@ def compute(
     `IRError` for a wrong number of parameters, a result that is no expression, and an axis out of
     its scope.
     """
-    own = name if isinstance(name, str) else name[0]
-    for n in (name,) if isinstance(name, str) else name:
+    for n in name if isinstance(name, (tuple, list)) and name else (name,):
         check_name(n)
+    own = name if isinstance(name, str) else name[0]
     extents = extents_of(own, shape, COMPUTE)
     parameters = index_names(own, fn, extents, axes)
     indices = tuple(Axis(p, extent=e) for p, e in zip(parameters, extents, strict=True))

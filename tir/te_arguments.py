@@ -105,7 +105,14 @@ def index_names(name: str, fn: Any, shape: Sequence[int], given: Sequence[str] |
         )  # fmt: skip
     names: list[str] = []
     variadic = False
-    for p in inspect.signature(fn).parameters.values():
+    try:
+        signature = inspect.signature(fn)
+    except ValueError as error:
+        raise IRError(
+            "{0}: {1!r} does not say what its parameters are", name, fn,
+            hint=f"wrap it: te.compute(shape, {example})",
+        ) from error  # fmt: skip
+    for p in signature.parameters.values():
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
             names.append(p.name)
         variadic = variadic or p.kind is p.VAR_POSITIONAL
@@ -113,6 +120,8 @@ def index_names(name: str, fn: Any, shape: Sequence[int], given: Sequence[str] |
         names += [f"i{k}" for k in range(len(names), len(shape))]
     _check_count(name, "the function has", "parameters", names, shape, f"write {example}")
     if given is not None:
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise IRError("{0}: axes is {1!r}; expected a list of names", name, given)
         _check_count(name, "axes has", "names", given, shape, "name each dimension")
     for n in given or ():
         check_name(n)

@@ -443,6 +443,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "lanes": (lambda: te.placeholder((2,), "float32x4"), "expected a scalar dtype"),
     "name": (lambda: te.placeholder((2,), name="a b"), "expected a Python identifier"),
     "keyword": (lambda: te.placeholder((2,), name="for"), "expected a Python identifier"),
+    "no names": (lambda: te.compute((2,), lambda i: i, name=()), "expected a Python identifier"),
+    "number for a name": (
+        lambda: te.compute((2,), lambda i: i, name=3),  # type: ignore[call-overload]
+        "3 is not a name",
+    ),
+    "number for axes": (
+        lambda: te.compute((2,), lambda i: i, axes=3),  # type: ignore[call-overload]
+        "axes is 3; expected a list of names",
+    ),
+    "text for axes": (lambda: te.compute((2,), lambda i: i, axes="x"), "axes is 'x'; expected"),
+    "function of C": (lambda: te.compute((2,), max), "does not say what its parameters are"),
     "strides": (lambda: te.placeholder((2, 3), strides=(3,)), "one for each dimension"),
     "negative stride": (lambda: te.placeholder((2,), strides=(-1,)), "none negative"),
     "2**63": (lambda: te.placeholder((2**63,), "int8"), "expected at most 9223372036854775807"),
