@@ -40,6 +40,8 @@ from .failures import sensible, translated
 from .read import LOCATION
 
 BUSY_TIMEOUT = 30.0
+_LONGEST_WAIT = (2**31 - 1) // 1000
+"""Seconds: SQLite counts milliseconds in 32 bits."""
 _PRAGMAS = (
     "foreign_keys=ON",
     "synchronous=NORMAL",
@@ -176,7 +178,7 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
         return URL.create("sqlite", database=text)
     try:
         return make_url(text)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:  # a `ValueError` is of a port that is no number
         raise DatabaseError("database URL {0!r} does not parse: {1}", text, error) from error
 
 
@@ -205,6 +207,13 @@ def _timeout(url: URL) -> float:
         timeout = float(str(options.pop("timeout")))
     except ValueError as error:
         raise DatabaseError("database URL {0}: timeout is no number", url) from error
+    if not 0 <= timeout <= _LONGEST_WAIT:
+        raise DatabaseError(
+            "database URL {0}: timeout is {1}; expected seconds from 0 to {2}",
+            url,
+            timeout,
+            _LONGEST_WAIT,
+        )
     if options:
         raise DatabaseError(
             "database URL {0} has the option {1}; expected timeout", url, ", ".join(options)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -49,23 +51,36 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
     """See `TuningDatabase.export_lines`. Raises `DatabaseError` for a damaged record."""
     if not isinstance(file, str | os.PathLike):
         return _write_lines(connection, file)
-    path = Path(file)
-    if path.exists() and not path.is_file():
-        raise DatabaseError(
-            "export to {0} failed: it is there, and no regular file",
-            path,
-            hint="pass an open file, or `-` in the shell, for what is not to be replaced",
-        )
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    path = Path(os.fsdecode(file))
+    partial = path.with_name(f".tilewright-{secrets.token_hex(8)}.partial")
     try:
-        with partial.open("w", encoding="ascii", newline="\n") as lines:
+        _require_replaceable(path)
+        lines = partial.open("x", encoding="ascii", newline="\n")
+    except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
+        raise DatabaseError("export to {0} failed: {1}", path, error) from error
+    try:
+        with lines:
             count = _write_lines(connection, lines)
         partial.replace(path)
     except OSError as error:
         raise DatabaseError("export to {0} failed: {1}", path, error) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     return count
+
+
+def _require_replaceable(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise DatabaseError(
+            "export to {0} failed: it is there, and no regular file",
+            path,
+            hint="pass an open file, or `-` in the shell, for what is not to be replaced",
+        )
 
 
 def import_lines(
@@ -77,21 +92,33 @@ def import_lines(
     if not isinstance(file, str | os.PathLike):
         return _read_lines(connection, file, str(getattr(file, "name", "the export")), inexact)
     try:
-        with Path(file).open(encoding="utf-8", newline="\n") as lines:
-            return _read_lines(connection, lines, str(file), inexact)
-    except OSError as error:
+        with open(file, encoding="utf-8", newline="\n") as lines:
+            return _read_lines(connection, lines, os.fsdecode(file), inexact)
+    except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
 
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
     count = 0
-    lines.write(canonical_json({"format": FORMAT, "version": VERSION}) + "\n")
+    _put(lines, {"format": FORMAT, "version": VERSION})
     for record in every(connection):
-        line = {"kind": record.kind, "id": record.id, "value": to_plain(record)}
-        lines.write(canonical_json(line) + "\n")
+        _put(lines, {"kind": record.kind, "id": record.id, "value": to_plain(record)})
         count += 1
-    lines.write(canonical_json({"end": count}) + "\n")
+    _put(lines, {"end": count})
     return count
+
+
+def _put(lines: IO[str], line: Json) -> None:
+    text = canonical_json(line) + "\n"
+    try:
+        lines.write(text)
+    except (TypeError, ValueError) as error:
+        raise DatabaseError(
+            "export to {0} failed: {1}",
+            getattr(lines, "name", "the given file"),
+            error,
+            hint="expected an open text file",
+        ) from error
 
 
 def _read_lines(

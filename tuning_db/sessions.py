@@ -23,12 +23,13 @@ STALE_AFTER = timedelta(seconds=60)
 def is_alive(session: Session, now: datetime) -> bool:
     """Whether a process still runs this session.
 
-    On this host the process is looked up; for another host only the heartbeat is known.
+    On this host the process is looked up; for another host only the heartbeat is known. One in the
+    future is of a clock that was wrong.
     """
     if session.status is not SessionStatus.RUNNING:
         return False
     elsewhere = session.host != socket.gethostname()
-    return now - session.heartbeat < STALE_AFTER and (elsewhere or _runs(session.pid))
+    return abs(now - session.heartbeat) < STALE_AFTER and (elsewhere or _runs(session.pid))
 
 
 def running_here(now: datetime) -> dict[str, Any]:
@@ -98,6 +99,8 @@ def _runs(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+    except psutil.AccessDenied:
+        return True  # it is there, and somebody else's
 
 
 def _set(connection: Connection, id: str, **values: object) -> None:

@@ -248,6 +248,10 @@ def test_a_newer_database_is_left_alone(place: str) -> None:
         ("sqlite:///x.db?timeout=long", "timeout is no number"),
         ("sqlite:///x.db?mode=ro", "has the option mode; expected timeout"),
         ("postgresql+nodriver://localhost/x", "needs a driver that is not installed"),
+        ("postgresql://localhost:abc/x", "does not parse"),
+        ("sqlite:///x.db?timeout=inf", "timeout is inf; expected seconds"),
+        ("sqlite:///x.db?timeout=nan", "timeout is nan; expected seconds"),
+        ("sqlite:///x.db?timeout=-1", "timeout is -1.0; expected seconds"),
     ],
 )
 def test_urls_that_mean_nothing(url: str, message: str) -> None:

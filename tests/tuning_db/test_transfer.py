@@ -98,6 +98,35 @@ def test_an_export_does_not_take_the_place_of_a_pipe(db: TuningDatabase, tmp_pat
     assert sorted(p.name for p in tmp_path.glob("*.partial")) == []
 
 
+@pytest.mark.parametrize(
+    "name", ["plain/x", "missing/x", "x" * 300, "a\0b"], ids=["file", "missing", "long", "NUL"]
+)
+def test_a_path_that_cannot_be_is_named(db: TuningDatabase, tmp_path: Path, name: str) -> None:
+    (tmp_path / "plain").touch()
+    with pytest.raises(DatabaseError, match="export to .* failed"):
+        db.export_lines(tmp_path / name)
+    with pytest.raises(DatabaseError, match="import of .* failed"):
+        db.import_lines(tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".partial"] == []
+
+
+def test_a_file_that_takes_no_text_is_no_damage(db: TuningDatabase) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for file in (closed, io.BytesIO()):
+        with pytest.raises(DatabaseError, match="export to the given file failed"):
+            db.export_lines(file)  # type: ignore[arg-type]
+
+
+def test_an_export_takes_a_name_as_long_as_the_file_system_does(
+    db: TuningDatabase, tmp_path: Path
+) -> None:
+    file = tmp_path / ("x" * 250)
+    count = db.export_lines(file)
+    assert json.loads(file.read_text().splitlines()[-1]) == {"end": count}
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".partial"] == []
+
+
 def test_an_import_of_an_export_is_the_same_database(
     db: TuningDatabase, new_place: Place, tmp_path: Path
 ) -> None:
