@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import TuningError
+from ...runtime.files import File, replace_files
 from . import boosting
 from .boosting import Booster
 from .target_model import Features, TargetModel
@@ -82,8 +83,8 @@ class BaseModel:
         return np.maximum(self.booster.predict(own).astype(np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model as xgboost's JSON, which `load` reads."""
-        Path(path).write_bytes(self.booster.to_json())
+        """Write the model as xgboost's JSON, which `load` reads, whole or not at all."""
+        replace_files([File(Path(path), self.booster.to_json())])
 
 
 def train(samples: Samples, origin: str = "trained") -> BaseModel:
@@ -127,7 +128,7 @@ def load(path: str | PathLike[str], feature_version: str) -> BaseModel:
         learner = json.loads(data)["learner"]
         version, rows = learner["attributes"]["features"], int(learner["attributes"]["rows"])
         columns = 1 + int(learner["learner_model_param"]["num_feature"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise TuningError("{0} cannot be read as a cost model: {1!r}", path, error) from error
     if version != feature_version:
         raise TuningError(

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
 from ...errors import ArtifactError, TargetError, TilewrightError, TuningError
+from ...runtime.files import File, replace_files
 from ...schedule import Trace
 from ...target import Target
 from ...tir.parser import parse
@@ -253,7 +254,7 @@ def write(sweeps: Sequence[Sweep], path: str | PathLike[str]) -> None:
     """Write a table: JSON lines, compressed, the same bytes for the same sweeps."""
     lines = [json.dumps(line) for line in (_FORMAT, *map(_line, merged(sweeps)))]
     data = "\n".join(lines).encode()
-    Path(path).write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
+    replace_files([File(Path(path), gzip.compress(data, compresslevel=9, mtime=0))])
 
 
 def _line(sweep: Sweep) -> dict[str, Any]:

@@ -321,7 +321,7 @@ def test_a_model_of_other_features_is_refused(trained: BaseModel, tmp_path: Path
         named(str(path), MODEL)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "no model"])
+@pytest.mark.parametrize("text", ["", "{}", "no model", "[" * 200_000])
 def test_what_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(text)
