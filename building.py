@@ -210,7 +210,7 @@ def build_library(
     path = Path(path)
     if not path.name or "\0" in str(path):
         raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):  # `Path.is_dir` raises for a name that is too long
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
     resolved = resolve(target)
     generator = generator_for(resolved)
@@ -269,8 +269,8 @@ def _compiled(
 ) -> tuple[Choice, Compiled]:
     """Returns the first choice that compiles.
 
-    Records and remembered choices that do not are skipped with a warning. `found` is what
-    `chosen_without_search` returns, where it was asked.
+    Records, re-fitted and remembered schedules that do not are skipped with a warning. `found` is
+    what `chosen_without_search` returns, where it was asked.
     """
     from .autotune.search.replay import brief
 
@@ -292,6 +292,16 @@ def _compiled(
                     brief(error),
                 )
                 recall = False
+                continue
+            others = [way for way in allow if way in ("model", "default")]
+            if choice.origin.kind == "transfer" and others:
+                _log.warning(
+                    "%s: the schedule re-fitted from other sizes is set aside: "
+                    "it does not compile: %s",
+                    choice.func.name,
+                    brief(error),
+                )
+                allow, found = others, None
                 continue
             if choice.origin.kind != "record" or choice.pinned or choice.schedule_id is None:
                 raise

@@ -108,7 +108,7 @@ class DiskCache:
 
     def has(self, name: str) -> bool:
         """Whether there is an entry of that name, whatever is in it."""
-        return (self.folder / f"{name}.{self._kind}").exists()
+        return os.path.exists(self.folder / f"{name}.{self._kind}")  # `Path.exists` may raise
 
     def keeps(self) -> bool:
         """Whether entries can be stored: the folder is there, or is made, and can be written to."""

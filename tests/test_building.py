@@ -575,6 +575,30 @@ def test_what_does_not_compile_is_followed_by_the_next_best(
     assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
+def test_a_refitted_schedule_that_does_not_compile_is_set_aside(
+    func: tw.Func,
+    db: tw.TuningDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tuned_size(db, ops.matmul_func(N, 4 * M, K), seconds=1e-6)
+    assert tw.build(func, SERIAL, db).origin.kind == "transfer"
+    real, refusals = compiling.compile_cached, iter([True, True])
+
+    def compile_cached(given: tw.Func, *args: Any, **kwargs: Any) -> Any:
+        if next(refusals, False):
+            raise tw.BuildError("no code for {0}", given.name)
+        return real(given, *args, **kwargs)
+
+    monkeypatch.setattr(compiling, "compile_cached", compile_cached)
+    with pytest.raises(tw.BuildError, match="no code for matmul"):
+        tw.build(func, SERIAL, db, allow=["transfer"])
+    module = tw.build(func, SERIAL, db)
+    assert module.origin.kind == "model"
+    assert "re-fitted from other sizes is set aside: it does not compile: no code" in caplog.text
+    computes(module)
+
+
 @pytest.mark.usefixtures("aborting_llvm")
 def test_a_pin_that_nothing_was_measured_of_is_compiled_in_a_child(
     func: tw.Func, db: tw.TuningDatabase
