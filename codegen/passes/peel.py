@@ -83,6 +83,10 @@ class _Unit(NamedTuple):
     masked: bool
 
 
+def _reasons(stmt: Stmt, unit: _Unit) -> int:
+    return sum(_is_reason(n, unit.masked) for n in walk(stmt))
+
+
 def _is_reason(n: object, masked: bool) -> bool:
     """Whether vectors of a node are expensive, although it rarely changes within a row."""
     return _is_switch(n) or (not masked and type(n) is Select and any(map(_is_order, walk(n.cond))))
@@ -256,7 +260,8 @@ def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
     In the iterations kept a clamp within another one is known, which shows where that changes:
     `max(min(i, n), 0)` is peeled at its end, and then at its start.
 
-    Nor is a row peeled whose loops would do nothing in those kept: no guard holds there.
+    Nor is a row peeled whose loops would do nothing in those kept, as no guard holds there, or in
+    which nothing becomes known: `i % 8` of 16 iterations is no simpler for a guard `i < 16`.
     """
     if any(f.annotations for f in loops(outer)) or not _in_row(outer, row):
         return None
@@ -265,7 +270,7 @@ def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
     if not _independent(_indexed(outer, row, index, s), row, index, s):
         return None
     kept = _kept(outer, row, s) if row.start < row.end else Seq(())
-    if kept is None:
+    if kept is None or _reasons(kept, unit) >= _reasons(outer, unit):
         return None
     kept = _visit(kept, unit, s)
     before, after = _edge(outer, row, 0, row.start, s), _edge(outer, row, row.end, row.extent, s)

@@ -92,3 +92,16 @@ def f(A: T.Buffer((7,), "float32"), B: T.Buffer((8,), "float32")):
 """)
     assert peel(func, 256, masked=False) is func
     check(func, rtol=0.0)
+
+
+def test_a_row_in_which_nothing_becomes_known_stays() -> None:
+    """Its index wraps where its guard ends: below 16, `% 8` is what it was."""
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((16,), "float32")):
+    for j0, j1 in T.grid(6, 3):
+        if j0 * 3 + j1 < 16:
+            B[j0 * 3 + j1] = A[(j0 * 3 + j1) % 8]
+""")
+    assert peel(func, 256, masked=True) is func
+    check(func, rtol=0.0)
