@@ -65,25 +65,35 @@ def _define(b: Builder, symbol: str, dtype: str, arity: int, body: Callable[...,
 
 
 class Exponent(NamedTuple):
-    """A whole number, as a float, and as the low bits of another float."""
+    """A whole number n: as a float, and n + twice the bias in the low bits of another float."""
 
     number: V
     shifted: V
 
-    @property
-    def integer(self) -> V:
-        return self.shifted.bits() - _magic(self.shifted).bits()
+    def power(self) -> V:
+        """2**n within the range of normal numbers."""
+        return self._from_exponent(self.shifted.bits() - self.shifted.bias)
+
+    def factors(self) -> tuple[V, V]:
+        """Two powers of two whose product is 2**n, each within the range of normal numbers."""
+        bits = self.shifted.bits()
+        half = bits.lshr(1)
+        return self._from_exponent(half), self._from_exponent(bits - half)
+
+    def _from_exponent(self, biased: V) -> V:
+        """The power of two whose biased exponent is in the low bits."""
+        return from_bits(biased.shl(self.shifted.mantissa), self.shifted.dtype)
 
 
-def _magic(x: V) -> V:
-    """Adding 1.5 * 2**mantissa rounds to an integer, which is then in the low bits."""
-    return x.like(1.5 * 2.0**x.mantissa)
+def _shift(x: V) -> V:
+    """Adding it rounds to an integer and leaves that in the low bits, as `Exponent` has it."""
+    return x.like(1.5 * 2.0**x.mantissa + 2 * x.bias)
 
 
 def _reduce(x: V) -> tuple[Exponent, V]:
     """x = n * log(2) + r with |r| <= log(2) / 2: n and r. NaN stays in r."""
-    shifted = fma(x, x.like(_LOG2E), _magic(x))
-    n = shifted - _magic(x)
+    shifted = fma(x, x.like(_LOG2E), _shift(x))
+    n = shifted - _shift(x)
     r = fma(n, x.like(-_LN2_HIGH[x.scalar]), x)
     r = fma(n, x.like(-_LN2_LOW[x.scalar]), r)
     return Exponent(n, shifted), r
@@ -94,17 +104,12 @@ def _expm1_reduced(r: V) -> V:
     return fma(r * r, polynomial("EXP", r), r)
 
 
-def _power_of_two(n: V, like: V) -> V:
-    """2**n of integers within the range of normal numbers."""
-    return from_bits((n + like.bias).shl(like.mantissa), like.dtype)
-
-
 def _scaled(x: V, n: Exponent) -> V:
     """x * 2**n, which may overflow or be denormal: one instruction of AVX-512, or two steps."""
     if "avx512f" in x.b.module.target.features and x.dtype in _SCALEF:
         return _scalef(x, n.number)
-    half = n.integer.ashr(1)
-    return x * _power_of_two(half, x) * _power_of_two(n.integer - half, x)
+    first, second = n.factors()
+    return x * first * second
 
 
 _SCALEF = {"float32x16": ("ps", 16), "float64x8": ("pd", 8)}
@@ -133,8 +138,8 @@ def _exp(x: V) -> V:
 def _exp2(x: V) -> V:
     """x = n + r with |r| <= 1/2: 2**n * (1 + r * P(r))."""
     x = _clamped(x, *_EXP2_RANGE[x.scalar])
-    shifted = x + _magic(x)
-    n = shifted - _magic(x)
+    shifted = x + _shift(x)
+    n = shifted - _shift(x)
     r = x - n
     return _scaled(fma(r, polynomial("EXP2", r), x.like(1.0)), Exponent(n, shifted))
 
@@ -173,7 +178,7 @@ def _tanh(x: V) -> V:
     """By t = exp(2|x|) - 1: t / (t + 2)."""
     size = _clamped(x.abs(), 0.0, _TANH_ONE[x.scalar])
     n, r = _reduce(size + size)
-    power = _power_of_two(n.integer, x)
+    power = n.power()
     t = fma(power, _expm1_reduced(r), power - 1.0)
     return (t / (t + 2.0)).with_sign_of(x)
 
@@ -190,7 +195,7 @@ def _erf(x: V) -> V:
     square = size * size
     near = fma(size, polynomial("ERF", _clamped(square, 0.0, 1.0)), size)
     n, r = _reduce(-square)
-    decay = _power_of_two(n.integer, x) * (_expm1_reduced(r) + 1.0)
+    decay = n.power() * (_expm1_reduced(r) + 1.0)
     beyond = polynomial("ERFC", (size - 2.0) / (size + 2.0))
     far = x.like(1.0) - decay * beyond
     return where(size > 1.0, far, near).with_sign_of(x)

@@ -90,6 +90,9 @@ class V(NamedTuple):
     def ashr(self, count: int) -> V:
         return self._op(f"ashr {value_type(self.dtype)} {self.text}, {self.like(count).text}")
 
+    def lshr(self, count: int) -> V:
+        return self._op(f"lshr {value_type(self.dtype)} {self.text}, {self.like(count).text}")
+
     def bits(self) -> V:
         """The bits of a float as an integer."""
         facts = dtypes.info(self.dtype)
