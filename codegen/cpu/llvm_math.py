@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from .llvm_text import Builder, call, calling, suffix, value_type
 from .llvm_trigonometry import cos, sin
-from .llvm_vector import V, fma, fma_exact, from_bits, polynomial, two_sum, where
+from .llvm_vector import V, fma, fma_exact, from_bits, polynomial, short_polynomial, two_sum, where
 
 INTRINSICS = {
     "sqrt": "llvm.sqrt",
@@ -101,15 +101,16 @@ def _reduce(x: V) -> tuple[Exponent, V]:
 
 def _expm1_reduced(r: V) -> V:
     """exp(r) - 1 for |r| <= log(2) / 2."""
-    return fma(r * r, polynomial("EXP", r), r)
+    square = r * r
+    return fma(square, short_polynomial("EXP", r, square), r)
 
 
 def _scaled(x: V, n: Exponent) -> V:
-    """x * 2**n, which may overflow or be denormal: one instruction of AVX-512, or two steps."""
+    """(1 + x) * 2**n, which may overflow or be denormal: by one instruction of AVX-512, or two."""
     if "avx512f" in x.b.module.target.features and x.dtype in _SCALEF:
-        return _scalef(x, n.number)
+        return _scalef(x + 1.0, n.number)
     first, second = n.factors()
-    return x * first * second
+    return fma(x, first, first) * second
 
 
 _SCALEF = {"float32x16": ("ps", 16), "float64x8": ("pd", 8)}
@@ -132,7 +133,7 @@ def _clamped(x: V, low: float, high: float) -> V:
 
 def _exp(x: V) -> V:
     n, r = _reduce(_clamped(x, *_EXP_RANGE[x.scalar]))
-    return _scaled(_expm1_reduced(r) + 1.0, n)
+    return _scaled(_expm1_reduced(r), n)
 
 
 def _exp2(x: V) -> V:
@@ -141,7 +142,7 @@ def _exp2(x: V) -> V:
     shifted = x + _shift(x)
     n = shifted - _shift(x)
     r = x - n
-    return _scaled(fma(r, polynomial("EXP2", r), x.like(1.0)), Exponent(n, shifted))
+    return _scaled(r * short_polynomial("EXP2", r, r * r), Exponent(n, shifted))
 
 
 def _split(x: V) -> tuple[V, V]:
@@ -214,7 +215,7 @@ def _pow_float64(x: V, y: V) -> V:
     rest = fma_exact(y, high, -product) + y * low
     rest = where(product.abs() < 1e4, rest, x.like(0.0))
     n, r = _reduce(_clamped(product, *_EXP_RANGE["float64"]))
-    return _pow_special(x, y, _scaled(_expm1_reduced(r + rest) + 1.0, n))
+    return _pow_special(x, y, _scaled(_expm1_reduced(r + rest), n))
 
 
 def _log_in_two(x: V) -> tuple[V, V]:
