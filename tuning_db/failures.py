@@ -83,6 +83,14 @@ def translated(location: str) -> Iterator[None]:
         raise DatabaseError("database {0}: {1}", location, error) from error
 
 
+class CallersError(Exception):
+    """Carries an error of a caller's function past `sensible`: it says nothing of the database."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 @contextmanager
 def sensible(location: str) -> Iterator[None]:
     """Raise `DatabaseError` if a value that is read does not belong in its column.

@@ -45,6 +45,7 @@ from sqlalchemy import (
 from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
+from .failures import CallersError
 from .gains import UNTUNED_KEY, Gains, gains_of
 from .interleaved_comparison import compare_schedules
 from .read import COLUMNS, Damage, Layers, get, location, pair, raw, to_record, with_schedule
@@ -327,11 +328,18 @@ def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best
             return _of_pin(layers, location(connection), users_pin, wanted)
     while len(wanted.refused) < MOST_REFUSED:
         choice = _best(layers, wanted)
-        reason = None if choice is None or applies is None else applies(choice.schedule)
+        reason = None if choice is None or applies is None else _asked(applies, choice.schedule)
         if choice is None or reason is None:
             return choice
         wanted.refused[choice.schedule.id] = reason
     return None
+
+
+def _asked(applies: Applies, schedule: ScheduleRecord) -> str | None:
+    try:
+        return applies(schedule)
+    except Exception as error:
+        raise CallersError(error) from error
 
 
 def _best(layers: Layers, wanted: Wanted) -> Best | None:

@@ -23,6 +23,7 @@ from .arguments import checked_arguments
 from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
+from .failures import CallersError
 from .gains import Gains
 from .read import (
     COLUMNS,
@@ -367,7 +368,8 @@ class TuningDatabase:
 
         A damaged record is ignored with a warning; a damaged pin raises `DatabaseError`. `applies`
         is called with the chosen schedule unless that is pinned, and returns why it does not apply
-        to the program, or `None`. If it does not, the next best is tried, up to a hundred.
+        to the program, or `None`. If it does not, the next best is tried, up to a hundred. What it
+        raises is raised as it is.
         """
         with self._connections() as layers, _leaving_out() as damage:
             wanted = _wanted(workload, target, toolchain, tolerance, damage)
@@ -489,8 +491,11 @@ class TuningDatabase:
 
     @contextmanager
     def _connections(self) -> Iterator[Layers]:
-        with ExitStack() as stack:
-            yield [stack.enter_context(layer.reading()) for layer in self._layers]
+        try:
+            with ExitStack() as stack:
+                yield [stack.enter_context(layer.reading()) for layer in self._layers]
+        except CallersError as error:
+            raise error.error from None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -349,6 +350,20 @@ def test_what_does_not_apply_is_set_aside(
     assert best is not None
     assert best.pinned
     assert asked == [], "it is the user's choice"
+
+
+@pytest.mark.parametrize("error", [KeyError("tile"), ValueError("no"), ZeroDivisionError("by 0")])
+def test_errors_of_who_is_asked_are_none_of_the_database(
+    two: TuningDatabase, error: Exception
+) -> None:
+    def ask(record: ScheduleRecord) -> str | None:
+        raise error
+
+    for look_up in (partial(two.best, MATMUL.id), partial(two.explain, MATMUL)):
+        with pytest.raises(type(error)) as raised:
+            look_up(CPU, LLVM, applies=ask)
+        assert raised.value is error
+    assert two.best(MATMUL.id, CPU, LLVM) is not None
 
 
 def test_the_size_of_what_is_read_is_bounded(two: TuningDatabase, tmp_path: Path) -> None:
