@@ -203,8 +203,9 @@ def place_copies(draft: Draft, label: Label, *, local: bool) -> None:
         here = local and by is tiling.vector
         if here:
             sch.compute_at(packed.label, nest.part)
-        panel = tiles.inner[by] if by is tiling.vector and not tiling.blocked else None
-        schedule_copy(draft, packed, tiles.lanes, panel=panel, parallel=not here)
+        panel = tiles.inner[by] if by is tiling.vector else None
+        squares = not tiling.blocked
+        schedule_copy(draft, packed, tiles.lanes, panel=panel, parallel=not here, squares=squares)
     for n, by in tiling.packs:
         if by is tiling.vector:
             _ask_ahead(sch, nest, n, 1 if tiles.unroll is None else tiles.unroll)

@@ -17,14 +17,19 @@ from typing import NamedTuple
 from ....schedule import Schedule
 from ....schedule.find import find_block, find_loop
 from ....schedule.index_map import IndexMap
+from ....target import CpuTarget
 from ....tir.ir import Block, Const, Dim, Label, Var
 from ....tir.visit import walk
 from ..access_patterns import inputs_of, reduced
-from ..common import result_or_none
+from ..common import nbytes, result_or_none
 from ..draft import Draft
 from ..register_tiles import tile_variables
+from ..vectors import unroll_hint
 from .register_transpose import transpose_in_registers
 from .vector_choices import worth_packing
+
+ROWS_AHEAD = 8
+"""Rows of its source that a copy of parts of rows asks for ahead."""
 
 
 class Packed(NamedTuple):
@@ -89,25 +94,34 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
 
 
 def schedule_copy(
-    draft: Draft, packed: Packed, lanes: int, *, panel: Dim | None, parallel: bool
+    draft: Draft,
+    packed: Packed,
+    lanes: int,
+    *,
+    panel: Dim | None,
+    parallel: bool,
+    squares: bool = True,
 ) -> None:
     """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel.
 
-    `panel` has the vectors of a panel where it is made of whole ones: where those lie across their
-    source, squares are turned.
+    `panel` has the vectors of a panel where it is made of whole ones: those are unrolled where they
+    are contiguous in their source, and where they lie across it, squares are turned (if `squares`).
+    A copy that is not parallel takes parts of rows. If these come from memory, those of the next
+    rows are asked for ahead: a row's part ends before the processor's prefetchers know it.
     """
-    sch, target, label = draft.schedule, draft.target, packed.label
+    sch, target, label = draft.schedule, CpuTarget.of(draft.target), packed.label
     block = find_block(sch.func, label)
-    strides = inputs_of(block)[0].strides
+    source, strides = inputs_of(block)[0].buffer, inputs_of(block)[0].strides
     loops = sch.get_loops(label)[-len(block.iters) :]
     along = [n for n, i in enumerate(block.iters) if strides.get(i.var) == 1]
     place = along[-1] if along else len(loops) - 1
     extent = block.iters[place].extent
-    outer = [v for n, v in enumerate(loops) if n != place]
+    outer, as_read = [v for n, v in enumerate(loops) if n != place], False
     if not along or (isinstance(extent, int) and extent < lanes):
         outer = list(loops)
     elif (
         panel is not None
+        and squares
         and place < len(loops) - 1
         and _in_squares(extent, lanes, target.vector_registers)
     ):
@@ -118,14 +132,19 @@ def schedule_copy(
         if place < len(loops) - 1:
             sch.reorder(*outer[:place], steps, *outer[place:], vector)
         else:
+            as_read = True
             outer = [loops[n] for n in _as_read(block)]
             sch.reorder(*outer, steps, vector)
+            if panel is not None:
+                sch.unroll(steps)
         sch.vectorize(vector)
     if parallel:
         few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target.threads)
         draft.map_outer(*outer[: 2 if few and place > 1 else 1])
     for view in reversed(packed.views):
         sch.compute_inline(view)
+    if as_read and not parallel and len(outer) > 1 and nbytes(source) > target.l2_bytes:
+        unroll_hint(sch, sch.prefetch(label, 0, outer[-1], outer[-2], ROWS_AHEAD), outer[-1])
 
 
 def _as_read(block: Block) -> list[int]:
