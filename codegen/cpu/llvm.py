@@ -279,16 +279,16 @@ def llvmlite_version() -> str:
 
 
 def _scalar(b: Builder, p: Var, operand: str) -> str:
-    """The type of a parameter by value: bool as a byte, narrow floats as their bits."""
+    """The type of a parameter by value: bool as a byte, narrow floats as their bits.
+
+    Without `signext` and `zeroext`: callers need not extend what is narrower than a register (on
+    64-bit ARM those in C do not).
+    """
     if dtypes.is_bool(p.dtype):
         b.values[p] = (b.op(f"icmp ne i8 {operand}, 0"), 0)
-        return "i8 zeroext"
+        return "i8"
     b.values[p] = (operand, 0)
-    facts = dtypes.info(p.dtype)
-    extension = ""
-    if facts.bits < 32:
-        extension = " signext" if facts.kind == "int" else " zeroext"
-    return f"{value_type(p.dtype)}{extension}"
+    return value_type(p.dtype)
 
 
 def _attributes(target: CpuTarget) -> str:

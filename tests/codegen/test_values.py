@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from tilewright import dtypes
-from tilewright.codegen.build import compile_func
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
@@ -334,3 +335,16 @@ def test_contraction_is_the_callers_choice() -> None:
             (_, found) = run(compiled, [x, np.zeros(1, "f4")])
             exact = float(x[0]) ** 2 - 1
             assert (float(found[0]) == np.float32(exact)) is not strict_fp
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int64", "bool"])
+def test_scalars_at_their_limits(dtype: str) -> None:
+    """Whatever the upper bits of the register are that a narrow number arrives in."""
+    low, high = (0, 1) if dtype == "bool" else dtypes.int_limits(dtype)
+    scalar = te.scalar(dtype, name="s")
+    B = te.compute((1,), lambda i: te.cast(scalar, "int64"), name="B")
+    module = to_module(compile_func(te.func([scalar, B]), resolve(HERE)))
+    for value in {low, low + 1, -2 if low else 1, high - 1, high}:
+        found = np.zeros(1, np.int64)
+        module(bool(value) if dtype == "bool" else value, found)
+        assert found[0] == value
