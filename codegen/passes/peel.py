@@ -261,9 +261,12 @@ def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
     `max(min(i, n), 0)` is peeled at its end, and then at its start.
 
     Nor is a row peeled whose loops would do nothing in those kept, as no guard holds there, or in
-    which nothing becomes known: `i % 8` of 16 iterations is no simpler for a guard `i < 16`.
+    which nothing becomes known: `i % 8` of 16 iterations is no simpler for a guard `i < 16`. Nor is
+    one that is held in registers.
     """
     if any(f.annotations for f in loops(outer)) or not _in_row(outer, row):
+        return None
+    if _in_registers(outer, row):
         return None
     index = Var(outer.var.name.partition("_")[0])
     s.ranges = {**s.ranges, index: (0, row.extent - 1)}
@@ -275,6 +278,16 @@ def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
     kept = _visit(kept, unit, s)
     before, after = _edge(outer, row, 0, row.start, s), _edge(outer, row, row.end, row.extent, s)
     return decided(seq(before, kept, after))
+
+
+def _in_registers(stmt: Stmt, row: _Row) -> bool:
+    """Whether the row is one of registers: those of an edge would be numbered by a loop."""
+    return any(
+        isinstance(n, Load | Store)
+        and n.buffer.scope == "register"
+        and any(v in row.variables for i in n.indices for v in walk(i))
+        for n in walk(stmt)
+    )
 
 
 def _in_row(stmt: Stmt, row: _Row) -> bool:

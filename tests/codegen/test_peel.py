@@ -105,3 +105,19 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((16,), "float32")):
 """)
     assert peel(func, 256, masked=True) is func
     check(func, rtol=0.0)
+
+
+def test_a_row_of_registers_stays() -> None:
+    """Its edge would be a loop over registers, which have no addresses."""
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((3,), "float32"), B: T.Buffer((24,), "float32")):
+    R = T.alloc((24,), "float32", scope="register")
+    for i in T.unrolled(3):
+        for j in T.vectorized(8):
+            R[i * 8 + j] = A[T.maximum(T.minimum(i * 8 + j - 1, 2), 0)]
+    for i in T.unrolled(3):
+        for j in T.vectorized(8):
+            B[i * 8 + j] = R[i * 8 + j]
+""")
+    check(func, rtol=0.0)
