@@ -28,7 +28,7 @@ from ..find import find_block, last_block, path_to, rebuild, replace
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..rebind import rebound_value
-from ..require import require, require_number
+from ..require import certain, require, require_number
 from .loops import require_depth, require_serial, require_unmarked
 
 
@@ -156,7 +156,7 @@ def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
     loops: list[For] = []
     missing = set(used)
     for s in reversed(path[:-1]):
-        if not missing or type(s) is not For or (s.var not in used and s.extent != 1):
+        if not missing or type(s) is not For or (s.var not in used and not certain(s.extent == 1)):
             break
         loops.append(s)
         missing.discard(s.var)

@@ -203,6 +203,26 @@ def test_extents_are_numbers() -> None:
     sch.transform_block_layout(sch.get_block("C"), lambda i, j, r: (j, i, r))
 
 
+def test_loops_of_open_extents_around_a_block() -> None:
+    """Whether such a loop runs once decides if it is one of the block's."""
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((5, 6), "float32"), B: T.Buffer((5, 6), "float32")):
+    for i, j, u in T.grid(5, 6, 1):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+""")
+    sch = Schedule(func)
+    block = sch.get_block("B")
+    sch.split(sch.get_loops(block)[2], factors=sch.sample_perfect_tile(sch.get_loops(block)[2], 3))
+    sch.transform_block_layout(block, lambda i, j: (j, i))
+    check_replays(func, sch)
+    with pytest.raises(ScheduleError, match="not right above it|open extent") as refusal:
+        sch.trace.apply(func, symbolic=True)
+    assert refusal.value.__cause__ is None
+
+
 def test_loops_do_not_nest_without_end() -> None:
     sch = Schedule(elementwise())
     with pytest.raises(ScheduleError, match="loops would nest 72 deep; at most 64"):
