@@ -140,7 +140,8 @@ class Primitive:
 
     def check_names(self, bound: dict[str, Any]) -> None:
         """Raise `ScheduleError` if a parameter is missing or unknown."""
-        missing = [name for name in self.names if name in self.required and name not in bound]
+        needed = self.required | {self.variadic}
+        missing = [name for name in self.names if name in needed and name not in bound]
         if missing:
             raise ScheduleError(
                 "{0} takes {1}; {2} is missing", self.name, self.signature, ", ".join(missing)

@@ -195,6 +195,7 @@ def argument(step: int, key: str, value: Any) -> Callable[[Any], None]:
         (argument(3, "factors", [{"e": ["*", "2", 2]}]), "cannot hold"),
         (argument(3, "factors", [{"x": 1}]), "cannot hold"),
         (argument(4, "loops", {"v": "l1"}), "loops must be a loop|must be"),
+        (lambda data: data["steps"][4]["args"].clear(), "loops is missing"),
         (argument(5, "key", "k" * 5000), "a text of 5000 characters"),
         (argument(5, "value", {"v": 3}), "cannot hold"),
     ],
