@@ -125,10 +125,11 @@ def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
             raise _stride_error(argument, found, library)
         if view.pointer & mask and argument.size:
             raise _alignment_error(argument, view.pointer, mask + 1)
-        if written and view.read_only:
+        if written and view.unwritable:
             raise ArgumentError(
-                "argument {0}: expected memory to write to, found a read-only array",
+                "argument {0}: expected memory to write to, found {1}",
                 name,
+                view.unwritable,
                 hint=f"{name} is read and written: pass a copy that may be overwritten"
                 if argument.role == "inout"
                 else f"{name} is an output: pass an array of your own, {_empty(argument, library)}",

@@ -39,7 +39,7 @@ _DEVICES = {
     17: "maia",
 }
 _MAX_MAJOR = 1
-_READ_ONLY = 1
+_READ_ONLY, _COPIED = 1, 2
 _MAX_DIMENSIONS = 64
 
 
@@ -91,7 +91,7 @@ def matcher(
     sizes, steps = struct.pack(words, *shape), struct.pack(words, *strides)
     kind, highest = (rank, *CODES[dtype], 1), _highest_address(dtype, shape, strides)
     words_at, whole_at = (ctypes.c_char * len(sizes)).from_address, _WHOLE.from_address
-    unpack, version, refused = _BOTH.unpack, (_MAX_MAJOR, 0), _READ_ONLY if written else 0
+    unpack, version, refused = _BOTH.unpack, (_MAX_MAJOR, 0), _READ_ONLY | _COPIED if written else 0
 
     def match(value: Any) -> tuple[int, object] | None:
         try:
@@ -156,7 +156,8 @@ def view(value: Any, name: str, device: int = CPU, make: str = "numpy.asarray") 
         raise ArgumentError(
             "argument {0}: exported as DLPack {1}, known up to {2}", name, major, _MAX_MAJOR
         )
-    return _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name, device)
+    found = _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name, device)
+    return found._replace(copied=bool(flags & _COPIED))
 
 
 def _device(value: Any, name: str) -> tuple[int, int]:

@@ -25,7 +25,7 @@ class View(NamedTuple):
     """An array in memory: `strides` in bytes, or `None` for compact row-major.
 
     The memory is valid as long as `owner` is held. `dtype` is the name of a dtype, or a description
-    of one that is not supported.
+    of one that is not supported. With `copied` it is not the memory of the array that was passed.
     """
 
     pointer: int
@@ -34,6 +34,14 @@ class View(NamedTuple):
     strides: tuple[int, ...] | None
     read_only: bool
     owner: object
+    copied: bool = False
+
+    @property
+    def unwritable(self) -> str | None:
+        """Why results must not be written to it, for `expected memory to write to, found ...`."""
+        if self.copied:
+            return "a copy that was made to export the array: what is written to it is lost"
+        return "a read-only array" if self.read_only else None
 
     @property
     def byte_strides(self) -> tuple[int, ...]:

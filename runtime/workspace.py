@@ -83,8 +83,8 @@ def workspace_binder(signature: Signature, memory: Memory) -> Binder:
             raise _error("bytes (dtype uint8)", f"dtype {view.dtype}", remedy)
         if not view.is_compact:
             raise _error("a compact array", f"strides of {view.byte_strides} bytes", hint)
-        if view.read_only:
-            raise _error("memory to write to", "a read-only array", hint)
+        if view.unwritable:
+            raise _error("memory to write to", view.unwritable, hint)
         found = math.prod(view.shape)
         if found < needed:
             raise _error(f"at least {needed} bytes for {signature.name}", f"{found}", hint)

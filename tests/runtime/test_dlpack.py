@@ -141,10 +141,21 @@ def test_what_differs_in_anything_is_looked_at_closely(raw: Raw) -> None:
     assert match(raw) is None
 
 
-def test_read_only_memory_matches_an_input_alone() -> None:
-    raw = Raw(2, 32, (3, 4), (4, 1), flags=1)
+@pytest.mark.parametrize("flags", [1, 2])
+def test_read_only_memory_and_copies_match_an_input_alone(flags: int) -> None:
+    raw = Raw(2, 32, (3, 4), (4, 1), flags=flags)
     assert match(raw) is not None
     assert match(raw, written=True) is None
+
+
+def test_a_copy_is_no_output(probe: Make) -> None:
+    """What the kernel wrote to it would be lost."""
+    p = probe(OUT)
+    with pytest.raises(ArgumentError, match="memory to write to, found a copy"):
+        p.mod(Raw(2, 32, (3, 4), (4, 1), flags=2))
+    with pytest.raises(ArgumentError, match="memory to write to, found a read-only"):
+        p.mod(Raw(2, 32, (3, 4), (4, 1), flags=1))
+    assert p.calls == []
 
 
 @pytest.mark.parametrize("export", [Versioned, Unversioned])
