@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from numbers import Integral, Real
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -141,9 +142,11 @@ def time_calls(
 
     With `before_sample`, for instance to flush caches, each sample is a single call after it.
 
-    Raises `ArgumentError` for a time of a sample that is not finite.
+    Raises `ArgumentError` for counts below 1 and times that are none.
     """
-    _check_finite(min_sample_seconds)
+    _check_counts(min_samples=min_samples, max_samples=max_samples)
+    _check_seconds(min_sample_seconds=min_sample_seconds)
+    _check_seconds(allowed=math.inf, budget_seconds=budget_seconds)
     began = clock()
     cold = _sample(fn, 1, 0.0, clock)
     if stop_above is not None and cold > _HOPELESS_WARM * stop_above + _COLD:
@@ -180,9 +183,10 @@ def time_interleaved(
     that call. `before_turn` is called first of all, for instance to wait until another function's
     threads are idle. Only ratios of medians within one such run are comparable.
 
-    Raises `ArgumentError` for a time of a sample that is not finite.
+    Raises `ArgumentError` for counts below 1 and times that are none.
     """
-    _check_finite(min_sample_seconds)
+    _check_counts(rounds=rounds)
+    _check_seconds(min_sample_seconds=min_sample_seconds)
     plans, spent, fastest = [], list[float](), list[float]()
     most = _FAR * min_sample_seconds
     for fn in fns:
@@ -250,11 +254,16 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def _check_finite(min_sample_seconds: float) -> None:
-    if not math.isfinite(min_sample_seconds):
-        raise ArgumentError(
-            "min_sample_seconds: expected a number of seconds, found {0}", min_sample_seconds
-        )
+def _check_counts(**counts: object) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or count < 1:
+            raise ArgumentError("{0}: expected a whole number from 1 on, found {1!r}", name, count)
+
+
+def _check_seconds(allowed: float | None = None, **times: object) -> None:
+    for name, seconds in times.items():
+        if not isinstance(seconds, Real) or not (math.isfinite(seconds) or seconds == allowed):
+            raise ArgumentError("{0}: expected a number of seconds, found {1!r}", name, seconds)
 
 
 def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain, repeat
+from typing import Any
 
 import pytest
 
@@ -226,6 +227,28 @@ def test_seconds_for_people(seconds: float, text: str) -> None:
 def test_a_timing_says_what_it_is() -> None:
     timing = Timing((0.010, 0.012, 0.011), 1, 0.05, stopped=True)
     assert str(timing) == "11 ms +- 9.1% (3 samples of 1 calls, stopped early)"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_samples": 0},
+        {"max_samples": "3"},
+        {"min_samples": -1},
+        {"budget_seconds": None},
+        {"budget_seconds": float("nan")},
+        {"min_sample_seconds": "1"},
+        {"rounds": 0},
+        {"rounds": 1.5},
+    ],
+)
+def test_counts_and_times_are_some(options: dict[str, Any]) -> None:
+    fake = Fake()
+    call = fake.function(1e-6)
+    time: Any = (lambda fn, **o: time_interleaved([fn], **o)) if "rounds" in options else time_calls
+    with pytest.raises(ArgumentError, match=f"{next(iter(options))}: expected a"):
+        time(call, clock=fake.clock, **options)
+    assert fake.calls == 0
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
