@@ -306,9 +306,11 @@ def _check_triple(triple: str, target: CpuTarget) -> str:
 
 
 def _check_threads(value: str) -> int:
-    if not value.isascii() or not value.isdecimal() or not 1 <= int(value[:9]) <= _MAX_THREADS:
+    digits = value.lstrip("0")
+    known = value.isascii() and value.isdecimal() and 0 < len(digits) <= len(str(_MAX_THREADS))
+    if not known or int(digits) > _MAX_THREADS:
         raise TargetError("-threads={0}: expected a number from 1 to {1}", value, _MAX_THREADS)
-    return int(value)
+    return int(digits)
 
 
 def _lookup_cpu(mcpu: str) -> Cpu:

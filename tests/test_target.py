@@ -85,6 +85,8 @@ def test_other_spellings_are_the_same_target(text: str, canonical: str) -> None:
         ("cpu -mcpu=", ["-mcpu has no value"]),
         ("cpu -threads=0", ["-threads=0", "from 1 to"]),
         ("cpu -threads=99999999999999999999", ["from 1 to"]),
+        ("cpu -threads=0000000019999999", ["from 1 to"]),
+        ("cpu -threads=000", ["from 1 to"]),
         ("cpu -threads=two", ["-threads=two", "from 1 to"]),
         ("cpu -threads=1 -threads=2", ["-threads", "twice"]),
         ("cpu -mattr=+avx2", ["names none", "-mcpu="]),
