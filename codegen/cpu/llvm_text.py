@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import copysign
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,9 +54,13 @@ def memory_type(dtype: str) -> str:
     return lanes_of("i8", facts.lanes) if facts.kind == "bool" else value_type(dtype)
 
 
-@cache
 def constant(value: float, dtype: str) -> str:
     """A number as an operand of `dtype`, the same in each lane."""
+    return _constant(value, copysign(1.0, value) if value == 0 else 1.0, dtype)
+
+
+@cache
+def _constant(value: float, sign: float, dtype: str) -> str:  # noqa: ARG001  zeros are equal
     facts = dtypes.info(dtype)
     if facts.scalar in NARROW:
         text = str(_narrow_bits(value, facts.scalar))

@@ -47,8 +47,13 @@ def is_bound(cond: Expr) -> bool:
 
 
 def slack(cond: Expr, s: Simplifier) -> Poly:
-    """The polynomial that is non-negative where an inequality of indices holds."""
+    """The polynomial that is non-negative where an inequality of indices holds.
+
+    Where a side may leave int64, and wrap around, it is the condition itself, as an atom.
+    """
     assert isinstance(cond, Binary)
+    if not (s.fits(s.poly(cond.a)) and s.fits(s.poly(cond.b))):
+        return {cond: 1}
     left, right = (cond.a, cond.b) if cond.op in (Op.LT, Op.LE) else (cond.b, cond.a)
     p: Poly = dict(s.poly(right - left))
     if cond.op in (Op.LT, Op.GT):

@@ -29,7 +29,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import ONE, Poly, factors
+from ...tir.polynomial import ONE, Poly, factors, wrapped
 from ...tir.simplify import Simplifier
 from ...tir.structure import tree_size
 from ...tir.visit import children, nested, rewrite_children, walk, with_func_body
@@ -214,7 +214,7 @@ class _Copier:
                 offset += step * values[var]
             found = made.get(offset)
             if found is None:
-                found = const(offset) if base is None else base + offset
+                found = const(wrapped(offset)) if base is None else base + wrapped(offset)
                 made[offset] = found
             return found
 

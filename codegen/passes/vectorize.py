@@ -386,8 +386,13 @@ class _Vectorizer:
         return self.expr(cond, mask)
 
     def lane_bound(self, cond: Binary) -> Expr | None:
-        """`a < b` with `a - b` linear with a step of one or minus one, as a bound on the lane."""
+        """`a < b` with `a - b` linear with a step of one or minus one, as a bound on the lane.
+
+        `None` for others, and where a side or the difference may leave int64.
+        """
         p: Poly = dict(self.s.poly(cond.a - cond.b))
+        if not all(map(self.s.fits, (self.s.poly(cond.a), self.s.poly(cond.b), p))):
+            return None
         step = p.pop(self.var, 0)
         if step not in (1, -1) or any(self.depends(k) for k in p):
             return None

@@ -467,7 +467,7 @@ def _pages_apart(block: Block, tiling: Tiling, cached: int) -> list[int]:
         for n, i in enumerate(inputs_of(block))
         if tiling.vector in i.used
         and nbytes(i.buffer) > cached
-        and abs(i.strides[reduced(block)[0]] or 0) * dtypes.nbytes(i.buffer.dtype) >= PAGE
+        and abs(i.strides.get(reduced(block)[0]) or 0) * dtypes.nbytes(i.buffer.dtype) >= PAGE
     ]
 
 
