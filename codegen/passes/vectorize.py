@@ -41,7 +41,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import Poly, factors
+from ...tir.polynomial import Poly, factors, shifted
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
@@ -388,26 +388,32 @@ class _Vectorizer:
     def lane_bound(self, cond: Binary) -> Expr | None:
         """`a < b` with `a - b` linear with a step of one or minus one, as a bound on the lane.
 
-        `None` for others, and where a side or the difference may leave int64.
+        `None` for others, and where a side may leave int64.
         """
         p: Poly = dict(self.s.poly(cond.a - cond.b))
-        if not all(map(self.s.fits, (self.s.poly(cond.a), self.s.poly(cond.b), p))):
+        if not (self.s.fits(self.s.poly(cond.a)) and self.s.fits(self.s.poly(cond.b))):
             return None
+        exact = self.s.fits(p)
         step = p.pop(self.var, 0)
         if step not in (1, -1) or any(self.depends(k) for k in p):
             return None
         op = cond.op if step == 1 else _MIRROR[cond.op]
         rest = {k: -c * step for k, c in p.items()}
-        limit = self.s(self.s.build(rest) - self.base)
-        limit = self.s(_clamp(limit, -1, self.lanes))
+        end, first = self.s.build(rest), self.s.poly(self.base)
+        if exact:
+            limit = self.s(_clamp(self.s(end - self.base), const(-1), const(self.lanes)))
+        elif self.s.fits(rest) and self.s.fits(first) and self.s.fits(shifted(first, self.lanes)):
+            # `end` may be any number: nothing is subtracted from it before it is near.
+            limit = self.s(_clamp(end, self.base - 1, self.base + self.lanes) - self.base)
+        else:
+            return None
         small = dtypes.vector("int32", self.lanes)
         numbers = Ramp(Const(0, "int32"), Const(1, "int32"), self.lanes, small)
         return _compare(op, numbers, Broadcast(limit.astype("int32"), self.lanes, small))
 
 
-def _clamp(e: Expr, low: int, high: int) -> Expr:
-    bounded = Binary(Op.MAX, e, const(low), INDEX)
-    return Binary(Op.MIN, bounded, const(high), INDEX)
+def _clamp(e: Expr, low: Expr, high: Expr) -> Expr:
+    return Binary(Op.MIN, Binary(Op.MAX, e, low, INDEX), high, INDEX)
 
 
 _BOUNDS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})

@@ -18,12 +18,14 @@ import pytest
 
 from tilewright import dtypes
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.cpu.llvm_text import constant
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
 
 from ..emulator import Call, emulated
 from ..emulator import run as emulate
@@ -348,3 +350,50 @@ def test_scalars_at_their_limits(dtype: str) -> None:
         found = np.zeros(1, np.int64)
         module(bool(value) if dtype == "bool" else value, found)
         assert found[0] == value
+
+
+@pytest.mark.parametrize("start", [3, 2**62 + 1, -(2**62) - 5, -(2**62) - 2 * 10**9, -(2**63)])
+def test_masks_of_sums_that_wrap_around(start: int) -> None:
+    """A lane reads only where the condition holds, whatever the difference of its sides is."""
+    S, Y = te.scalar("int64", name="s"), te.placeholder((8,), name="Y")
+
+    def value(i: Any) -> Any:
+        at = S + te.cast(i, "int64")
+        return te.select(at >= 2**62, Y[te.minimum(at, 7)], 0.0)
+
+    func = vectorized(te.func([S, Y, te.compute((64,), value, name="B")]))
+    y = np.arange(8, dtype="f4") + 1
+    expected, found = np.zeros(64, "f4"), np.zeros(64, "f4")
+    interpret(func, start, y, expected)
+    to_module(compile_func(func, resolve(HERE)))(start, y, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_guards_that_wrap_around_end_no_loop() -> None:
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        B[i] = 0
+    for i in range(8):
+        if i * 4611686018427387904 < 10:
+            B[i] = A[i]
+""")
+    a, found = np.arange(1, 9, dtype=np.int32), np.zeros(8, np.int32)
+    to_module(compile_func(func, resolve(HERE)))(a, found)
+    assert found.tolist() == [1, 0, 3, 4, 5, 0, 7, 8]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_zeros_keep_their_signs(dtype: str) -> None:
+    assert constant(0.0, dtype) != constant(-0.0, dtype)
+    assert constant(-0.0, dtype) != constant(0.0, dtype)
+
+
+def test_factors_of_an_index_wrap_around() -> None:
+    func = vectorized(
+        te.func([te.compute((64,), lambda i: te.cast(i, "int64") * 3000000000 * 4000000000)])
+    )
+    found = np.zeros(64, np.int64)
+    to_module(compile_func(func, resolve(HERE)))(found)
+    assert found[1] == 3000000000 * 4000000000 - 2**64
