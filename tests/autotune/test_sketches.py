@@ -896,7 +896,7 @@ def test_few_columns_of_a_spatial_block_are_written_without_scatters(name: str) 
 
 def test_a_large_input_that_does_not_move_with_the_reduction_has_sketches() -> None:
     """The nearest of 16 numbers: the input is larger than the second cache."""
-    target = processor("x86-64-v3")
+    target = processor("cpu -mcpu=x86-64-v3 -threads=1")
     X, c = te.placeholder((1024, 1024), name="X"), te.placeholder((16,), name="c")
     k = te.reduce_axis(16, name="k")
     Y = te.compute((1024, 1024), lambda i, j: te.min(te.abs(X[i, j] - c[k]), axis=k), name="Y")
