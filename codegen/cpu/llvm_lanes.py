@@ -7,10 +7,26 @@ remainder: if the numbers span at most the divisor, a lane's quotient is the sha
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ... import dtypes
-from ...tir.ir import COMPARISONS, INDEX, Binary, Broadcast, Const, Expr, Op, Ramp, const
+from ...tir.ir import (
+    COMPARISONS,
+    INDEX,
+    Binary,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Op,
+    Ramp,
+    Select,
+    Var,
+    const,
+)
 from .llvm_index import index
 from .llvm_text import Builder, lanes_of, spread
 
@@ -20,7 +36,11 @@ _SIGNED = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "slt", Op.LE: "sle", Op.GT: "sgt", O
 
 
 class Lanes(NamedTuple):
-    """`base + offsets`: a scalar index, and an operand of int32 lanes from `low` to `high`."""
+    """`base + offsets`: a scalar index, and an operand of int32 lanes from `low` to `high`.
+
+    The sum wraps around where the base is near a limit of int64: a place in memory never is, and
+    what is divided or compared must be known not to be (`bits`).
+    """
 
     base: Expr
     offsets: str
@@ -57,6 +77,49 @@ def binary(b: Builder, e: Binary) -> str | None:
     return _quotients(b, e) if e.op in (Op.FLOORDIV, Op.MOD) else None
 
 
+def bits(b: Builder, e: Expr) -> int | None:
+    """Of how many bits the size of a scalar index is at most; `None` if any number may come."""
+    match e:
+        case Const(value=number):
+            return abs(int(number)).bit_length()
+        case Var():
+            return b.module.bits.get(e)
+        case Cast(value=inner) if dtypes.is_integer(inner.dtype):
+            return _of_range(dtypes.int_limits(inner.dtype))
+        case Load(buffer=buffer):
+            return _of_range(buffer.value_range or dtypes.int_limits(buffer.dtype))
+        case Select():
+            sizes = bits(b, e.then), bits(b, e.other)
+        case Binary() if e.op in _BITS:
+            sizes = bits(b, e.a), bits(b, e.b)
+        case _:
+            return None
+    if None in sizes:
+        return None
+    return _BITS[e.op](*sizes) if type(e) is Binary else max(*sizes)
+
+
+_BITS: dict[Op, Callable[[int, int], int]] = {
+    Op.ADD: lambda x, y: max(x, y) + 1,
+    Op.SUB: lambda x, y: max(x, y) + 1,
+    Op.MUL: operator.add,
+    Op.FLOORDIV: lambda x, _: x + 1,
+    Op.MOD: lambda _, y: y,
+    Op.MIN: max,
+    Op.MAX: max,
+}
+
+
+def _of_range(limits: tuple[int, int]) -> int:
+    return max(abs(n).bit_length() for n in limits)
+
+
+def _fits(b: Builder, e: Expr) -> bool:
+    """Whether adding the numbers of lanes to a scalar index stays within int64."""
+    size = bits(b, e)
+    return size is not None and size < 62
+
+
 def _quotients(b: Builder, e: Binary) -> str | None:
     """Quotients or remainders, in 64 bits."""
     found = lanes(b, e)
@@ -73,7 +136,9 @@ def _compared(b: Builder, e: Binary) -> str | None:
     if type(e.a) is not Binary and type(e.b) is not Binary:
         return None
     x, y = lanes(b, e.a), lanes(b, e.b)
-    found = None if x is None or y is None else _sum(b, Binary(Op.SUB, e.a, e.b, e.a.dtype), x, y)
+    if x is None or y is None or not (_fits(b, x.base) and _fits(b, y.base)):
+        return None
+    found = _sum(b, Binary(Op.SUB, e.a, e.b, e.a.dtype), x, y)
     if found is None:
         return None
     # Beyond what lanes reach, how far does not matter.
@@ -98,7 +163,7 @@ def _divided(b: Builder, e: Binary, x: Lanes, n: int) -> Lanes | None:
     base = x.base + x.low
     offsets = b.pure(f"sub {t} {x.offsets}, splat (i32 {x.low})") if x.low else x.offsets
     span = x.high - x.low
-    if n + span > LIMIT:
+    if n + span > LIMIT or not _fits(b, base):
         return None
     first = _spread(b, Binary(Op.MOD, base, const(n), INDEX), "i32", count)
     rest = b.pure(f"add {t} {first}, {offsets}")

@@ -26,6 +26,8 @@ def loop(b: Builder, s: For, begin: str, end: str) -> None:
     var, following = f"%{b.name(_clean(s.var.name))}", f"%{b.name('next')}"
     b.levels.append(Level(body))
     b.values[s.var] = (var, b.depth)
+    assert isinstance(s.extent, int), "lowering takes concrete programs"
+    b.module.bits[s.var] = s.extent.bit_length()
     place = len(body.lines)
     body.lines.append("")
     stmt(b, s.body)

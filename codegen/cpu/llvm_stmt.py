@@ -6,6 +6,7 @@ from ...errors import BuildError
 from ...tir.ir import Alloc, For, ForKind, If, Let, Prefetch, Seq, Store
 from .llvm_amx import store_rows
 from .llvm_index import HERE, index, value
+from .llvm_lanes import bits
 from .llvm_load import prefetch, store
 from .llvm_loop import STMT, loop, stmt
 from .llvm_memory import allocate, release_slot
@@ -35,6 +36,9 @@ def _if(b: Builder, s: If) -> None:
 def _let(b: Builder, s: Let) -> None:
     if s.var.dtype == "int64":
         found = index(b, s.value)
+        size = bits(b, s.value)
+        if size is not None:
+            b.module.bits[s.var] = size
         b.values[s.var] = (found.text, found.depth)
     else:
         b.values[s.var] = (value(b, s.value), HERE)
@@ -66,7 +70,7 @@ def _for(b: Builder, s: For) -> None:
         return
     assert isinstance(s.extent, int), "lowering takes concrete programs"
     if s.extent == 1:
-        b.values[s.var] = ("0", 0)
+        b.values[s.var], b.module.bits[s.var] = ("0", 0), 0
         stmt(b, s.body)
     elif s.extent > 1:
         loop(b, s, "0", str(s.extent))

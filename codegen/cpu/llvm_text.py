@@ -146,6 +146,8 @@ class Module:
         self.inputs: frozenset[Buffer] = frozenset()
         self.streamed: frozenset[Buffer] = frozenset()
         self.reads: dict[Expr, bool] = {}
+        self.bits: dict[Var, int] = {}
+        """Of how many bits the sizes of variables are, as far as it is known."""
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.parallel = False

@@ -397,3 +397,18 @@ def test_factors_of_an_index_wrap_around() -> None:
     found = np.zeros(64, np.int64)
     to_module(compile_func(func, resolve(HERE)))(found)
     assert found[1] == 3000000000 * 4000000000 - 2**64
+
+
+@pytest.mark.parametrize("start", [3, 2**63 - 10, -(2**63) + 3])
+@pytest.mark.parametrize("op", [operator.floordiv, operator.mod])
+def test_quotients_of_sums_that_wrap_around(op: Function, start: int) -> None:
+    S = te.scalar("int64", name="s")
+
+    def value(i: Any) -> Any:
+        return op(S + te.cast(i, "int64"), 7) + op(S - te.cast(i, "int64"), 7)
+
+    func = vectorized(te.func([S, te.compute((64,), value, name="B")]))
+    expected, found = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    interpret(func, start, expected)
+    to_module(compile_func(func, resolve(HERE)))(start, found)
+    np.testing.assert_array_equal(found, expected)
