@@ -79,6 +79,7 @@ def binary(b: Builder, e: Binary) -> str | None:
 
 def bits(b: Builder, e: Expr) -> int | None:
     """Of how many bits the size of a scalar index is at most; `None` if any number may come."""
+    combine: Callable[[int, int], int]
     match e:
         case Const(value=number):
             return abs(int(number)).bit_length()
@@ -88,15 +89,14 @@ def bits(b: Builder, e: Expr) -> int | None:
             return _of_range(dtypes.int_limits(inner.dtype))
         case Load(buffer=buffer):
             return _of_range(buffer.value_range or dtypes.int_limits(buffer.dtype))
-        case Select():
-            sizes = bits(b, e.then), bits(b, e.other)
-        case Binary() if e.op in _BITS:
-            sizes = bits(b, e.a), bits(b, e.b)
+        case Select(then=x, other=y):
+            combine = max
+        case Binary(op=op, a=x, b=y) if op in _BITS:
+            combine = _BITS[op]
         case _:
             return None
-    if None in sizes:
-        return None
-    return _BITS[e.op](*sizes) if type(e) is Binary else max(*sizes)
+    first, second = bits(b, x), bits(b, y)
+    return None if first is None or second is None else combine(first, second)
 
 
 _BITS: dict[Op, Callable[[int, int], int]] = {
