@@ -161,8 +161,8 @@ def _needed(
 def _assign(block: Block, buffer: Buffer, ranges: Sequence[Range], into: dict[Var, Range]) -> None:
     """Note which range each iteration variable of `block` needs to write `ranges` of `buffer`.
 
-    A variable that is no plain index of the buffer, or is one of two different ranges, sweeps its
-    whole domain.
+    A variable that is no plain index of one of the buffers, or is one of two different ranges,
+    sweeps its whole domain.
     """
     spatial = {i.var: i.extent for i in block.iters if i.kind is IterKind.SPATIAL}
     seen: set[Var] = set()
@@ -177,6 +177,7 @@ def _assign(block: Block, buffer: Buffer, ranges: Sequence[Range], into: dict[Va
                     into[var] = Range(as_expr(0), spatial[var])
                 else:
                     into[var] = r
+    into |= {v: Range(as_expr(0), n) for v, n in spatial.items() if v not in seen}
 
 
 def _alike(a: Range, b: Range) -> bool:

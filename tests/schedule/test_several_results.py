@@ -258,3 +258,19 @@ def test_both_results_are_computed_where_an_element_of_each_is_read() -> None:
     extents = [find_loop(sch.func, s).extent for s in loops(sch, "M")]
     assert extents == [ROWS // 4, 4, COLUMNS]
     check_meaning(func, sch.func)
+
+
+def test_all_points_are_computed_where_one_result_is_read_by_another_index() -> None:
+    """Regression: the rows were those that M needs, while all elements of V were copied."""
+    a = te.placeholder((ROWS, COLUMNS), name="A")
+    r = te.reduce_axis(COLUMNS, name="r")
+    m, v = te.compute((ROWS,), lambda i: te.argmax(a[i, r], axis=r), name=("M", "V"))
+    b = te.compute((ROWS,), lambda i: v[i] * te.cast(m[i], "float32"), name="B")
+    sch = Schedule(te.func([a, b], name="weighted"))
+    (i,) = loops(sch, "B")
+    best = sch.get_block("M")
+    sch.transform_layout(best, ("write", 1), lambda i: (ROWS - 1 - i,))
+    sch.compute_at(sch.cache_write(best, 1, "global"), i)
+    sch.compute_at(best, i)
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
