@@ -2,10 +2,12 @@
 
 Raising is cheap: an error keeps a template and its arguments, and formats them only when it is
 read. It also carries its parts as data, so that a notebook or a program can render them itself.
+Errors pickle, so that they leave pools of processes: with their texts, and their data as JSON.
 """
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -91,6 +93,18 @@ class TilewrightError(Exception):
             if more is not None:
                 text += f"\n  {name}: {more}"
         return text if self.detail is None else f"{text}\n{self.detail(self)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as texts and plain data: functions and programs do not cross processes."""
+        text = self._text()
+        data = {name: _plain(value) for name, value in self._all_data().items()}
+        detail = None if self.detail is None else partial(_given_text, self.detail(self))
+        state = {name: _plain(value) for name, value in vars(self).items()}
+        state |= {"message": text, "arguments": (), "data": data, "detail": detail}
+        return copyreg.__newobj__, (type(self), text), state  # type: ignore[attr-defined]
+
+    def _all_data(self) -> Mapping[str, Any]:
+        return self.data
 
 
 class IRError(TilewrightError):
@@ -199,10 +213,13 @@ class ScheduleError(TilewrightError):
         }
 
     def _part(self, name: str) -> Any:
+        return _value(self._all_data().get(name))
+
+    def _all_data(self) -> Mapping[str, Any]:
         if self.about is not None:
             about, self.about = self.about, None
             self.data = {**about(), **self.data}
-        return _value(self.data.get(name))
+        return self.data
 
 
 @contextmanager
@@ -275,11 +292,26 @@ def _value(of: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    return str(getattr(value, "name", value))
+    """JSON data that say what a value is, whatever it is."""
+    try:
+        value = _value(value)
+        for kind in (bool, int, float, str):
+            if isinstance(value, kind):
+                return kind(value)  # without what a subclass adds
+        if value is None:
+            return None
+        if isinstance(value, (tuple, list)):
+            return [_plain(v) for v in value]
+        if isinstance(value, Mapping):
+            return {str(key): _plain(v) for key, v in value.items()}
+        return str(getattr(value, "name", value))
+    except Exception as error:  # noqa: BLE001
+        return _no_text(value, error)
+
+
+def _given_text(text: str, error: TilewrightError) -> str:  # noqa: ARG001
+    """A `detail` that is known."""
+    return text
 
 
 class TargetError(TilewrightError):

@@ -1,0 +1,112 @@
+"""Errors cross processes: as texts and plain data, whatever they carry."""
+
+from __future__ import annotations
+
+import pickle  # noqa: TID251
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+import tilewright as tw
+from tilewright import errors
+from tilewright.errors import ScheduleError, TilewrightError, told_of
+from tilewright.tir import te
+from tilewright.tir.ir import Func, Var
+
+ALL = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+KINDS = [kind for kind in ALL if issubclass(kind, TilewrightError)]
+
+
+def doubled() -> Func:
+    a = te.placeholder((16, 12), "int32", name="A")
+    return te.func([a, te.compute((16, 12), lambda i, j: a[i, j] * 2, name="B")], name="doubled")
+
+
+def refused_step() -> object:
+    sch = tw.Schedule(doubled())
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.fuse(i, j)
+    return sch.split(i, factors=[None, 5])
+
+
+def refused_build() -> object:
+    return tw.build(doubled(), allow=["record"])
+
+
+def refused_argument() -> object:
+    return tw.build(doubled(), allow=["default"])([1], lambda: 2)
+
+
+def crossed(error: TilewrightError) -> TilewrightError:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    return copy
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_kind_survives_pickling(kind: type[TilewrightError]) -> None:
+    def local(x: object) -> object:
+        return x
+
+    loop = Var("i")
+    error = kind(
+        "{0} of {1}: {2!r} {{",
+        loop,
+        lambda: "a text",
+        local,
+        hint=lambda: "do that {0}",
+        example=lambda: None,
+        func=doubled(),
+        at=loop,
+        several={"a": [1, 2.5, None, local]},
+    )
+    error.add_note("a note")
+    with pytest.raises(kind), told_of(lambda: "program 3"):
+        raise error
+    copy = crossed(crossed(error))
+    assert str(copy).endswith("{\n  hint: do that {0}\n  in: program 3")
+    assert (copy.hint, copy.example) == ("do that {0}", None)
+    assert copy.data["func"] == "doubled"
+    assert copy.data["at"] == "i"
+    assert copy.data["several"]["a"][:3] == [1, 2.5, None]
+    assert copy.__notes__ == ["a note"]
+
+
+def test_what_has_no_text_survives_too() -> None:
+    class Odd(str):
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            raise ValueError("no text")
+
+    class Worse:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    cycle: list[object] = []
+    cycle.append(cycle)
+    copy = crossed(TilewrightError("{0!r}", Odd("x"), odd=Odd("x"), worse=Worse(), cycle=cycle))
+    assert copy.data["odd"] == "x"
+    assert copy.data["worse"] == "<a Worse whose text raises ValueError>"
+
+
+def test_the_parts_of_a_refusal_cross() -> None:
+    with pytest.raises(ScheduleError) as refusal:
+        refused_step()
+    copy = crossed(refusal.value)
+    assert isinstance(copy, ScheduleError)
+    assert copy.as_data() == refusal.value.as_data()
+    assert copy.ended is not None
+
+
+@pytest.mark.parametrize("fails", [refused_step, refused_build, refused_argument])
+def test_errors_leave_a_pool_of_processes(fails: Callable[[], object]) -> None:
+    with pytest.raises(TilewrightError) as here:
+        fails()
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        there = pool.submit(fails).exception()
+    assert type(there) is here.type
+    assert str(there) == str(here.value)
