@@ -271,19 +271,34 @@ def checked_call(
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                parameters.bind(*args, **kwargs)
-            except TypeError as found:
-                known = list(parameters.parameters)
-                unknown = next((word for word in kwargs if word not in known), None)
-                said = hint if unknown is None else similar(unknown, known) or hint
-                text = str(found) if unknown is None else f"it takes no argument {unknown!r}"
-                raise error("{0}: {1}", function.__name__, text, hint=said) from None
+            bind(parameters, args, kwargs, error, function.__name__, hint)
             return function(*args, **kwargs)
 
         return call
 
     return decorated
+
+
+def bind(
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    error: type[TilewrightError],
+    name: str,
+    hint: str | None = None,
+) -> dict[str, Any]:
+    """The arguments of a call of the function `name` by parameter; raises `error` unless they fit.
+
+    See `checked_call`.
+    """
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as found:
+        known = list(signature.parameters)
+        unknown = next((word for word in kwargs if word not in known), None)
+        said = hint if unknown is None else similar(unknown, known) or hint
+        text = str(found) if unknown is None else f"it takes no argument {unknown!r}"
+        raise error("{0}: {1}", name, text, hint=said) from None
 
 
 def _value(of: Any) -> Any:

@@ -3,27 +3,94 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from ..errors import DatabaseError, TilewrightError
-from .values import Best, Record, TargetRecord, Toolchain, Workload
+from ..errors import DatabaseError, TilewrightError, bind
+from .values import (
+    KINDS,
+    Best,
+    Outcome,
+    Record,
+    SessionStatus,
+    TargetRecord,
+    Toolchain,
+    Workload,
+)
 
 C = TypeVar("C", bound=type)
-_KINDS: dict[str, type] = {
-    "str": str,
-    "None": type(None),
-    "AnyRecord": Record,
-    "type[R]": type,
-    **{kind.__name__: kind for kind in (Best, TargetRecord, Toolchain, Workload)},
-}
-"""What parameters are declared as, where that is checked."""
-_MEANING = {"str": "an id (str)", "AnyRecord": "a record", "type[R]": "a class of records"}
+Count: TypeAlias = int
+"""From 0 on."""
+Amount: TypeAlias = float
+"""Finite, from 0 on."""
+Kind: TypeAlias = tuple[str, Callable[[Any], bool]]
+"""What errors call it, and whether a value is of it."""
+
 _HINT = (
     "tilewright.explain(func, target, database) takes a program and the text of a target; "
     "tilewright.autotune.records has the functions workload_record(func) and target_record(target)"
 )
+
+
+def _of(meaning: str, *kinds: type) -> Kind:
+    return meaning, lambda value: isinstance(value, kinds)
+
+
+def _one_of(enum: type[Outcome | SessionStatus]) -> Kind:
+    return f"one of {', '.join(enum)}", lambda v: isinstance(v, str) and v in tuple(enum)
+
+
+def _is_text(value: object) -> bool:
+    # Databases hold UTF-8, which has no lone surrogates.
+    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_amount(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 <= value < 2**63  # type: ignore[operator]
+
+
+def _is_address(value: object) -> bool:
+    from sqlalchemy import URL
+
+    return isinstance(value, (str, os.PathLike, URL))
+
+
+_KINDS: dict[str, Kind] = {
+    "None": _of("None", type(None)),
+    "str": ("an id (str)", _is_text),
+    "bool": _of("True or False", bool),
+    "int": ("an integer of 64 bits", _is_integer),
+    "Count": ("an integer from 0 on", lambda value: _is_integer(value) and value >= 0),
+    "Amount": ("a number from 0 on", _is_amount),
+    "Mapping[str, Json]": _of("a dict", Mapping),
+    "AnyRecord": _of("a record", Record),
+    "type[R]": ("a class of records", lambda v: isinstance(v, type) and v in KINDS.values()),
+    "Outcome": _one_of(Outcome),
+    "SessionStatus": _one_of(SessionStatus),
+    "PathOrURL": ("a path or a URL", _is_address),
+    "Sequence[PathOrURL]": (
+        "a list of paths and URLs",
+        lambda value: isinstance(value, Sequence) and not isinstance(value, (str, bytes)),
+    ),
+    "Path": _of("a path", str, os.PathLike),
+    "IO[str]": (
+        "an open text file",
+        lambda value: hasattr(value, "write") or hasattr(value, "readline"),
+    ),
+    **{
+        kind.__name__: _of(f"a {kind.__name__}", kind)
+        for kind in (Best, TargetRecord, Toolchain, Workload)
+    },
+    **dict.fromkeys(("Applies", "Inexact", "Clock"), ("a function", callable)),
+}
+"""What parameters are declared as."""
 
 
 def require_database(database: object, error: type[TilewrightError]) -> None:
@@ -39,48 +106,47 @@ def require_database(database: object, error: type[TilewrightError]) -> None:
 
 
 def checked_arguments(cls: C) -> C:
-    """A decorator of a class: its public methods raise `DatabaseError` for what they do not take.
+    """A decorator of a class: what its methods do not take is a `DatabaseError`.
 
-    They check what is declared as a text, a record, or one of several such kinds.
+    All public methods, whose parameters are declared by the names in `_KINDS`.
     """
+    known = {**_KINDS, cls.__name__: _of(f"a {cls.__name__}", cls)}
     for name, method in list(vars(cls).items()):
-        if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(cls, name, _checked(method))
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+            shown = cls.__name__ if name == "__init__" else name
+            setattr(cls, name, _checked(method, shown, known))
     return cls
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(method: Callable[..., Any], name: str, known: dict[str, Kind]) -> Callable[..., Any]:
     signature = inspect.signature(method)
-    declared = {
-        name: p.annotation.split(" | ")
-        for name, p in signature.parameters.items()
-        if p.annotation is not p.empty
-    }
-    kinds = {
-        name: tuple(_KINDS[text] for text in texts)
-        for name, texts in declared.items()
-        if set(texts) <= set(_KINDS)
-    }
-    several = {name for name, p in signature.parameters.items() if p.kind is p.VAR_POSITIONAL}
+    parameters = list(signature.parameters.values())[1:]
+    kinds = {p.name: [known[text] for text in p.annotation.split(" | ")] for p in parameters}
+    several = {p.name for p in parameters if p.kind is p.VAR_POSITIONAL}
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        for name in filter(given.__contains__, kinds):
-            for value in given[name] if name in several else (given[name],):
-                if not isinstance(value, kinds[name]):
-                    raise _error(method.__name__, name, value, declared[name])
+        given = bind(signature, args, kwargs, DatabaseError, name)
+        for parameter, value in list(given.items())[1:]:
+            for part in value if parameter in several else (value,):
+                if not any(has(part) for _, has in kinds[parameter]):
+                    raise _error(name, parameter, part, kinds[parameter])
         return method(*args, **kwargs)
 
     return call
 
 
-def _error(method: str, name: str, value: object, declared: list[str]) -> DatabaseError:
-    expected = " or ".join(_MEANING.get(t, f"a {t}") for t in declared if t != "None")
-    found = repr(value) if isinstance(value, str) else f"of type {type(value).__name__}"
+def _error(method: str, name: str, value: object, kinds: list[Kind]) -> DatabaseError:
+    expected = " or ".join(meaning for meaning, _ in kinds if meaning != "None")
+    shown = value is None or isinstance(value, (str, bytes, int, float))
     hint = _HINT if name in ("workload", "target") else None
-    if isinstance(value, Record) and "str" in declared:
+    if isinstance(value, Record) and _KINDS["str"] in kinds:
         hint = f"give {name}.id"
     return DatabaseError(
-        "{0}: {1} is {2:.80}, expected {3}", method, name, found, expected, hint=hint
+        "{0}: {1} is {2!r:.80}, expected {3}" if shown else "{0}: {1} is of type {2}, expected {3}",
+        method,
+        name,
+        value if shown else type(value).__name__,
+        expected,
+        hint=hint,
     )

@@ -197,7 +197,7 @@ def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:
         raise DatabaseError("database {0!r} cannot be looked at: {1}", str(path), error) from error
     if read_only:
         return _sqlite_engine(lambda: _reading_address(path), str(path), timeout, read_only)
-    address = f"file:{quote(str(path))}?mode={'rwc' if create else 'rw'}"
+    address = f"file:{quote(os.fsencode(path))}?mode={'rwc' if create else 'rw'}"
     return _sqlite_engine(lambda: address, str(path), timeout, read_only)
 
 
@@ -285,7 +285,7 @@ def _reading_address(path: Path) -> str:
     """Where SQLite cannot make its side files and none is there, it reads without them."""
     wal = path.with_name(path.name + "-wal")
     alone = not os.access(path.parent, os.W_OK) and not wal.exists()
-    return f"file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}"
+    return f"file:{quote(os.fsencode(path))}?mode=ro{'&immutable=1' if alone else ''}"
 
 
 def _sqlite_engine(

@@ -13,18 +13,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeAlias
 
 from sqlalchemy import URL, Row, Select, func, select
 
 from ..errors import DatabaseError
 from . import json_lines, lookup, near, sessions
-from .arguments import checked_arguments
+from .arguments import Amount, Count, checked_arguments
 from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
 from .failures import CallersError
 from .gains import Gains
+from .json_lines import Inexact
 from .read import (
     COLUMNS,
     Damage,
@@ -65,7 +66,9 @@ from .values import (
 )
 from .write import in_order, write
 
-PathOrURL = str | os.PathLike[str] | URL
+Path: TypeAlias = str | os.PathLike[str]
+PathOrURL: TypeAlias = Path | URL
+Clock: TypeAlias = Callable[[], datetime]
 
 
 @checked_arguments
@@ -103,7 +106,7 @@ class TuningDatabase:
         create: bool = True,
         read_only: bool = False,
         layers: Sequence[PathOrURL] = (),
-        clock: Callable[[], datetime] = utc_now,
+        clock: Clock = utc_now,
     ) -> None:
         self._clock: Callable[[], datetime] = lambda: in_utc(clock())
         self._layers: list[Opened] = []
@@ -178,8 +181,8 @@ class TuningDatabase:
         workload: str,
         target: str,
         *,
-        trials: int | None,
-        seconds: float | None,
+        trials: Count | None,
+        seconds: Amount | None,
         seed: int,
         search: Mapping[str, Json],
         model: Mapping[str, Json],
@@ -278,7 +281,7 @@ class TuningDatabase:
         schedule: str | None = None,
         outcome: Outcome | None = None,
         family: str | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> list[Measurement]:
         """Measurements of all layers, newest first, that match all that is given.
 
@@ -299,7 +302,7 @@ class TuningDatabase:
         schedule: str | None = None,
         outcome: Outcome | None = None,
         family: str | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> list[tuple[Measurement, ScheduleRecord]]:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
         conditions = filters(workload, target, session, schedule, outcome, family)
@@ -308,7 +311,7 @@ class TuningDatabase:
     def _newest(
         self,
         wanted: Select[Any],
-        limit: int | None,
+        limit: Count | None,
         read: Callable[[Row[Any]], tuple[Measurement, T]],
     ) -> list[tuple[Measurement, T]]:
         """Measurements, the newest first, each with the second value that `read` returns."""
@@ -348,7 +351,7 @@ class TuningDatabase:
         target: TargetRecord,
         toolchain: Toolchain | None = None,
         *,
-        tolerance: float | None = None,
+        tolerance: Amount | None = None,
         applies: Applies | None = None,
     ) -> Best | None:
         """The pinned schedule, else the fastest verified one or one that ties with it, or None.
@@ -389,9 +392,9 @@ class TuningDatabase:
         target: TargetRecord,
         toolchain: Toolchain | None = None,
         *,
-        workloads: int = 4,
-        schedules: int = 8,
-        tolerance: float | None = None,
+        workloads: Count = 4,
+        schedules: Count = 8,
+        tolerance: Amount | None = None,
     ) -> list[Relative]:
         """The best schedules of other sizes of a program, which need not be in the database.
 
@@ -409,8 +412,8 @@ class TuningDatabase:
         toolchain: Toolchain,
         feature_version: str,
         *,
-        workloads: int = 32,
-        each: int = 32,
+        workloads: Count = 32,
+        each: Count = 32,
     ) -> list[Measurement]:
         """Measurements of programs of other families, those of one program together.
 
@@ -436,7 +439,7 @@ class TuningDatabase:
         target: TargetRecord,
         toolchain: Toolchain | None = None,
         *,
-        tolerance: float | None = None,
+        tolerance: Amount | None = None,
         applies: Applies | None = None,
     ) -> Explanation:
         """As `best`, with the records that were considered and why each was refused.
@@ -463,7 +466,7 @@ class TuningDatabase:
         with other._layers[0].reading() as source, self._layers[0].writing() as connection:
             return write(connection, every(source), repin=False)
 
-    def export_lines(self, file: str | os.PathLike[str] | IO[str]) -> int:
+    def export_lines(self, file: Path | IO[str]) -> int:
         """Write every record (without the layers') as JSON lines; return how many.
 
         A path is replaced only when the export is complete.
@@ -473,9 +476,9 @@ class TuningDatabase:
 
     def import_lines(
         self,
-        file: str | os.PathLike[str] | IO[str],
+        file: Path | IO[str],
         *,
-        inexact: Callable[[str], str] | None = None,
+        inexact: Inexact | None = None,
     ) -> dict[str, int]:
         """Take over the records of an export, in one transaction, as `merge` does.
 

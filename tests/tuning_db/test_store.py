@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +21,7 @@ from tilewright.tuning_db import (
     Reason,
     ScheduleRecord,
     Session,
+    SessionStatus,
     TuningDatabase,
     Workload,
 )
@@ -347,12 +351,18 @@ def test_the_password_is_not_shown(new_place: Callable[[], str]) -> None:
         ),
         ("explain", (len, CPU), "expected a Workload or an id"),
         ("unpin", (MATMUL.id, "cpu"), "unpin: target is 'cpu'"),
-        ("others", (MATMUL, CPU, None, "1"), "toolchain is of type NoneType, expected a Toolchain"),
+        ("others", (MATMUL, CPU, None, "1"), "toolchain is None, expected a Toolchain"),
         ("machine", (CPU,), r"machine: target is of type TargetRecord.*\n.*give target\.id"),
         ("trials", (SESSION,), r"give session\.id"),
         ("records", ("workload",), "kind is 'workload', expected a class of records"),
         ("put", (MATMUL, "cpu"), "records is 'cpu', expected a record"),
-        ("gains", (None,), "expected a Best"),
+        ("records", (int,), "kind is of type type, expected a class of records"),
+        ("gains", (None,), "gains: best is None, expected a Best"),
+        ("best", (), "best: missing a required argument: 'workload'"),
+        ("find", (MATMUL.id, 3), "find: too many positional arguments"),
+        ("finish_session", (SESSION.id, "done"), "'done', expected one of running, finished, "),
+        ("trials", ("\udc80",), "session is .* expected an id"),
+        ("merge", (3,), "other is 3, expected a TuningDatabase or a path or a URL"),
     ],
 )
 def test_arguments_of_other_kinds(
@@ -361,3 +371,81 @@ def test_arguments_of_other_kinds(
     fill(db)
     with pytest.raises(DatabaseError, match=said):
         getattr(db, method)(*arguments)
+
+
+@pytest.mark.parametrize("count", ["x", -1, 1.5, True, 2**63, [], float("nan")])
+@pytest.mark.parametrize(
+    ("method", "arguments", "name"),
+    [
+        ("measurements", (), "limit"),
+        ("history", (), "limit"),
+        ("relatives", (MATMUL, CPU), "schedules"),
+        ("others", (MATMUL, CPU, LLVM, "1"), "each"),
+    ],
+)
+def test_counts_are_integers_from_0_on(
+    db: TuningDatabase, method: str, arguments: tuple[object, ...], name: str, count: object
+) -> None:
+    with pytest.raises(DatabaseError, match=f"^{method}: {name} is .*, expected an integer from 0"):
+        getattr(db, method)(*arguments, **{name: count})
+    getattr(db, method)(*arguments, **{name: 0})
+
+
+@pytest.mark.parametrize("tolerance", ["x", -1e-9, True, float("nan"), float("inf"), 2**63])
+def test_tolerances_are_numbers_from_0_on(db: TuningDatabase, tolerance: object) -> None:
+    with pytest.raises(DatabaseError, match="tolerance is .* expected a number from 0 on"):
+        db.best(MATMUL.id, CPU, tolerance=tolerance)  # type: ignore[arg-type]
+
+
+METHODS = [
+    (name, method)
+    for name, method in vars(TuningDatabase).items()
+    if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_"))
+]
+
+
+VALID: dict[str, object] = {
+    **dict.fromkeys(("str", "PathOrURL", "Path"), "x"),
+    **{type(v).__name__: v for v in (True, 1, MATMUL, CPU, LLVM, Outcome.OK)},
+    "AnyRecord": MATMUL,
+    "Applies": len,
+    "Best": ...,
+    "Clock": Clock(),
+    "Count": 1,
+    "Inexact": str,
+    "Amount": 0.5,
+    "Mapping[str, Json]": {},
+    "Sequence[PathOrURL]": (),
+    "SessionStatus": SessionStatus.FINISHED,
+    "TuningDatabase": "x",
+    "type[R]": Workload,
+}
+"""An argument for each kind of parameter."""
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
+def test_each_parameter_of_each_method_is_checked(
+    name: str, method: Callable[..., object], tmp_path: Path
+) -> None:
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    shown = "TuningDatabase" if name == "__init__" else name
+    valid = {p.name: VALID[p.annotation.split(" | ")[0]] for p in parameters}
+    required = {p.name: valid[p.name] for p in parameters if p.default is p.empty}
+    with TuningDatabase(tmp_path / "tuning.db") as db:
+        with pytest.raises(DatabaseError, match=f"^{shown}: it takes no argument 'nonsense'"):
+            method(db, nonsense=1)
+        for p in parameters:
+            said = f"^{shown}: {p.name} is of type ellipsis, expected"
+            with pytest.raises(DatabaseError, match=said):
+                if p.kind is p.VAR_POSITIONAL:
+                    method(db, MATMUL, ...)
+                else:
+                    method(db, **{**required, p.name: ...})
+
+
+def test_a_path_that_is_no_utf_8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff?%.db")
+    with TuningDatabase(path) as db:
+        db.put(MATMUL)
+    with TuningDatabase(path, create=False, read_only=True) as db:
+        assert db.get(Workload, MATMUL.id) == MATMUL
