@@ -271,8 +271,11 @@ def checked_call(
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            bind(parameters, args, kwargs, error, function.__name__, hint)
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except TypeError:  # of the call, or of something that the function does
+                bind(parameters, args, kwargs, error, function.__name__, hint)
+                raise
 
         return call
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -38,8 +37,8 @@ def activate(value: Expr, activation: Activation | None) -> Expr:
 
 ACTIVATIONS: dict[str, Callable[[Expr], Expr]] = {
     "relu": lambda x: te.maximum(x, 0),
-    "gelu": lambda x: x * 0.5 * (te.erf(x * math.sqrt(0.5)) + 1.0),
-    "silu": lambda x: x * te.sigmoid(x),
+    "gelu": te.gelu,
+    "silu": te.silu,
     "sigmoid": te.sigmoid,
     "tanh": te.tanh,
     "exp": te.exp,

@@ -219,6 +219,7 @@ _MATH: dict[str, Callable[..., float]] = {
     "floor": lambda a: float(np.floor(a)),
     "ceil": lambda a: float(np.ceil(a)),
     "trunc": lambda a: float(np.trunc(a)),
+    "round": lambda a: float(np.rint(a)),
     "pow": _pow,
 }
 

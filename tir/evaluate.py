@@ -176,6 +176,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
+    "round": np.rint,
     "pow": np.power,
 }
 _FUNCTIONS: dict[Op, Callable[..., Any]] = {

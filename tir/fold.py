@@ -13,11 +13,10 @@ import numpy as np
 
 from .. import dtypes
 from . import arithmetic
-from .ir import COMPARISONS, Const, Op, const
+from .ir import COMPARISONS, ROUNDINGS, Const, Op, const
 
 _EXACT_ON_FLOATS = COMPARISONS | {Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MIN, Op.MAX}
-_ROUNDINGS = frozenset({"floor", "ceil", "trunc"})
-_EXACT_FUNCTIONS = _ROUNDINGS | {"neg", "abs", "not"}
+_EXACT_FUNCTIONS = ROUNDINGS | {"neg", "abs", "not"}
 
 
 def fold_binary(op: Op, a: Const, b: Const) -> Const | None:
@@ -46,7 +45,7 @@ def fold_call(fn: str, args: tuple[Const, ...]) -> Const | None:
     if fn not in _EXACT_FUNCTIONS or dtypes.info(a.dtype).lanes != 1:
         return None
     x = _value(a)
-    if fn in _ROUNDINGS and not math.isfinite(x):
+    if fn in ROUNDINGS and not math.isfinite(x):
         return None
     return const(arithmetic.call(fn, a.dtype)(x), a.dtype)
 

@@ -103,9 +103,11 @@ ON_NUMBERS: dict[Op, Callable[[Any, Any], Any]] = {
 
 FLOAT_FUNCTIONS = {
     "exp": 1, "exp2": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "tanh": 1, "erf": 1,
-    "sigmoid": 1, "floor": 1, "ceil": 1, "trunc": 1, "pow": 2,
+    "sigmoid": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "pow": 2,
 }  # fmt: skip
 """Intrinsic functions on floats and their number of arguments."""
+ROUNDINGS = frozenset({"floor", "ceil", "trunc", "round"})
+"""Those that return whole numbers, exactly; `round` takes ties to the even one."""
 SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
 """The dtypes in which `Dot` and `Matmul` add."""
 FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}

@@ -238,7 +238,8 @@ def exp(value: Operand) -> Expr:
     _unread()
 
 
-exp2 = log = sqrt = rsqrt = sin = cos = tanh = erf = sigmoid = floor = ceil = trunc = abs = exp
+exp2 = log = sqrt = rsqrt = sin = cos = tanh = erf = sigmoid = floor = ceil = trunc = exp
+abs = round = exp
 
 
 def pow(base: Operand, exponent: Operand) -> Expr:

@@ -22,7 +22,7 @@ from .. import dtypes
 from ..errors import IRError, checked_call, similar
 from . import ir
 from .combiners import highest, lowest
-from .ir import INDEX, Expr, Func, Op, Operand, Var, const
+from .ir import INDEX, Expr, Func, Operand, Var, const
 from .program import program
 from .stages import compute as compute_stages
 from .te_arguments import (
@@ -41,6 +41,34 @@ from .te_arguments import (
     index_names,
     integer,
 )
+from .te_functions import (
+    abs,
+    cast,
+    ceil,
+    clip,
+    cos,
+    erf,
+    exp,
+    exp2,
+    floor,
+    gelu,
+    isnan,
+    log,
+    maximum,
+    minimum,
+    pow,
+    round,
+    rsqrt,
+    select,
+    sigmoid,
+    silu,
+    sin,
+    sqrt,
+    square,
+    tanh,
+    trunc,
+    where,
+)
 from .tensor import Axis, Tensor, iteration
 
 __all__ = [
@@ -55,6 +83,7 @@ __all__ = [
     "argmin",
     "cast",
     "ceil",
+    "clip",
     "compute",
     "const",
     "cos",
@@ -63,7 +92,9 @@ __all__ = [
     "exp2",
     "floor",
     "func",
+    "gelu",
     "highest",
+    "isnan",
     "log",
     "lowest",
     "max",
@@ -74,26 +105,27 @@ __all__ = [
     "pow",
     "prod",
     "reduce_axis",
+    "round",
     "rsqrt",
     "scalar",
     "select",
     "sigmoid",
+    "silu",
     "sin",
     "sqrt",
+    "square",
     "sum",
     "tanh",
     "trunc",
+    "where",
 ]
-
-select = checked_call(IRError, "te.select(condition, a, b)")(ir.select)
 
 Axes: TypeAlias = Axis | Sequence[Axis]
 
 _ELSEWHERE = {
     "all": "a & b, of conditions",
     "any": "a | b, of conditions",
-    "clamp": "te.minimum(te.maximum(x, low), high)",
-    "clip": "te.minimum(te.maximum(x, low), high)",
+    "clamp": "te.clip(x, low, high)",
     "create_prim_func": "te.func([X, Y], name=...)",
     "create_schedule": "tilewright.Schedule(func)",
     "expm1": "te.exp(x) - 1",
@@ -114,7 +146,6 @@ _ELSEWHERE = {
     "softmax": "tilewright.ops.softmax(x)",
     "var": "te.scalar(dtype, name)",
     "tan": "te.sin(x) / te.cos(x)",
-    "where": "te.select(condition, a, b)",
 }
 """The spelling here of names that other libraries have."""
 
@@ -325,93 +356,6 @@ def argmax(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, E
 def argmin(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, Expr]:
     """Returns (index, value) of the smallest value; otherwise like `argmax`."""
     return _arg("argmin", value, axis, dtype)
-
-
-def maximum(a: Operand, b: Operand) -> Expr:
-    """The larger of two values; NaN if one of them is."""
-    return ir.binary(Op.MAX, a, b)
-
-
-def minimum(a: Operand, b: Operand) -> Expr:
-    """The smaller of two values; NaN if one of them is."""
-    return ir.binary(Op.MIN, a, b)
-
-
-def cast(value: Operand, dtype: str) -> Expr:
-    """`value` as `dtype`: floats to integers saturate, integers to narrower ones wrap."""
-    if isinstance(value, (int, float)) and dtypes.is_float(dtype_name(dtype)):
-        return const(float(value), dtype)
-    return ir.cast(dtype_name(dtype), value)
-
-
-def exp(value: Operand) -> Expr:
-    return ir.call("exp", value)
-
-
-def exp2(value: Operand) -> Expr:
-    """2 to the power of `value`."""
-    return ir.call("exp2", value)
-
-
-def log(value: Operand) -> Expr:
-    """The natural logarithm."""
-    return ir.call("log", value)
-
-
-def sqrt(value: Operand) -> Expr:
-    return ir.call("sqrt", value)
-
-
-def rsqrt(value: Operand) -> Expr:
-    """1 / sqrt(value)."""
-    return ir.call("rsqrt", value)
-
-
-def sin(value: Operand) -> Expr:
-    """The sine of `value` in radians, accurate for numbers of any size."""
-    return ir.call("sin", value)
-
-
-def cos(value: Operand) -> Expr:
-    """The cosine of `value` in radians, accurate for numbers of any size."""
-    return ir.call("cos", value)
-
-
-def tanh(value: Operand) -> Expr:
-    return ir.call("tanh", value)
-
-
-def erf(value: Operand) -> Expr:
-    """The error function."""
-    return ir.call("erf", value)
-
-
-def sigmoid(value: Operand) -> Expr:
-    """1 / (1 + exp(-value))."""
-    return ir.call("sigmoid", value)
-
-
-def floor(value: Operand) -> Expr:
-    return ir.call("floor", value)
-
-
-def ceil(value: Operand) -> Expr:
-    return ir.call("ceil", value)
-
-
-def trunc(value: Operand) -> Expr:
-    """`value` rounded towards zero."""
-    return ir.call("trunc", value)
-
-
-def abs(value: Operand) -> Expr:
-    return ir.call("abs", value)
-
-
-def pow(base: Operand, exponent: Operand) -> Expr:
-    """`base` to the power of `exponent`, both floats."""
-    a, b = ir.unify(base, exponent)
-    return ir.call("pow", a, b)
 
 
 def _accumulated(value: Operand, dtype: str | None) -> Expr:

@@ -13,6 +13,7 @@ from ...schedule.reduction_blocks import match_updates
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import (
     FLOAT_FUNCTIONS,
+    ROUNDINGS,
     Binary,
     Block,
     Buffer,
@@ -36,7 +37,7 @@ from .dataflow import dataflow
 
 WINDOW_TERMS = 64
 """Windows of more elements are not written out."""
-EXPENSIVE = frozenset(FLOAT_FUNCTIONS) - {"floor", "ceil", "trunc"}
+EXPENSIVE = frozenset(FLOAT_FUNCTIONS) - ROUNDINGS
 """The functions that cost tens of instructions an element."""
 
 

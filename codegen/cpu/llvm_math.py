@@ -5,7 +5,7 @@ results included):
 
     exp 1, exp2 1.5 (1 with fused multiply-add), log 1, erf 1.5, tanh 2.5, sigmoid 2.5; sin and cos
     0.6 in float32 and 1 in float64; pow 0.6 in float32 and 2 in float64; rsqrt, a division by a
-    square root, 1.5; sqrt, floor, ceil, trunc and abs are exact.
+    square root, 1.5; sqrt, floor, ceil, trunc, round and abs are exact.
 
 Infinities, NaN, signed zeros and overflow behave as in C. Range reductions follow Cody and Waite,
 the logarithm W. Kahan and fdlibm; polynomials are in llvm_polynomials.py, sine and cosine in
@@ -27,6 +27,7 @@ INTRINSICS = {
     "floor": "llvm.floor",
     "ceil": "llvm.ceil",
     "trunc": "llvm.trunc",
+    "round": "llvm.rint",
 }
 """Functions that LLVM has, exact or rounded once; on float16 too where the target computes so."""
 _LOG2E = 1.4426950408889634

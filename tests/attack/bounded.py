@@ -121,7 +121,7 @@ def function(name: str, a: Bounded) -> Bounded:
         return Bounded(a.dtype, np.abs(a.value) if name == "abs" else -a.value, a.error)
     f = _FUNCTIONS[name]
     value = f(a.value)
-    if name in ("floor", "ceil", "trunc"):
+    if name in ("floor", "ceil", "trunc", "round"):
         assert a.exact, "a float that is not known exactly has no whole part"
         return Bounded(a.dtype, value, np.zeros(value.shape))
     if name in ("sin", "cos"):
@@ -208,6 +208,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
+    "round": np.rint,
 }
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": np.equal,

@@ -53,7 +53,7 @@ class Formulas(Leaves):
             case 8 | 9 if not self.plain and self.points < MOST_POINTS // 2:
                 return self.reduction(dtype, axes, depth)
             case 10:
-                name = self.attempt.choice(("floor", "ceil", "trunc"))
+                name = self.attempt.choice(("floor", "ceil", "trunc", "round"))
                 return Function(dtype, True, name, self.exact(dtype, axes))
             case 11:
                 left, right = (

@@ -160,7 +160,7 @@ def test_float16_has_the_bits_of_float32_rounded(target: str) -> None:
     fns += [te.maximum, te.minimum]
     fns += [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
     check(fns, left, right, target=target)
-    fns = [te.sqrt, te.floor, te.ceil, te.trunc, te.abs, operator.neg]
+    fns = [te.sqrt, te.floor, te.ceil, te.trunc, te.round, te.abs, operator.neg]
     fns += [lambda a, to=to: te.cast(a, to) for to in ("float32", "float64", "int32", "bool")]
     check(fns, values, target=target)
 
@@ -317,8 +317,15 @@ def test_float64_is_rounded_once_to_narrow_floats() -> None:
 @pytest.mark.parametrize(("dtype", "target"), FLOATS_ON_TARGETS)
 def test_functions_at_special_values(dtype: str, target: str) -> None:
     names = ["exp", "exp2", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"]
-    names += ["floor", "ceil", "trunc"]
+    names += ["floor", "ceil", "trunc", "round"]
     fns: list[Function] = [getattr(te, name) for name in names]
+    check(fns, special(dtype), target=target, ulps=4)
+
+
+@pytest.mark.parametrize(("dtype", "target"), FLOATS_ON_TARGETS)
+def test_functions_that_are_made_of_others_at_special_values(dtype: str, target: str) -> None:
+    fns: list[Function] = [te.square, te.isnan, te.silu, te.gelu]
+    fns += [lambda x: te.clip(x, -1, 2), lambda x: te.where(x > 1, x, 0.5)]
     check(fns, special(dtype), target=target, ulps=4)
 
 

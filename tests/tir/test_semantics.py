@@ -263,6 +263,7 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
     "floor": math.floor,
     "ceil": math.ceil,
     "trunc": math.trunc,
+    "round": round,
 }
 
 
@@ -290,6 +291,7 @@ class TestFunctions:
             ("floor", [INF, -INF, NAN, -0.5], [INF, -INF, NAN, -1]),
             ("ceil", [INF, -INF, NAN, -0.5], [INF, -INF, NAN, -0.0]),
             ("trunc", [INF, -INF, NAN, -1.5], [INF, -INF, NAN, -1]),
+            ("round", [INF, -INF, NAN, -0.5, 2.5, -3.5], [INF, -INF, NAN, -0.0, 2, -4]),
             ("abs", [INF, -INF, NAN, -1.5], [INF, INF, NAN, 1.5]),
         ],
     )
@@ -301,6 +303,68 @@ class TestFunctions:
         x, y = array([2, -2, -2, 0, 4, 0], "float32"), array([3, 3, 0.5, -1, 0.5, 0], "float32")
         check(evaluate(te.pow, x, y), [8, -8, NAN, INF, 2, 1])
         check(evaluate(lambda a: a**2, x), [4, 4, 4, 0, 16, 0])
+
+
+def _silu(x: Array) -> Any:
+    return x / (1 + np.exp(-x))
+
+
+def _gelu(x: Array) -> Any:
+    return x * 0.5 * (1 + np.vectorize(math.erf)(x * math.sqrt(0.5)))
+
+
+class TestFunctionsOfNumpy:
+    """Functions that numpy and networks have, made of others here."""
+
+    EDGES = (INF, -INF, NAN, 0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.4, 3.7, -9.25, 100.0)
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+    @pytest.mark.parametrize(
+        ("fn", "numpy"),
+        [
+            (te.round, np.round),
+            (te.square, np.square),
+            (te.isnan, np.isnan),
+            (lambda x: te.where(x > 1, x, -1), lambda x: np.where(x > 1, x, -1)),
+            (lambda x: te.clip(x, -1, 2.5), lambda x: np.clip(x, -1, 2.5)),
+            (lambda x: te.clip(x, 2, 1), lambda x: np.clip(x, 2, 1)),
+        ],
+    )
+    def test_they_have_the_bits_of_numpy(self, fn: Any, numpy: Any, dtype: str) -> None:
+        x = array(list(self.EDGES), dtype)
+        result = evaluate(fn, x)
+        assert result.dtype == (np.bool_ if fn is te.isnan else x.dtype)
+        with np.errstate(all="ignore"):
+            wanted = numpy(x.astype(np.float64)).astype(result.dtype).astype(np.float64)
+        found = result.astype(np.float64)
+        np.testing.assert_array_equal(found, wanted)
+        assert ((np.signbit(found) == np.signbit(wanted)) | np.isnan(wanted)).all()
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+    @pytest.mark.parametrize(("fn", "formula"), [(te.silu, _silu), (te.gelu, _gelu)])
+    def test_activations_are_rounded_once(self, fn: Any, formula: Any, dtype: str) -> None:
+        x = array([INF, NAN, 0, 0.5, 1.5, -0.5, -1.5, -2.75, 3.75, 60, -30], dtype)
+        result = evaluate(fn, x)
+        assert result.dtype == x.dtype
+        found, exact = result.astype(np.float64), x.astype(np.float64)
+        with np.errstate(all="ignore"):
+            wanted = formula(exact)
+        # Steps in float32 and one rounding; near -30 gelu's factor is a difference of ones.
+        unit = np.finfo("f8" if dtype == "float64" else "f4").eps
+        steps = 4 * np.abs(exact) * unit + np.abs(wanted) * float(finfo(dtype).eps)
+        finite = np.isfinite(wanted)
+        assert (np.abs(found[finite] - wanted[finite]) <= steps[finite]).all(), (found, wanted)
+        np.testing.assert_array_equal(found[~finite], wanted[~finite])
+
+    @pytest.mark.parametrize("dtype", ["int8", "uint64"])
+    def test_integers(self, dtype: str) -> None:
+        x = array([0, 1, 2, 5, 100], dtype)
+        check(evaluate(te.square, x), np.square(x).tolist())
+        check(evaluate(lambda v: te.clip(v, 1, 5), x), np.clip(x, 1, 5).tolist())
+        check(evaluate(te.isnan, x), [0] * 5)
+        for fn in (te.silu, te.gelu, te.round):
+            with pytest.raises(IRError, match="cast the argument"):
+                evaluate(fn, x)
 
 
 class TestPromotion:

@@ -1,0 +1,200 @@
+"""The functions of `te` on values: one element in, one element out."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from .. import dtypes
+from ..errors import IRError, checked_call
+from . import ir
+from .ir import Expr, Op, Operand, const
+from .te_arguments import dtype_name
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MORE_THAN_TWO = "of three: te.{0}(te.{0}(a, b), c); over an axis: te.{1}(X[i, r], axis=r)"
+
+
+def checked(function: Callable[P, R], hint: str | None = None) -> Callable[P, R]:
+    """`function`, whose wrong calls raise `IRError`. The hint is a right call, if none is given."""
+    usage = f"te.{function.__name__}({', '.join(inspect.signature(function).parameters)})"
+    return checked_call(IRError, hint or usage)(function)
+
+
+select = checked(ir.select, "te.select(condition, a, b)")
+
+
+@checked
+def where(condition: Operand, a: Operand, b: Operand) -> Expr:
+    """`select` by its name in numpy: `a` where `condition` holds, else `b`."""
+    return ir.select(condition, a, b)
+
+
+def maximum(a: Operand, b: Operand) -> Expr:
+    """The larger of two values; NaN if one of them is."""
+    return ir.binary(Op.MAX, a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Expr:
+    """The smaller of two values; NaN if one of them is."""
+    return ir.binary(Op.MIN, a, b)
+
+
+maximum = checked(maximum, MORE_THAN_TWO.format("maximum", "max"))
+minimum = checked(minimum, MORE_THAN_TWO.format("minimum", "min"))
+
+
+@checked
+def clip(value: Operand, low: Operand, high: Operand) -> Expr:
+    """`value` within [low, high]; NaN stays; `high` where the bounds are the wrong way round."""
+    return ir.binary(Op.MIN, ir.binary(Op.MAX, value, low), high)
+
+
+@checked
+def cast(value: Operand, dtype: str) -> Expr:
+    """`value` as `dtype`: floats to integers saturate, integers to narrower ones wrap."""
+    found: Any = value
+    if isinstance(found, str):
+        raise IRError(
+            "cast: the value is {0!r}; expected an expression or a number", found,
+            hint=f"the value comes first: te.cast(x, {found!r})",
+        )  # fmt: skip
+    if isinstance(value, (int, float)) and dtypes.is_float(dtype_name(dtype)):
+        return const(float(value), dtype)
+    return ir.cast(dtype_name(dtype), value)
+
+
+@checked
+def exp(value: Operand) -> Expr:
+    return ir.call("exp", value)
+
+
+@checked
+def exp2(value: Operand) -> Expr:
+    """2 to the power of `value`."""
+    return ir.call("exp2", value)
+
+
+@checked
+def log(value: Operand) -> Expr:
+    """The natural logarithm."""
+    return ir.call("log", value)
+
+
+@checked
+def sqrt(value: Operand) -> Expr:
+    return ir.call("sqrt", value)
+
+
+@checked
+def rsqrt(value: Operand) -> Expr:
+    """1 / sqrt(value)."""
+    return ir.call("rsqrt", value)
+
+
+@checked
+def square(value: Operand) -> Expr:
+    """`value * value`."""
+    return ir.binary(Op.MUL, value, value)
+
+
+@checked
+def sin(value: Operand) -> Expr:
+    """The sine of `value` in radians, accurate for numbers of any size."""
+    return ir.call("sin", value)
+
+
+@checked
+def cos(value: Operand) -> Expr:
+    """The cosine of `value` in radians, accurate for numbers of any size."""
+    return ir.call("cos", value)
+
+
+@checked
+def tanh(value: Operand) -> Expr:
+    return ir.call("tanh", value)
+
+
+@checked
+def erf(value: Operand) -> Expr:
+    """The error function."""
+    return ir.call("erf", value)
+
+
+@checked
+def sigmoid(value: Operand) -> Expr:
+    """1 / (1 + exp(-value))."""
+    return ir.call("sigmoid", value)
+
+
+@checked
+def silu(value: Operand) -> Expr:
+    """`value * sigmoid(value)` of a float, in float32 if it is narrower; NaN at -inf."""
+    x = _widened("silu", value)
+    return ir.cast(_dtype(value), x * sigmoid(x))
+
+
+@checked
+def gelu(value: Operand) -> Expr:
+    """`value` times the normal distribution's probability up to it, by the error function.
+
+    Of a float, in float32 if it is narrower; NaN at -inf.
+    """
+    x = _widened("gelu", value)
+    return ir.cast(_dtype(value), x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0))
+
+
+@checked
+def floor(value: Operand) -> Expr:
+    return ir.call("floor", value)
+
+
+@checked
+def ceil(value: Operand) -> Expr:
+    return ir.call("ceil", value)
+
+
+@checked
+def trunc(value: Operand) -> Expr:
+    """`value` rounded towards zero."""
+    return ir.call("trunc", value)
+
+
+@checked
+def round(value: Operand) -> Expr:
+    """The nearest whole number, and of two the even one, as numpy rounds; a float."""
+    return ir.call("round", value)
+
+
+@checked
+def abs(value: Operand) -> Expr:
+    return ir.call("abs", value)
+
+
+@checked
+def pow(base: Operand, exponent: Operand) -> Expr:
+    """`base` to the power of `exponent`, both floats."""
+    a, b = ir.unify(base, exponent)
+    return ir.call("pow", a, b)
+
+
+@checked
+def isnan(value: Operand) -> Expr:
+    """Whether `value` is NaN; false for integers."""
+    return ir.binary(Op.NE, value, value)
+
+
+def _dtype(value: Operand) -> str:
+    return ir.as_expr(value).dtype
+
+
+def _widened(name: str, value: Operand) -> Expr:
+    """A float, in float32 if it is narrower."""
+    facts = dtypes.info(_dtype(value))
+    if facts.kind != "float":
+        raise IRError("{0} takes floats, found {1}", name, facts.scalar, hint="cast the argument")
+    return ir.cast("float32", value) if facts.bits < 32 else ir.as_expr(value)
