@@ -122,12 +122,15 @@ def _float_op(b: Builder, op: Op, dtype: str, x: str, y: str, fast: str) -> str:
 
 
 def _extremum(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
-    """NaN if one operand is. The first select is one x86 instruction, which returns x for NaN."""
+    """NaN if one operand is. The first select is one x86 instruction, which returns x for NaN.
+
+    LLVM would merge the selects to one of a combined condition if both chose y where it holds.
+    """
     t, i1 = operand_type(dtype), value_type(dtypes.vector("bool", dtypes.info(dtype).lanes))
     beyond = b.op(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {t} {y}, {x}")
     chosen = b.op(f"select {i1} {beyond}, {t} {y}, {t} {x}")
-    is_nan = b.op(f"fcmp uno {t} {y}, {y}")
-    return b.op(f"select {i1} {is_nan}, {t} {y}, {t} {chosen}")
+    is_number = b.op(f"fcmp ord {t} {y}, {y}")
+    return b.op(f"select {i1} {is_number}, {t} {chosen}, {t} {y}")
 
 
 def _float_division(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:

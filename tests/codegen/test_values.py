@@ -173,7 +173,7 @@ def test_float16_has_the_bits_of_float32_rounded(target: str) -> None:
         (operator.mul, "vmulph"),
         (operator.truediv, "vdivph"),
         (operator.lt, "vcmpltph"),
-        (te.maximum, "vcmpltph"),
+        (te.maximum, "vmaxph"),
         (lambda a, b: te.sqrt(a) * b, "vsqrtph"),
         (lambda a, b: te.floor(a) * b, "vrndscaleph"),
     ],
