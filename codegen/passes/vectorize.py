@@ -49,6 +49,7 @@ from .guards import first_lane
 from .near_loads import Lanes, is_bent, near_load
 from .rewrite import adjacent, holds_registers, map_stmts, may_trap, simplifier_of
 from .safety import Inequalities, Safety, inequalities_of, inequalities_of_negation, lasting
+from .unbent import unbent
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64
@@ -64,7 +65,8 @@ def vectorize(func: Func, vector_bits: int, mask_bits: int | None) -> Func:
 
     The tail is masked if its elements have at least `mask_bits`, and else uses smaller vectors:
     vectors of such elements can be loaded and stored in part. A condition that differs between
-    lanes masks the loads and stores below it, but not the loads that cannot fail without it.
+    lanes masks the loads and stores below it, but not the loads that cannot fail without it. Where
+    a row may be clamped or wrapped, as a tile decides when it runs, a branch asks for that.
     """
     s, unit = simplifier_of(func), _Unit(vector_bits, mask_bits)
     safety = Safety(s)
@@ -159,7 +161,11 @@ def _vector(loop: For, base: Expr, lanes: int, on: int, facts: _Facts) -> Stmt:
         else _compare(Op.LT, numbers, Broadcast(const(on), lanes, numbers.dtype))
     )
     v = _Vectorizer(loop.var, base, lanes, facts)
-    return v.stmt(loop.body, mask)
+    straight = unbent(loop.body, loop.var, base, on, lambda e: v.is_gathered(e, on), facts.s)
+    if straight is None:
+        return v.stmt(loop.body, mask)
+    row = _Vectorizer(loop.var, base, lanes, facts).stmt(straight.stmt, mask)
+    return If(straight.condition, row, v.stmt(loop.body, mask))
 
 
 def _plain(s: Stmt) -> Stmt:
@@ -327,6 +333,16 @@ class _Vectorizer:
         found = {n for n in walk(e) if type(n) is Var}
         others = found & self.vectors.keys() - {self.var}
         return self.var in found and not others and not any(type(n) is Load for n in walk(e))
+
+    def is_gathered(self, e: Load, enabled: int) -> bool:
+        """Whether the lanes of a load lie neither in a row nor near each other, as far as known."""
+        (index,) = e.indices
+        if e.buffer.scope == "register" or not is_bent(index) or not self.depends_on_lane(index):
+            return False
+        lanes = Lanes(self.lanes, enabled)
+        return (
+            self.linear(index) is None and near_load(e, self.var, self.base, lanes, self.s) is None
+        )
 
     def depends(self, key: Any) -> bool:
         return any(type(n) is Var and n in self.vectors for f in factors(key) for n in walk(f))

@@ -178,6 +178,18 @@ def f(A: T.Buffer((36,), "float32"), B: T.Buffer((23,), "float32")):
     for j in T.vectorized(23):
         B[j] = A[T.minimum(T.maximum(j - 2, 0), 19)] + A[(j + 22) % 23] + A[T.maximum(j * 2 - 9, 0)]
 """,
+    "vectorize_unbent": """
+def f(A: T.Buffer((150,), "float32"), B: T.Buffer((144,), "float32")):
+    for i in T.parallel(3):
+        for j_0 in range(2):
+            for j_1 in T.vectorized(24):
+                B[i * 48 + j_0 * 24 + j_1] = A[T.maximum(i - 1, 0) * 50 + T.minimum(T.maximum(j_0 * 24 + j_1 - 3, 0), 49)] + A[i * 50 + (j_0 * 24 + j_1 + 47) % 50]
+""",  # noqa: E501
+    "vectorize_unbent_unknown": """
+def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for j in T.vectorized(16):
+        C[j] = A[T.minimum(T.maximum(j - n, 0), 15)]
+""",
     "vectorize_shared": """
 def f(A: T.Buffer((8,), "float32"), C: T.Buffer((64,), "float32"), D: T.Buffer((64,), "float32"), E: T.Buffer((64,), "float32")):
     for i in range(8):
