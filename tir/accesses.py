@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .ir import Alloc, Block, Buffer, Dim, Expr, For, If, Let, Load, Prefetch, Seq, Stmt, Store, Var
+from .ir import (
+    Alloc,
+    Barrier,
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 from .visit import substitute, walk
 
 
@@ -54,6 +70,8 @@ class Accesses:
                 for e in s.indices if s.mask is None else (*s.indices, s.mask):
                     self._loads(e, values)
                 self._add(s.buffer, True, s.indices, values)
+            case Barrier():
+                pass
             case Prefetch():
                 for e in s.indices:
                     self._loads(e, values)

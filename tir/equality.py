@@ -18,6 +18,7 @@ from .constants import rounded
 from .ir import (
     Alloc,
     Annotations,
+    Barrier,
     Binary,
     Block,
     Broadcast,
@@ -44,6 +45,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    WarpShuffle,
 )
 from .visit import rewrite_children
 
@@ -260,8 +262,10 @@ _HEADS: dict[type, Callable[[Any], str]] = {
     Dot: lambda e: f"dot {e.dtype}",
     Matmul: lambda e: f"matmul {e.rows} {e.group} {e.dtype}",
     Shuffle: lambda e: f"shuffle {e.dtype} {e.order}",
+    WarpShuffle: lambda e: f"warp_shuffle {e.dtype} {e.xor}",
     Store: lambda s: f"store {len(s.indices)}" + " mask" * (s.mask is not None),
     Prefetch: lambda s: f"prefetch {len(s.indices)}",
+    Barrier: lambda s: f"barrier {s.scope.value}",
     If: lambda s: "if" + " else" * (s.other is not None),
 }
 """The first token of nodes that are encoded as this token and their children."""

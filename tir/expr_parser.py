@@ -42,6 +42,7 @@ from .ir import (
     matmul,
     shuffle,
     unify,
+    warp_shuffle,
 )
 from .names import RESERVED
 from .source import Source
@@ -370,6 +371,11 @@ class ExprParser:
         x, y = self.expr(a), self.expr(b)
         return self.checked(node, lambda: shuffle(x, y, order))
 
+    def _warp_shuffle(self, node: ast.Call) -> Expr:
+        value, xor = self.arguments(node, 2)[0]
+        x, by = self.expr(value), self.integer(xor)
+        return self.checked(node, lambda: warp_shuffle(x, by))
+
     # -- details
 
     def _number(self, node: ast.AST, value: Any, outside: bool) -> Number:
@@ -464,4 +470,5 @@ _SPECIAL: dict[str, Callable[[ExprParser, ast.Call], Expr]] = {
     "dot": ExprParser._dot,
     "matmul": ExprParser._matmul,
     "shuffle": ExprParser._shuffle,
+    "warp_shuffle": ExprParser._warp_shuffle,
 }

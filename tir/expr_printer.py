@@ -32,6 +32,7 @@ from .ir import (
     Select,
     Shuffle,
     Var,
+    WarpShuffle,
 )
 from .names import Names
 
@@ -169,6 +170,9 @@ class ExprPrinter:
         ]
         return f"T.{type(e).__name__.lower()}({', '.join(parts)})", ATOM
 
+    def _warp_shuffle(self, e: WarpShuffle) -> tuple[str, float]:
+        return f"T.warp_shuffle({self.text(e.value)}, {e.xor})", ATOM
+
     def _reduce(self, e: Reduce) -> tuple[str, float]:
         values = ", ".join([self.text(v) for v in e.values])
         axes = ", ".join([self.names.of(a.var, a.var.name) for a in e.axes])
@@ -188,6 +192,7 @@ _PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
     Dot: ExprPrinter._fields,
     Matmul: ExprPrinter._fields,
     Shuffle: ExprPrinter._fields,
+    WarpShuffle: ExprPrinter._warp_shuffle,
     Reduce: ExprPrinter._reduce,
 }
 

@@ -22,6 +22,7 @@ from .ir import (
     INDEX,
     UNORDERED,
     Alloc,
+    Barrier,
     Binary,
     Block,
     Broadcast,
@@ -49,6 +50,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    WarpShuffle,
     matrices,
 )
 from .visit import stored_buffers
@@ -120,7 +122,11 @@ class _Machine:
     # Statements
 
     def statement(self, s: Stmt) -> Action:
-        return _STATEMENTS[type(s)](self, s)
+        try:
+            compile_statement = _STATEMENTS[type(s)]
+        except KeyError:
+            raise self.unknown(s) from None
+        return compile_statement(self, s)
 
     def seq(self, s: Seq) -> Action:
         actions = [self.statement(x) for x in s.stmts]
@@ -268,8 +274,15 @@ class _Machine:
         try:
             compile_expr = _EXPRESSIONS[type(e)]
         except KeyError:
-            raise VerifyError("{0} cannot be run {1}", type(e).__name__, self._place) from None
+            raise self.unknown(e) from None
         return compile_expr(self, e)
+
+    def unknown(self, n: Stmt | Expr) -> VerifyError:
+        """The refusal of a node that one thread cannot run by itself, or that is none."""
+        hint = None
+        if isinstance(n, (Barrier, WarpShuffle)):
+            hint = "interpret the program as it was before lowering; the emulator runs this one"
+        return VerifyError("{0} cannot be run {1}", type(n).__name__, self._place, hint=hint)
 
     def dim(self, d: Dim) -> Value:
         if isinstance(d, int):

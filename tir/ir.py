@@ -20,6 +20,19 @@ Statements
     only where no iteration depends on another. `Let` binds a variable in its body. `Prefetch`
     changes nothing and touches no memory, but evaluates its indices.
 
+Launches
+    A statement at the top of a function with THREAD loops in it is one launch on a device, and the
+    loops are bound to its axes. An axis is bound once on a path, and has one extent in a launch.
+    Launches run in order: each finds what the former ones wrote.
+    The iterations of `blockIdx` axes are blocks, those of `threadIdx` axes the threads of a block.
+    Blocks share nothing that one of them writes. A nest of loops over threads is a phase. What a
+    phase writes to shared or global memory the next phase of the block finds, so a cooperative copy
+    has thread loops of its own, beside those that compute, and serial loops stand around phases. A
+    statement that no loop over an axis is around runs where that axis is 0.
+    None of this changes what a program computes: loops mean what they mean anywhere. Barriers are
+    derived when a program is lowered. `Barrier` and `WarpShuffle` are in lowered programs only,
+    whose threads run at once: `codegen/cuda/lowering.py` defines these.
+
 Blocks
     A `Block` isolates one computation. Its body sees only its own iteration variables (and scalar
     parameters), never a loop variable. At each visit every `Iter.var` takes the value of its
@@ -35,6 +48,10 @@ Buffers
     An element must be written before it is read, except in parameters that are inputs. Internal
     buffers (`Func.allocs`, `Alloc`) start uninitialised. Scope `register` asks for every element to
     be held in registers: after unrolling and vectorising each index must be constant.
+    In a launch, each block has its own buffers of scope `shared`, and each thread its own of scope
+    `local` or `register`. A `local` or `register` buffer that more than one phase uses is owned:
+    each of its elements is used by one thread in all phases of the launch, and an element of a
+    `shared` buffer likewise by one block.
     Zero-size buffers and loops of extent 0 are legal and do nothing.
 
 Reductions
@@ -60,6 +77,10 @@ from ..errors import IRError
 from .node import node
 
 INDEX = "int64"
+NARROW_INDEX = "int32"
+"""The dtype of indices and loop variables that lowering has shown to fit it."""
+WARP = 32
+"""Threads of a warp, which are consecutive in their block."""
 
 
 class Op(StrEnum):
@@ -132,6 +153,13 @@ class ForKind(StrEnum):
     VECTOR = "vectorized"
     UNROLL = "unrolled"
     THREAD = "thread"
+
+
+class BarrierScope(StrEnum):
+    """Which threads wait for each other."""
+
+    BLOCK = "block"
+    WARP = "warp"
 
 
 UNORDERED = frozenset({ForKind.PARALLEL, ForKind.VECTOR, ForKind.THREAD})
@@ -356,6 +384,18 @@ class Shuffle(Expr):
 
 
 @node
+class WarpShuffle(Expr):
+    """The scalar `value` as the thread computes it whose lane in the warp is this one's xor `xor`.
+
+    Lowered programs of devices only.
+    """
+
+    value: Expr
+    xor: int
+    dtype: str
+
+
+@node
 class Reduce(Expr):
     """A reduction of `values` over `axes`, in tensor expressions only (`te` makes blocks of it).
 
@@ -468,6 +508,16 @@ class Prefetch(Stmt):
 
     buffer: Buffer
     indices: tuple[Expr, ...]
+
+
+@node
+class Barrier(Stmt):
+    """Threads wait for all threads of the block, or of the warp, and find what these wrote before.
+
+    Lowered programs of devices only.
+    """
+
+    scope: BarrierScope
 
 
 @node
@@ -801,6 +851,16 @@ def shuffle(a: Expr, b: Expr, order: tuple[int, ...]) -> Shuffle:
     if not all(type(k) is int and 0 <= k < 2 * lanes for k in order):
         raise IRError("a shuffle of lanes {0}; there are {1}", order, 2 * lanes)
     return Shuffle(a, b, order, dtypes.vector(dtypes.info(a.dtype).scalar, len(order)))
+
+
+def warp_shuffle(value: Operand, xor: int) -> WarpShuffle:
+    """`WarpShuffle`. Raises `IRError` for a vector, and where no lane is at that distance."""
+    value = as_expr(value)
+    if dtypes.info(value.dtype).lanes != 1:
+        raise IRError("a warp shuffle of {0}; expected one element", value.dtype)
+    if type(xor) is not int or not 0 < xor < WARP:
+        raise IRError("a warp shuffle by {0}; expected 1 to {1}", xor, WARP - 1)
+    return WarpShuffle(value, xor, value.dtype)
 
 
 def load(buffer: Buffer, indices: tuple[Operand, ...], mask: Expr | None = None) -> Load:

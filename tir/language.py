@@ -215,6 +215,11 @@ def shuffle(a: Operand, b: Operand, order: Sequence[int]) -> Expr:
     _unread()
 
 
+def warp_shuffle(value: Operand, xor: int) -> Expr:
+    """The value as another thread of the warp computes it; see `ir.WarpShuffle`."""
+    _unread()
+
+
 def cast(dtype: str, value: Operand) -> Expr:
     """`value` as `dtype`; a constant of it where `value` is a number."""
     _unread()

@@ -28,6 +28,7 @@
                BUFFER[EXPR, ..] = EXPR
                T.store(BUFFER[EXPR, ..], EXPR, mask=COND)       # indices as they are, lanes masked
                T.prefetch(BUFFER[EXPR, ..])                     # a hint, out of bounds or not
+               T.barrier("block")                               # or "warp"
                NAME = EXPR                                      # binds it in the rest of the suite
                with T.let(EXPR) as NAME: SUITE                  # binds it in this suite
                NAME = T.scratch(SHAPE, DTYPE, OPTION, ..)       # a buffer in the rest of the suite
@@ -40,6 +41,7 @@
                T.load(BUFFER[EXPR, ..], dtype=DTYPE, mask=COND) # indices as they are, lanes masked
                T.ramp(base, stride, lanes)  T.broadcast(x, lanes)  T.dot(acc, x, y)
                T.matmul(acc, x, y, ROWS, GROUP)  T.shuffle(a, b, [LANE, ..])
+               T.warp_shuffle(x, XOR)
 
 Names are bound once in their scope. In decorated functions numbers, strings and tuples may be names
 from outside.
@@ -56,6 +58,8 @@ from .declarations import Declarations
 from .infer import infer_regions
 from .ir import (
     Alloc,
+    Barrier,
+    BarrierScope,
     Block,
     Buffer,
     Expr,
@@ -205,6 +209,12 @@ class _Parser(Declarations):
         if name == "prefetch":
             buffer, indices = self.access(self.arguments(node, 1)[0][0])
             return Prefetch(buffer, indices)
+        if name == "barrier":
+            scope = self.arguments(node, 1)[0][0]
+            found = self.string(scope, "the threads that wait, in quotes")
+            if found not in tuple(BarrierScope):
+                raise self.wrong(scope, f"one of {', '.join(BarrierScope)}")
+            return Barrier(BarrierScope(found))
         if name != "store":
             hint = None
             if name in DIRECTIVES:

@@ -16,6 +16,7 @@ from .ir import (
     INDEX,
     Alloc,
     Annotations,
+    Barrier,
     Block,
     Buffer,
     Dim,
@@ -179,6 +180,8 @@ class _Printer:
                 case Prefetch():
                     element = self.expr.element(inner.buffer, inner.indices)
                     self.line(indent, f"T.prefetch({element})", inner)
+                case Barrier():
+                    self.line(indent, f"T.barrier({quoted(inner.scope.value)})", inner)
                 case _:
                     raise TypeError(f"no statement: {type(inner).__name__}")
             break

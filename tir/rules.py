@@ -29,6 +29,7 @@ from .ir import (
     Reduce,
     Select,
     Shuffle,
+    WarpShuffle,
 )
 from .structure import same
 from .visit import map_tuple, rewrite_children
@@ -236,6 +237,7 @@ RULES: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Dot: _children,
     Matmul: _children,
     Shuffle: _children,
+    WarpShuffle: _children,
     Reduce: _children,
     Buffer: _buffer,
 }

@@ -12,6 +12,7 @@ from .. import dtypes
 from .ir import (
     UNORDERED,
     Alloc,
+    Barrier,
     Binary,
     Block,
     Broadcast,
@@ -143,6 +144,8 @@ class Survey:
                 self._block(s, place)
             case Store():
                 self._store(s, place)
+            case Barrier():
+                pass
             case Prefetch():
                 for i in s.indices:
                     self._expr(i, place)

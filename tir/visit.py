@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 from .ir import (
     Alloc,
+    Barrier,
     Binary,
     Block,
     Broadcast,
@@ -39,6 +40,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    WarpShuffle,
     as_dim,
     binary,
 )
@@ -121,6 +123,11 @@ def _matmul(n: Matmul, f: Rewriter) -> Expr:
 def _shuffle(n: Shuffle, f: Rewriter) -> Expr:
     a, b = f(n.a), f(n.b)
     return n if a is n.a and b is n.b else Shuffle(a, b, n.order, n.dtype)
+
+
+def _warp_shuffle(n: WarpShuffle, f: Rewriter) -> Expr:
+    value = f(n.value)
+    return n if value is n.value else WarpShuffle(value, n.xor, n.dtype)
 
 
 def _reduce(n: Reduce, f: Rewriter) -> Expr:
@@ -234,9 +241,11 @@ CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
     Dot: _dot,
     Matmul: _matmul,
     Shuffle: _shuffle,
+    WarpShuffle: _warp_shuffle,
     Reduce: _reduce,
     Store: _store,
     Prefetch: _prefetch,
+    Barrier: _leaf,
     For: _for,
     Block: _block,
     Seq: _seq,

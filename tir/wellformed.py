@@ -10,10 +10,12 @@ from .ir import (
     BITWISE,
     COMPARISONS,
     INDEX,
+    NARROW_INDEX,
     SHIFTS,
     STREAM,
     SUMS,
     Alloc,
+    Barrier,
     Binary,
     Block,
     Broadcast,
@@ -44,6 +46,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    WarpShuffle,
     matrices,
 )
 from .visit import children, stored_buffers, walk
@@ -60,6 +63,12 @@ def check_structure(func: Func, *, lowering: bool = False) -> None:
     checker.stmt(func.body, checker.parameters)
 
 
+def _is_of_device(func: Func) -> bool:
+    """Whether `func` is a lowered program of a device, whose indices may be narrow."""
+    kinds = {n.kind if type(n) is For else type(n) for n in walk(func)}
+    return ForKind.THREAD in kinds and Block not in kinds
+
+
 class _Checker:
     def __init__(self, func: Func, *, lowering: bool) -> None:
         self.func = func
@@ -68,6 +77,7 @@ class _Checker:
         self.buffers: set[Buffer] = set()
         self.bound: set[Var] = set(self.parameters)
         self.labels: set[Label] = set()
+        self.index_dtypes = (INDEX, NARROW_INDEX) if _is_of_device(func) else (INDEX,)
         self.where = f"function {func.name}"
         arrays = [p for p in func.params if isinstance(p, Buffer)]
         if len(set(func.params)) != len(func.params):
@@ -155,6 +165,8 @@ class _Checker:
                 self.store(s, scope)
             case Prefetch():
                 self.prefetch(s, scope)
+            case Barrier():
+                pass
             case If():
                 self.condition(s.cond, scope)
                 self.stmt(s.then, scope)
@@ -192,7 +204,7 @@ class _Checker:
     def loop(self, s: For, scope: set[Var]) -> None:
         self.dim(s.extent, scope, f"the extent of loop {s.var.name}")
         self.bind(s.var, "a loop")
-        if s.var.dtype != INDEX:
+        if s.var.dtype not in self.index_dtypes:
             self.fail("loop variable {0} has dtype {1}; expected {2}", s.var.name, s.var.dtype,
                       INDEX)  # fmt: skip
         if (s.thread is not None) is not (s.kind is ForKind.THREAD):
@@ -316,7 +328,7 @@ class _Checker:
 
     def index(self, e: Expr, scope: set[Var], what: str) -> None:
         self.expr(e, scope)
-        if dtypes.info(e.dtype).scalar != INDEX:
+        if dtypes.info(e.dtype).scalar not in self.index_dtypes:
             self.fail("{0} has dtype {1}; expected {2}", what, e.dtype, INDEX)
 
     def condition(self, e: Expr, scope: set[Var]) -> None:
@@ -375,6 +387,9 @@ class _Checker:
                     self.fail("{0} of {1} gives {2}", e.fn, [a.dtype for a in e.args], e.dtype)
             case Ramp() | Broadcast() | Dot() | Matmul() | Shuffle():
                 self.lanes(e)
+            case WarpShuffle():
+                if e.dtype != e.value.dtype or dtypes.info(e.dtype).lanes != 1:
+                    self.fail("a warp shuffle of {0} gives {1}", e.value.dtype, e.dtype)
             case Cast():
                 if dtypes.info(e.value.dtype).lanes != dtypes.info(e.dtype).lanes:
                     self.fail("a cast of {0} to {1}", e.value.dtype, e.dtype)

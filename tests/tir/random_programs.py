@@ -19,8 +19,11 @@ from tilewright.tir.ir import (
     INDEX,
     SHIFTS,
     SUMS,
+    WARP,
     Alloc,
     Annotations,
+    Barrier,
+    BarrierScope,
     Binary,
     Block,
     Broadcast,
@@ -52,6 +55,7 @@ from tilewright.tir.ir import (
     Stmt,
     Store,
     Var,
+    WarpShuffle,
 )
 
 T = TypeVar("T")
@@ -140,6 +144,8 @@ class Programs:
     def stmt(self, depth: int) -> Stmt:
         vars_before, buffers_before = len(self.vars), len(self.buffers)
         if depth == 0 or self.chance(15):
+            if self.chance(5):
+                return Barrier(self.pick(tuple(BarrierScope)))
             return self.prefetch() if self.chance(10) else self.store()
         result = self.pick((self.loop, self.block, self.seq, self.branch, self.let, self.alloc))(
             depth - 1
@@ -238,8 +244,7 @@ class Programs:
                 return self.const(dtype)
             return Broadcast(self.expr(facts.scalar, 0), facts.lanes, dtype)
         kinds = [self.binary, self.binary, self.select, self.cast, self.load, self.call]
-        if facts.lanes > 1:
-            kinds.append(self.vector)
+        kinds.append(self.vector if facts.lanes > 1 else self.warp_shuffle)
         return self.pick(kinds)(dtype, depth - 1)
 
     def const(self, dtype: str) -> Const:
@@ -300,6 +305,9 @@ class Programs:
             fns["not"] = 1
         fn = self.pick(sorted(fns))
         return Call(fn, tuple(self.expr(dtype, depth) for _ in range(fns[fn])), dtype)
+
+    def warp_shuffle(self, dtype: str, depth: int) -> Expr:
+        return WarpShuffle(self.expr(dtype, depth), 1 + self.below(WARP - 1), dtype)
 
     def vector(self, dtype: str, depth: int) -> Expr:
         facts = dtypes.info(dtype)
