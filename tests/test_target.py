@@ -74,7 +74,7 @@ def test_other_spellings_are_the_same_target(text: str, canonical: str) -> None:
     ("text", "words"),
     [
         ("", ["expected a target", "`cpu`"]),
-        ("gpu", ["'gpu'", "known: cpu"]),
+        ("gpu", ["'gpu'", "known: cpu, cuda"]),
         ("llvm", ["'llvm'", "the code of `cpu`"]),
         ("cpu -mcpu=cascadlake", ["cascadlake", "haswell", "did you mean cascadelake"]),
         ("cpu -mpcu=haswell", ["-mpcu=haswell", "-threads=", "did you mean -mcpu=?"]),

@@ -87,7 +87,7 @@ def test_its_text_reads_back(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("toys", ["'toys'", "known: cpu, toy", "did you mean toy?"]),
+        ("toys", ["'toys'", "known: cpu, cuda, toy", "did you mean toy?"]),
         ("toy -mcpu=haswell", ["'-mcpu=haswell'", "known: -order="]),
         ("toy -order=backward", ["-order=backward", "shuffled"]),
     ],

@@ -1,0 +1,168 @@
+"""GPUs of NVIDIA as targets: the record of one, and the limits of each architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Self
+
+from ..errors import TargetError, similar
+from .target import Fact, Target, register_kind
+
+WARP = 32
+"""Threads of a warp."""
+
+
+class Limits(NamedTuple):
+    """What an architecture allows. Bytes are of shared memory, registers have 32 bits.
+
+    Of a block, of a thread, and of a multiprocessor (SM). `reserved_bytes` are taken of the SM's
+    for each block. An SM gives registers to a warp by `register_unit`. `sms` are those of the
+    device that is meant where none is named.
+    """
+
+    block_bytes: int
+    sm_bytes: int
+    sm_warps: int
+    sm_blocks: int
+    sms: int
+    device: str
+    block_threads: int = 1024
+    thread_registers: int = 255
+    block_registers: int = 65536
+    sm_registers: int = 65536
+    register_unit: int = 256
+    reserved_bytes: int = 1024
+    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    block: tuple[int, int, int] = (1024, 1024, 64)
+
+
+_KB = 1024
+# Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", the table of technical
+# specifications; units of allocation: `cuda_occupancy.h` of the toolkit. SMs: NVIDIA's white papers
+# of Ampere (A100, GA10x), Ada and Hopper.
+ARCHS: Mapping[str, Limits] = {
+    "sm_80": Limits(163 * _KB, 164 * _KB, 64, 32, 108, "A100"),
+    "sm_86": Limits(99 * _KB, 100 * _KB, 48, 16, 84, "RTX A6000"),
+    "sm_89": Limits(99 * _KB, 100 * _KB, 48, 24, 142, "L40"),
+    "sm_90": Limits(227 * _KB, 228 * _KB, 64, 32, 132, "H100 SXM"),
+    "sm_90a": Limits(227 * _KB, 228 * _KB, 64, 32, 132, "H100 SXM"),
+}
+"""The limits of architectures by the names that the compiler has for them."""
+
+
+@register_kind
+@dataclass(frozen=True, kw_only=True)
+class CudaTarget(Target):
+    """A GPU of NVIDIA.
+
+    `arch` is empty as long as it is left to this machine's device. What its text does not spell
+    are facts of a device: 0 and "" where none was asked.
+    """
+
+    kind: ClassVar[str] = "cuda"
+    option_names: ClassVar[tuple[str, ...]] = ("arch",)
+
+    arch: str = ""
+    model: str = field(default="", compare=False)
+    sms: int = field(default=0, compare=False)
+    memory_bytes: int = field(default=0, compare=False)
+    l2_bytes: int = field(default=0, compare=False)
+    power_watts: int = field(default=0, compare=False)
+
+    @classmethod
+    def named(cls, arch: str) -> Self:
+        """Returns the target of an architecture. Raises `TargetError` for an unknown one."""
+        if arch not in ARCHS:
+            raise TargetError(
+                "unknown architecture -arch={0}; known: {1}",
+                arch,
+                ", ".join(ARCHS),
+                hint=similar(arch, ARCHS),
+            )
+        return cls(arch=arch, sms=ARCHS[arch].sms)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], text: str) -> Self:
+        del text
+        return cls.named(options["arch"]) if "arch" in options else cls()
+
+    @classmethod
+    def option_hint(cls, word: str) -> str | None:
+        return f"did you mean -arch={word}?" if word in ARCHS else super().option_hint(word)
+
+    def options(self) -> Iterator[str]:
+        if self.arch:
+            yield f"-arch={self.arch}"
+
+    @property
+    def limits(self) -> Limits:
+        """Raises `TargetError` while the architecture is left to the machine."""
+        if not self.arch:
+            raise TargetError("{0} names no architecture", self, hint="add -arch=sm_90a")
+        return ARCHS[self.arch]
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability of the devices that it is for: (9, 0) of sm_90a."""
+        digits = self.arch.removeprefix("sm_").rstrip("a")
+        return int(digits[:-1]), int(digits[-1])
+
+    def runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether devices of a compute capability run its code, which is machine code.
+
+        Those of the same generation do that are no older. What is for just one capability has an
+        `a`.
+        """
+        if self.arch.endswith("a"):
+            return capability == self.capability
+        return capability[0] == self.capability[0] and capability >= self.capability
+
+    @property
+    def resolved(self) -> bool:
+        return bool(self.arch)
+
+    @property
+    def compat_class(self) -> str:
+        return f"{self.kind}/{self.arch}"
+
+    @property
+    def perf_class(self) -> str:
+        """The device's name, SMs, memory and power limit: what of these is known."""
+        memory = f"{self.memory_bytes / 2**30:.0f}GiB" if self.memory_bytes else ""
+        power = f"{self.power_watts}W" if self.power_watts else ""
+        sms = f"{self.sms}SMs" if self.model else ""
+        known = [self.model.replace(" ", "-"), sms, memory, power]
+        return "/".join([self.compat_class, *(word for word in known if word)])
+
+    @property
+    def hardware(self) -> dict[str, str]:
+        return {"model": self.model, "arch": self.arch}
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        found: dict[str, Fact] = {"model": self.model or None, "arch": self.arch or None}
+        if self.arch:
+            limits = self.limits
+            found |= {
+                "sms": self.sms,
+                "memory_bytes": self.memory_bytes or None,
+                "l2_bytes": self.l2_bytes or None,
+                "power_watts": self.power_watts or None,
+                "threads_per_block": limits.block_threads,
+                "threads_per_sm": limits.sm_warps * WARP,
+                "registers_per_thread": limits.thread_registers,
+                "registers_per_sm": limits.sm_registers,
+                "shared_bytes_per_block": limits.block_bytes,
+                "shared_bytes_per_sm": limits.sm_bytes,
+            }
+        return found
+
+    @property
+    def vector_bits(self) -> int:
+        """The widest access to memory of a thread."""
+        return 128
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.l2_bytes
