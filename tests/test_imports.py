@@ -39,7 +39,7 @@ ROOMS: dict[str, set[str]] = {
     },
 }
 
-GENERATORS = {"codegen/cpu"}
+GENERATORS = {"codegen/cpu", "codegen/cuda"}
 """Code generators: what is above `codegen` asks the code generator of a target, by the protocol."""
 REACHED: dict[str, str] = {}
 """Files above `codegen` that import from one nevertheless, and why."""

@@ -1,0 +1,1 @@
+"""The code generator for GPUs of NVIDIA: lowering, CUDA C++, nvcc."""
