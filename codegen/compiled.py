@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,15 +12,18 @@ from ..target import Target
 from ..tir.ir import Func
 from .generator import generator_for
 
-Need: TypeAlias = bool | int | str | list[int]
+Need: TypeAlias = "bool | int | str | Sequence[Need] | Mapping[str, Need] | None"
+_MAX_DEPTH = 8
+"""Lists and objects of needs within each other."""
 
 
 @dataclass(frozen=True)
 class Launch:
     """An entry point of an image, and what it needs to be called.
 
-    `needs` are numbers and names that the code generator of the kind writes and reads: that of
-    processors says `openmp` of functions that call OpenMP's runtime.
+    `needs` are numbers and names, and lists and objects of them, that the code generator of the
+    kind writes and reads: that of processors says `openmp` of functions that call OpenMP's runtime,
+    that of GPUs lists the `kernels` of the entry point (`runtime/cuda_launch.py`).
     """
 
     symbol: str
@@ -38,10 +41,18 @@ class Launch:
         if not isinstance(symbol, str) or not isinstance(needs, dict):
             raise ArtifactError("launch: expected a name and an object, found {0}", show(data))
         for need in needs.values():
-            numbers = isinstance(need, list) and all(isinstance(n, int) for n in need)
-            if not numbers and not isinstance(need, bool | int | str):
-                raise ArtifactError("launch: expected numbers or a name, found {0}", show(need))
+            _check_need(need, _MAX_DEPTH)
         return Launch(symbol, needs)
+
+
+def _check_need(need: object, depth: int) -> None:
+    if isinstance(need, list | dict):
+        if depth == 0:
+            raise ArtifactError("launch: needs are nested too deeply: {0}", show(need))
+        for part in need.values() if isinstance(need, dict) else need:
+            _check_need(part, depth - 1)
+    elif need is not None and not isinstance(need, bool | int | str):
+        raise ArtifactError("launch: expected numbers or names, found {0}", show(need))
 
 
 @dataclass(frozen=True)

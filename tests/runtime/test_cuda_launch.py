@@ -1,0 +1,114 @@
+"""The list of kernels of an entry point as data: what is written is read, the rest is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tilewright.codegen.compiled import Launch
+from tilewright.errors import ArtifactError
+from tilewright.runtime.cuda_launch import (
+    MAX_KERNELS,
+    KernelLaunch,
+    KernelResources,
+    kernels_from_json,
+    kernels_to_json,
+)
+from tilewright.runtime.signature import Argument, Signature
+
+SIGNATURE = Signature(
+    "sums", (Argument("A", "float32", (8, 4)), Argument("B", "float32", (8,), role="out")), 64
+)
+KERNELS = (
+    KernelLaunch("sums_0", (8, 1, 1), (32, 4, 1), (0, 2), 4096, KernelResources(32, 8, 4, 4, 16)),
+    KernelLaunch("sums_1", (2**31 - 1, 65535, 65535), (16, 1, 64), (2, 1)),
+)
+
+
+def test_kernels_are_read_as_they_were_written() -> None:
+    text = json.dumps(kernels_to_json(KERNELS))
+    assert kernels_from_json(json.loads(text), SIGNATURE) == KERNELS
+
+
+def test_compiled_code_carries_them() -> None:
+    launch = Launch("sums", {"kernels": kernels_to_json(KERNELS)})
+    read = Launch.from_json(json.loads(json.dumps(launch.to_json())))
+    assert read == launch
+    assert kernels_from_json(read.needs["kernels"], SIGNATURE) == KERNELS
+
+
+def test_threads_of_a_block() -> None:
+    assert [kernel.threads for kernel in KERNELS] == [128, 1024]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"symbol": "a b"}, "expected the name of a kernel, found 'a b'"),
+        ({"symbol": 3}, "expected the name of a kernel, found 3"),
+        ({"symbol": "a" * 1025}, "expected the name of a kernel"),
+        ({"grid": [1, 1]}, r"grid: expected three integers, found \[1, 1\]"),
+        ({"grid": [0, 1, 1]}, "grid: expected an integer from 1 to 2147483647, found 0"),
+        ({"grid": [1, 65536, 1]}, "grid: expected an integer from 1 to 65535, found 65536"),
+        ({"grid": [True, 1, 1]}, "grid: expected an integer from 1 to 2147483647, found True"),
+        ({"grid": [1.0, 1, 1]}, "found 1.0"),
+        ({"grid": "abc"}, "grid: expected three integers"),
+        ({"block": [1025, 1, 1]}, "block: expected an integer from 1 to 1024, found 1025"),
+        ({"block": [1, 1, 65]}, "block: expected an integer from 1 to 64, found 65"),
+        ({"block": [32, 32, 2]}, "a block of 2048 threads, at most 1024"),
+        ({"shared_bytes": -1}, "shared_bytes: expected an integer from 0 to 232448, found -1"),
+        ({"shared_bytes": 1 << 20}, "shared_bytes: expected an integer from 0 to 232448"),
+        ({"arguments": [0, -1]}, "arguments: expected an integer from 0 to 1023, found -1"),
+        ({"arguments": [3]}, "takes parameter 3 of sums, which has 2 arguments and a workspace"),
+        ({"arguments": {}}, "expected a list of at most 512 parameters"),
+        ({"arguments": [0] * 513}, "expected a list of at most 512 parameters"),
+        ({"resources": 3}, "expected the resources of a kernel with registers, "),
+        ({"resources": {"registers": 3}}, "expected the resources of a kernel with registers, "),
+        ({"more": 1}, "expected the launch of a kernel with symbol, grid, "),
+    ],
+)
+def test_malformed_launches_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ArtifactError, match=says):
+        kernels_from_json([{**KERNELS[0].to_json(), **changes}], SIGNATURE)
+
+
+@pytest.mark.parametrize("value", [-1, 2**31, 1.5, "8", None, True])
+@pytest.mark.parametrize("name", KernelResources(1).to_json())
+def test_malformed_resources_are_refused(name: str, value: object) -> None:
+    resources = {**KernelResources(1).to_json(), name: value}
+    with pytest.raises(ArtifactError, match=f"{name}: expected an integer from 0 to 2147483647"):
+        kernels_from_json([{**KERNELS[0].to_json(), "resources": resources}], SIGNATURE)
+
+
+@pytest.mark.parametrize("data", [None, {}, "abc", [3], [None], [[]]])
+def test_what_is_no_list_of_kernels_is_refused(data: object) -> None:
+    with pytest.raises(ArtifactError, match="expected"):
+        kernels_from_json(data, SIGNATURE)
+
+
+def test_an_entry_point_has_a_limited_number_of_kernels() -> None:
+    data = kernels_to_json(KERNELS[:1]) * (MAX_KERNELS + 1)
+    with pytest.raises(ArtifactError, match="expected a list of at most 4096 kernels"):
+        kernels_from_json(data, SIGNATURE)
+
+
+def test_an_entry_point_without_a_workspace_passes_none() -> None:
+    with pytest.raises(ArtifactError, match="takes parameter 2 of sums, .* and no workspace"):
+        kernels_from_json(kernels_to_json(KERNELS), replace(SIGNATURE, workspace_bytes=0))
+
+
+@pytest.mark.parametrize("need", [1.5, [1.5], {"a": [None, 2.5]}])
+def test_needs_are_numbers_and_names(need: object) -> None:
+    with pytest.raises(ArtifactError, match="expected numbers or names"):
+        Launch.from_json({"symbol": "f", "needs": {"kernels": need}})
+
+
+def test_needs_are_not_nested_deeply() -> None:
+    need: object = 1
+    for _ in range(100):
+        need = [need]
+    with pytest.raises(ArtifactError, match="nested too deeply"):
+        Launch.from_json({"symbol": "f", "needs": {"kernels": need}})
