@@ -74,8 +74,8 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
     return bind
 
 
-def keyword_error(signature: Signature, keyword: str) -> ArgumentError:
-    """The error for a keyword that a call does not take."""
+def keyword_error(signature: Signature, keyword: str, known: Sequence[str]) -> ArgumentError:
+    """The error for a keyword that a call does not take; it takes those that are `known`."""
     arguments = ", ".join(a.name for a in signature.arguments)
     return ArgumentError(
         "{0} takes its arguments ({1}) by position, found keyword {2}",
@@ -83,7 +83,7 @@ def keyword_error(signature: Signature, keyword: str) -> ArgumentError:
         arguments,
         keyword,
         hint=lambda: (
-            similar(keyword, ["workspace"])
+            similar(keyword, known)
             or f"call module({arguments}): outputs are passed in, after the inputs"
         ),
     )

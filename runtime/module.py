@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,15 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import ArgumentError, KernelError
+from ..errors import ArgumentError
 from ..target import Target
-from .argument_checks import compact, ctypes_parameters, keyword_error, make_binder
-from .memory import Memory
-from .ranges import make_range_check, trusting
+from .argument_checks import compact, keyword_error
+from .kernel import Kernel, NativeKernel
+from .ranges import trusting
 from .signature import Signature
 from .target_runtime import runtime_for
 from .timer import Clock, Timing, wait_for_threads
-from .workspace import Pool, new_workspace, shared_pool, workspace_binder
+from .workspace import Pool, new_workspace, shared_pool
 
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
@@ -53,9 +52,13 @@ class Origin:
 
 
 class CallOptions(TypedDict, total=False):
-    """The keywords of a call; arguments are passed by position."""
+    """The keywords of a call; arguments are passed by position.
+
+    `stream` is for GPUs alone.
+    """
 
     workspace: Any
+    stream: Any
 
 
 class Module:
@@ -75,7 +78,7 @@ class Module:
     def __init__(
         self,
         signature: Signature,
-        addresses: Sequence[int],
+        functions: Sequence[int | Kernel],
         target: Target,
         *,
         origin: Origin,
@@ -85,31 +88,36 @@ class Module:
         before_call: Callable[[], object] | None = None,
         trust_indices: bool = False,
     ) -> None:
-        """A module of the functions `signature.symbols` at `addresses`.
+        """A module of the functions `signature.symbols`, each a kernel or the address of C code.
 
-        Their code lives as long as `owner` is held. `sources` are texts created on demand. The
-        checked entry runs `before_call` before each call. `trust_indices`: values of tensors with
-        a `value_range` are not checked. Memory and timer are those of the kind of `target`.
+        `sources` are texts created on demand. The timer is that of the kind of `target`. Of
+        functions at addresses, the memory is that of the kind too, the code lives as long as
+        `owner` is held, and the checked entry runs `before_call` before each call. `trust_indices`:
+        values of tensors with a `value_range` are not checked.
         """
         self.signature = signature
         runtime = runtime_for(target)
-        self._memory, self._timer = runtime.memory, runtime.timer
+        self._timer = runtime.timer
         self.target = target
         self.origin = origin
         self._sources = dict(sources or {})
-        address, *others = addresses
         self._packings = {a.name: p for a in signature.arguments if (p := a.packing) is not None}
         checked = trusting(signature) if trust_indices else signature
-        pool = shared_pool(self._memory) if any(signature.workspaces) else None
-        self._packers = {
-            packer.arguments[0].name: _Kernel(packer, at, self._memory, owner, before_call, pool)
-            for packer, at in zip(checked.packers, others, strict=True)
-        }
+        native = [function for function in functions if isinstance(function, int)]
+        pool = shared_pool(runtime.memory) if native and any(signature.workspaces) else None
+        self._kernel, *packers = (
+            NativeKernel(own, function, runtime.memory, owner, before_call, pool)
+            if isinstance(function, int)
+            else function
+            for own, function in zip((checked, *checked.packers), functions, strict=True)
+        )
+        self._memory = self._kernel.memory
+        names = (packer.arguments[0].name for packer in checked.packers)
+        self._packers = dict(zip(names, packers, strict=True))
         self._owner = owner
-        self._kernel = _Kernel(checked, address, self._memory, owner, before_call, pool)
         self._entry: Callable[..., None] = self._kernel
-        if glue is not None:
-            fast = glue(address, checked, self._kernel, self._kernel.fail, pool)
+        if glue is not None and isinstance(self._kernel, NativeKernel):
+            fast = glue(self._kernel.address, checked, self._kernel, self._kernel.fail, pool)
             self._entry = self._kernel if fast is None else fast
 
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
@@ -118,10 +126,10 @@ class Module:
         Raises `ArgumentError`, and `OutOfMemoryError` where there is no memory for a workspace.
         """
         # A dictionary of all keywords takes less time than a parameter beside it.
-        if not options or (workspace := self._workspace(options)) is None:
+        if not options or not (given := self._given(options)):
             self._entry(*arguments)
         else:
-            self._kernel.bind(arguments, workspace)()
+            self._kernel.bind(arguments, **given)()
 
     @property
     def workspace_bytes(self) -> int:
@@ -179,11 +187,9 @@ class Module:
         Values that have a `value_range` are checked by each call, since they may change. All calls
         compute in the same `workspace`, if that is given: one at a time.
         """
-        workspace = self._workspace(options)
-        checked = self._kernel.bind(arguments, workspace)
-        if workspace is not None:
-            return checked
-        if self._entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
+        given = self._given(options)
+        checked = self._kernel.bind(arguments, **given)
+        if given or self._entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
             return checked
         return partial(self._entry, *arguments)
 
@@ -229,95 +235,13 @@ class Module:
         packer(given, result)
         return result
 
-    def _workspace(self, options: CallOptions) -> Any:
+    def _given(self, options: CallOptions) -> dict[str, Any]:
+        """The options of a call that are not `None`."""
+        known = self._kernel.options
         for keyword in options:
-            if keyword != "workspace":
-                raise keyword_error(self.signature, keyword)
-        return options.get("workspace")
+            if keyword not in known:
+                raise keyword_error(self.signature, keyword, known)
+        return {keyword: value for keyword, value in options.items() if value is not None}
 
     def __repr__(self) -> str:
         return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"
-
-
-class _Kernel:
-    """The checked entry: converts arguments in Python and calls through ctypes."""
-
-    def __init__(
-        self,
-        signature: Signature,
-        address: int,
-        memory: Memory,
-        owner: object,
-        before_call: Callable[[], object] | None,
-        pool: Pool | None,
-    ) -> None:
-        self.types = ctypes_parameters(signature)
-        self.name = signature.name
-        self.signature = signature
-        self.function = ctypes.CFUNCTYPE(ctypes.c_int32, *self.types)(address)
-        self.binder = make_binder(signature, memory)
-        self.workspace_binder = workspace_binder(signature, memory)
-        self.check_ranges = make_range_check(signature, memory)
-        self.owner = owner
-        self.before_call = before_call
-        if signature.workspace_bytes:
-            assert pool is not None, "a kernel that needs a workspace has where to take it from"
-            self.invoke = _in_pool(signature, self.function, pool)
-        else:
-            self.invoke = _without_workspace(self.function)
-
-    def __call__(self, *arguments: Any) -> None:
-        values, owners = self.binder(arguments)
-        self.run(self.invoke, values, values, owners)
-
-    def bind(self, arguments: tuple[Any, ...], workspace: Any = None) -> Callable[[], None]:
-        values, owners = self.binder(arguments)
-        if self.check_ranges is not None:
-            self.check_ranges(values)
-        converted = [make(value) for make, value in zip(self.types, values, strict=False)]
-        if workspace is None and self.signature.workspace_bytes:
-            return partial(self.run, self.invoke, values, converted, owners)
-        pointer = None if workspace is None else self.workspace_binder(workspace, values, owners)
-        converted.append(ctypes.c_void_p(pointer))
-        return partial(self.run, self.function, values, converted, owners)
-
-    def run(
-        self,
-        invoke: Callable[..., int],
-        values: list[Any],
-        converted: list[Any],
-        _owners: list[Any],
-    ) -> None:
-        if self.check_ranges is not None:
-            self.check_ranges(values)
-        if self.before_call is not None:
-            self.before_call()
-        status = invoke(*converted)
-        if status:
-            self.fail(status)
-
-    def fail(self, status: int) -> None:
-        raise KernelError("{0}: stopped with status {1}", self.name, status, status=status)
-
-
-def _without_workspace(function: Callable[..., int]) -> Callable[..., int]:
-    """`function`, called with a null pointer for the workspace that it does not use."""
-
-    def invoke(*values: Any) -> int:
-        return function(*values, None)
-
-    return invoke
-
-
-def _in_pool(signature: Signature, function: Callable[..., int], pool: Pool) -> Callable[..., int]:
-    """`function`, called with a workspace of the pool."""
-    address = pool.memory.address_reader()
-
-    def invoke(*values: Any) -> int:
-        workspace = pool.take(signature)
-        try:
-            return function(*values, address(workspace))
-        finally:
-            pool.append(workspace)
-
-    return invoke

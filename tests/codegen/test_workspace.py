@@ -27,6 +27,7 @@ from tilewright.errors import BuildError
 from tilewright.forks import REFUSED, TEAMS
 from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.host_memory import HOST_MEMORY
+from tilewright.runtime.kernel import NativeKernel
 from tilewright.runtime.signature import OK, UNUSABLE_WORKSPACE, Argument, Signature
 from tilewright.runtime.workspace import Pool
 from tilewright.schedule import Schedule
@@ -134,9 +135,9 @@ def function(compiled: Compiled) -> tuple[Any, Any]:
     """The kernel as C calls it, and what has to be held."""
     module = to_module(compiled)
     types = ctypes_parameters(compiled.signature)
-    address = ctypes.cast(module._kernel.function, ctypes.c_void_p).value
-    assert address is not None
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address), module
+    kernel = module._kernel
+    assert isinstance(kernel, NativeKernel)
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(kernel.address), module
 
 
 def test_a_kernel_refuses_a_workspace_that_it_cannot_use() -> None:
