@@ -120,26 +120,33 @@ _HOMES = {
 }
 
 
-_ELSEWHERE = {
-    "autotune": "tw.tune(func, database=...)",
-    "compile": "tw.build(func)",
-    "jit": "tw.build(func)",
-}
-"""The spelling here of names that other libraries have."""
-
-
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value: Any = import_module(_MODULES[name], __name__)
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name], __name__), name)
     else:
-        hint = _ELSEWHERE.get(name)
-        hint = f"write {hint}" if hint else errors.similar(name, __all__)
-        more = f"; {hint}" if hint else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")
+        from .hints import MissingNameError
+
+        raise MissingNameError(f"module {__name__!r} has no attribute", name, lambda: _hint(name))
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str | None:
+    """What a name that is not here may mean."""
+    from .dtypes import SCALARS
+    from .hints import instead
+
+    hint = instead("tilewright", name)
+    if hint is not None:
+        return hint
+    for module in ("te", "ops"):
+        if name in import_module(_MODULES[module], __name__).__all__:
+            return f"write {module}.{name}, of `from tilewright import {module}`"
+    if name in SCALARS:
+        return f"write {name!r}: dtypes are texts"
+    return errors.similar(name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -245,10 +245,12 @@ def _require_program(program: object) -> None:
     from .tir.ir import Func
 
     if not isinstance(program, Func):
+        from .tir.no_program import program_hint, shown
+
         raise BuildError(
-            "expected a program (Func) or a Schedule to build, found {0!r}",
-            type(program).__name__,
-            hint="call the function that makes the program: build(matmul(), ...)",
+            "expected a program (Func) or a Schedule to build, found {0}",
+            shown(program),
+            hint=program_hint(program, "tw.build"),
         )
 
 

@@ -300,7 +300,11 @@ def bind(
         known = list(signature.parameters)
         unknown = next((word for word in kwargs if word not in known), None)
         said = hint if unknown is None else similar(unknown, known) or hint
-        text = str(found) if unknown is None else f"it takes no argument {unknown!r}"
+        text = str(found)
+        if unknown is not None:
+            text = f"it takes no argument {unknown!r}"
+        elif len(args) > len(known):
+            text = f"found {len(args)} arguments; expected at most {len(known)}"
         raise error("{0}: {1}", name, text, hint=said) from None
 
 

@@ -12,6 +12,7 @@ from ..target import Target
 from ..tir.equality import structural_equal
 from ..tir.instruction_set import products_of
 from ..tir.ir import Func
+from ..tir.no_program import program_hint, shown
 from .rules.user_rules import SKETCH_RULES, noted_refusals
 from .search.sketch import Sketch, sketches
 
@@ -99,9 +100,9 @@ def _user_sketches(func: Any) -> list[Sketch]:
     several = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
     if not several or not schedules:
         raise TuningError(
-            "expected a program (Func) to tune, or an open schedule of it, found {0!r}",
-            type(func).__name__,
-            hint="call the function that makes the program: tune(matmul(), ...)",
+            "expected a program (Func) to tune, or an open schedule of it, found {0}",
+            shown(func),
+            hint=program_hint(func, "tw.tune"),
         )
     user_sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
     for sketch, schedule in zip(user_sketches, schedules, strict=True):

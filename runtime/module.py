@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, checked_call, similar
+from ..hints import MissingNameError, instead
 from ..target import Target
 from .argument_checks import compact, keyword_error
 from .kernel import Kernel, NativeKernel
@@ -193,6 +194,7 @@ class Module:
             return checked
         return partial(self._entry, *arguments)
 
+    @checked_call(ArgumentError, 'mod.source("asm"), or "llvm", or "tir"')
     def source(self, kind: str) -> str:
         """The text of the code: `kind` is `tir`, `llvm` or `asm`."""
         if kind not in [*self._sources]:
@@ -234,6 +236,14 @@ class Module:
         result = self._memory.empty(packed)
         packer(given, result)
         return result
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            def hint() -> str | None:
+                return instead("module", name) or similar(name, dir(self))
+
+            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
 
     def _given(self, options: CallOptions) -> dict[str, Any]:
         """The options of a call that are not `None`."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import ScheduleError
+from ..errors import IRError, ScheduleError
 from ..tir.ir import Dim, Expr
 from .require import Space, require
 
@@ -38,7 +38,7 @@ def as_decision(given: object) -> tuple[int | None, ...]:
         raise ScheduleError("a decision is a list of choices, such as [8]; found {0!r}", given)
     try:
         return tuple(None if choice is None else operator.index(choice) for choice in given)
-    except TypeError:
+    except (TypeError, IRError):
         message = "the choices of a decision are integers, or None to draw one; found {0!r}"
         raise ScheduleError(message, given) from None
 

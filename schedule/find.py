@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as _replace
+from types import NoneType
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, similar
 from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var, seq
+from ..tir.printer import loop_names
 from ..tir.visit import map_tuple, nested, with_body, with_func_body
 
 
@@ -43,6 +45,58 @@ def loop_path(fn: Func, loop: Var) -> tuple[tuple[Stmt, ...], For]:
     """`path_to` a loop, and the loop."""
     path = path_to(fn, loop)
     return path, last_loop(path)
+
+
+def called(root: Func | Stmt, loop: Var) -> str:
+    """The name of a loop in the text of a program, with a block in it if others are called so."""
+    names = loop_names(root)
+    name = names.get(loop, loop.name)
+    body = root.body if isinstance(root, Func) else root
+    path = find_path(body, loop)
+    if path is None or list(names.values()).count(name) < 2:
+        return name
+    block = next(blocks_in(path[-1]), None)
+    return name if block is None else f"{name} of block {block.label.name}"
+
+
+def find_named(fn: Func, name: str, block: Label | None = None) -> tuple[Func, For]:
+    """The loop of that name, of those around `block` if it is given.
+
+    Raises `ScheduleError` if there is none, or several.
+    """
+    given: tuple[object, object] = name, block
+    if not isinstance(given[0], str) or not isinstance(given[1], (Label, NoneType)):
+        raise ScheduleError(
+            "get_loop takes (name: str, block: str | Label | None = None), found {0!r}", given
+        )
+    names = loop_names(fn)
+    around = loops_in(fn.body) if block is None else loops_above(fn, block)
+    known = {s: names[s.var] for s in around}
+    found = [s for s in known if known[s] == name]
+    if not found:
+        raise ScheduleError(
+            "there is no loop {0!r}{1}; there are {2}",
+            name,
+            "" if block is None else f" around block {block.name}",
+            lambda: ", ".join(dict.fromkeys(known.values())) or "none",
+            hint=lambda: similar(name, known.values()),
+            found=name,
+            alternatives=lambda: list(dict.fromkeys(known.values())),
+        )
+    if len(found) > 1:
+        raise ScheduleError(
+            "{0} loops are called {1!r}: {2}",
+            len(found),
+            name,
+            lambda: ", ".join(called(fn, s.var) for s in found),
+            hint=lambda: f"name a block in it too: get_loop({name!r}, block={_block_in(found[0])})",
+            found=name,
+        )
+    return fn, found[0]
+
+
+def _block_in(loop: For) -> str:
+    return next((repr(b.label.name) for b in blocks_in(loop)), "...")
 
 
 def last_loop(path: Sequence[Stmt]) -> For:

@@ -47,9 +47,9 @@ class Outputs:
         new._homes, new._refs = list(self._homes), tuple(dict(refs) for refs in self._refs)
         return new
 
-    def __contains__(self, label: Label) -> bool:
-        """Whether a step on the current function returned a block with that label."""
-        return label in self._refs[self.at]
+    def __contains__(self, handle: Label | Var) -> bool:
+        """Whether a step on the current function returned that block or loop."""
+        return handle in self._refs[self.at]
 
     def add(self, values: list[Any], kinds: str) -> None:
         """Add the outputs of a step, of which `kinds` has a letter each."""

@@ -38,6 +38,7 @@ from ..tir.visit import rewrite_children, substitute, walk
 from .block_queries import Ranges, domain, free_vars, loop_ranges
 from .distinct import distinct
 from .edits import spatial_nest
+from .facts import last
 from .index_map import IndexMap
 from .require import certain, require
 
@@ -100,10 +101,10 @@ def require_inside(buffer: Buffer, indices: Sequence[Expr], ranges: Ranges, at: 
         inside = (binary(Op.GE, e, 0), binary(Op.LT, e, as_expr(size)))
         require(
             all(prove(c, ranges) is True for c in inside),
-            "index {0} of {1} is not shown to lie within 0 .. {2} - 1 in all iterations",
+            "index {0} of {1} is not shown to lie within 0 to {2} in all iterations",
             e,
             buffer.name,
-            size,
+            last(size),
             at=at,
             hint="a copy is made in all of them, also where a condition keeps the block from it",
         )

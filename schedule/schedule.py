@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, SupportsIndex, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
 from ..errors import IRError, ScheduleError
+from ..hints import MissingNameError, instead
 from ..tir.ir import Dim, Func, Label, Var
+from ..tir.no_program import program_hint, shown
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
-from .find import blocks_in, find_path
+from .find import blocks_in, find_named, find_path
 from .outputs import Outputs
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
 from .primitives.statements import loose_statements
@@ -166,6 +168,23 @@ class Schedule:
         self._record(Step("get_block", step, "b", (), found.name), self.func, [found])
         return found
 
+    def get_loop(self, name: str, block: str | Label | None = None) -> Var:
+        """Returns the loop of that name, around `block` if that is given.
+
+        The trace has it from `get_block` and `get_loops`, unless a step returned it before. Raises
+        `ScheduleError` if there is none, or several.
+        """
+        around = self.get_block(block) if isinstance(block, str) else block
+        step = (("name", name), *((("block", around.name),) if around is not None else ()))
+        _, loop = self._guard("get_loop", step, find_named, self.func, name, around)
+        if loop.var not in self._outputs:
+            labels = [b.label for b in blocks_in(loop)]
+            if not labels:
+                self._guard("get_loop", step, _refuse_bare, self.func, loop.var)
+            known = next((label for label in labels if label in self._outputs), None)
+            self.get_loops(self.get_block(labels[0]) if known is None else known)
+        return loop.var
+
     get_loops = method(p.get_loops)
     get_producers = method(p.get_producers)
     get_consumers = method(p.get_consumers)
@@ -285,10 +304,8 @@ class Schedule:
         """Primitives that were registered from outside."""
         primitive = PRIMITIVES.get(name)
         if primitive is None:
-            raise AttributeError(
-                f"there is no primitive {name!r}; {misspelt(name)}",
-                name=name,
-                obj=self,
+            raise MissingNameError(
+                "there is no primitive", name, lambda: instead("schedule", name) or misspelt(name)
             )
 
         def call(*args: Any, decision: Decision = (), **kwargs: Any) -> Any:
@@ -430,9 +447,9 @@ def _named(func: object) -> dict[str, Func]:
     found = dict(func) if isinstance(func, Mapping) else {}
     if not found or not all(isinstance(f, Func) and is_note(name) for name, f in found.items()):
         raise ScheduleError(
-            "expected a program (Func) or programs by name to schedule, found {0!r}",
-            func,
-            hint="call the function that makes the program: Schedule(matmul())",
+            "expected a program (Func) or programs by name to schedule, found {0}",
+            partial(shown, func),
+            hint=partial(program_hint, func, "tw.Schedule"),
         )
     return found
 
@@ -445,6 +462,16 @@ def _flatten(result: Any) -> tuple[list[Any], str]:
         return [result], "l" if type(result) is Var else "b"
     parts = [_flatten(part) for part in result]
     return [v for outputs, _ in parts for v in outputs], "".join(kinds for _, kinds in parts)
+
+
+def _refuse_bare(func: Func, loop: Var) -> NoReturn:
+    raise ScheduleError(
+        "loop {0} of {1} is around no block, and steps are about loops of blocks",
+        loop.name,
+        func.name,
+        at=loop,
+        hint="begin with make_blocks(), which makes a block of each statement",
+    )
 
 
 def _require_blocks(func: Func) -> None:

@@ -7,22 +7,34 @@ instance) are fields of the kind's record that do not compare.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from ..errors import TargetError, similar
+from ..hints import OPTIONS
 
 Fact: TypeAlias = str | int | list[str] | None
 """A fact of a target, as JSON has it."""
 _MAX_TEXT = 4096
 
 
+class _Named(ABCMeta):
+    """`Target(text)` is the target that the text names."""
+
+    def __call__(cls: type[Any], *texts: Any, **fields: Any) -> Any:
+        if len(texts) != 1 or fields:
+            return super().__call__(*texts, **fields)
+        return cls.of(texts[0] if isinstance(texts[0], Target) else _parse(texts[0]))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Target(ABC):
+class Target(metaclass=_Named):
     """A place where kernels run. Each kind of target is a subclass, the record of its facts.
+
+    `Target("cpu -threads=1")` is the target that a text names; type checkers want `parse` for it.
 
     `kind` is the first word of its text, `option_names` are the options that may follow, and
     `feature_names` the features that targets of the kind may have.
@@ -55,7 +67,10 @@ class Target(ABC):
     @classmethod
     def option_hint(cls, word: str) -> str | None:
         """The hint for a word that is no option: the options that are close to it."""
-        name = word.lstrip("-").partition("=")[0]
+        name, equals, value = word.lstrip("-").partition("=")
+        own = OPTIONS.get(name.replace("_", "-"))
+        if own in cls.option_names:
+            return f"write -{own}{equals or '='}{value}"
         return similar(f"-{name}=", [f"-{option}=" for option in cls.option_names])
 
     @classmethod
@@ -139,7 +154,7 @@ class Target(ABC):
         """The target of its fields as they are in JSON, sequences as tuples."""
         return cls(**values)
 
-    @classmethod  # noqa: B027 - most kinds have nothing
+    @classmethod
     def register_facts(cls, told: Mapping[str, Any]) -> None:
         """Register the facts that `to_json` of the kind has beside the fields."""
 

@@ -15,7 +15,7 @@ import pytest
 
 import tilewright
 
-GROUND = {"errors", "dtypes", "forks", "target"}
+GROUND = {"errors", "dtypes", "forks", "hints", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
 TOP = {"__init__", "__main__", "building", "choosing"}
 ROOMS: dict[str, set[str]] = {

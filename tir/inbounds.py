@@ -129,6 +129,9 @@ class InBounds:
 
     def _advice(self, e: Expr, size: Dim) -> str:
         low, high = self.survey.plain.interval(self.survey.plain.poly(e))
+        if high < 0 and isinstance(size, int):
+            last = f", and {low} is written {size + low}" if -size <= low == high else ""
+            return f"indices do not count from the end: the last one is {_last(size)}{last}"
         read = e.value if type(e) is Cast else e
         declare = None
         if type(read) is Load and dtypes.is_integer(read.dtype):

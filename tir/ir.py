@@ -68,12 +68,13 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .. import dtypes
 from ..errors import IRError
+from ..hints import MissingNameError, instead
 from .node import node
 
 INDEX = "int64"
@@ -144,7 +145,6 @@ NUMPY_OPERATORS = {
     "less": Op.LT, "less_equal": Op.LE, "greater": Op.GT, "greater_equal": Op.GE,
 }  # fmt: skip
 """The operators by numpy's names of them."""
-_NUMPY_FUNCTIONS = {"absolute": "abs", "power": "pow", "fmax": "maximum", "fmin": "minimum"}
 
 
 class ForKind(StrEnum):
@@ -202,7 +202,7 @@ class Expr:
             hint="the functions of te take expressions: te.sqrt, te.exp, te.cast(x, dtype)",
         )
 
-    __int__ = __float__
+    __int__ = __complex__ = __float__
 
     __add__, __radd__ = _forward(Op.ADD), _reflected(Op.ADD)
     __sub__, __rsub__ = _forward(Op.SUB), _reflected(Op.SUB)
@@ -232,6 +232,21 @@ class Expr:
     def __abs__(self) -> Expr:
         return call("abs", self)
 
+    def __round__(self, digits: int | None = None) -> Expr:
+        raise IRError(
+            "round(x) of Python makes an integer of a number; this is an expression of a program",
+            hint="write te.round(x), or te.cast(te.round(x), dtype) for an integer",
+        )
+
+    def __floor__(self) -> Expr:
+        raise _of_python("floor")
+
+    def __ceil__(self) -> Expr:
+        raise _of_python("ceil")
+
+    def __trunc__(self) -> Expr:
+        raise _of_python("trunc")
+
     def __pow__(self, other: Operand) -> Expr:
         a, b = unify(self, other)
         return call("pow", a, b)
@@ -244,13 +259,25 @@ class Expr:
                 x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs
             ]
             return binary(NUMPY_OPERATORS[name], *scalars)
-        own = _NUMPY_FUNCTIONS.get(name, name)
-        known = own in FUNCTIONS or own in {"maximum", "minimum"}
-        raise IRError(
-            "numpy.{0} computes numbers; this is an expression of a program",
-            name,
-            hint=f"write te.{own}(...)" if known else "the functions of te take expressions",
-        )
+        raise _of_numpy("sum" if method == "reduce" and name == "add" else name)
+
+    def __array_function__(self, function: Any, *_: Any) -> Expr:
+        raise _of_numpy(function.__name__)
+
+    if not TYPE_CHECKING:  # type checkers then still know what there is
+
+        def __index__(self) -> int:
+            raise IRError(
+                "an expression has no value while a program is built, and is no index or count",
+                hint="what is indexed by it is a placeholder, and a loop over it is a reduction: "
+                "te.sum(x, axis=te.reduce_axis(n))",
+            )
+
+        def __getattr__(self, name: str) -> Any:
+            def hint() -> str | None:
+                return instead("expression", name) or _in_te(name)
+
+            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
 
     def __repr__(self) -> str:
         from .printer import expr_text
@@ -260,6 +287,29 @@ class Expr:
     def astype(self, dtype: str) -> Expr:
         """This value cast to `dtype`."""
         return cast(dtype, self)
+
+
+def _of_python(name: str) -> IRError:
+    """The error for a function of Python's numbers."""
+    return IRError(
+        "{0} of Python computes numbers; this is an expression of a program", name,
+        hint=f"write te.{name}(x)",
+    )  # fmt: skip
+
+
+def _of_numpy(name: str) -> IRError:
+    """The error for a function of numpy."""
+    return IRError(
+        "numpy.{0} computes numbers; this is an expression of a program", name,
+        hint=lambda: _in_te(name) or "the functions of te take expressions",
+    )  # fmt: skip
+
+
+def _in_te(name: str) -> str | None:
+    """The hint for a function that `te` has, under this name or another."""
+    from . import te
+
+    return f"write te.{name}(...)" if name in te.__all__ else instead("te", name)
 
 
 Dim: TypeAlias = int | Expr

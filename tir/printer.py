@@ -65,6 +65,16 @@ def func_text(func: Func, mark: Mark = None) -> str:
     return "\n".join(printer.lines)
 
 
+def loop_names(root: Func | Stmt) -> dict[Var, str]:
+    """The names that the text of a program has for its loops; loops in each other have others."""
+    printer = _Printer(None)
+    if isinstance(root, Func):
+        printer.func(root)
+    else:
+        printer.suite(root, 0)
+    return printer.loops
+
+
 def decisions(func: Func) -> tuple[Var, ...]:
     """The variables that nothing in `func` binds, in order of first use: open decisions."""
     bound: set[Var] = {p for p in func.params if type(p) is Var}
@@ -100,6 +110,7 @@ class _Printer:
         self.mark = mark
         self.lines: list[str] = []
         self.extents: dict[Var, Dim] = {}
+        self.loops: dict[Var, str] = {}
 
     def line(self, indent: int, text: str, *marks: Any) -> None:
         marked = self.mark is not None and any(m is self.mark for m in marks)
@@ -237,7 +248,8 @@ class _Printer:
         extents = [self.expr.dim(n.extent) for n in nest]
         for n in nest:
             self.extents[n.var] = n.extent
-        names = ", ".join([self.names.bind(n.var, n.var.name) for n in nest])
+        self.loops.update((n.var, self.names.bind(n.var, n.var.name)) for n in nest)
+        names = ", ".join([self.loops[n.var] for n in nest])
         if len(nest) > 1:
             loop = f"T.grid({', '.join(extents)})"
         else:

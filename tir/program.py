@@ -37,7 +37,7 @@ def program(name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Te
     """The program that computes the computed tensors in `args` (and `inplace`) from the others."""
     outputs = [a for a in args if isinstance(a, Tensor) and a.stage is not None]
     outputs += inplace
-    order = _in_order([cast(Stage, t.stage) for t in outputs])
+    order = stages_of([cast(Stage, t.stage) for t in outputs])
     _check_arguments(name, args, inplace, order)
     over = {key(output): key(source) for output, source in inplace.items()}
     _check_inplace(inplace, order)
@@ -70,7 +70,7 @@ def program(name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Te
     return Func(name, tuple(params), tuple(allocs), body, written)
 
 
-def _in_order(roots: list[Stage]) -> list[Stage]:
+def stages_of(roots: list[Stage]) -> list[Stage]:
     """All stages that the roots need, each after what it needs."""
     done: dict[Stage, None] = {}
     stack: list[tuple[Stage, Iterator[Tensor]]] = []

@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import IRError, checked_call, similar
+from ..hints import MissingNameError, instead
 from . import ir
 from .combiners import highest, lowest
 from .ir import INDEX, Expr, Func, Operand, Var, const
@@ -31,6 +32,7 @@ from .te_arguments import (
     PLACEHOLDER,
     REDUCE_AXIS,
     SCALAR,
+    called,
     check_arguments,
     check_name,
     check_result,
@@ -122,44 +124,17 @@ __all__ = [
 
 Axes: TypeAlias = Axis | Sequence[Axis]
 
-_ELSEWHERE = {
-    "all": "a & b, of conditions",
-    "any": "a | b, of conditions",
-    "clamp": "te.clip(x, low, high)",
-    "create_prim_func": "te.func([X, Y], name=...)",
-    "create_schedule": "tilewright.Schedule(func)",
-    "expm1": "te.exp(x) - 1",
-    "fabs": "te.abs(x)",
-    "floordiv": "a // b",
-    "floormod": "a % b",
-    "if_then_else": "te.select(condition, a, b)",
-    "log1p": "te.log(1 + x)",
-    "log2": "te.log(x) * (1 / math.log(2))",
-    "logical_and": "a & b",
-    "logical_not": "~a",
-    "logical_or": "a | b",
-    "matmul": "tilewright.ops.matmul(a, b)",
-    "mean": "te.sum(x, axis=r) / extent",
-    "mod": "a % b",
-    "power": "te.pow(x, y)",
-    "relu": "te.maximum(x, 0.0)",
-    "softmax": "tilewright.ops.softmax(x)",
-    "var": "te.scalar(dtype, name)",
-    "tan": "te.sin(x) / te.cos(x)",
-}
-"""The spelling here of names that other libraries have."""
-
+REDUCE = "te.{0}(X[i, r], axis=r) with r = te.reduce_axis(8)"
 
 if not TYPE_CHECKING:  # type checkers then still know which names there are
 
     def __getattr__(name: str) -> Any:
-        hint = _ELSEWHERE.get(name)
-        # A function of numpy is no misspelling of another.
-        misspelt = hint is None and not hasattr(np, name)
-        hint = similar(name, __all__) if misspelt else hint and f"write {hint}"
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}" + (f"; {hint}" if hint else "")
-        )
+        def hint() -> str | None:
+            # A function of numpy is no misspelling of another.
+            near = None if hasattr(np, name) else similar(name, __all__)
+            return instead("te", name) or near
+
+        raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)
 
 
 @checked_call(IRError, PLACEHOLDER)
@@ -278,7 +253,7 @@ def compute(
     extents = extents_of(own, shape, COMPUTE)
     parameters = index_names(own, fn, extents, axes)
     indices = tuple(Axis(p, extent=e) for p, e in zip(parameters, extents, strict=True))
-    value = fn(*indices)
+    value = called(own, fn, indices)
     values = value if isinstance(value, tuple) else (value,)
     for v in values:
         check_result(own, v)
@@ -319,6 +294,7 @@ def func(
     return program(name, args, inplace or {})
 
 
+@checked_call(IRError, REDUCE.format("sum"))
 def sum(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     """The sum over `axis` (or several), in `dtype`.
 
@@ -328,21 +304,25 @@ def sum(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     return _reduce("sum", _accumulated(value, dtype), axis)
 
 
+@checked_call(IRError, REDUCE.format("prod"))
 def prod(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     """The product over `axis` (or several); dtypes as for `sum`. Over no element it is 1."""
     return _reduce("prod", _accumulated(value, dtype), axis)
 
 
+@checked_call(IRError, REDUCE.format("max"))
 def max(value: Operand, axis: Axes = ()) -> Expr:
     """The largest value over `axis`; NaN if there is one; the lowest value over no element."""
     return _reduce("max", ir.as_expr(value), axis)
 
 
+@checked_call(IRError, REDUCE.format("min"))
 def min(value: Operand, axis: Axes = ()) -> Expr:
     """The smallest value over `axis`; NaN if there is one; the highest value over no element."""
     return _reduce("min", ir.as_expr(value), axis)
 
 
+@checked_call(IRError, REDUCE.format("argmax"))
 def argmax(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, Expr]:
     """Returns (index, value) of the largest value; the first of equal ones; NaN counts as largest.
 
@@ -353,6 +333,7 @@ def argmax(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, E
     return _arg("argmax", value, axis, dtype)
 
 
+@checked_call(IRError, REDUCE.format("argmin"))
 def argmin(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, Expr]:
     """Returns (index, value) of the smallest value; otherwise like `argmax`."""
     return _arg("argmin", value, axis, dtype)

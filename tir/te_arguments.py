@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def dtype_name(dtype: object, call: str | None = None) -> str:
     """The name of a scalar dtype. `call` shows where a name goes, for one in the dtype's place."""
     try:
         name = dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         raise IRError(
             "{0!r} is not a dtype; expected a name such as 'float32'", dtype, hint=call
         ) from None
@@ -142,6 +143,33 @@ def _check_count(
 
 def _counted(count: int, what: str) -> str:
     return f"1 {what[:-1]}" if count == 1 else f"{count} {what}"
+
+
+def called(name: str, fn: Callable[..., Any], indices: Sequence[Axis]) -> Any:
+    """What the function of a compute returns. Raises `IRError` where it indexes a numpy array."""
+    try:
+        return fn(*indices)
+    except IndexError as error:
+        if str(error) not in _numpy_refusals():
+            raise
+        raise IRError(
+            "{0}: the function indexes an array of numpy by an expression; expected a placeholder",
+            name, hint="what a program reads is an argument of it: "
+            'W = te.placeholder((4,), "float32", name="W"), and te.func([W, ..])',
+        ) from error  # fmt: skip
+
+
+@cache
+def _numpy_refusals() -> set[str]:
+    """What numpy says of indices that are no integers."""
+    texts = set()
+    indices: tuple[Any, ...] = (object(), [object()])
+    for index in indices:
+        try:
+            np.empty(1)[index]
+        except IndexError as error:
+            texts.add(str(error))
+    return texts
 
 
 def check_result(name: str, result: object) -> None:

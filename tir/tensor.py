@@ -6,10 +6,12 @@ They exist while a program is built. `Tensor` and `Axis` stand in expressions wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import IRError
+from ..hints import MissingNameError, instead
 from .ir import Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
 from .visit import CHILDREN
@@ -39,12 +41,25 @@ class Tensor(Buffer):
         """The shape as Python integers."""
         return tuple(integer(d) for d in self.shape)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            def hint() -> str | None:
+                return instead("tensor", name, *_words(self))
+
+            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
+
+
+def _words(tensor: Tensor) -> tuple[str, str]:
+    """The name of a tensor, and index variables for it."""
+    return tensor.name, ", ".join("ijklmn"[: tensor.ndim]) if 0 < tensor.ndim <= 6 else "..."
+
 
 def _refused(tensor: Tensor, *_: object) -> NoReturn:
-    axes = ", ".join("ijklmn"[: tensor.ndim]) if 0 < tensor.ndim <= 6 else "..."
+    name, axes = _words(tensor)
     raise IRError(
-        "{0} is a tensor, and operators work on elements", tensor.name,
-        hint=f"te.compute({tensor.name}.extents, lambda {axes}: {tensor.name}[{axes}] + 1); "
+        "{0} is a tensor, and operators work on elements", name,
+        hint=f"te.compute({name}.extents, lambda {axes}: {name}[{axes}] + 1); "
         "tilewright.ops has functions of tensors",
     )  # fmt: skip
 
@@ -65,13 +80,35 @@ def _called(tensor: Tensor, *indices: object) -> NoReturn:
     )  # fmt: skip
 
 
+def _asked(tensor: Tensor) -> NoReturn:
+    raise IRError(
+        "{0} is a tensor, whose truth is not known while a program is built", tensor.name,
+        hint="elements are compared: te.select(X[i] > 0, a, b); "
+        f"`{tensor.name} is None` asks whether there is a tensor",
+    )  # fmt: skip
+
+
+def _counted(tensor: Tensor) -> NoReturn:
+    raise IRError(
+        "{0} is a tensor, which is no sequence", tensor.name,
+        hint=f"its shape is {tensor.name}.extents; a loop over its elements is a reduction: "
+        "te.sum(X[r], axis=r) with r = te.reduce_axis(n)",
+    )  # fmt: skip
+
+
 _BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift"
-_OTHERS = "lt le gt ge neg abs invert float int array_ufunc"
-for _name in f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd".split():
-    setattr(Tensor, f"__{_name}__", _refused)
-for _name in ("__matmul__", "__rmatmul__"):
-    setattr(Tensor, _name, _multiplied)
-Tensor.__call__ = _called  # type: ignore[method-assign]
+_UNARY = "neg abs invert float int complex index round floor ceil trunc"
+_OTHERS = f"lt le gt ge {_UNARY} array_ufunc array_function"
+_OPERATORS: dict[str, Callable[..., NoReturn]] = {
+    f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd": _refused,
+    "matmul rmatmul": _multiplied,
+    "bool": _asked,
+    "len iter": _counted,
+    "call": _called,
+}
+for _names, _refusal in _OPERATORS.items():
+    for _name in _names.split():
+        setattr(Tensor, f"__{_name}__", _refusal)
 
 
 @dataclass(frozen=True, eq=False)

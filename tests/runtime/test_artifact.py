@@ -160,7 +160,7 @@ def test_loading_needs_runtime_and_numpy_only(library: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert run.stdout == "['dtypes', 'errors', 'forks', 'runtime', 'target'] []\n"
+    assert run.stdout == "['dtypes', 'errors', 'forks', 'hints', 'runtime', 'target'] []\n"
 
 
 def damage_middle(path: Path) -> None:

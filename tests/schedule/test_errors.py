@@ -177,7 +177,7 @@ def test_a_function_in_place_of_a_program_is_shown_and_not_called() -> None:
 
     with pytest.raises(ScheduleError) as refusal:
         Schedule(program)  # type: ignore[arg-type]
-    assert "expected a program (Func) or programs by name to schedule, found <function" in str(
+    assert "expected a program (Func) or programs by name to schedule, found 'function'" in str(
         refusal.value
     )
     assert "call the function that makes the program" in str(refusal.value)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tilewright.errors import ScheduleError
-from tilewright.schedule import Schedule
+from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.find import loops_in
+from tilewright.tir.equality import structural_equal
+from tilewright.tir.parser import parse
 
-from .programs import elementwise, loops, matmul
+from .programs import chain, elementwise, loops, matmul
 
 
 def test_a_dead_handle_names_the_step_that_ended_it() -> None:
@@ -111,3 +116,56 @@ def test_the_original_program_is_kept() -> None:
 def test_an_unknown_primitive_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no primitive 'frobnicate'"):
         Schedule(elementwise()).frobnicate()
+
+
+def test_a_loop_by_its_name() -> None:
+    sch = Schedule(matmul())
+    i, j, r = loops(sch, "C")
+    before = len(sch.trace)
+    assert sch.get_loop("j") is j
+    assert sch.get_loop("r", block="C") is r
+    assert len(sch.trace) == before + 1  # get_block, of the name
+    outer, inner = sch.split(i, factors=[None, 4])
+    assert sch.get_loop("i_1") is inner
+    assert sch.get_loop("i_0", block=sch.get_block("C")) is outer
+
+
+def test_a_loop_by_its_name_is_replayed() -> None:
+    sch = Schedule(chain())
+    names = [s.var.name for s in loops_in(sch.func.body)]
+    assert len(set(names)) < len(names)
+    sch.parallel(sch.get_loop(names[0], block="C"))
+    assert [step.op for step in sch.trace] == ["get_block", "get_loops", "parallel"]
+    again = Trace.from_json(sch.trace.to_json()).apply(chain())
+    assert structural_equal(again.func, sch.func)
+
+
+def test_loops_that_are_called_the_same_are_told_apart() -> None:
+    sch = Schedule(chain())
+    (name,) = {s.var.name for s in loops_in(sch.func.body)}
+    with pytest.raises(ScheduleError) as error:
+        sch.get_loop(name)
+    assert error.value.condition == (
+        f"2 loops are called {name!r}: {name} of block B, {name} of block C"
+    )
+    assert error.value.hint() == f"name a block in it too: get_loop({name!r}, block='B')"  # type: ignore[misc,operator]
+    assert len(sch.trace) == 0
+    with pytest.raises(ScheduleError, match=r"there is no loop 'x' around block B; there are"):
+        sch.get_loop("x", block="B")
+
+
+def test_a_loop_of_no_block() -> None:
+    text = """
+@tw.script
+def plain(A: T.Buffer((8,), "int32")):
+    for i in range(8):
+        A[i] = 1
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match=r"(?s)loop i of plain is around no block.*make_blocks"):
+        sch.get_loop("i")
+    sch.make_blocks()
+    sch.parallel(sch.get_loop("i"))
+    wrong: Any = 3
+    with pytest.raises(ScheduleError, match="get_loop takes"):
+        sch.get_loop(wrong)

@@ -1,0 +1,260 @@
+"""What users of numpy, TVM and Triton try first, and what the errors say to write."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.hints import INSTEAD, OPTIONS
+from tilewright.target import CpuTarget, Target
+from tilewright.tir import te as _te
+
+N = np.ones((4, 6), np.float32)
+te: Any = _te  # wrong calls are what is tested
+X = te.placeholder((4, 6), "float32", name="X")
+V = te.placeholder((4,), "float32", name="V")
+Y = te.compute((4,), lambda i: V[i] * te.scalar("float32", "alpha"), name="Y")
+FUNC = te.func([V, te.compute((4,), lambda i: V[i] + 1, name="Z")], name="increment")
+
+
+def element(fn: Callable[[Any], Any]) -> Callable[[], object]:
+    """Use `fn` in a compute over an element of `V`."""
+    return lambda: te.compute((4,), lambda i: fn(V[i]))
+
+
+def index(fn: Callable[[Any], Any]) -> Callable[[], object]:
+    return lambda: te.compute((4,), fn)
+
+
+PYTHON: dict[str, tuple[Callable[[], object], str, str]] = {
+    "cast": (element(lambda x: te.cast("int8", x)), "the value is 'int8'", "te.cast(x, 'int8')"),
+    "a dtype of numpy first": (
+        element(lambda x: te.cast(x, x)),
+        "V[i] is not a dtype; expected a name such as 'float32'",
+        "",
+    ),
+    "an array of numpy": (
+        index(lambda i: N[0][i]),
+        "T: the function indexes an array of numpy by an expression; expected a placeholder",
+        "W = te.placeholder((4,)",
+    ),
+    "a matrix of numpy": (index(lambda i: N[i, 0]), "indexes an array of numpy", "te.func([W, .."),
+    "rows of numpy": (index(lambda i: N[[i]]), "indexes an array of numpy", "te.func([W, .."),
+    "a list": (index(lambda i: [1, 2][i]), "is no index or count", "is a placeholder"),
+    "a range": (index(lambda i: sum(range(i))), "is no index or count", "axis=te.reduce_axis(n)"),
+    "three": (
+        element(lambda x: te.maximum(x, 1, 2)),
+        "maximum: found 3 arguments; expected at most 2",
+        "of three: te.maximum(te.maximum(a, b), c)",
+    ),
+    "one": (element(te.minimum), "missing a required argument: 'b'", "te.minimum(te"),
+    "a word": (element(lambda x: te.sum(x, axes=1)), "no argument 'axes'", "did you mean axis?"),
+    "exp": (element(lambda x: te.exp(x, 2)), "found 2 arguments", "te.exp(value)"),
+    "round": (element(round), "round(x) of Python", "write te.round(x), or te.cast("),
+    "floor": (element(math.floor), "floor of Python computes numbers", "write te.floor(x)"),
+    "ceil": (element(math.ceil), "ceil of Python computes numbers", "write te.ceil(x)"),
+    "trunc": (element(math.trunc), "trunc of Python computes numbers", "write te.trunc(x)"),
+    "bool": (lambda: bool(X), "X is a tensor, whose truth is not known", "te.select(X[i] > 0"),
+    "or": (lambda: X or V, "whose truth is not known", "`X is None` asks"),
+    "len": (lambda: len(X), "X is a tensor, which is no sequence", "its shape is X.extents"),
+    "list": (lambda: list(V), "V is a tensor, which is no sequence", "te.sum(X[r], axis=r)"),
+    "numpy.exp": (element(np.exp), "numpy.exp computes numbers", "write te.exp(...)"),
+    "numpy.abs": (element(np.abs), "numpy.absolute computes numbers", "write te.abs(x)"),
+    "numpy.log2": (element(np.log2), "numpy.log2 computes numbers", "write te.log(x) * (1 / "),
+    "numpy.round": (element(np.round), "numpy.round computes numbers", "write te.round(...)"),
+    "numpy.clip": (element(lambda x: np.clip(x, 0, 1)), "numpy.clip", "write te.clip(...)"),
+    "numpy.where": (element(lambda x: np.where(x > 0, x, 0)), "numpy.where", "write te.where("),
+    "numpy.sum": (element(np.sum), "numpy.sum computes numbers", "write te.sum(...)"),
+    "numpy.add.reduce": (element(np.add.reduce), "numpy.sum computes", "write te.sum(...)"),
+    "numpy.arctan": (element(np.arctan), "numpy.arctan computes", "the functions of te take"),
+    "numpy.mean of a tensor": (lambda: np.mean(X), "operators work on elements", "tilewright.ops"),
+}
+
+
+@pytest.mark.parametrize("case", PYTHON)
+def test_what_python_would_refuse(case: str) -> None:
+    call, text, hint = PYTHON[case]
+    with pytest.raises(tw.IRError) as error:
+        call()
+    condition, _, rest = str(error.value).partition("\n  hint: ")
+    assert text in condition
+    assert hint in rest
+
+
+def test_errors_of_the_function_itself_are_its_own() -> None:
+    """What only looks like a wrong call or index is left as it is."""
+    with pytest.raises(IndexError, match="list index out of range"):
+        te.compute((4,), lambda i: [V[i]][3 + 0])
+    with pytest.raises(IndexError, match="out of bounds for axis 0"):
+        te.compute((4,), lambda i: V[i] * N[7, 0])
+    with pytest.raises(TypeError, match="has no len"):
+        te.compute((4,), lambda i: len(*(3,)))  # type: ignore[arg-type]
+
+
+def test_arrays_of_expressions_stay_arrays() -> None:
+    found: Any = np.array([V[0], V[1]]) * np.array([2.0, 3.0])
+    assert found.shape == (2,)
+    assert found.dtype == object
+
+
+NAMES: dict[str, tuple[object, str, str]] = {
+    "te.einsum": (te, "einsum", "te.compute(shape, lambda i, j: te.sum(A[i, r] * B[r, j]"),
+    "te.var": (te, "var", "te.scalar(dtype, name) for a number of each call; the variance is"),
+    "te.rint": (te, "rint", "te.round(x)"),
+    "te.zeros": (te, "zeros", "te.compute(shape, lambda i, j: te.const(0, dtype))"),
+    "tw.placeholder": (tw, "placeholder", "te.placeholder, of `from tilewright import te`"),
+    "tw.compute": (tw, "compute", "te.compute, of"),
+    "tw.matmul_func": (tw, "matmul_func", "ops.matmul_func, of"),
+    "tw.float32": (tw, "float32", "'float32': dtypes are texts"),
+    "tw.create_schedule": (tw, "create_schedule", "tw.Schedule(func)"),
+    "X.T": (X, "T", "ops.transpose(X), or read it so: te.compute((n, m), lambda i, j: X[j, i])"),
+    "X.sum": (X, "sum", "ops.sum(X)"),
+    "X.astype": (X, "astype", "te.compute(X.extents, lambda i, j: X[i, j].astype(dtype))"),
+    "x.exp": (V[0], "exp", "te.exp(...)"),
+    "x.log2": (V[0], "log2", "te.log(x) *"),
+    "x.shape": (V[0], "shape", "X.extents, of the tensor"),
+    "sch.show": (tw.Schedule(FUNC), "show", "print(sch.func); print(sch.trace) shows"),
+    "sch.mod": (tw.Schedule(FUNC), "mod", "sch.func; print(sch.func)"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names_of_other_libraries(case: str) -> None:
+    thing, name, hint = NAMES[case]
+    with pytest.raises(AttributeError) as error:
+        getattr(thing, name)
+    assert f"{name!r}; write {hint}" in str(error.value)
+    assert error.value.name == name
+    assert not hasattr(thing, name)
+
+
+def test_names_that_a_module_does_not_have() -> None:
+    mod: Any = tw.build(FUNC, "cpu -threads=1")
+    for name, hint in {
+        "save": 'write tw.build_library(program, "kernel.so")',
+        "export_library": "write tw.build_library(",
+        "time_evaluator": "write mod.time(*arrays)",
+        "get_source": 'write mod.source("asm"), or "llvm", or "tir"',
+        "sinature": "did you mean signature?",
+    }.items():
+        with pytest.raises(AttributeError) as error:
+            getattr(mod, name)
+        assert f"'Module' object has no attribute {name!r}; {hint}" in str(error.value)
+    with pytest.raises(tw.ArgumentError, match=r"source: missing .*'kind'\n  hint: mod.source"):
+        mod.source()
+
+
+SUBJECTS: dict[str, object] = {
+    "te": te,
+    "ops": ops,
+    "tilewright": tw,
+    "tw": tw,
+    "sch": tw.Schedule,
+    "mod": tw.build(FUNC, "cpu -threads=1"),
+    "module": tw.Module,
+    "trace": tw.Trace,
+    "math": math,
+    "numpy": np,
+    "X": X,
+}
+
+
+def _spelt(text: str) -> Iterator[tuple[str, str]]:
+    """The dotted names in a hint: what it says to write has to exist."""
+    yield from re.findall(r"\b(\w+)\.([a-zA-Z_]+)", re.sub(r'"[^"]*"', "", text))
+
+
+@pytest.mark.parametrize("kind", INSTEAD)
+def test_hints_name_what_there_is(kind: str) -> None:
+    own = {
+        "te": te,
+        "tilewright": tw,
+        "tensor": X,
+        "expression": V[0],
+        "schedule": tw.Schedule,
+        "module": tw.Module,
+    }[kind]
+    known = getattr(own, "__all__", dir(own))
+    for name, hint in INSTEAD[kind].items():
+        assert name not in known, f"{kind} has {name}"
+        for thing, attribute in _spelt(hint.format("X", "i, j")):
+            assert hasattr(SUBJECTS[thing], attribute), f"{name}: there is no {thing}.{attribute}"
+
+
+@pytest.mark.parametrize(
+    ("found", "what", "arguments"),
+    [
+        (Y, "the tensor Y", "alpha, V, Y"),
+        ([V, Y], "a list of tensors", "V, Y"),
+        (V, "the tensor V", "V"),
+    ],
+)
+def test_a_tensor_is_no_program(found: Any, what: str, arguments: str, tmp_path: Path) -> None:
+    database = tw.TuningDatabase(tmp_path / "tuning.db")
+    calls: dict[str, tuple[Callable[[], object], type[tw.TilewrightError]]] = {
+        "tw.build": (lambda: tw.build(found), tw.BuildError),
+        "tw.Schedule": (lambda: tw.Schedule(found), tw.ScheduleError),
+        "tw.tune": (lambda: tw.tune(found, database=database, trials=1), tw.TuningError),
+    }
+    for name, (call, kind) in calls.items():
+        with pytest.raises(kind, match=f"expected a program .* found {what}\n") as error:
+            call()
+        hint = f"hint: a program has arguments: {name}(te.func([{arguments}]))"
+        assert str(error.value).endswith(hint)
+
+
+def test_an_expression_is_no_program() -> None:
+    with pytest.raises(tw.BuildError, match=r"found the expression V\[0\]\n  hint: te.compute ma"):
+        tw.build(V[0])
+
+
+@pytest.mark.parametrize(
+    ("at", "hint"),
+    [
+        (-1, "the last one is 5, and -1 is written 5"),
+        (-6, "the last one is 5, and -6 is written 0"),
+        (-7, "the last one is 5"),
+    ],
+)
+def test_indices_do_not_count_from_the_end(at: int, hint: str) -> None:
+    last = te.compute((4,), lambda i: X[i, at], name="last")
+    with pytest.raises(tw.VerifyError, match=rf"index {at} of X in dimension 1") as error:
+        tw.build(te.func([X, last]))
+    assert str(error.value).endswith(f"hint: indices do not count from the end: {hint}")
+
+
+def test_a_target_of_its_text() -> None:
+    named: Any = Target
+    target = named("cpu -threads=1")
+    assert target == tw.Target.parse("cpu -threads=1")
+    assert named(target) is target
+    own: Any = CpuTarget
+    assert own("cpu -threads=2").threads == 2
+    tw.build(FUNC, named("cpu -threads=1"))
+    for wrong in ("gpu", None, 3, ""):
+        with pytest.raises(tw.TargetError):
+            named(wrong)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("-num-cores=2", "write -threads=2"),
+        ("-num_threads=2", "write -threads=2"),
+        ("-march=haswell", "write -mcpu=haswell"),
+        ("-cpu", "write -mcpu="),
+    ],
+)
+def test_options_of_other_compilers(option: str, hint: str) -> None:
+    with pytest.raises(tw.TargetError) as error:
+        tw.build(FUNC, f"cpu {option}")
+    assert str(error.value).endswith(f"hint: {hint}")
+    assert set(OPTIONS.values()) <= set(CpuTarget.option_names)
