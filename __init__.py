@@ -121,14 +121,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value: Any = import_module(_MODULES[name], __name__)
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name], __name__), name)
-    else:
+    if name not in _MODULES and name not in _HOMES:
         from .hints import MissingNameError
 
         raise MissingNameError(f"module {__name__!r} has no attribute", name, lambda: _hint(name))
+    with errors.system_errors(TilewrightError, f"importing {name}"):
+        if name in _MODULES:
+            value: Any = import_module(_MODULES[name], __name__)
+        else:
+            value = getattr(import_module(_HOMES[name], __name__), name)
     globals()[name] = value
     return value
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .choosing import POLICIES, Choice, choose, chosen_without_search, explained
-from .errors import BuildError, TilewrightError, TuningError, told_of
+from .errors import (
+    BuildError,
+    TilewrightError,
+    TuningError,
+    checked_call,
+    system_errors,
+    told_of,
+)
 from .runtime.module import Origin
 from .target import Target
 
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@checked_call(BuildError, 'tw.build(program, "cpu")')
+@system_errors(BuildError, "building")
 def build(
     program: Func | Schedule,
     target: Target | str = "cpu",
@@ -64,7 +73,7 @@ def build(
     Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`) if
     no permitted policy has a schedule, `TargetError` for an invalid target, `VerifyError` for a
     program that breaks a rule (reads out of bounds, say), and `BuildError` if lowering or compiling
-    fails.
+    fails, or the system refuses what they take (open files, say).
     """
     from .codegen.build import to_module
     from .codegen.detect import resolve
@@ -74,6 +83,8 @@ def build(
     return to_module(compiled, choice.origin, trust_indices=trust_indices)
 
 
+@checked_call(BuildError, 'tw.build_all([program, other], "cpu")')
+@system_errors(BuildError, "building")
 def build_all(
     programs: Iterable[Func | Schedule],
     target: Target | str = "cpu",
@@ -177,6 +188,8 @@ def _tasks(
     return {repr(scheduled): Task(scheduled, None)}
 
 
+@checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
+@system_errors(BuildError, "building")
 def build_library(
     program: Func | Schedule,
     path: str | os.PathLike[str],
@@ -237,6 +250,8 @@ class Library:
     origin: Origin
 
 
+@checked_call(BuildError, 'tw.explain(program, "cpu", tw.TuningDatabase("tuning.db"))')
+@system_errors(BuildError, "a lookup")
 def explain(
     program: Func,
     target: Target | str,

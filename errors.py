@@ -8,6 +8,7 @@ Errors pickle, so that they leave pools of processes: with their texts, and thei
 from __future__ import annotations
 
 import copyreg
+import errno
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -280,6 +281,25 @@ def checked_call(
         return call
 
     return decorated
+
+
+@contextmanager
+def system_errors(kind: type[TilewrightError], doing: str) -> Iterator[None]:
+    """Raise `kind` for an `OSError` that is raised inside. `doing` is a gerund: what fails.
+
+    Modules are imported where they are first used, so this may happen anywhere.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind("{0} failed: {1}", doing, error, hint=open_files_hint(error)) from error
+
+
+def open_files_hint(error: OSError) -> str | None:
+    """What to do where the system lets no more files be opened; `None` for other errors."""
+    if error.errno not in (errno.EMFILE, errno.ENFILE):
+        return None
+    return "close files, or raise the limit of open files: ulimit -n"
 
 
 def bind(

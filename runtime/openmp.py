@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ..errors import KernelError, open_files_hint
 from ..forks import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
 
 _log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ def load() -> OpenMP | None:
     """The OpenMP runtime of this process, loaded by the first call.
 
     `None` if there is none: kernels then have to be built serial, which is logged as a warning.
+    Raises `KernelError` where the system lets no file be opened.
     """
     with _short_waiting():
         found = first_usable(candidates())
@@ -102,10 +104,15 @@ def compute_alone() -> None:
     """Make this thread run parallel regions of any library alone, if it has no thread team.
 
     For calls of libraries with parallel regions of their own, such as xgboost: in a forked process
-    these would wait for the parent's team.
+    these would wait for the parent's team. Raises `KernelError` if it is not known which runtimes
+    the process has.
     """
     if TEAMS.value != ALLOWED and not getattr(_thread, "alone", False):
-        for path in mapped_runtimes():
+        try:
+            runtimes = mapped_runtimes()
+        except OSError as error:
+            raise _unknown(error) from error
+        for path in runtimes:
             ctypes.CDLL(path).omp_set_num_threads(1)
         _thread.alone = True
 
@@ -161,5 +168,15 @@ def _mapped() -> Iterator[str]:
     """A libgomp that this process has already loaded; two would each start their own threads."""
     try:
         yield from mapped_runtimes()
-    except OSError:
+    except OSError as error:
+        if open_files_hint(error):  # no candidate opens either
+            raise _unknown(error) from error
         return
+
+
+def _unknown(error: OSError) -> KernelError:
+    return KernelError(
+        "it is not known which OpenMP runtimes this process has loaded: {0}",
+        error,
+        hint=open_files_hint(error),
+    )

@@ -1,0 +1,91 @@
+"""Processes that may open no more files: builds say so, calls need none."""
+
+from __future__ import annotations
+
+from .test_fork import run
+
+EXHAUST = """
+import resource
+from contextlib import contextmanager
+from tilewright.errors import BuildError, KernelError, TilewrightError
+from tilewright.runtime import openmp
+
+@contextmanager
+def no_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+def refused(function, kind):
+    try:
+        function()
+    except kind as error:
+        assert "Too many open files" in str(error) and "ulimit -n" in str(error), str(error)
+        return True
+    return False
+"""
+
+
+def test_the_first_build_says_that_files_are_lacking() -> None:
+    run(
+        EXHAUST
+        + """
+scheduled = program()
+with no_files():
+    assert refused(lambda: tw.build, TilewrightError)
+tw.build
+with no_files():
+    assert refused(lambda: tw.build(scheduled, "cpu -threads=2"), BuildError)
+assert is_right(build())
+"""
+    )
+
+
+def test_kernels_are_not_serial_because_files_were_lacking_once() -> None:
+    run(
+        EXHAUST
+        + """
+assert is_right(tw.build(program(3.0), "cpu -threads=1"), 3.0)
+assert not mapped_runtimes()
+with no_files():
+    assert refused(build, KernelError)
+    assert refused(build, KernelError)
+assert is_right(build())
+assert mapped_runtimes()
+assert not any("no OpenMP runtime" in line for line in log.lines), log.lines
+"""
+    )
+
+
+def test_calls_open_no_files() -> None:
+    run(
+        EXHAUST
+        + """
+mod = build()
+a, b = np.ones((N, N), np.float32), np.zeros((N, N), np.float32)
+
+def child():
+    found = []
+    with no_files():
+        found.append(is_right(mod))
+        mod.bind(a, b)()
+        found.append(bool((b == 2).all()))
+        found.append(mod.time(a, b).median > 0)
+        try:
+            mod(a)
+        except TilewrightError as error:
+            found.append("argument" in str(error))
+        openmp._thread.alone = False
+        found.append(refused(openmp.compute_alone, KernelError))
+    openmp.compute_alone()
+    return found
+
+assert is_right(mod)
+assert in_child(child) == [True] * 5
+"""
+    )
