@@ -147,14 +147,15 @@ def require_apart(
     iters: Sequence[Iter], places: Sequence[Expr], message: str, buffer: Buffer, at: Label
 ) -> None:
     """Require that different values of `iters` have different `places`."""
+    require(are_apart(iters, places), message, buffer.name, at=at)
+
+
+def are_apart(iters: Sequence[Iter], places: Sequence[Expr]) -> bool:
+    """Whether different values of `iters` are shown to have different `places`."""
     loops = [For(i.var, i.extent, Seq(())) for i in iters]
     access = Access(tuple(Range(e, 1) for e in places), {})
-    require(
-        all(certain(i.extent == 1) for i in iters)
-        or (bool(places) and distinct([access], loops, loop_ranges(loops))),
-        message,
-        buffer.name,
-        at=at,
+    return all(certain(i.extent == 1) for i in iters) or (
+        bool(places) and distinct([access], loops, loop_ranges(loops))
     )
 
 

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace as _replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt, Store
-from ...tir.visit import walk
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Expr,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from ...tir.linear import linear
+from ...tir.simplify import simplify
+from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import domain, free_vars, require_not_inplace, require_unit, writers_of
 from ..edits import block_redirected
@@ -15,6 +31,7 @@ from ..find import find_block, replace
 from ..index_map import IndexMap
 from ..places import (
     always_read,
+    are_apart,
     copy_nest,
     moving,
     place_of,
@@ -77,7 +94,14 @@ def reindex_cache_read(
               for i, j: B[i, j] = A_local[i // 4, j, i % 4]
 
     The map takes the block's iteration variables. Iterations that read different elements must map
-    to different places. Returns the label of the copying block.
+    to different places. Of windows, whose elements several iterations read, each is copied once:
+
+        reindex_cache_read(block, 0, "local", lambda i, k: (i + k,)):
+        for i, k in 3: B[i] += A[max(i + k - 1, 0)]
+          ->  for c0: A_local[c0] = A[max(c0 - 1, 0)]
+              for i, k in 3: B[i] += A_local[i + k]
+
+    Returns the label of the copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)
@@ -115,8 +139,7 @@ def _read(
 ) -> tuple[Func, Label]:
     indices = place_of(block, old)
     places = places_of(block, mapping)
-    iters = moving(block, (*indices, *places))
-    ranges, label = domain(iters), block.label
+    iters, label = moving(block, (*indices, *places)), block.label
     reduced = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
     starts = block.init is not None and any(
         type(n) is Load and n.buffer is old for n in walk(block.init)
@@ -130,16 +153,27 @@ def _read(
         hint="map the spatial iteration variables only, or decompose_reduction first",
     )
     position = top_position(fn, label)
-    require_inside(old, indices, ranges, label)
+    copying, to, source = iters, places, indices
+    apart = are_apart(iters, places)
+    shared = not apart and all_written(fn, old)
+    by_place = _by_place(iters, indices, places) if shared else None
+    if by_place is not None:
+        axes = zip(by_place.variables, shape_of(old, places, iters, label), strict=True)
+        copying = tuple(Iter(v, n, IterKind.SPATIAL, v) for v, n in axes)
+        to, source = by_place
+    ranges = domain(copying)
+    require_inside(old, source, ranges, label)
     require_written_before(fn, old, position, block)
     require(
-        (always_read(block, old) and visited(fn, [(block, iters)])) or all_written(fn, old),
+        by_place is not None
+        or (always_read(block, old) and visited(fn, [(block, iters)]))
+        or all_written(fn, old),
         "block {0} may not read {1} in all of its iterations, and it cannot be shown that all of "
         "it is written",
         label,
         old.name,
     )
-    for n in [n for e in indices for n in walk(e) if type(n) is Load]:
+    for n in [n for e in source for n in walk(e) if type(n) is Load]:
         require_inside(n.buffer, n.indices, ranges, label)
         require_written_before(fn, n.buffer, position, block)
         require(
@@ -148,13 +182,49 @@ def _read(
             n.buffer.name,
             label,
         )
-    require_apart(iters, places, "the map sends iterations that read {0} at different places to "
-                   "one place", old, label)  # fmt: skip
-    new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
+    require(
+        apart or by_place is not None,
+        "the map sends iterations that read {0} at different places to one place",
+        old.name,
+        at=label,
+    )
+    shape = shape_of(old, to, copying, label)
+    new = _replace(old, name=name, shape=shape, strides=None,
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
-    stmt, copied = copy_nest(name, iters, (new, places), (old, indices))
+    stmt, copied = copy_nest(name, copying, (new, to), (old, source))
     moved = block_redirected(block, {old: (new, lambda _: places)})
     return insert_top(replace(fn, block, moved), position, stmt, new), copied
+
+
+class _ByPlace(NamedTuple):
+    """The place of a copy as variables, and the indices of the element that it has a copy of."""
+
+    variables: tuple[Var, ...]
+    indices: tuple[Expr, ...]
+
+
+def _by_place(
+    iters: Sequence[Iter], indices: Sequence[Expr], places: Sequence[Expr]
+) -> _ByPlace | None:
+    """The `indices` as functions of the place; `None` if they are not known to depend on it alone.
+
+    Each place is solved for an iteration variable: of `i * 2 + k`, `k` is the place without
+    `i * 2`.
+    """
+    variables = tuple(Var(f"p{n}") for n in range(len(places)))
+    left = {i.var for i in iters}
+    solved: dict[Var, Expr] = {}
+    for place, e in zip(variables, places, strict=True):
+        parts = linear(substitute(e, solved), left)
+        steps = {} if parts is None else parts.coefficients
+        var = next((v for v, c in steps.items() if isinstance(c, int) and abs(c) == 1), None)
+        if parts is None or var is None:
+            return None
+        value = simplify((place - (substitute(e, solved) - var * steps[var])) * steps[var])
+        solved = {v: substitute(known, {var: value}) for v, known in solved.items()} | {var: value}
+        left.discard(var)
+    found = tuple(simplify(substitute(e, solved)) for e in indices)
+    return None if any(free_vars(e) & left for e in found) else _ByPlace(variables, found)
 
 
 def _write(

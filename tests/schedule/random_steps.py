@@ -392,10 +392,10 @@ PLACES: dict[int, tuple[Lambda, ...]] = {
     1: (lambda i: (i % 4, i // 4), lambda i: 2 * i),
     2: (
         lambda i, j: (j, i), lambda i, j: (i, j // 2), lambda i, j: (j // 3, i, j % 3),
-        lambda i, j: i * 12 + j,
+        lambda i, j: i * 12 + j, lambda i, j: i + j,
     ),
     3: (lambda i, j, k: (i, j), lambda i, j, k: (j, k), lambda i, j, k: (k, j // 2, i, j % 2)),
-    4: (lambda i, j, k, m: (m, k, j, i),),
+    4: (lambda i, j, k, m: (m, k, j, i), lambda i, j, k, m: (i + k, j + m)),
 }  # fmt: skip
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Expr, Func
 from tilewright.tir.parser import parse
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, elementwise, loops, matmul, matmul_relu, stencil
+
+Bend = Callable[[Expr, int], Expr]
 
 
 def test_reads_in_the_order_of_iterations(golden: Golden) -> None:
@@ -41,6 +45,76 @@ def test_a_copy_that_repeats(golden: Golden) -> None:
         sch.reindex_cache_read(sch.get_block("C"), 0, "local", lambda i, j, k: (j, k, i))
 
     golden("reindex_cache_read/repeated", matmul(2, 3, 4), script)
+
+
+def clamped(index: Expr, extent: int) -> Expr:
+    return te.maximum(te.minimum(index, extent - 1), 0)
+
+
+def window(bend: Bend, h: int = 5, w: int = 9, stride: int = 1) -> Func:
+    """Windows of 3 by 4 elements, at places that `bend` gives."""
+    x = te.placeholder((h, w), "int32", name="X")
+    r, q = te.reduce_axis(3, name="r"), te.reduce_axis(4, name="q")
+    y = te.compute(
+        (h, -(-w // stride)),
+        lambda i, j: te.max(
+            x[bend(i + r - 1, h), bend(j * stride + q - 2, w)] - x[i, j], axis=[r, q]
+        ),
+        name="Y",
+    )
+    sch = Schedule(te.func([x, y], name="window"))
+    sch.distinguish_reads(sch.get_block("Y"), 0)
+    return sch.func
+
+
+def test_a_window_is_copied_once(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        copy = sch.reindex_cache_read(
+            sch.get_block("Y"), 0, "local", lambda i, j, r, q: (i + r, j + q)
+        )
+        sch.unroll(sch.get_loops(copy)[0])
+
+    sch = golden("reindex_cache_read/window", window(clamped), script)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5])
+@pytest.mark.parametrize("turned", [False, True])
+def test_windows_at_places_that_a_map_turns(stride: int, turned: bool) -> None:
+    sch = Schedule(window(lambda e, n: (e + n) % n, stride=stride))
+    sch.reindex_cache_read(
+        sch.get_block("Y"),
+        0,
+        "global",
+        lambda i, j, r, q: (j * stride + q, 9 - (i + r)) if turned else (i + r, j * stride + q + 3),
+    )
+    assert len(loops(sch, "X_global")) == 2
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        lambda i, j, r, q: (i + r, j + q // 2),
+        lambda i, j, r, q: (i + r, j * 2 + q),
+        lambda i, j, r, q: (i + r,),
+    ],
+)
+def test_a_window_that_a_map_makes_smaller(places: Callable[..., tuple[Expr, ...]]) -> None:
+    sch = Schedule(window(clamped))
+    with pytest.raises(ScheduleError, match="iterations that read X at different places to one"):
+        sch.reindex_cache_read(sch.get_block("Y"), 0, "global", places)
+
+
+def test_windows_that_share_nothing_are_copied_by_their_iterations() -> None:
+    """At the places between them the source has no elements."""
+    x, q = te.placeholder((2,), "int32", name="X"), te.reduce_axis(2, name="q")
+    y = te.compute((3,), lambda i: te.max(x[(i * 4 + q) % 4] * i, axis=q), name="Y")
+    sch = Schedule(te.func([x, y]))
+    sch.reindex_cache_read(sch.get_block("Y"), 0, "global", lambda i, q: (i * 4 + q,))
+    assert len(loops(sch, "X_global")) == 2
+    check_meaning(sch.original, sch.func)
 
 
 def test_a_map_without_a_known_range() -> None:
