@@ -376,6 +376,20 @@ class KernelError(TilewrightError):
     """A compiled kernel that could not run."""
 
 
+class DeviceError(KernelError):
+    """A device that refuses a kernel, or that has failed."""
+
+    @property
+    def code(self) -> int | None:
+        """The number that the device's driver has for the error; `None` if it was asked nothing."""
+        return self.data.get("code")
+
+    @property
+    def sticky(self) -> bool:
+        """Whether this process cannot use the device any more."""
+        return bool(self.data.get("sticky"))
+
+
 class OutOfMemoryError(KernelError, MemoryError):
     """There is no memory for the workspace of a kernel, or for an array that a call takes."""
 

@@ -28,7 +28,8 @@ C_SCALARS: dict[str, type[Any]] = {
 }
 """How ctypes passes scalars."""
 
-Binder = Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]
+Binder = Callable[..., tuple[list[Any], list[Any]]]
+"""Converts the arguments of a call; a second parameter is the list that their owners go to."""
 
 _OVERLAP_WORK = 10_000
 
@@ -60,10 +61,11 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
     spans = [a.span_bytes for a in signature.arguments]
     count = len(binders)
 
-    def bind(values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def bind(values: Sequence[Any], owners: list[Any] | None = None) -> tuple[list[Any], list[Any]]:
         if len(values) != count:
             raise _count_error(signature, values)
-        owners: list[Any] = [values]
+        owners = [] if owners is None else owners
+        owners.append(values)
         bound = [bind_one(value, owners) for bind_one, value in zip(binders, values, strict=True)]
         for i, j in pairs:
             if bound[i] < bound[j] + spans[j] and bound[j] < bound[i] + spans[i]:
@@ -115,7 +117,7 @@ def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
     mask, library, written = memory.alignment(argument) - 1, memory.library, argument.written
 
     def bind(value: Any, owners: list[Any]) -> int:
-        view = memory.view(value, name)
+        view = memory.lent(value, name, owners)
         if view.dtype != dtype:
             raise _dtype_error(argument, view.dtype, library)
         if view.shape != shape:

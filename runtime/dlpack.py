@@ -15,13 +15,17 @@ import ctypes
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import ArgumentError
 from .memory import View
 from .signature import compact_strides
 
-CPU = 1
+CPU, CUDA = 1, 2
+LEGACY_STREAM = 1
+"""The name of the default stream of CUDA to exporters."""
+NO_STREAM = -1
+"""For exporters that are to order no work."""
 _DEVICES = {
     1: "cpu",
     2: "cuda",
@@ -37,6 +41,10 @@ _DEVICES = {
     15: "webgpu",
     16: "hexagon",
     17: "maia",
+}
+_EXAMPLES = {
+    CPU: ", {0}.cpu() for instance",
+    CUDA: ", torch.as_tensor({0}, device='cuda') for instance",
 }
 _MAX_MAJOR = 1
 _READ_ONLY, _COPIED = 1, 2
@@ -70,6 +78,8 @@ _BODY = ctypes.c_char * TENSOR.size
 _WHOLE = ctypes.c_char * _BOTH.size
 
 
+_Place: TypeAlias = tuple[int, int | None]
+"""The type of a device, and its index unless any will do."""
 Match = Callable[[Any], tuple[int, object] | None]
 
 
@@ -127,17 +137,27 @@ def class_name(value: object) -> str:
     return str(type.__dict__["__name__"].__get__(type(value)))
 
 
-def view(value: Any, name: str, device: int = CPU, make: str = "numpy.asarray") -> View:
+def view(
+    value: Any,
+    name: str,
+    device: int = CPU,
+    make: str = "numpy.asarray",
+    *,
+    index: int | None = None,
+    stream: int | None = None,
+) -> View:
     """The memory of an object with `__dlpack__`.
 
     `name` is the argument named in the `ArgumentError`, which is raised for an object without
-    `__dlpack__`, for memory that is not on devices of the type `device`, for an object that fails
-    to export itself, and for an impossible tensor. `make` is the function that the hint names.
+    `__dlpack__`, for memory that is not on devices of the type `device` or not on that of the
+    `index`, for an object that fails to export itself, and for an impossible tensor. `make` is the
+    function that the hint names. `stream` is the one that the exporter orders its work before.
     """
+    place = device, index
     try:
         exports = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
     except Exception as error:
-        raise _no_export(value, name, error) from error
+        raise no_export(value, name, error) from error
     if not exports:
         raise ArgumentError(
             "argument {0}: expected an array, found {1}",
@@ -145,18 +165,18 @@ def view(value: Any, name: str, device: int = CPU, make: str = "numpy.asarray") 
             class_name(value),
             hint=f"pass {make}({name}), or anything with __dlpack__",
         )
-    _check_device(_device(value, name), name, device)
-    capsule = _export(value, name)
+    _check_device(_device(value, name), name, place)
+    capsule = _export(value, name, {} if stream is None else {"stream": stream})
     try:
         address = _get_pointer(capsule, b"dltensor_versioned")
     except ValueError:
-        return _unversioned(capsule, value, name, device)
+        return _unversioned(capsule, value, name, place)
     major, _, _, _, flags = VERSION.unpack(_HEAD.from_address(address))
     if major > _MAX_MAJOR:
         raise ArgumentError(
             "argument {0}: exported as DLPack {1}, known up to {2}", name, major, _MAX_MAJOR
         )
-    found = _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name, device)
+    found = _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name, place)
     return found._replace(copied=bool(flags & _COPIED))
 
 
@@ -164,7 +184,7 @@ def _device(value: Any, name: str) -> tuple[int, int]:
     try:
         found = value.__dlpack_device__()
     except Exception as error:
-        raise _no_export(value, name, error) from error
+        raise no_export(value, name, error) from error
     try:
         kind, index = found
         return operator.index(kind), operator.index(index)
@@ -178,10 +198,13 @@ def _device(value: Any, name: str) -> tuple[int, int]:
         ) from error
 
 
-def _check_device(found: tuple[int, int], name: str, device: int) -> None:
-    if found[0] != device:
+def _check_device(found: tuple[int, int], name: str, place: _Place) -> None:
+    device, index = place
+    if found[0] != device or index not in (None, found[1]):
         wanted = "the CPU" if device == CPU else _device_type(device)
-        example = f", {name}.cpu() for instance" if device == CPU else ""
+        example = _EXAMPLES.get(device, "").format(name)
+        if index is not None:
+            wanted = f"{wanted}:{index}"
         raise ArgumentError(
             "argument {0}: expected memory on {1}, found an array on {2}",
             name,
@@ -191,7 +214,7 @@ def _check_device(found: tuple[int, int], name: str, device: int) -> None:
         )
 
 
-def _unversioned(capsule: object, value: object, name: str, device: int) -> View:
+def _unversioned(capsule: object, value: object, name: str, place: _Place) -> View:
     try:
         address = _get_pointer(capsule, b"dltensor")
     except ValueError:
@@ -201,20 +224,21 @@ def _unversioned(capsule: object, value: object, name: str, device: int) -> View
             class_name(value),
             hint="expected a capsule that nobody has taken the tensor of",
         ) from None
-    return _view(address, False, capsule, name, device)
+    return _view(address, False, capsule, name, place)
 
 
-def _export(value: Any, name: str) -> object:
+def _export(value: Any, name: str, options: dict[str, int]) -> object:
     try:
         try:
-            return value.__dlpack__(max_version=(_MAX_MAJOR, 0))
+            return value.__dlpack__(max_version=(_MAX_MAJOR, 0), **options)
         except TypeError:  # an exporter of the unversioned protocol
-            return value.__dlpack__()
+            return value.__dlpack__(**options)
     except Exception as error:
-        raise _no_export(value, name, error) from error
+        raise no_export(value, name, error) from error
 
 
-def _no_export(value: object, name: str, error: Exception) -> ArgumentError:
+def no_export(value: object, name: str, error: Exception) -> ArgumentError:
+    """The error for an array whose own code raises one when it is to export its memory."""
     return ArgumentError(
         "argument {0}: {1} does not export its memory: {2}",
         name,
@@ -230,11 +254,11 @@ def _text_of(error: Exception) -> str:
         return class_name(error)
 
 
-def _view(address: int, read_only: bool, capsule: object, name: str, device: int) -> View:
-    data, place, index, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
+def _view(address: int, read_only: bool, capsule: object, name: str, place: _Place) -> View:
+    data, device, index, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
         _BODY.from_address(address)
     )
-    _check_device((place, index), name, device)
+    _check_device((device, index), name, place)
     if not 0 <= rank <= _MAX_DIMENSIONS:
         raise ArgumentError("argument {0}: exported with {1} dimensions", name, rank)
     dtype = _DTYPES.get((code, bits)) if lanes == 1 else None

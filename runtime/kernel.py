@@ -21,17 +21,29 @@ class Kernel(Protocol):
     `options` are the keywords of a call that it takes; their values are not `None`.
     """
 
-    signature: Signature
-    memory: Memory
+    @property
+    def signature(self) -> Signature: ...
+
+    @property
+    def memory(self) -> Memory: ...
 
     @property
     def options(self) -> tuple[str, ...]: ...
 
+    @property
+    def resources(self) -> dict[str, dict[str, int | float]]:
+        """See `Module.resources`."""
+        ...
+
     def __call__(self, *arguments: Any) -> None:
         """Check the arguments and run the function with them."""
 
-    def bind(self, arguments: tuple[Any, ...], **options: Any) -> Callable[[], None]:
-        """Check the arguments now; returns the call as a function without parameters."""
+    @property
+    def bind(self) -> Callable[..., Callable[[], None]]:
+        """A function of the tuple of arguments, and the options as keywords.
+
+        It checks the arguments now, and returns the call as a function without parameters.
+        """
         ...
 
 
@@ -42,6 +54,7 @@ class NativeKernel:
     """
 
     options: ClassVar[tuple[str, ...]] = ("workspace",)
+    resources: ClassVar[dict[str, dict[str, int | float]]] = {}
 
     def __init__(
         self,

@@ -133,6 +133,17 @@ class Module:
             self._kernel.bind(arguments, **given)()
 
     @property
+    def resources(self) -> dict[str, dict[str, int | float]]:
+        """What kernels of GPUs take, by their symbols; nothing for processors.
+
+        Of a thread: `registers`, `local_bytes` (stack and spilled registers), and if the compiler
+        reported it `spill_store_bytes` and `spill_load_bytes`. Of a block: `threads` and
+        `shared_bytes`. Of a launch: `blocks`, how many an SM runs at once (`blocks_per_sm`), and
+        the share of the SM's threads that these are (`occupancy`).
+        """
+        return self._kernel.resources
+
+    @property
     def workspace_bytes(self) -> int:
         """Bytes of memory that a call computes in, beside its arguments; 0 if it needs none.
 

@@ -27,8 +27,11 @@ class TargetRuntime(ABC):
     `memory` is where its kernels find arrays, and `timer` times them, in sessions and in modules.
     """
 
-    memory: ClassVar[Memory]
     timer: ClassVar[Timer] = Timer()
+
+    @property
+    @abstractmethod
+    def memory(self) -> Memory: ...
 
     @abstractmethod
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +55,13 @@ def _cpu() -> TargetRuntime:
     return CpuRuntime()
 
 
-_RUNTIMES = Registry("runtime", "register_runtime", {"cpu": _cpu})
+def _cuda() -> TargetRuntime:
+    from .cuda_runtime import CudaRuntime
+
+    return CudaRuntime()
+
+
+_RUNTIMES = Registry("runtime", "register_runtime", {"cpu": _cpu, "cuda": _cuda})
 
 
 def register_runtime(kind: str, load: Callable[[], TargetRuntime]) -> None:

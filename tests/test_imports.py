@@ -53,6 +53,7 @@ LIBRARIES: dict[str, set[str]] = {
     "sqlalchemy": {"tuning_db"},
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
+    "pycuda": {"runtime"},
     "psutil": {"codegen", "tuning_db", "autotune"},
     "rich": {"autotune", "cli"},
     "typer": {"cli"},
@@ -213,7 +214,8 @@ def test_the_table_allows(path: str, source: str) -> None:
 
 def test_libraries_are_declared_and_used(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    declared = {_requirement(text) for text in project["dependencies"]}
+    cuda = project["optional-dependencies"]["cuda"]
+    declared = {_requirement(text) for text in (*project["dependencies"], *cuda)}
     used = {
         name.split(".")[0]
         for path in sources(root)

@@ -388,7 +388,9 @@ register_generator(Slate.kind, ToyGenerator)
 def test_what_a_kind_lacks_is_named(program: Func) -> None:
     with pytest.raises(TargetError, match="no code generator for targets of kind 'abacus'"):
         generator_for(Abacus())
-    with pytest.raises(TargetError, match=r"no runtime for targets of kind 'slate'; .* cpu, toy"):
+    with pytest.raises(
+        TargetError, match=r"no runtime for targets of kind 'slate'; .* cpu, cuda, toy"
+    ):
         runtime_for(Slate())
     with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
         next(plans(Draft(tw.Schedule(program), Slate()), Drafts()))

@@ -1,0 +1,112 @@
+"""The runtime of CUDA devices: device memory, cubins, events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArtifactError, DeviceError, TargetError
+from ..target import Target
+from ..target.cuda import CudaTarget
+from .artifact import Fields, Manifest
+from .cuda_driver import BAD_IMAGE, Device, driver
+from .cuda_kernel import CudaKernel, LoadedImage
+from .cuda_launch import KernelLaunch, kernels_from_json
+from .cuda_memory import CudaMemory, cuda_memory
+from .module import Module, Origin
+from .ranges import trusting
+from .signature import Signature
+from .target_runtime import TargetRuntime
+
+
+class CudaRuntime(TargetRuntime):
+    """The code of an artifact is a cubin. `kernels` lists those of each of its entry points."""
+
+    @property
+    def memory(self) -> CudaMemory:
+        """That of the device that this thread uses. Raises `TargetError` where there is none."""
+        return cuda_memory(driver().current())
+
+    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        signature = Signature.from_json(data.get("signature"))
+        lists = Fields(data).get("kernels", list)
+        entry_points(lists, signature)
+        return {"kernels": lists}
+
+    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
+        signature = manifest.signature
+        try:
+            return cuda_module(
+                code,
+                entry_points(manifest.needs["kernels"], signature),
+                signature,
+                manifest.target,
+                manifest.provenance.origin,
+                trust_indices=trust_indices,
+            )
+        except (TargetError, DeviceError) as error:
+            raise ArtifactError("{0} does not load: {1}", path, error) from error
+
+
+def entry_points(lists: Sequence[Any], signature: Signature) -> list[tuple[KernelLaunch, ...]]:
+    """The kernels of each function of a signature, of their JSON forms. Raises `ArtifactError`."""
+    functions = (signature, *signature.packers)
+    if len(lists) != len(functions):
+        raise ArtifactError(
+            "kernels: {0} lists of them, expected one for each of {1}",
+            len(lists),
+            ", ".join(signature.symbols),
+        )
+    return [kernels_from_json(data, of) for data, of in zip(lists, functions, strict=True)]
+
+
+def cuda_module(
+    image: bytes,
+    kernels: Sequence[Sequence[KernelLaunch]],
+    signature: Signature,
+    target: Target,
+    origin: Origin,
+    *,
+    sources: Mapping[str, Callable[[], str]] | None = None,
+    trust_indices: bool = False,
+    ordinal: int | None = None,
+) -> Module:
+    """A module of an image, on a device or on the one that this thread uses.
+
+    `kernels` are those of each of `signature.symbols`. Raises `TargetError` where there is no
+    device, or one of another architecture, and `DeviceError` for what the device refuses.
+    """
+    memory = cuda_memory(driver().current() if ordinal is None else ordinal)
+    check_device(CudaTarget.of(target), memory.device)
+    checked = trusting(signature) if trust_indices else signature
+    try:
+        loaded = LoadedImage(memory.device, image)
+    except DeviceError as error:
+        if error.code not in BAD_IMAGE:
+            raise
+        raise TargetError(
+            "{0} does not load code for {1}: {2}",
+            memory.device.facts.name,
+            target,
+            error,
+            hint="build it anew for this device: tilewright target cuda",
+        ) from error
+    functions = [
+        CudaKernel(of, own, loaded, memory)
+        for of, own in zip((checked, *checked.packers), kernels, strict=True)
+    ]
+    return Module(signature, functions, target, origin=origin, sources=sources)
+
+
+def check_device(target: CudaTarget, device: Device) -> None:
+    """Raise `TargetError` unless the device runs code for `target`."""
+    facts = device.facts
+    if not target.runs_on(facts.capability):
+        raise TargetError(
+            "code for {0} does not run on {1}, which is {2}",
+            target,
+            facts.name,
+            facts.arch,
+            hint=f"build it for this device: cuda -arch={facts.arch}",
+        )

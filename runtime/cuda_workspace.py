@@ -1,0 +1,96 @@
+"""Workspaces of calls on CUDA devices, in the order of their streams.
+
+A call returns before its kernels are done. Its workspace is lent again at once to the next call on
+the same stream, which comes after it anyway. A call on another stream takes one whose last call is
+done, or a new one; where there is no memory for that, it waits for one that is in use.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from ..errors import ArgumentError, OutOfMemoryError
+from .cuda_driver import Device
+from .cuda_memory import Allocation
+from .memory import memory_for
+from .signature import Signature
+
+
+class Workspace(NamedTuple):
+    """Memory, and the event that is done when the last call that computed in it is."""
+
+    memory: Allocation
+    event: int
+    stream: int
+
+
+class StreamPool:
+    """The workspaces of a device that no call is about to use, the one used last at the end."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._idle: list[Workspace] = []
+        self._lock = threading.Lock()
+
+    def take(self, signature: Signature, stream: int) -> Workspace:
+        """Take a workspace for a call on a stream; return it by `give_back`.
+
+        Raises `OutOfMemoryError`, and `ArgumentError` where the stream's work goes into a graph.
+        """
+        if self.device.is_capturing(stream):
+            raise ArgumentError(
+                "{0}: the stream's work goes into a graph, which may run at any time, and a call "
+                "computes in a workspace that other calls use too",
+                signature.name,
+                hint="give the graph one of its own: module(..., workspace=module.workspace())",
+            )
+        size = signature.workspace_bytes
+        with self._lock:
+            found = self._choose(size, stream)
+            if found is not None:
+                self._idle.remove(found)
+        if found is None:
+            found = self._allocate(signature, stream)
+        # Nothing to wait for where the stream is that of the last call, unless it is a new stream
+        # with the handle of one that was destroyed.
+        self.device.wait(stream, found.event)
+        return found._replace(stream=stream)
+
+    def give_back(self, workspace: Workspace) -> None:
+        """Return a workspace once all that computes in it was submitted to its stream."""
+        self.device.record(workspace.event, workspace.stream)
+        with self._lock:
+            self._idle.append(workspace)
+
+    def _choose(self, size: int, stream: int) -> Workspace | None:
+        fitting = [w for w in reversed(self._idle) if w.memory.size >= size]
+        for workspace in fitting:
+            if workspace.stream == stream or self.device.is_done(workspace.event):
+                return workspace
+        return None
+
+    def _allocate(self, signature: Signature, stream: int) -> Workspace:
+        size = signature.workspace_bytes
+        self._drop_smaller(size, stream)
+        text, hint = "{0}: no memory for its workspace of {1} bytes", "free arrays of the device"
+        try:
+            with memory_for(text, signature.name, size, hint=hint):
+                memory = Allocation(self.device, size)
+        except OutOfMemoryError:
+            with self._lock:
+                fitting = [w for w in self._idle if w.memory.size >= size]
+                if not fitting:
+                    raise
+                self._idle.remove(fitting[0])
+            return fitting[0]
+        return Workspace(memory, self.device.new_event(), stream)
+
+    def _drop_smaller(self, size: int, stream: int) -> None:
+        """Free workspaces of the stream that are too small: the new one takes their place."""
+        with self._lock:
+            smaller = [w for w in self._idle if w.stream == stream and w.memory.size < size]
+            for workspace in smaller:
+                self._idle.remove(workspace)
+        for workspace in smaller:
+            self.device.free_event(workspace.event)
