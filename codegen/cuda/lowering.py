@@ -56,3 +56,32 @@ that was not written.
 """
 
 from __future__ import annotations
+
+from ..generator import Pass
+from ..passes.arena import arena
+from ..passes.barriers import barriers
+from ..passes.blocks import blocks
+from ..passes.compact import compact_on_device
+from ..passes.flatten import flatten
+from ..passes.narrow import narrow
+from ..passes.phases import bound, phases
+from ..passes.trim import trim
+from ..passes.unroll_owned import unroll_owned
+from ..passes.vectors import vectors
+
+
+def passes() -> tuple[Pass, ...]:
+    """From a scheduled program to one that is printed line by line."""
+    return (
+        Pass("bound", bound),
+        Pass("blocks", blocks),
+        Pass("phases", phases),
+        Pass("trim", trim),
+        Pass("compact", compact_on_device),
+        Pass("arena", arena),
+        Pass("barriers", barriers),
+        Pass("flatten", flatten),
+        Pass("vectors", vectors),
+        Pass("unroll_owned", unroll_owned),
+        Pass("narrow", narrow),
+    )

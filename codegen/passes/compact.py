@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any, NamedTuple, TypeAlias
 
 from ...tir.clamps import unclamped
@@ -38,6 +39,7 @@ from ...tir.polynomial import (
 from ...tir.simplify import Simplifier
 from ...tir.visit import children, nested, rewrite_children, walk
 from .guards import is_bound, slack
+from .launches import THREAD_AXES
 from .rewrite import allocated, simplifier_of, variables_of
 
 
@@ -54,20 +56,43 @@ def compact(func: Func) -> Func:
     A buffer is not moved into a loop whose iterations pass elements of it on to each other, nor
     into a vectorized loop.
     """
-    if not func.allocs:
+    return _compacted(func, func.allocs, on_device=False)
+
+
+def compact_on_device(func: Func) -> Func:
+    """`compact` of a program whose launches have one nest of threads each.
+
+    Buffers of scope `global` stay where they are. Those of scope `shared` move out of the loops
+    over threads, whatever they shrink to further in. Elements of threads' buffers that are never
+    used between others are left out: of `R[i * 8]` for 4 iterations there remain 4.
+    """
+    own = tuple(b for b in func.allocs if b.scope != "global")
+    return _compacted(func, own, on_device=True)
+
+
+def _compacted(func: Func, buffers: tuple[Buffer, ...], *, on_device: bool) -> Func:
+    if not buffers:
         return func
     s = simplifier_of(func)
     scalars = frozenset(p for p in func.params if isinstance(p, Var))
-    accesses, hints = _accesses(func)
-    plans = {b: _plan(b, accesses[b], hints[b], scalars, s) for b in func.allocs if accesses[b]}
+    accesses, hints = _accesses(func, buffers)
+    plans = {
+        b: _plan(b, accesses[b], hints[b], scalars, s, on_device=on_device)
+        for b in buffers
+        if accesses[b]
+    }
     made: dict[Stmt | None, list[Buffer]] = {}
+    shared: dict[Stmt, list[Buffer]] = {}
     for plan in plans.values():
-        made.setdefault(plan.at, []).append(plan.buffer)
+        if plan.around is None:
+            made.setdefault(plan.at, []).append(plan.buffer)
+        else:
+            shared.setdefault(plan.around, []).append(plan.buffer)
 
     def moved(indices: tuple[Expr, ...], plan: _Plan) -> tuple[Expr, ...]:
         return tuple(
-            visit(s.build(add(s.poly(i), low, -1)) if low else i)
-            for i, low in zip(indices, plan.low, strict=True)
+            visit(s.build(_divided(add(s.poly(i), low, -1), step)) if low or step > 1 else i)
+            for i, low, step in zip(indices, plan.low, plan.steps, strict=True)
         )
 
     def visit(n: Any) -> Any:
@@ -75,17 +100,17 @@ def compact(func: Func) -> Func:
             plan = plans[n.buffer]
             new = replace(n, buffer=plan.buffer, indices=moved(n.indices, plan))
             return replace(new, value=visit(new.value)) if isinstance(new, Store) else new
-        if isinstance(n, Prefetch) and n.buffer in func.allocs:
+        if isinstance(n, Prefetch) and n.buffer in buffers:
             return Seq(())  # it is not even read
         if not isinstance(n, Expr | Stmt):
             return n
         rewritten: Any = rewrite_children(n, visit)
         if n in made and isinstance(n, For):
-            return replace(rewritten, body=allocated(made[n], rewritten.body))
-        return rewritten
+            rewritten = replace(rewritten, body=allocated(made[n], rewritten.body))
+        return allocated(shared[n], rewritten) if n in shared else rewritten
 
     body = allocated(made.get(None, []), visit(func.body))
-    return replace(func, body=body, allocs=())
+    return replace(func, body=body, allocs=tuple(b for b in func.allocs if b not in buffers))
 
 
 _Path: TypeAlias = tuple[Stmt, ...]
@@ -100,17 +125,24 @@ class _Access(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """The new buffer, the loop whose body it lives in, and the offset of each index."""
+    """The new buffer, the loop whose body it lives in, and the offset and step of each index.
+
+    It lives `around` the loops over threads instead, where these share it.
+    """
 
     buffer: Buffer
     at: For | None
     low: tuple[Poly, ...]
+    steps: tuple[int, ...]
+    around: For | None = None
 
 
-def _accesses(func: Func) -> tuple[dict[Buffer, list[_Access]], dict[Buffer, list[_Path]]]:
-    """The accesses of each internal buffer, in the order of execution, and where its hints are."""
-    found: dict[Buffer, list[_Access]] = {b: [] for b in func.allocs}
-    hints: dict[Buffer, list[_Path]] = {b: [] for b in func.allocs}
+def _accesses(
+    func: Func, buffers: Sequence[Buffer]
+) -> tuple[dict[Buffer, list[_Access]], dict[Buffer, list[_Path]]]:
+    """The accesses of internal buffers, in the order of execution, and where their hints are."""
+    found: dict[Buffer, list[_Access]] = {b: [] for b in buffers}
+    hints: dict[Buffer, list[_Path]] = {b: [] for b in buffers}
 
     def loads(e: Any, path: _Path) -> None:
         for n in walk(e):
@@ -139,15 +171,22 @@ def _plan(
     hints: list[_Path],
     scalars: frozenset[Var],
     s: Simplifier,
+    *,
+    on_device: bool,
 ) -> _Plan:
     around: list[For] = []
+    threads: list[For] = []
+    is_shared = on_device and b.scope == "shared"
     for level in zip(*(a.path for a in accesses), *hints, strict=False):
         if any(stmt is not level[0] for stmt in level):
             break
         if type(level[0]) is For:
             if level[0].kind is ForKind.VECTOR:
                 break
-            around.append(level[0])
+            if is_shared and level[0].thread in THREAD_AXES:
+                threads.append(level[0])
+            else:
+                around.append(level[0])
     while True:
         fixed = scalars | {f.var for f in around}
         dims = [_span(b, d, accesses, fixed, s) for d in range(len(b.shape))]
@@ -157,8 +196,24 @@ def _plan(
         if not any(f.var in _moving(dims) for f in around[depth:]):
             break
         around.pop()
-    buffer = replace(b, shape=tuple(d.extent for d in dims), strides=None)
-    return _Plan(buffer, around[depth - 1] if depth else None, tuple(d.low for d in dims))
+    steps = [_step(b, d, span, accesses, s) if on_device else 1 for d, span in enumerate(dims)]
+    shape = tuple((d.extent - 1) // step + 1 for d, step in zip(dims, steps, strict=True))
+    buffer = replace(b, shape=shape, strides=None)
+    at = around[depth - 1] if depth else None
+    low = tuple(d.low for d in dims)
+    return _Plan(buffer, at, low, tuple(steps), threads[0] if is_shared else None)
+
+
+def _step(b: Buffer, dim: int, span: _Span, accesses: Sequence[_Access], s: Simplifier) -> int:
+    """The distance of the elements of a span that are used, where a thread has it for itself."""
+    if b.scope == "shared" or span.extent == 0:
+        return 1
+    terms = [add(s.poly(a.indices[dim]), span.low, -1).values() for a in accesses]
+    return max(gcd(*(c for values in terms for c in values)), 1)
+
+
+def _divided(p: Poly, step: int) -> Poly:
+    return {key: c // step for key, c in p.items()}
 
 
 class _Span(NamedTuple):
@@ -225,13 +280,15 @@ def _moving(dims: Sequence[_Span]) -> set[Var]:
 def _private_depth(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> int:
     """How many of the loops around, from outside, pass no element on to another iteration.
 
-    Iterations of a parallel loop pass nothing on; if the spans do not move with one, neither does
-    any loop outside of it. Another loop passes nothing on if an element determines its iteration.
+    Iterations of a parallel loop or an axis pass nothing on; if the spans do not move with one,
+    neither does any loop outside of it. Another loop passes nothing on if an element determines
+    its iteration.
     """
     moving = _moving(dims)
-    private = [f.kind is ForKind.PARALLEL for f in around]
+    apart_kinds = (ForKind.PARALLEL, ForKind.THREAD)
+    private = [f.kind in apart_kinds for f in around]
     for depth, f in enumerate(around):
-        if f.kind is ForKind.PARALLEL and f.var not in moving:
+        if f.kind in apart_kinds and f.var not in moving:
             private[: depth + 1] = [True] * (depth + 1)
     apart: set[Var] = set()
     for d in dims:

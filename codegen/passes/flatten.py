@@ -21,7 +21,7 @@ def flatten(func: Func) -> Func:
 
     def buffer(b: Buffer) -> Buffer:
         if b not in flat:
-            flat[b] = replace(b, shape=(_span(b),), strides=None, align=(), swizzle=None)
+            flat[b] = replace(b, shape=(stored_elements(b),), strides=None, align=(), swizzle=None)
         return flat[b]
 
     def visit(n: Any) -> Any:
@@ -85,8 +85,8 @@ def _aligned_strides(
     return tuple(reversed(strides))
 
 
-def _span(b: Buffer) -> int:
-    """Elements from the first to the last."""
+def stored_elements(b: Buffer) -> int:
+    """Elements from the first to the last, those between rows included."""
     if 0 in b.shape:
         return 0
     steps = zip(_stored_shape(b), strides_of(b), strict=True)

@@ -28,9 +28,13 @@ def trim(func: Func) -> Func:
 
 
 def trimmed(stmt: Stmt, s: Simplifier) -> Stmt:
-    """`stmt` without iterations that have no effect. Vectors in registers stay whole, masked."""
+    """`stmt` without iterations that have no effect.
+
+    Vectors in registers stay whole, masked, and so do axes of devices.
+    """
     if type(stmt) is For and isinstance(stmt.extent, int):
         whole = stmt.kind is ForKind.VECTOR and holds_registers(stmt.body)
+        whole = whole or stmt.kind is ForKind.THREAD
         alive = stmt.extent if whole else _alive(stmt, s)
         if alive < stmt.extent:
             return trimmed(part_of(stmt, 0, alive, stmt.body, s), s)

@@ -1,0 +1,238 @@
+"""Print launches as kernels in CUDA C++."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ... import dtypes
+from ...tir.equality import flat
+from ...tir.ir import (
+    Alloc,
+    Barrier,
+    BarrierScope,
+    Buffer,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+    integers,
+)
+from ...tir.visit import walk
+from ..passes.arena import Arena, arena_of
+from ..passes.intervals import Intervals
+from ..passes.launches import Launch
+from ..passes.rewrite import ranges_of
+from .expressions import Expressions
+from .names import Names
+from .types import move_type
+
+STATIC_BYTES = 48 << 10
+"""Shared memory that a kernel can have without asking the driver for more."""
+_BARRIERS = {BarrierScope.BLOCK: "__syncthreads();", BarrierScope.WARP: "__syncwarp();"}
+_STEP = "  "
+
+
+class Kernel(NamedTuple):
+    """The text of a kernel, what it needs of the prelude, and the parameters of its launch.
+
+    `arguments` are positions of the parameters of the function, and their number for the workspace.
+    """
+
+    symbol: str
+    text: str
+    headers: frozenset[str]
+    functions: frozenset[str]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    arguments: tuple[int, ...]
+
+
+def kernel(launch: Launch, func: Func, symbol: str, workspace: Mapping[Buffer, int]) -> Kernel:
+    """The kernel of a launch of a lowered function.
+
+    `workspace` has the offsets of the function's internal buffers, in bytes.
+    """
+    printer = _Printer(launch, func, workspace)
+    text = printer.kernel(symbol)
+    return Kernel(
+        symbol,
+        text,
+        frozenset(printer.expr.headers),
+        frozenset(printer.expr.functions),
+        launch.extents("blockIdx"),
+        launch.extents("threadIdx"),
+        printer.arena.bytes,
+        tuple(printer.arguments),
+    )
+
+
+class _Printer:
+    def __init__(self, launch: Launch, func: Func, workspace: Mapping[Buffer, int]) -> None:
+        self.launch, self.func, self.workspace = launch, func, workspace
+        self.names = Names()
+        self.intervals = Intervals(ranges_of(launch.statement()))
+        self.expr = Expressions(self.names, self.intervals)
+        self.arena: Arena = arena_of(launch)
+        self.used = {n for n in walk(launch.code) if type(n) in (Var, Buffer)}
+        self.stored = {n.buffer for n in walk(launch.code) if type(n) is Store}
+        self.moved = {
+            b
+            for n in walk(launch.code)
+            if type(n) is Store and is_move(n)
+            for b in (n.buffer, moved_from(n).buffer)
+        }
+        self.arguments: list[int] = []
+        self.lines: list[str] = []
+
+    def line(self, indent: int, text: str) -> None:
+        self.lines.append(_STEP * indent + text)
+
+    def kernel(self, symbol: str) -> str:
+        parameters = self.parameters()
+        bounds = f"__launch_bounds__({self.launch.thread_count})"
+        self.line(0, f'extern "C" __global__ void {bounds} {symbol}(')
+        for n, parameter in enumerate(parameters):
+            self.line(2, parameter + (") {" if n == len(parameters) - 1 else ","))
+        if not parameters:
+            self.lines[-1] += ") {"
+        for f in self.launch.axes:
+            if f.var in self.used:
+                name = self.names.bind(f.var, f.var.name)
+                self.line(1, f"const {self.expr.type(f.var.dtype)} {name} = {f.thread};")
+        self.shared()
+        self.global_buffers()
+        self.suite(self.launch.code, 1)
+        self.line(0, "}")
+        return "\n".join(self.lines) + "\n"
+
+    def parameters(self) -> list[str]:
+        found = list[str]()
+        for n, p in enumerate(self.func.params):
+            if p not in self.used:
+                continue
+            self.arguments.append(n)
+            name = self.names.bind(p, p.name)
+            kind = self.expr.type(p.dtype)
+            if isinstance(p, Var):
+                found.append(f"const {kind} {name}")
+            else:
+                const = "" if p in self.stored else "const "
+                found.append(f"{const}{kind}* __restrict__ {name}")
+        if any(b in self.used for b in self.workspace):
+            self.arguments.append(len(self.func.params))
+            found.append("unsigned char* __restrict__ workspace")
+        return found
+
+    def shared(self) -> None:
+        """The shared buffers, in one array."""
+        if not self.launch.shared:
+            return
+        size = self.arena.bytes
+        self.line(1, f"extern __shared__ __align__(128) unsigned char shared_memory[];  // {size}")
+        for b, offset in zip(self.launch.shared, self.arena.offsets, strict=True):
+            self.pointer(b, "shared_memory", offset)
+
+    def global_buffers(self) -> None:
+        for b, offset in self.workspace.items():
+            if b in self.used:
+                self.pointer(b, "workspace", offset)
+
+    def pointer(self, b: Buffer, base: str, offset: int) -> None:
+        kind, name = self.expr.type(b.dtype), self.names.bind(b, b.name)
+        at = f"{base} + {offset}" if offset else base
+        self.line(1, f"{kind}* const {name} = reinterpret_cast<{kind}*>({at});")
+
+    # Statements
+
+    def suite(self, s: Stmt, indent: int) -> None:
+        for n, child in enumerate(stmts := flat(s)):
+            self.stmt(child, indent, last=n == len(stmts) - 1)
+
+    def stmt(self, s: Stmt, indent: int, *, last: bool) -> None:
+        match s:
+            case For():
+                self.loop(s, indent)
+            case If():
+                self.branch(s, indent)
+            case Let() | Alloc():
+                self.binding(s, indent, last=last)
+            case Store() if is_move(s):
+                self.move(s, indent)
+            case Store():
+                (index,) = s.indices
+                place = self.expr.element(s.buffer, index)
+                self.line(indent, f"{place} = {self.expr.text(s.value)};")
+            case Barrier():
+                self.line(indent, _BARRIERS[s.scope])
+            case _:
+                raise TypeError(f"no {type(s).__name__} is left in a lowered program")
+
+    def loop(self, s: For, indent: int) -> None:
+        if s.kind is ForKind.UNROLL:
+            self.line(indent, "#pragma unroll")
+        name, kind = self.names.bind(s.var, s.var.name), self.expr.type(s.var.dtype)
+        self.line(indent, f"for ({kind} {name} = 0; {name} < {s.extent}; ++{name}) {{")
+        self.suite(s.body, indent + 1)
+        self.line(indent, "}")
+        self.names.release(s.var)
+
+    def branch(self, s: If, indent: int) -> None:
+        self.line(indent, f"if ({self.expr.text(s.cond)}) {{")
+        self.suite(s.then, indent + 1)
+        if s.other is not None:
+            self.line(indent, "} else {")
+            self.suite(s.other, indent + 1)
+        self.line(indent, "}")
+
+    def binding(self, s: Let | Alloc, indent: int, *, last: bool) -> None:
+        """A variable or a buffer of the thread, in a scope of its own where more follows."""
+        if not last:
+            self.line(indent, "{")
+        inside = indent + (not last)
+        if isinstance(s, Let):
+            text = self.expr.text(s.value)  # outside of the scope of the variable
+            if not dtypes.is_float(s.value.dtype):
+                self.intervals.ranges[s.var] = self.intervals(s.value)
+            name = self.names.bind(s.var, s.var.name)
+            self.line(inside, f"const {self.expr.type(s.var.dtype)} {name} = {text};")
+            thing: Var | Buffer = s.var
+        else:
+            thing, size = s.buffer, integers(s.buffer.shape)[0]
+            align = "alignas(16) " if thing in self.moved else ""
+            name, kind = self.names.bind(thing, thing.name), self.expr.type(thing.dtype)
+            self.line(inside, f"{align}{kind} {name}[{max(size, 1)}];")
+        self.suite(s.body, inside)
+        if not last:
+            self.line(indent, "}")
+        self.names.release(thing)
+
+    def move(self, s: Store, indent: int) -> None:
+        """So many bytes at once, from one buffer to another."""
+        source = moved_from(s)
+        kind = move_type(s.buffer.dtype, dtypes.info(source.dtype).lanes)
+        target = self.start(s.buffer, s.indices, kind)
+        value = self.start(source.buffer, source.indices, f"const {kind}")
+        self.line(indent, f"{target} = {value};")
+
+    def start(self, b: Buffer, indices: Sequence[object], kind: str) -> str:
+        (index,) = indices
+        assert isinstance(index, Ramp)
+        return f"*reinterpret_cast<{kind}*>(&{self.expr.element(b, index.base)})"
+
+
+def is_move(s: Store) -> bool:
+    """Whether a store of a lowered program is a move of several elements."""
+    return type(s.indices[0]) is Ramp
+
+
+def moved_from(s: Store) -> Load:
+    assert isinstance(s.value, Load)
+    return s.value

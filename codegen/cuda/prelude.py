@@ -1,0 +1,122 @@
+"""Functions that kernels call: what CUDA C++ has not, or has with another meaning.
+
+The text of a kernel starts with those that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+FUNCTIONS: dict[str, str] = {
+    "nan_min": """\
+// The smaller of two floats; NaN if one of them is.
+__device__ __forceinline__ float nan_min(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float c;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+#else
+  return a <= b || a != a ? a : b;
+#endif
+}
+__device__ __forceinline__ double nan_min(double a, double b) {
+  return a <= b || a != a ? a : b;
+}
+""",
+    "nan_max": """\
+// The larger of two floats; NaN if one of them is.
+__device__ __forceinline__ float nan_max(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+#else
+  return a >= b || a != a ? a : b;
+#endif
+}
+__device__ __forceinline__ double nan_max(double a, double b) {
+  return a >= b || a != a ? a : b;
+}
+""",
+    "floor_div": """\
+// The quotient of integers, rounded down.
+template <typename T>
+__device__ __forceinline__ T floor_div(T a, T b) {
+  if (b == (T)-1) return (T)(0 - (unsigned long long)a);
+  const T q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+""",
+    "floor_mod": """\
+// The remainder of integers, with the sign of the divisor.
+template <typename T>
+__device__ __forceinline__ T floor_mod(T a, T b) {
+  if (b == (T)-1) return 0;
+  const T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+""",
+    "floor_mod_float": """\
+// The remainder of floats, with the sign of the divisor.
+template <typename T>
+__device__ __forceinline__ T floor_mod_float(T a, T b) {
+  const T r = fmod(a, b);
+  if (r == 0) return copysign((T)0, b);
+  return (r < 0) != (b < 0) ? r + b : r;
+}
+""",
+    "floor_div_float": """\
+// The quotient of floats, rounded down.
+template <typename T>
+__device__ __forceinline__ T floor_div_float(T a, T b) {
+  if (b == 0) return a / b;
+  const T r = fmod(a, b);
+  T q = (a - r) / b;
+  if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+  if (q == 0) return copysign((T)0, a / b);
+  const T down = floor(q);
+  return q - down > (T)0.5 ? down + 1 : down;
+}
+""",
+    "saturate": """\
+// A float as an integer: the nearest there is towards zero, and 0 for NaN.
+template <typename T, typename F>
+__device__ __forceinline__ T saturate(F x) {
+  const T low = (T)-1 < 0 ? (T)(1ull << (8 * sizeof(T) - 1)) : (T)0;
+  const T high = (T)~low;
+  if (!(x == x)) return 0;
+  if (x <= (F)low) return low;
+  return x >= (F)high ? high : (T)x;
+}
+""",
+    "sigmoid": """\
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+""",
+    "float8_to_float": """\
+template <__nv_fp8_interpretation_t kind>
+__device__ __forceinline__ float float8_to_float(unsigned char x) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(x, kind)));
+}
+""",
+    "float_to_float8": """\
+template <__nv_fp8_interpretation_t kind>
+__device__ __forceinline__ unsigned char float_to_float8(float x) {
+  return __nv_cvt_float_to_fp8(x, __NV_NOSAT, kind);
+}
+""",
+    "double_to_float8": """\
+template <__nv_fp8_interpretation_t kind>
+__device__ __forceinline__ unsigned char double_to_float8(double x) {
+  return __nv_cvt_double_to_fp8(x, __NV_NOSAT, kind);
+}
+""",
+}
+_ORDER = tuple(FUNCTIONS)
+
+
+def prelude(headers: Collection[str], functions: Collection[str]) -> str:
+    """The text before kernels that use these headers and functions."""
+    lines = [f"#include <{name}>\n" for name in sorted(headers)]
+    texts = [FUNCTIONS[name] for name in _ORDER if name in functions]
+    return "\n".join(["".join(lines), *texts] if lines else texts)

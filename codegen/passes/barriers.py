@@ -1,0 +1,294 @@
+"""Put barriers where threads depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from ...errors import BuildError
+from ...tir.dependence import conflict
+from ...tir.equality import flat
+from ...tir.ir import (
+    WARP,
+    Barrier,
+    BarrierScope,
+    Expr,
+    For,
+    Func,
+    If,
+    Load,
+    Op,
+    Stmt,
+    Var,
+    as_expr,
+    binary,
+    seq,
+)
+from ...tir.visit import nested, stored_buffers, walk
+from .arena import overlaid
+from .launches import Launch, map_launches, with_code
+from .owned import THREAD_SCOPES
+from .rewrite import map_stmts, statements
+from .uses import TOP, Scope, Use, uses_of
+
+
+def barriers(func: Func) -> Func:
+    """Put a barrier before what needs an element as other threads have left it.
+
+    for k in 4:                          for k in 4:
+        S[tx] = A[k, tx]                     barrier("block")
+        C[tx] = C[tx] + S[63 - tx]   ->      S[tx] = A[k, tx]
+                                             barrier("block")
+                                             C[tx] = C[tx] + S[63 - tx]
+
+    Where the threads that depend on each other are all in one warp, it is a barrier of the warp.
+    Raises `BuildError` for a barrier that not all threads would reach.
+    """
+    return map_launches(func, lambda launch: with_code(launch, _Synchroniser(launch).code()))
+
+
+class _Level(IntEnum):
+    """Which threads have to wait."""
+
+    NONE = 0
+    WARP = 1
+    BLOCK = 2
+
+
+_SCOPES = {_Level.WARP: BarrierScope.WARP, _Level.BLOCK: BarrierScope.BLOCK}
+_LEVELS = {scope: level for level, scope in _SCOPES.items()}
+
+SAME, NEXT, LATER = "same", "next", "later"
+
+
+class _Pending(NamedTuple):
+    """A use that what comes next may depend on.
+
+    `loops` relates their iterations of loops to those of what comes: it is at the same iteration,
+    at the next one or at any later one. Threads of one warp have waited for it if it is `synced`.
+    """
+
+    use: Use
+    loops: Mapping[Var, str]
+    synced: bool = False
+
+
+class _Synchroniser:
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.overlaid = overlaid(launch)
+        self.blocks = {f.var: f.extent for f in launch.blocks}
+        self.threads = {f.var: f.extent for f in launch.threads if f.extent != 1}
+        self.several_warps = launch.thread_count > WARP
+        self.known: dict[object, _Level] = {}
+        stored = stored_buffers(launch.code)
+        self.crossing = {b for b in stored if b.scope not in THREAD_SCOPES}
+        """The buffers through which threads may depend on each other."""
+
+    def code(self) -> Stmt:
+        if not self.threads:
+            return self.launch.code
+        return self.visit(self.launch.code, TOP, [])[0]
+
+    # The code from the first statement on, with what is pending before and after
+
+    def visit(self, s: Stmt, scope: Scope, pending: list[_Pending]) -> tuple[Stmt, list[_Pending]]:
+        """`s` with barriers in it, or before it where it needs none inside."""
+        if type(s) is Barrier:
+            return s, _after(s.scope, pending)
+        uses = [u for u in uses_of(s, scope) if u.buffer in self.crossing]
+        if not any(u.writes for u in uses):
+            inside, found = s, _after_loops(uses, scope)
+        else:
+            inside, found = self.inside(s, scope, [])
+        if any(type(n) is Barrier for n in statements(inside)):
+            self.require_uniform(s, inside, scope)
+            level = self.level(pending, list(self.own(s, scope)))
+            before, pending = _waited(level, pending)
+            new, pending = self.inside(s, scope, pending)
+            return seq(*before, new), pending
+        level = self.level(pending, [p.use for p in found])
+        before, pending = _waited(level, pending)
+        return seq(*before, s), [*pending, *found]
+
+    def inside(self, s: Stmt, scope: Scope, pending: list[_Pending]) -> tuple[Stmt, list[_Pending]]:
+        """`s` with barriers between the statements below it."""
+        pending = [*pending, *_after_loops(self.own(s, scope), scope)]
+        if type(s) is For:
+            return self.loop(s, scope, pending)
+        if type(s) is If:
+            new = []
+            ends: dict[int, _Pending] = {}
+            for branch in nested(s):
+                stmt, after = self.visit(branch, scope.below(s, branch), pending)
+                new.append(stmt)
+                ends |= {id(p): p for p in after}
+            if s.other is None:
+                ends |= {id(p): p for p in pending}
+            result = map_stmts(s, lambda c: new[0] if c is s.then else new[1])
+            return result, list(ends.values())
+
+        def child(c: Stmt) -> Stmt:
+            nonlocal pending
+            new, pending = self.visit(c, scope.below(s, c), pending)
+            return new
+
+        result = map_stmts(s, child)
+        return (s if result is s else seq(*flat(result))), pending
+
+    def loop(self, s: For, scope: Scope, pending: list[_Pending]) -> tuple[Stmt, list[_Pending]]:
+        """A loop: what its first iteration needs of before it, and the others of the former one."""
+        inner = scope.below(s, s.body)
+        body, after = self.visit(s.body, inner, pending)
+        if s.extent != 1:
+            distance = NEXT if _waits(body) else LATER
+            carried = [_carried(p, s.var, distance) for p in after if s.var in p.loops]
+            before = [p for p in after if s.var not in p.loops]
+            body, after = self.visit(body, inner, carried)
+            after = [*before, *after] if not _waits(body) else after
+        ended = [_without(p, s.var) for p in after]
+        return (s if body is s.body else map_stmts(s, lambda _: body)), _distinct(ended)
+
+    def own(self, s: Stmt, scope: Scope) -> Iterable[Use]:
+        """The uses by `s` itself of memory that threads share."""
+        return (u for u in scope.own_uses(s) if u.buffer in self.crossing)
+
+    # What depends on what
+
+    def level(self, pending: Sequence[_Pending], uses: Sequence[Use]) -> _Level:
+        """The threads that have to wait between what is pending and `uses`."""
+        level = _Level.NONE
+        for p in pending:
+            for use in uses:
+                level = max(level, self.between(p, use))
+                if level is _Level.BLOCK:
+                    return level
+        return level
+
+    def between(self, p: _Pending, use: Use) -> _Level:
+        first = p.use
+        if not (first.writes or use.writes):
+            return _Level.NONE
+        if first.buffer is not use.buffer:
+            both = frozenset((first.buffer, use.buffer))
+            return _Level.BLOCK if both in self.overlaid else _Level.NONE
+        relation = tuple(sorted((id(v), r) for v, r in p.loops.items()))
+        key = (first.key, use.key, relation, p.synced)
+        if key not in self.known:
+            self.known[key] = self.decide(p, use)
+        return self.known[key]
+
+    def decide(self, p: _Pending, use: Use) -> _Level:
+        if self.clash(p, use, self.warps_differ):
+            return _Level.BLOCK
+        if p.synced or not self.clash(p, use, _any):
+            return _Level.NONE
+        return _Level.WARP
+
+    def clash(self, p: _Pending, use: Use, apart: Callable[[list[Expr], list[Expr]], Expr]) -> bool:
+        """Whether two threads that are `apart` use one element, as far as is known."""
+        extents = {f.var: f.extent for f in use.loops}
+        outer = {**self.blocks, **{v: extents[v] for v, r in p.loops.items() if r == SAME}}
+        carried = {v: r for v, r in p.loops.items() if r != SAME}
+        loops = {**self.threads, **{v: extents[v] for v in carried}}
+        count = len(self.threads)
+
+        def order(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
+            result: Expr = as_expr(False)
+            for x, y in zip(a[:count], b[:count], strict=True):
+                result = binary(Op.OR, result, binary(Op.NE, x, y))
+            result = binary(Op.AND, result, apart(list(a[:count]), list(b[:count])))
+            steps = zip(a[count:], b[count:], carried.values(), strict=True)
+            for x, y, relation in steps:
+                later = binary(Op.LT, x, y) if relation == LATER else binary(Op.EQ, x + 1, y)
+                result = binary(Op.AND, result, later)
+            return result
+
+        shared = {*outer, *loops}
+        found = conflict(p.use.access(shared), use.access(shared), outer, loops, order)
+        return not found.apart
+
+    def warps_differ(self, a: list[Expr], b: list[Expr]) -> Expr:
+        if not self.several_warps:
+            return as_expr(False)
+        x, y = self.number(a), self.number(b)
+        return binary(Op.NE, x // WARP, y // WARP)
+
+    def number(self, places: list[Expr]) -> Expr:
+        """The number of a thread in its block."""
+        result: Expr = as_expr(0)
+        for place, extent in zip(places, self.threads.values(), strict=True):
+            result = result * extent + place
+        return result
+
+    # Where a barrier may stand
+
+    def require_uniform(self, s: Stmt, inside: Stmt, scope: Scope) -> None:
+        """Require that all threads that wait in `inside` take the same branches of `s`."""
+        if type(s) is not If:
+            return
+        cond = scope.below(s, s.then).conditions[len(scope.conditions) :]
+        found = {n for c in cond for n in walk(c)}
+        added = [n.scope for n in statements(inside) if type(n) is Barrier]
+        varying = any(type(n) is Load for n in found) or not found.isdisjoint(self.threads)
+        if varying and not (set(added) == {BarrierScope.WARP} and self.same_in_warp(found)):
+            raise BuildError(
+                "threads wait for each other where {0}, which does not hold for all of them",
+                s.cond,
+                hint="choose tiles that divide the loop, so that it needs no condition, or bind it "
+                "so that the condition stands inside of each phase",
+            )
+
+    def same_in_warp(self, found: set[object]) -> bool:
+        """Whether a condition on these nodes is the same in all threads of a warp."""
+        inner = self.launch.threads[-1]
+        whole = isinstance(inner.extent, int) and inner.extent % WARP == 0
+        return whole and inner.var not in found and not any(type(n) is Load for n in found)
+
+
+def _any(_a: list[Expr], _b: list[Expr]) -> Expr:
+    return as_expr(True)
+
+
+def _after_loops(uses: Iterable[Use], scope: Scope) -> list[_Pending]:
+    """Uses by a statement in a scope, for what comes after that statement."""
+    loops = {f.var: SAME for f in scope.loops}
+    return [_Pending(use, loops) for use in uses]
+
+
+def _waited(level: _Level, pending: list[_Pending]) -> tuple[list[Stmt], list[_Pending]]:
+    """The barrier of a level, and what is pending behind it."""
+    if level is _Level.NONE:
+        return [], pending
+    scope = _SCOPES[level]
+    return [Barrier(scope)], _after(scope, pending)
+
+
+def _after(scope: BarrierScope, pending: list[_Pending]) -> list[_Pending]:
+    if scope is BarrierScope.BLOCK:
+        return []
+    return [p._replace(synced=True) for p in pending]
+
+
+def _carried(p: _Pending, var: Var, distance: str) -> _Pending:
+    return p._replace(loops={v: distance if v is var else r for v, r in p.loops.items()})
+
+
+def _without(p: _Pending, var: Var) -> _Pending:
+    return p._replace(loops={v: r for v, r in p.loops.items() if v is not var})
+
+
+def _waits(s: Stmt) -> bool:
+    """Whether all threads wait for each other whenever `s` runs."""
+    if type(s) is Barrier:
+        return s.scope is BarrierScope.BLOCK
+    return type(s) is not If and any(map(_waits, nested(s)))
+
+
+def _distinct(pending: list[_Pending]) -> list[_Pending]:
+    found: dict[object, _Pending] = {}
+    for p in pending:
+        relation = tuple(sorted((id(v), r) for v, r in p.loops.items()))
+        found.setdefault((p.use.key, relation, p.synced), p)
+    return list(found.values())

@@ -1,0 +1,364 @@
+"""Golden tests of the lowering passes of GPUs: the program before and after each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.codegen.cuda.lowering import passes
+from tilewright.errors import BuildError
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.printer import func_text
+from tilewright.tir.wellformed import check_structure
+
+GOLDENS = Path(__file__).parent / "goldens"
+RULE = "-" * 40
+PASSES = {step.name: step.run for step in passes()}
+
+PROGRAMS = {
+    "phases": """
+def f(A: T.Buffer((2, 4, 8), "float32"), C: T.Buffer((2, 8), "float32"), D: T.Buffer((2,), "float32")):
+    T.inplace(C)
+    S = T.alloc((8,), "float32", scope="shared")
+    for b in T.thread("blockIdx.x", 2):
+        for k in range(4):
+            for t in T.thread("threadIdx.x", 8):
+                S[t] = A[b, k, t]
+            for u in T.thread("threadIdx.x", 8):
+                C[b, u] = C[b, u] + S[7 - u]
+        D[b] = 1.0
+""",  # noqa: E501
+    "phases_of_several_launches": """
+def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32"), C: T.Buffer((8, 4), "float32")):
+    for i in T.thread("blockIdx.y", 4):
+        for j in T.thread("threadIdx.x", 8):
+            B[j, i] = A[i, j]
+    for k in T.thread("threadIdx.x", 8):
+        for x in range(4):
+            C[k, x] = B[k, x]
+""",  # noqa: E501
+    "phases_lacking_axes": """
+def f(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32"), D: T.Buffer((4,), "float32"), E: T.Buffer((1,), "float32")):
+    for y in T.thread("threadIdx.y", 4):
+        for x in T.thread("threadIdx.x", 8):
+            C[y, x] = A[y, x]
+        D[y] = A[y, 0]
+        D[y] = D[y] + A[y, 1]
+    E[0] = 0.0
+""",  # noqa: E501
+    "phases_under_a_condition": """
+def f(A: T.Buffer((4, 8), "float32"), C: T.Buffer((8,), "float32")):
+    for k in range(4):
+        if k == 0:
+            for t in T.thread("threadIdx.x", 8):
+                C[t] = 0.0
+        for u in T.thread("threadIdx.x", 8):
+            T.prefetch(A[k + 1, u])
+            C[u] = C[u] + A[k, u]
+""",
+    "compact_shared_and_owned": """
+def f(A: T.Buffer((64, 32), "float32"), C: T.Buffer((64,), "float32")):
+    S = T.alloc((64, 32), "float32", scope="shared")
+    R = T.alloc((64,), "float32", scope="local")
+    G = T.alloc((64,), "float32")
+    for b in T.thread("blockIdx.x", 4):
+        for t in T.thread("threadIdx.x", 4):
+            for i in range(4):
+                R[b * 16 + i * 4 + t] = 0.0
+            for k in range(4):
+                for n in range(32):
+                    S[b * 16 + n // 2, k * 8 + n % 2 * 4 + t] = A[b * 16 + n // 2, k * 8 + n % 2 * 4 + t]
+                for i, l in T.grid(4, 8):
+                    R[b * 16 + i * 4 + t] = R[b * 16 + i * 4 + t] + S[b * 16 + i * 4 + t, k * 8 + l]
+            for i in range(4):
+                G[b * 16 + i * 4 + t] = R[b * 16 + i * 4 + t]
+                C[b * 16 + i * 4 + t] = G[b * 16 + i * 4 + t]
+""",  # noqa: E501
+    "barriers": """
+def f(A: T.Buffer((4, 64), "float32"), C: T.Buffer((64,), "float32")):
+    T.inplace(C)
+    with T.scratch((64,), "float32", scope="shared") as S:
+        for tx in T.thread("threadIdx.x", 64, annotations={"shared": [0]}):
+            for k in range(4):
+                S[tx] = A[k, tx]
+                C[tx] = C[tx] + S[63 - tx]
+""",
+    "barriers_of_two_stages": """
+def f(A: T.Buffer((8, 64), "float32"), C: T.Buffer((64,), "float32")):
+    T.inplace(C)
+    with T.scratch((2, 64), "float32", scope="shared") as S:
+        for tx in T.thread("threadIdx.x", 64, annotations={"shared": [0]}):
+            S[0, tx] = A[0, tx]
+            for k in range(7):
+                S[(k + 1) % 2, tx] = A[k + 1, tx]
+                C[tx] = C[tx] + S[k % 2, 63 - tx]
+            C[tx] = C[tx] + S[1, 63 - tx]
+""",
+    "barriers_of_warps": """
+def f(A: T.Buffer((4, 32), "float32"), C: T.Buffer((4, 32), "float32"), D: T.Buffer((128,), "float32")):
+    with T.scratch((4, 32), "float32", scope="shared") as S:
+        for ty in T.thread("threadIdx.y", 4):
+            for tx in T.thread("threadIdx.x", 32, annotations={"shared": [0]}):
+                S[ty, tx] = A[ty, tx]
+                C[ty, tx] = S[ty, 31 - tx]
+                S[ty, tx] = C[ty, tx]
+                D[ty * 32 + tx] = S[3 - ty, tx]
+""",  # noqa: E501
+    "barriers_none": """
+def f(A: T.Buffer((4, 64), "float32"), C: T.Buffer((4, 64), "float32")):
+    with T.scratch((64,), "float32", scope="shared") as S:
+        for tx in T.thread("threadIdx.x", 64, annotations={"shared": [0]}):
+            for k in range(4):
+                S[tx] = A[k, tx]
+                C[k, tx] = S[tx] + S[tx]
+""",
+    "barriers_of_global_memory": """
+def f(A: T.Buffer((4, 64), "float32"), C: T.Buffer((4, 64), "float32"), D: T.Buffer((4, 64), "float32")):
+    for bx in T.thread("blockIdx.x", 4):
+        for tx in T.thread("threadIdx.x", 64):
+            C[bx, tx] = A[bx, tx]
+            if bx < 3:
+                D[bx, tx] = C[bx, tx // 2 * 2]
+""",  # noqa: E501
+    "barriers_between_overlaid": """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    with T.scratch((64,), "float32", scope="shared") as S:
+        with T.scratch((64,), "int32", scope="shared") as R:
+            for tx in T.thread("threadIdx.x", 64, annotations={"shared": [0, 0]}):
+                S[tx] = A[tx]
+                C[tx] = S[tx]
+                R[tx] = T.int32(tx)
+                C[tx] = C[tx] + T.float32(R[tx])
+""",
+    "arena": """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    with T.scratch((3,), "int8", scope="shared") as P:
+        with T.scratch((64,), "float32", scope="shared") as Q:
+            with T.scratch((32,), "float64", scope="shared") as R:
+                with T.scratch((64,), "float32", scope="shared") as S:
+                    for tx in T.thread("threadIdx.x", 64):
+                        Q[tx] = A[tx]
+                        S[tx] = Q[63 - tx]
+                        if tx < 32:
+                            R[tx] = T.float64(S[tx])
+                            P[tx % 3] = T.int8(0)
+                        C[tx] = T.float32(R[tx // 2])
+""",
+    "vectors": """
+def f(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "bfloat16"), C: T.Buffer((256,), "float32"), D: T.Buffer((256,), "float32")):
+    for bx in T.thread("blockIdx.x", 4):
+        for tx in T.thread("threadIdx.x", 8):
+            for v in T.vectorized(8):
+                C[bx * 64 + tx * 8 + v] = A[bx * 64 + tx * 8 + v] + T.float32(B[bx * 64 + tx * 8 + v]) * A[tx]
+            for v in T.vectorized(4):
+                D[bx * 64 + tx * 4 + v] = A[bx * 64 + tx * 4 + v]
+            for v in T.vectorized(4):
+                D[bx * 64 + tx + v * 8 + 32] = A[bx * 64 + tx * 4 + v + 1]
+""",  # noqa: E501
+    "vectors_under_guards": """
+def f(A: T.Buffer((250,), "float32"), B: T.Buffer((250,), "float32"), C: T.Buffer((250,), "float32"), n: T.int64):
+    for bx in T.thread("blockIdx.x", 8):
+        for tx in T.thread("threadIdx.x", 8):
+            for v in T.vectorized(4):
+                if bx * 32 + tx * 4 + v < 248:
+                    B[bx * 32 + tx * 4 + v] = A[bx * 32 + tx * 4 + v]
+            for v in T.vectorized(4):
+                if (bx * 32 + tx * 4 + v < 250) & (bx < 7):
+                    C[bx * 32 + tx * 4 + v] = A[bx * 32 + tx * 4 + v]
+            for v in T.vectorized(4):
+                if A[bx * 8 + v] < 0.0:
+                    C[bx * 32 + tx * 4 + v] = A[bx * 8 + v]
+""",  # noqa: E501
+    "unroll_owned": """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for tx in T.thread("threadIdx.x", 4):
+        with T.scratch((16,), "float32", scope="local") as R:
+            for i in range(16):
+                R[i] = A[tx * 16 + i]
+            for k, i in T.grid(2, 16):
+                j = 15 - i
+                C[tx * 16 + i] = R[j]
+""",
+    "narrow": """
+def f(A: T.Buffer((64,), "float32"), L: T.Buffer((64,), "int64"), H: T.Buffer((5000000000,), "int8"), n: T.int64):
+    T.inplace(H)
+    for tx in T.thread("threadIdx.x", 64):
+        k = tx * 3 // 7
+        A[k] = T.float32(k * 5 % 64)
+        L[tx] = L[tx] * 2 + tx
+        if tx + n < 64:
+            A[tx] = 0.0
+        for i in range(70000000):
+            H[i * 71 + tx] = T.int8(i * 3 < 100)
+        A[T.ramp(tx // 4 * 4, 1, 4)] = A[T.ramp(0, 1, 4)]
+""",  # noqa: E501
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_golden(name: str, request: pytest.FixtureRequest) -> None:
+    before = parse(f"@tw.script{PROGRAMS[name]}")
+    step = max((step for step in PASSES if name.startswith(step)), key=len)
+    after = PASSES[step](before)
+    check_structure(after, lowering=True)
+    text = f"{func_text(before)}\n{RULE}\n{func_text(after)}\n"
+    path = GOLDENS / f"{name}.txt"
+    if request.config.getoption("--update"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_each_golden_has_its_program() -> None:
+    assert {path.stem for path in GOLDENS.glob("*.txt")} == set(PROGRAMS)
+
+
+def lowered(text: str, until: str = "barriers") -> Func:
+    func = parse(f"@tw.script\n{text}")
+    for name, run in PASSES.items():
+        func = run(func)
+        if name == until:
+            break
+    return func
+
+
+REFUSED = {
+    "unbound": (
+        """
+def f(A: T.Buffer((4, 8), "float32")):
+    for i, j in T.grid(4, 8):
+        with T.block("A"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi, vj] = 0.0
+""",
+        ["the nest of loops i, j is bound to no axis", 'sch.bind(i, "blockIdx.x")'],
+    ),
+    "parallel": (
+        """
+def f(A: T.Buffer((4,), "float32")):
+    for i in T.parallel(4):
+        A[i] = 0.0
+""",
+        ["loop i is parallel", "bind it to an axis"],
+    ),
+    "extents": (
+        """
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((8,), "float32")):
+    for k in range(2):
+        for i in T.thread("threadIdx.x", 4):
+            A[i] = 0.0
+        for i in T.thread("threadIdx.x", 8):
+            B[i] = 0.0
+""",
+        ["threadIdx.x has 4 and 8 iterations in one launch"],
+    ),
+    "not owned": (
+        """
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    R = T.alloc((8,), "float32", scope="local")
+    for k in range(2):
+        for i in T.thread("threadIdx.x", 8):
+            R[i] = A[i]
+        for i in T.thread("threadIdx.x", 8):
+            B[i] = R[7 - i]
+""",
+        [
+            "elements of R, of scope local",
+            "one thread each (along threadIdx.x)",
+            "R[0] is used at tx=0 and at tx=7",
+        ],
+    ),
+    "blocks share": (
+        """
+def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+    for k in range(2):
+        for i in T.thread("blockIdx.x", 4):
+            A[i, 0] = 0.0
+        for i in T.thread("blockIdx.x", 4):
+            B[i, 0] = A[3 - i, 0]
+""",
+        ["elements of A, of scope global", "one block each", "a launch of its own"],
+    ),
+    "each block its own": (
+        """
+def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+    G = T.alloc((8,), "float32")
+    for b in T.thread("blockIdx.x", 4):
+        for i in T.thread("threadIdx.x", 8):
+            G[i] = A[b, i]
+        for i in T.thread("threadIdx.x", 8):
+            B[b, i] = G[7 - i]
+""",
+        ["elements of G, of scope global", "one block each", 'set_scope(.., "shared")'],
+    ),
+    "each thread its own": (
+        """
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    S = T.alloc((1,), "float32", scope="shared")
+    for i in T.thread("threadIdx.x", 8):
+        S[0] = A[i]
+        B[i] = S[0]
+""",
+        ["elements of S, of scope shared", "one thread each", 'set_scope(.., "local")'],
+    ),
+    "divergent": (
+        """
+def f(A: T.Buffer((4, 64), "float32"), B: T.Buffer((4, 64), "float32")):
+    S = T.alloc((4, 64), "float32", scope="shared")
+    for y in T.thread("threadIdx.y", 4):
+        if y < 3:
+            for x in T.thread("threadIdx.x", 64):
+                S[y, x] = A[y, x]
+            for x in T.thread("threadIdx.x", 64):
+                B[y, x] = S[y, 63 - x]
+""",
+        [
+            "threads wait for each other where y < 3, which does not hold for all",
+            "tiles that divide",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_say_what_to_do(name: str) -> None:
+    text, words = REFUSED[name]
+    with pytest.raises(BuildError) as error:
+        lowered(text.lstrip())
+    assert [word for word in words if word not in str(error.value)] == [], str(error.value)
+
+
+def test_axes_of_one_iteration_bind_a_nest() -> None:
+    func = lowered(
+        """
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
+    for o in T.thread("blockIdx.x", 1):
+        for i in range(8):
+            with T.block("B"):
+                v = T.axis.spatial(1, o)
+                r = T.axis.reduce(8, i)
+                with T.init():
+                    B[v] = 0.0
+                B[v] = B[v] + A[r]
+""".lstrip()
+    )
+    assert 'T.thread("threadIdx.x", 1' in str(func)
+
+
+def test_barriers_of_warps_may_stand_where_whole_warps_diverge() -> None:
+    func = lowered(
+        """
+def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
+    S = T.alloc((4, 32), "float32", scope="shared")
+    for y in T.thread("threadIdx.y", 4):
+        if y < 3:
+            for x in T.thread("threadIdx.x", 32):
+                S[y, x] = A[y, x]
+            for x in T.thread("threadIdx.x", 32):
+                B[y, x] = S[y, 31 - x]
+""".lstrip()
+    )
+    assert str(func).count('T.barrier("warp")') == 1
+    assert "block" not in str(func).replace("blockIdx", "")
