@@ -205,7 +205,7 @@ def _pow(a: float, b: float) -> float:
     return float(np.power(np.float64(a), np.float64(b)))
 
 
-_MATH: dict[str, Callable[..., float]] = {
+REAL_FUNCTIONS: dict[str, Callable[..., float]] = {
     "exp": _exp,
     "exp2": _exp2,
     "log": _log,
@@ -222,8 +222,9 @@ _MATH: dict[str, Callable[..., float]] = {
     "round": lambda a: float(np.rint(a)),
     "pow": _pow,
 }
+"""The intrinsics on floats as functions of Python floats, which are not rounded yet."""
 
 
 def _rounded(fn: str, dtype: str) -> Function:
-    function, number = _MATH[fn], rounding(dtype)
+    function, number = REAL_FUNCTIONS[fn], rounding(dtype)
     return lambda *args: number(function(*[float(a) for a in args]))
