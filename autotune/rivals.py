@@ -40,7 +40,7 @@ def rivals_of(func: Func, target: Target, search: Search) -> tuple[Rival, ...]:
     untuned = chosen(func, target, "model", exact or None).trace
     opened = untuned.opened()
     sketch = next((s for s in search.sketches if s.trace == opened), None)
-    plain = written(func)
+    plain = written(func, target)
     return (
         _rival(Baseline.WRITTEN, plain.trace.with_row(()), plain)._replace(
             is_reference=interchanged(func) is func

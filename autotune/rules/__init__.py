@@ -24,7 +24,7 @@ MAX_OTHER = 4
 MAX_ATTEMPTS = 48
 """Combinations of one way to part a program that are tried: those of many groups are too many."""
 
-__all__ = ["MAX_SKETCHES", "fusion_groups", "plans", "register_rules"]
+__all__ = ["MAX_SKETCHES", "completing", "fusion_groups", "plans", "register_rules"]
 
 
 class SketchPlan(NamedTuple):
@@ -55,13 +55,19 @@ def plans(
     variants that are refused. With `only`, the plans of these generators alone.
     """
     families = _plans_by_target(original, drafts, only, inexact=inexact)
+    last = completing(original)
     if SKETCH_RULES:
         by_users = _plans_by_users(original, drafts, only, tuple(SKETCH_RULES.values()))
         families = chain(families, by_users)
     for plans, most in families:
-        yield PlanFamily(
-            (p for p in plans if only is None or generator_of(p.choices) in only), most
-        )
+        wanted = (p for p in plans if only is None or generator_of(p.choices) in only)
+        yield PlanFamily((p._replace(steps=(*p.steps, *last)) for p in wanted), most)
+
+
+def completing(draft: Draft) -> tuple[Step, ...]:
+    """The steps with which each sketch for a target ends."""
+    complete = draft.rules.complete
+    return () if complete is None else (complete,)
 
 
 def _plans_by_target(

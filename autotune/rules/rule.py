@@ -138,6 +138,7 @@ class RuleSet:
     is_contraction: Callable[[Block], bool] = is_product
     instructions: tuple[SketchRule, ...] = ()
     alternatives: tuple[AlternativeRule, ...] = ()
+    complete: Step | None = None
 
     def has_instruction(self, draft: Draft, members: Sequence[Block]) -> bool:
         """Whether an instruction computes tiles of a contraction."""

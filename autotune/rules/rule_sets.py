@@ -18,7 +18,13 @@ def _cpu() -> RuleSet:
     return RULES
 
 
-_RULES = Registry("set of sketch rules", "register_rules", {"cpu": _cpu})
+def _cuda() -> RuleSet:
+    from .cuda.rule_set import RULES
+
+    return RULES
+
+
+_RULES = Registry("set of sketch rules", "register_rules", {"cpu": _cpu, "cuda": _cuda})
 
 
 def register_rules(kind: str, load: Callable[[], RuleSet]) -> None:

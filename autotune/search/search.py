@@ -163,8 +163,9 @@ class Search:
             tuple(prepared) if prepared is not None else sketches(func, target, inexact=inexact)
         )
         self.sketches = self.by_rules
-        if as_written and all(s.trace.steps for s in self.sketches):
-            self.sketches += (written(func),)
+        plain = written(func, target) if as_written else None
+        if plain is not None and all(s.trace != plain.trace for s in self.sketches):
+            self.sketches += (plain,)
         self.target_model = model_for(target)
         self.base = named(self.config.base, self.target_model) if self.config.model else None
         self.model = CostModel(seed, self.base)
@@ -197,8 +198,8 @@ class Search:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
             self.tell([self._recognised(k) for k in known])
-        if as_written:
-            self._begin_with_written()
+        if plain is not None:
+            self._begin_with(plain)
 
     @property
     def best(self) -> Observation | None:
@@ -267,11 +268,11 @@ class Search:
             pool.keep(np.delete(np.arange(len(pool.rows)), places))
         return batch
 
-    def _begin_with_written(self) -> None:
+    def _begin_with(self, plain: Sketch) -> None:
         """Put the program as written into the first batch, if it may be among the fastest."""
         best = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
         for pool, sketch in zip(self._pools, self.sketches, strict=True):
-            if not sketch.trace.steps and (pool.scores <= best + WORTH_MEASURING).any():
+            if sketch.trace == plain.trace and (pool.scores <= best + WORTH_MEASURING).any():
                 self._first.append((pool.number, ()))
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:

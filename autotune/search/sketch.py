@@ -123,12 +123,16 @@ def sketches(
     if not result and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))
-        result.append(written(func))
+        result.append(written(func, target))
     if not result:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
     return tuple(result)
 
 
-def written(func: Func) -> Sketch:
-    """The program as it is written, without decisions."""
-    return Sketch.of(Schedule(func, symbolic=True), "written")
+def written(func: Func, target: Target) -> Sketch:
+    """The program as it is written, without decisions, but for what its target asks of all."""
+    from ..rules import completing
+
+    draft = Draft(Schedule(func, symbolic=True), target)
+    draft = Drafts().after(draft, completing(draft))
+    return Sketch.of(draft.schedule, "written")

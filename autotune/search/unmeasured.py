@@ -22,7 +22,7 @@ from ..model.profile import Visit, profile
 from ..model.target_model import Features, TargetModel, model_for
 from .candidates import Rows, Rowspace
 from .search import SearchConfig, rows_of_each
-from .sketch import Sketch
+from .sketch import Sketch, written
 from .sketch import sketches as sketches_of
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def _chosen(
     features = np.concatenate(estimated)
     if len(features) == 0:
         _log.warning("no schedule of %s is legal that was drawn: left as written", func.name)
-        return Trace()
+        return written(func, target).trace
     place = _least(features, model)
     for sketch, rows in zip(prepared, drawn, strict=True):
         if place < len(rows):

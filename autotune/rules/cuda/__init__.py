@@ -1,0 +1,1 @@
+"""The sketch rules for GPUs of NVIDIA."""
