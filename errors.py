@@ -129,6 +129,13 @@ class ScheduleError(TilewrightError):
     about: Callable[[], Mapping[str, Any]] | None = None
     """More for `data`, set by whoever knows it; asked for when the first part is read."""
 
+    def _text(self) -> str:
+        if not self.arguments:
+            return self.message
+        names = self._part("names") or {}
+        arguments = tuple([names.get(id(getattr(a, "handle", a)), a) for a in self.arguments])
+        return _FORMATTER.vformat(self.message, arguments, {})
+
     @property
     def condition(self) -> str:
         """The condition that does not hold: the first line of the text."""

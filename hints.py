@@ -6,6 +6,7 @@ One table for each kind of thing that is asked for a name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 _VALUES = "build the program and call the module with arrays"
 _SAVED = 'tw.build_library(program, "kernel.so"), and tw.load("kernel.so") reads it'
@@ -167,6 +168,9 @@ class MissingNameError(AttributeError):
     def __init__(self, text: str, name: str, hint: Callable[[], str | None]) -> None:
         super().__init__(f"{text} {name!r}", name=name)
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AttributeError, (str(self),)
 
     def __str__(self) -> str:
         hint = self.hint()

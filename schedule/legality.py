@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace as _replace
 from functools import partial
 
+from ..errors import ScheduleError
 from ..tir.conditions import conjuncts
-from ..tir.dependence import Access
+from ..tir.dependence import Access, Order, before
 from ..tir.initialised import Initialised
 from ..tir.ir import (
     Block,
@@ -41,8 +42,9 @@ from .block_queries import (
     region_buffers,
 )
 from .distinct import distinct
-from .find import blocks_in, find_path, last_loop, loops_in, rebuild
+from .find import blocks_in, find_path, last_loop, loops_in, rebuild, statements
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
+from .order import require_interleaving
 from .require import certain, current_space, require
 from .written import within, written_box
 
@@ -66,9 +68,12 @@ def require_permutable(
         opaque = loops & feeding(block, IterKind.OPAQUE)
         require(
             not opaque,
-            "block {0} must run in the order of loop {1}: its iterations are opaque",
+            "block {0} must run in the order of loop{1} {2}: its iterations are opaque",
             block.label,
+            "s" if len(opaque) > 1 else "",
             lambda o=opaque: _names(o),
+            example=partial(_reversed, above, old, chain, body, block),
+            hint=partial(_in_order, above, old, chain, body, block),
         )
         if block.init is not None:
             mixed = loops & feeding(block, IterKind.REDUCE) & feeding(block, IterKind.SPATIAL)
@@ -84,6 +89,42 @@ def require_permutable(
                 require_visited_once(block, chain, around)
     if len(blocks) > 1:
         _require_self_contained(above, old, chain, body, blocks)
+
+
+def _reversed(
+    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt, block: Block
+) -> str | None:
+    """Two iterations of a block that touch an element and change their order, as text."""
+    found = _clash(above, old, body, block, overtakes([s.var for s in old], [s.var for s in chain]))
+    return None if found.apart else found.example()
+
+
+def _in_order(
+    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt, block: Block
+) -> str | None:
+    """What to do about a block whose iterations are opaque."""
+    if _clash(above, old, body, block, before).apart:
+        return "no iteration touches what another one writes: write its axes with T.axis.spatial"
+    order = overtakes([s.var for s in old], [s.var for s in chain])
+    found = _clash(above, old, body, block, order)
+    if found.first is None:
+        return None
+    buffer = found.first.buffer
+    if any(r.buffer is buffer for r in block.reads):
+        return f"the block reads and writes {buffer.name}: storing to another buffer has no order"
+    return f"several iterations write an element of {buffer.name}, and the last one counts"
+
+
+def _clash(
+    above: Sequence[Stmt], old: Sequence[For], body: Stmt, block: Block, order: Order
+) -> Finding:
+    """Whether iterations of a block in that `order` touch an element that one of them writes."""
+    ranges = loop_ranges((*above, *old))
+    for buffer in dict.fromkeys(r.buffer for r in block.writes):
+        found = conflicts(pairs_of(uses_of(block, buffer, body)), old, ranges, order)
+        if not found.apart:
+            return found
+    return Finding(True)
 
 
 def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> None:
@@ -125,7 +166,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
                 what,
                 kind.value,
                 block.label.name,
-                hint=partial(_candidates, path),
+                hint=partial(_candidates, path, kind),
                 found=kind.value,
                 expected=IterKind.SPATIAL.value,
                 alternatives=partial(_spatial_loops, path),
@@ -151,6 +192,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             buffer.name,
             lambda u=users: ", ".join(b.label.name for b in u),
             example=found.example,
+            hint=partial(_separately, path[:-1], [loop], loop.body) if len(users) > 1 else None,
         )
 
 
@@ -259,7 +301,20 @@ def _require_self_contained(
             lambda u=users: ", ".join(b.label.name for b in u),
             at=chain[0].var,
             example=found.example,
+            hint=partial(_separately, above, old, body),
         )
+
+
+def _separately(above: Sequence[Stmt], old: Sequence[For], body: Stmt) -> str | None:
+    """How blocks in one nest get loops of their own, if they may."""
+    around = [s for s in above if type(s) is For]
+    parts = list(statements(body))
+    try:
+        require_interleaving(around, old, parts, "cut the loops")
+    except ScheduleError:
+        return None
+    steps = ", then ".join(f"fission({s.var.name})" for s in reversed(old))
+    return f"{steps} first: then each block has loops of its own"
 
 
 def _overtaken(
@@ -387,6 +442,10 @@ def _spatial_loops(path: Sequence[Stmt]) -> list[Var]:
     return [s.var for s in loops_in(top) if s.var not in reducing]
 
 
-def _candidates(path: Sequence[Stmt]) -> str:
+def _candidates(path: Sequence[Stmt], kind: IterKind) -> str:
     found = ", ".join(v.name for v in _spatial_loops(path))
-    return f"loops that feed only spatial iterations: {found or 'none'}"
+    text = f"loops that feed only spatial iterations: {found or 'none'}"
+    if kind is IterKind.OPAQUE:
+        return text
+    loop = last_loop(path).var.name
+    return f"{text}; rfactor({loop}) makes {loop} one, of partial results"

@@ -40,7 +40,7 @@ from typing import (
 
 from ..errors import ScheduleError, nearest, similar
 from ..tir.ir import Func
-from .step_arguments import Check, checker, describe
+from .step_arguments import Check, Ref, checker, describe
 from .tensorizable import require_instructions
 
 P = ParamSpec("P")
@@ -157,14 +157,15 @@ class Primitive:
         for name, value in bound.items():
             if not checks[name](value):
                 wanted = describe(self.types[name])
+                what, wrong = self._wrong(name, value)
                 raise ScheduleError(
                     "{0}: {1} must be {2}, found {3!r}",
                     self.name,
-                    name,
+                    what,
                     wanted,
-                    value,
-                    hint=partial(self._usage, name, wanted, value),
-                    found=value,
+                    wrong,
+                    hint=partial(self._usage, name, wanted, wrong),
+                    found=wrong,
                     expected=wanted,
                 )
 
@@ -178,10 +179,25 @@ class Primitive:
             require_instructions(after)
         return after, result
 
+    def _wrong(self, name: str, value: Any) -> tuple[str, Any]:
+        """The parameter and the value of the wrong type; of several arguments, the first one."""
+        if name != self.variadic or type(value) is not tuple:
+            return name, value
+        one = checker(self.types[name])
+        return next((f"{name}[{k}]", v) for k, v in enumerate(value) if not one(v))
+
     def _usage(self, name: str, wanted: str, value: Any) -> str:
         """The hint for a value of the wrong kind."""
+        if isinstance(value, str) and wanted == "a loop":
+            return f"sch.get_loop({value!r}) is the loop of that name"
+        if isinstance(value, str) and wanted == "a block":
+            return f"sch.get_block({value!r}) is the block of that name"
         if isinstance(value, str) and ("loop" in wanted or "block" in wanted):
             return "get_block gives a block by its name, get_loops the loops around it"
+        if type(value) is Ref and value.kind == "b" and wanted == "a loop":
+            return f"a loop around the block: sch.get_loops({value!r})"
+        if name == self.variadic and type(value) is tuple:
+            return f"give them one by one: {self.name}(*{name})"
         as_list = self._as_list(name, value)
         if as_list is not None:
             return f"write {self._call(name, as_list)}"

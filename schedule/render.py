@@ -8,10 +8,16 @@ from typing import Any
 
 from ..errors import ScheduleError
 from ..tir.ir import Func, Label, Var
-from ..tir.printer import func_text
-from .find import blocks_in, find_path, loops_in
+from ..tir.printer import MARK, func_text, loop_names
+from .find import blocks_in, called, find_path, loops_in
+from .require import HandleName
 from .step_arguments import Argument, Derived, Record, Ref
 from .trace import Step, step_text
+
+MOST_LINES = 20
+"""Of a message: longer programs are folded."""
+LEAST_LINES = 8
+"""Of a program that is folded."""
 
 History = tuple[tuple[Func, ...], ...]
 """The programs of a schedule before each of its steps, and after the last."""
@@ -38,7 +44,8 @@ def explain(
             "asked": partial(step_text, step, ()),
             "primitive": step.op,
             "given": step.arguments,
-            "handles": partial(_names, step, outputs),
+            "handles": partial(_names, step, outputs, programs[-1]),
+            "names": partial(_told_apart, error.arguments, step, outputs, programs[-1]),
             "func": programs[-1],
             "step": len(steps),
             "program": partial(func_text, programs[-1], data.get("at")),
@@ -60,15 +67,54 @@ def _details(error: ScheduleError) -> str:
     if error.ended is not None:
         lines.append(f"  {error.ended}")
     lines.append("  program:")
-    lines.extend(f"    {line}" for line in str(error.program).split("\n"))
-    return "\n".join(lines)
+    above = 1 + (error.example is not None) + (error.hint is not None) + len(lines)
+    shown = _folded(str(error.program).split("\n"), max(MOST_LINES - above, LEAST_LINES))
+    return "\n".join([*lines, *(f"    {line}" for line in shown)])
 
 
-def _names(step: Step, outputs: Sequence[Any]) -> dict[str, str]:
+def _folded(lines: list[str], most: int) -> list[str]:
+    """A program in at most so many lines: those around the marked one, else the first."""
+    if len(lines) <= most:
+        return lines
+    marked = next((n for n, line in enumerate(lines) if line.endswith(MARK)), 0)
+    first = min(max(0, marked - most * 2 // 3), len(lines) - most)
+    end = first + most
+    if first:
+        first += 1
+    if end < len(lines):
+        end -= 1
+    top = [f"... {first} lines"] if first else []
+    rest = f"... {len(lines) - end} lines; `program` of the error has all"
+    return [*top, *lines[first:end], *([rest] if end < len(lines) else [])]
+
+
+def _names(step: Step, outputs: Sequence[Any], func: Func) -> dict[str, str]:
     """The names of loops and blocks, and the integers, that references of a step stand for."""
+    handles = _handles_of(step, outputs)
+    names = _told_apart((), step, outputs, func)
+    return {repr(r): names.get(id(v), str(getattr(v, "name", v))) for r, v in handles.items()}
+
+
+def _told_apart(
+    arguments: Sequence[Any], step: Step, outputs: Sequence[Any], func: Func
+) -> dict[int, str]:
+    """The names of the loops that an error and its step are about, by their identity.
+
+    Of several, those that the program has more than one of come with a block in them.
+    """
+    named = [a.handle for a in arguments if isinstance(a, HandleName)]
+    values = [getattr(v, "loop", v) for v in _handles_of(step, outputs).values()]
+    loops = dict.fromkeys(v for v in (*named, *values) if type(v) is Var)
+    if len(loops) > 1:
+        return {id(v): called(func, v) for v in loops}
+    printed = loop_names(func)
+    return {id(v): printed.get(v, v.name) for v in loops}
+
+
+def _handles_of(step: Step, outputs: Sequence[Any]) -> dict[Ref, Any]:
+    """What the references of a step stand for."""
     refs = dict.fromkeys(ref for _, value in step.arguments for ref in _references(value))
-    known = [ref for ref in refs if ref.index < len(outputs)]
-    return {repr(r): str(getattr(outputs[r.index], "name", outputs[r.index])) for r in known}
+    return {ref: outputs[ref.index] for ref in refs if ref.index < len(outputs)}
 
 
 def _references(value: Argument) -> Iterator[Ref]:

@@ -32,6 +32,18 @@ class Constraint:
     arguments: tuple[Any, ...]
 
 
+class HandleName(str):
+    """The name of a loop or block in an error, which tells it from others of the same name."""
+
+    __slots__ = ("handle",)
+    handle: Var | Label
+
+    def __new__(cls, handle: Var | Label) -> HandleName:
+        self = super().__new__(cls, handle.name)
+        self.handle = handle
+        return self
+
+
 @dataclass
 class Space:
     """The decisions of a symbolic schedule and the constraints on them.
@@ -121,7 +133,7 @@ def require(
     """Raise `ScheduleError` (formatted when read) unless `condition` holds.
 
     `at` is the loop or block that the error marks in the program: by default the first of the
-    `arguments` that is one, which is shown by its name. `hint` says what to do, `example` shows
+    `arguments` that is one. They are shown by their names. `hint` says what to do, `example` shows
     where the condition fails. `data` is for programs that read the error: `found`, `expected` and
     legal `alternatives`, values or functions that return them.
     """
@@ -133,22 +145,19 @@ def require(
         if decided is True:
             return
         if decided is None and space is not None:
-            space.constraints.append(Constraint(condition, message, _marked(at, arguments)[1]))
+            space.constraints.append(Constraint(condition, message, arguments))
             return
     elif condition:  # numpy's booleans
         return
-    at, arguments = _marked(at, arguments)
+    at = _marked(at, arguments)
+    arguments = tuple([HandleName(a) if isinstance(a, (Var, Label)) else a for a in arguments])
     raise ScheduleError(message, *arguments, at=at, hint=hint, example=example, **data)
 
 
-def _marked(
-    at: Var | Label | None, arguments: tuple[Any, ...]
-) -> tuple[Var | Label | None, tuple[Any, ...]]:
-    """The loop or block to mark, and the arguments with its name."""
-    for k, argument in enumerate(() if at is not None else arguments):
-        if isinstance(argument, (Var, Label)):
-            return argument, (*arguments[:k], argument.name, *arguments[k + 1 :])
-    return at, arguments
+def _marked(at: Var | Label | None, arguments: tuple[Any, ...]) -> Var | Label | None:
+    """The loop or block to mark."""
+    handles = (a for a in arguments if isinstance(a, (Var, Label)))
+    return next(handles, None) if at is None else at
 
 
 def require_some(value: T | None, message: str, *arguments: Any, **options: Any) -> T:

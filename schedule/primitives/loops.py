@@ -25,12 +25,12 @@ from ...tir.visit import nested
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
 from ..facts import last
-from ..find import find_path, last_loop, loop_path, loops_in, path_to, rebuild
+from ..find import called, find_path, last_loop, loop_path, loops_in, path_to, rebuild
 from ..legality import require_permutable
 from ..placement import require_settled
 from ..primitive import primitive
 from ..rebind import rebound
-from ..require import certain, require
+from ..require import HandleName, certain, require
 
 MAX_PARTS = 16
 PADDING = 64
@@ -284,8 +284,8 @@ def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> li
             path_to(Func("", (), (), path[0]), v)
             raise ScheduleError(
                 "loop {0} is not directly inside loop {1}; {2} takes perfectly nested loops",
-                v.name,
-                nest[-1].var.name,
+                HandleName(v),
+                HandleName(nest[-1].var),
                 what,
                 at=v,
                 hint=partial(_next_text, path, nest[-1], v),
@@ -304,18 +304,20 @@ def _next(loop: For) -> list[Var]:
 
 
 def _next_text(path: Sequence[Stmt], loop: For, wanted: Var) -> str:
+    own = called(path[0], loop.var)
     if any(type(s) is For and s.var is wanted for s in path):
-        return f"name the loops outermost first: loop {wanted.name} is around loop {loop.var.name}"
+        return f"name the loops outermost first: loop {wanted.name} is around loop {own}"
     inside = _next(loop)
     if inside:
-        return f"directly inside loop {loop.var.name} is loop {inside[0].name}"
-    return f"no loop is directly inside loop {loop.var.name}"
+        return f"directly inside loop {own} is loop {inside[0].name}"
+    return f"no loop is directly inside loop {own}"
 
 
 def _nest_text(path: Sequence[Stmt]) -> str:
     loop = last_loop(path)
     nest = [s.var for s in path if type(s) is For] + [s.var for s in loops_in(loop.body)]
-    return f"loops around and in loop {loop.var.name}: {', '.join(v.name for v in nest)}"
+    own = called(path[0], loop.var)
+    return f"loops around and in loop {own}: {', '.join(v.name for v in nest)}"
 
 
 def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
@@ -329,8 +331,8 @@ def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
             path_to(fn, v)
             raise ScheduleError(
                 "loop {0} is not nested with loop {1}",
-                v.name,
-                loops[0].name,
+                HandleName(v),
+                HandleName(loops[0]),
                 at=v,
                 hint=partial(_nest_text, path),
             )

@@ -11,7 +11,7 @@ from ...tir.ir import Expr, For, ForKind, Func, Label, Seq, Stmt, Var, seq
 from ...tir.visit import with_body
 from ..available import require_still_concurrent
 from ..block_queries import loop_ranges, nest_like, require_not_vectorized
-from ..find import find_path, last_loop, loop_path, path_to, rebuild
+from ..find import called, find_path, last_loop, loop_path, path_to, rebuild
 from ..order import require_interleaving
 from ..primitive import primitive
 from ..rebind import rebound
@@ -45,7 +45,7 @@ def merge(fn: Func, *loops: Var) -> tuple[Func, Var]:
     chains = [_chain_to(path[level:]) for path in paths]
     first = chains[0]
     for chain in chains[1:]:
-        _require_alike(first, chain)
+        _require_alike(fn, first, chain)
     start = _require_consecutive(parent, [path[level] for path in paths], loops)
     above = [s for s in paths[0][:level] if type(s) is For]
     ranges = loop_ranges((*above, *first))
@@ -175,25 +175,26 @@ def _require_plain(loop: For, what: str) -> None:
     )
 
 
-def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
+def _require_alike(fn: Func, first: Sequence[For], other: Sequence[For]) -> None:
     """Require that two chains have the same depth, extents and kinds."""
     require(
         len(first) == len(other),
         "loop {0} is {1} deep in its nest, loop {2} is {3} deep",
-        first[-1].var.name,
+        first[-1].var,
         len(first),
         other[-1].var,
         len(other),
-        hint=partial(_as_deep, first, other),
+        at=other[-1].var,
+        hint=partial(_as_deep, fn, first, other),
         alternatives=lambda: [_level(first, other).var],
     )
     for a, b in zip(first, other, strict=True):
         require(
             a.extent == b.extent,
             "loop {0} has {1} iterations, loop {2} has {3}",
-            a.var.name,
+            a.var,
             a.extent,
-            b.var.name,
+            b.var,
             b.extent,
             at=b.var,
             hint="split, or cut with loop_partition, what is longer",
@@ -201,10 +202,11 @@ def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
         require(
             a.kind is b.kind,
             "loop {0} is {1} and loop {2} is {3}; loops to merge must be of one kind",
-            a.var.name,
+            a.var,
             a.kind.value,
             b.var,
             b.kind.value,
+            at=b.var,
         )
 
 
@@ -214,10 +216,10 @@ def _level(first: Sequence[For], other: Sequence[For]) -> For:
     return deep[len(flat) - 1]
 
 
-def _as_deep(first: Sequence[For], other: Sequence[For]) -> str:
+def _as_deep(fn: Func, first: Sequence[For], other: Sequence[For]) -> str:
     flat = min(first, other, key=len)
-    level = _level(first, other).var.name
-    return f"as deep as loop {flat[-1].var.name} is loop {level} of the other nest"
+    level = called(fn, _level(first, other).var)
+    return f"as deep as loop {called(fn, flat[-1].var)} is loop {level}"
 
 
 def _require_consecutive(parent: Seq, nests: Sequence[Stmt], loops: Sequence[Var]) -> int:
@@ -228,7 +230,7 @@ def _require_consecutive(parent: Seq, nests: Sequence[Stmt], loops: Sequence[Var
             places[k] == places[0] + k,
             "the nest of loop {0} does not directly follow the one of loop {1}",
             loops[k],
-            loops[k - 1].name,
+            loops[k - 1],
             hint="name the loops in program order; compute_at moves what is between them",
         )
     return places[0]

@@ -67,8 +67,9 @@ def prefetch(
     later = require_some(
         next((s for s in outer if s.var is (loop if ahead_of is None else ahead_of)), None),
         "loop {0} is neither loop {1} nor around it",
-        lambda: "" if ahead_of is None else ahead_of.name,
+        ahead_of,
         loop,
+        at=loop,
         hint="ahead_of counts the iterations that the hint is ahead",
     )
     require(

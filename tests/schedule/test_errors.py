@@ -65,7 +65,9 @@ def test_it_goes_through_json() -> None:
     assert data["alternatives"] == ["i", "j"]
     assert data["place"] == "r"
     assert data["given"] == {"loop": "l3"}
-    assert data["hint"] == "loops that feed only spatial iterations: i, j"
+    assert data["hint"] == (
+        "loops that feed only spatial iterations: i, j; rfactor(r) makes r one, of partial results"
+    )
     assert "# <-- here" in data["program"]
     assert data["ended"] is data["example"] is None
 
@@ -157,9 +159,17 @@ def test_arguments_of_another_type() -> None:
         "split takes (loop: Var, factors: Sequence[Dim | None], *, perfect: bool = False)"
     )
     error = refusal_of(sch, "fuse", [i])
-    assert error.as_data()["hint"] == "fuse takes (*loops: Var)"
+    assert error.as_data()["hint"] == "give them one by one: fuse(*loops)"
     error = refusal_of(sch, "parallel", "i")
-    assert str(error.as_data()["hint"]).startswith("get_block gives a block by its name")
+    assert error.as_data()["hint"] == "sch.get_loop('i') is the loop of that name"
+    error = refusal_of(sch, "get_loops", "C")
+    assert error.as_data()["hint"] == "sch.get_block('C') is the block of that name"
+    error = refusal_of(sch, "reorder", "j", sch.get_block("C"))
+    assert error.condition == "reorder: loops[0] must be a loop, found 'j'"
+    assert error.as_data()["hint"] == "sch.get_loop('j') is the loop of that name"
+    error = refusal_of(sch, "reorder", i, sch.get_block("C"))
+    assert error.condition == "reorder: loops[1] must be a loop, found b0"
+    assert error.as_data()["hint"] == "a loop around the block: sch.get_loops(b0)"
 
 
 @pytest.mark.parametrize("block", [None, True, 1.5, ()])
@@ -265,8 +275,12 @@ def test_loops_that_are_nested() -> None:
     assert "hint: name the loops outermost first: loop i is" in str(refusal_of(sch, "fuse", j, i))
     sch = Schedule(chain())
     (b,), (c,) = loops(sch, "B"), loops(sch, "C")
-    assert "hint: no loop is directly inside loop i\n" in str(refusal_of(sch, "fuse", b, c))
-    assert "hint: loops around and in loop i: i\n" in str(refusal_of(sch, "reorder", b, c))
+    error = refusal_of(sch, "fuse", b, c)
+    assert "hint: no loop is directly inside loop i of block B\n" in str(error)
+    error = refusal_of(sch, "reorder", b, c)
+    assert error.condition == "loop i of block C is not nested with loop i of block B"
+    assert "hint: loops around and in loop i of block B: i\n" in str(error)
+    assert error.handles == {"l1": "i of block B", "l3": "i of block C"}
 
 
 def test_loops_that_are_as_deep() -> None:
@@ -274,7 +288,7 @@ def test_loops_that_are_as_deep() -> None:
     (i, _), (k, m) = loops(sch, "B"), loops(sch, "C")
     error = refusal_of(sch, "merge", i, m)
     assert error.alternatives == [k]
-    assert "hint: as deep as loop i is loop i of the other nest\n" in str(error)
+    assert "hint: as deep as loop i of block B is loop i of block C\n" in str(error)
     sch.merge(i, k)
 
 
@@ -365,3 +379,115 @@ def test_an_argument_whose_text_raises_is_named_in_its_place() -> None:
         "<a Odd whose text raises ValueError> <a Odd whose text raises KeyError> "
         "<a NoText whose text raises TypeError> <a function whose text raises OSError> as it is"
     )
+
+
+def long_chain(stages: int) -> Func:
+    """A program with five lines for each of its blocks."""
+    tensors = [te.placeholder((16,), "int32", name="A")]
+    for k in range(stages):
+        last = tensors[-1]
+        tensors.append(te.compute((16,), lambda i, last=last: last[i] + 1, name=f"B{k}"))
+    return te.func(tensors, name="long_chain")
+
+
+@pytest.mark.parametrize("stage", [0, 5, 9])
+def test_long_messages_are_folded(stage: int) -> None:
+    sch = Schedule(long_chain(10))
+    (loop,) = loops(sch, f"B{stage}")
+    error = refusal_of(sch, "split", loop, factors=[None, 5], perfect=True)
+    lines = str(error).split("\n")
+    assert len(lines) == 20
+    program = str(error.program).split("\n")
+    shown = [line[4:] for line in lines[lines.index("  program:") + 1 :]]
+    assert sum("# <-- here" in line for line in shown) == 1
+    left_out = [int(line.split()[1]) for line in shown if line.startswith("... ")]
+    assert len(left_out) == (1 if stage == 9 else 2)
+    kept = [line for line in shown if not line.startswith("... ")]
+    assert sum(left_out) + len(kept) == len(program)
+    assert program[left_out[0] : left_out[0] + len(kept)] == kept
+    assert "# <-- here" in error.as_data()["program"]
+
+
+def test_short_messages_are_whole() -> None:
+    sch = Schedule(chain())
+    error = refusal_of(sch, "split", loops(sch, "C")[0], factors=[None, 5], perfect=True)
+    assert str(error).endswith("\n".join(f"    {x}" for x in str(error.program).split("\n")))
+
+
+@pytest.mark.parametrize("step", ["parallel", "vectorize"])
+def test_a_loop_of_a_reduction_runs_at_once_after_the_step_that_is_named(step: str) -> None:
+    sch = Schedule(matmul())
+    *_, r = loops(sch, "C")
+    hint = refusal_of(sch, step, r).as_data()["hint"]
+    assert hint.endswith("; rfactor(r) makes r one, of partial results")
+    sch.rfactor(r)
+    getattr(sch, step)(r)
+
+
+def test_opaque_iterations_show_what_orders_them() -> None:
+    text = """
+@tw.script
+def diagonal(A: T.Buffer((32, 16), "int32"), B: T.Buffer((16, 16), "int32")):
+    T.inplace(A)
+    for i, j in T.grid(15, 15):
+        with T.block("A"):
+            vi, vj = T.axis.remap("OO", [i, j])
+            A[{index}] = {value}
+"""
+    cases = {
+        ("vi + 1, vj", "A[vi, vj + 1] + 1"): (
+            "iteration i=0, j=1 writes A[1, 1], iteration i=1, j=0 reads it",
+            "the block reads and writes A: storing to another buffer has no order",
+        ),
+        ("vi + vj, 0", "B[vi, vj]"): (
+            "iteration i=0, j=1 writes A[1, 0], iteration i=1, j=0 writes it",
+            "several iterations write an element of A, and the last one counts",
+        ),
+        ("vi, vj", "B[vi, vj] + 1"): (
+            None,
+            "no iteration touches what another one writes: write its axes with T.axis.spatial",
+        ),
+        ("vi, vj + 1", "A[vi, vj] + 1"): (None, None),
+    }
+    for (index, value), (example, hint) in cases.items():
+        sch = Schedule(parse(text.replace("{index}", index).replace("{value}", value)))
+        i, j = loops(sch, "A")
+        data = refusal_of(sch, "reorder", j, i).as_data()
+        assert data["condition"].startswith("block A must run in the order of loops i, j: ")
+        assert (data["example"], data["hint"]) == (example, hint)
+
+
+def test_blocks_that_are_reordered_after_they_are_taken_apart() -> None:
+    text = """
+@tw.script
+def pair(A: T.Buffer((18, 17), "int32"), B: T.Buffer((17, 17), "int32")):
+    T.inplace(A)
+    for i, j in T.grid(16, 15):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi + 1, vj] = 1
+        with T.block("Q"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi + {row}, vj + 1]
+"""
+    sch = Schedule(parse(text.replace("{row}", "0")))
+    i, j = loops(sch, "P")
+    data = refusal_of(sch, "reorder", j, i).as_data()
+    assert "iteration i=0, j=1 of block P writes A[1, 1]" in data["example"]
+    assert data["hint"] == "fission(j), then fission(i) first: then each block has loops of its own"
+    sch.fission(j)
+    sch.fission(i)
+    for block in ("P", "Q"):
+        sch.reorder(*reversed(sch.get_loops(sch.get_block(block))))
+    sch = Schedule(parse(text.replace("{row}", "1")))
+    i, j = loops(sch, "P")
+    assert refusal_of(sch, "parallel", j).as_data()["hint"] is None
+    refusal_of(sch, "fission", j)
+
+
+def test_bounds_in_messages_are_numbers() -> None:
+    x = te.placeholder((16,), "int32", name="X")
+    y = te.compute((20,), lambda i: te.select(i < 16, x[i], 0), name="Y")
+    sch = Schedule(te.func([x, y], name="padded"))
+    error = refusal_of(sch, "reindex_cache_read", sch.get_block("Y"), 0, "global", lambda i: (i,))
+    assert "is not shown to lie within 0 to 15 in all iterations" in error.condition
