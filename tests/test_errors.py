@@ -110,3 +110,20 @@ def test_errors_leave_a_pool_of_processes(fails: Callable[[], object]) -> None:
         there = pool.submit(fails).exception()
     assert type(there) is here.type
     assert str(there) == str(here.value)
+
+
+def test_names_that_are_missing_survive() -> None:
+    with pytest.raises(AttributeError) as error:
+        te.einsum  # type: ignore[attr-defined]  # noqa: B018
+    copy = pickle.loads(pickle.dumps(error.value))
+    assert type(copy) is AttributeError
+    assert str(copy) == str(error.value)
+
+
+def test_loops_that_were_told_apart_survive() -> None:
+    x = te.placeholder((4,), "int32", name="X")
+    y = te.compute((4,), lambda i: x[i] + 1, name="Y")
+    sch = tw.Schedule(te.func([x, y, te.compute((4,), lambda i: y[i] + 1, name="Z")]))
+    with pytest.raises(ScheduleError, match="loop i of block Z is not nested with") as error:
+        sch.reorder(sch.get_loop("i", block="Y"), sch.get_loop("i", block="Z"))
+    assert crossed(error.value).args == (error.value.condition,)
