@@ -200,7 +200,13 @@ def _cpu() -> CodeGenerator[Any, Any]:
     return CpuGenerator()
 
 
-_GENERATORS = Registry("code generator", "register_generator", {"cpu": _cpu})
+def _cuda() -> CodeGenerator[Any, Any]:
+    from .cuda.generator import CudaGenerator
+
+    return CudaGenerator()
+
+
+_GENERATORS = Registry("code generator", "register_generator", {"cpu": _cpu, "cuda": _cuda})
 
 
 def register_generator(kind: str, load: Callable[[], CodeGenerator[Any, Any]]) -> None:

@@ -61,6 +61,7 @@ from ..generator import Pass
 from ..passes.arena import arena
 from ..passes.barriers import barriers
 from ..passes.blocks import blocks
+from ..passes.collectives import collectives
 from ..passes.compact import compact_on_device
 from ..passes.flatten import flatten
 from ..passes.narrow import narrow
@@ -77,6 +78,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("blocks", blocks),
         Pass("phases", phases),
         Pass("trim", trim),
+        Pass("collectives", collectives, reorders=True),
         Pass("compact", compact_on_device),
         Pass("arena", arena),
         Pass("barriers", barriers),

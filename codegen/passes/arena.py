@@ -17,6 +17,8 @@ KEY = "shared"
 """The annotation of the loop over threadIdx.x with the offsets of the shared buffers."""
 ALIGNMENT = 16
 """Bytes: the widest access of a thread."""
+PLENTY = 8 << 10
+"""Bytes that are no reason for fewer blocks on a multiprocessor: sharing would cost a barrier."""
 
 
 class Arena(NamedTuple):
@@ -29,8 +31,8 @@ class Arena(NamedTuple):
 def arena(func: Func) -> Func:
     """Give each shared buffer its place in the shared memory of a block.
 
-    Buffers of which the one is used only after the last use of the other have bytes in common.
-    The offsets become an annotation of the innermost loop over threads.
+    Buffers of which the one is used only after the last use of the other have bytes in common,
+    where all together take more than 8 KiB. The offsets become an annotation of the innermost loop over threads.
     """
     return map_launches(func, _laid_out)
 
@@ -56,7 +58,10 @@ def overlaid(launch: Launch) -> set[frozenset[Buffer]]:
 def _laid_out(launch: Launch) -> Launch:
     if not launch.shared:
         return launch
-    offsets = _offsets(launch.shared, _lifetimes(launch))
+    apart = dict.fromkeys(launch.shared, (0, 0))
+    offsets = _offsets(launch.shared, apart)
+    if max(n + _bytes(b) for n, b in zip(offsets, launch.shared, strict=True)) > PLENTY:
+        offsets = _offsets(launch.shared, _lifetimes(launch))
     *outer, inner = launch.threads
     notes = (*inner.annotations, (KEY, list(offsets)))
     return launch._replace(threads=(*outer, replace(inner, annotations=notes)))

@@ -79,13 +79,14 @@ def _require_apart(
             if not (a.writes or b.writes):
                 continue
             shared = {**outer, **loops}
-            verdict = conflict(a.access(shared), b.access(shared), outer, loops, _differ)
+            verdict = conflict(a.access(shared), b.access(shared), outer, loops, differ)
             if not verdict.apart:
                 along = ", ".join(axes[v][0] for v in crossed)
                 raise _refusal(buffer, scope, whose, along, verdict)
 
 
-def _differ(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
+def differ(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
+    """The condition that two places along axes are different ones."""
     result: Expr = as_expr(False)
     for x, y in zip(a, b, strict=True):
         result = binary(Op.OR, result, binary(Op.NE, x, y))

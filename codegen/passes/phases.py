@@ -25,7 +25,7 @@ from ...tir.ir import (
 from ...tir.visit import substitute, with_func_body
 from .launches import AXES
 from .owned import require_owned
-from .rewrite import decided, loops, map_stmts
+from .rewrite import decided, loops, map_exprs, map_stmts, simplifier_of
 
 _NAMES = {axis: f"{axis[0]}{axis[-1]}" for axis in AXES}
 """Short names of axes: `bx` and `tx`."""
@@ -67,7 +67,9 @@ def phases(func: Func) -> Func:
     blocks or threads would use elements of each other that they must not.
     """
     launches = [_launch(stmt, func) for stmt in flat(decided(_without_hints(func.body)))]
-    return with_func_body(func, seq(*launches))
+    joined = with_func_body(func, seq(*launches))
+    s = simplifier_of(joined)
+    return with_func_body(joined, decided(map_exprs(joined.body, s)))
 
 
 def _without_hints(stmt: Stmt) -> Stmt:

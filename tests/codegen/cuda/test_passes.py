@@ -133,18 +133,71 @@ def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
                 C[tx] = C[tx] + T.float32(R[tx])
 """,
     "arena": """
-def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+def f(A: T.Buffer((1024,), "float32"), C: T.Buffer((1024,), "float32")):
     with T.scratch((3,), "int8", scope="shared") as P:
-        with T.scratch((64,), "float32", scope="shared") as Q:
-            with T.scratch((32,), "float64", scope="shared") as R:
-                with T.scratch((64,), "float32", scope="shared") as S:
-                    for tx in T.thread("threadIdx.x", 64):
+        with T.scratch((1024,), "float32", scope="shared") as Q:
+            with T.scratch((512,), "float64", scope="shared") as R:
+                with T.scratch((1024,), "float32", scope="shared") as S:
+                    for tx in T.thread("threadIdx.x", 1024):
                         Q[tx] = A[tx]
-                        S[tx] = Q[63 - tx]
-                        if tx < 32:
+                        S[tx] = Q[1023 - tx]
+                        if tx < 512:
                             R[tx] = T.float64(S[tx])
                             P[tx % 3] = T.int8(0)
                         C[tx] = T.float32(R[tx // 2])
+""",
+    "arena_of_little": """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    with T.scratch((3,), "int8", scope="shared") as P:
+        with T.scratch((64,), "float32", scope="shared") as Q:
+            for tx in T.thread("threadIdx.x", 64):
+                Q[tx] = A[tx]
+                C[tx] = Q[63 - tx]
+                if tx < 3:
+                    P[tx] = T.int8(0)
+""",
+    "collectives": """
+def f(A: T.Buffer((4, 96), "float32"), C: T.Buffer((4, 32), "float32"), D: T.Buffer((4,), "float32")):
+    P = T.alloc((32, 4), "float32", scope="shared")
+    R = T.alloc((4,), "float32", scope="shared")
+    Q = T.alloc((4,), "float32")
+    for b in T.thread("blockIdx.x", 2):
+        for ty in T.thread("threadIdx.y", 2):
+            for tx in T.thread("threadIdx.x", 32):
+                P[tx, b * 2 + ty] = 0.0
+                for k in range(3):
+                    P[tx, b * 2 + ty] = P[tx, b * 2 + ty] + A[b * 2 + ty, k * 32 + tx]
+                if (tx == 0) & (b * 2 + ty < 3):
+                    R[b * 2 + ty] = 0.0
+                    for r in range(32):
+                        R[b * 2 + ty] = R[b * 2 + ty] + P[r, b * 2 + ty]
+                    Q[b * 2 + ty] = 1.0 / R[b * 2 + ty]
+                    D[b * 2 + ty] = R[b * 2 + ty]
+                if b * 2 + ty < 3:
+                    C[b * 2 + ty, tx] = A[b * 2 + ty, tx] * Q[b * 2 + ty]
+""",  # noqa: E501
+    "collectives_of_blocks": """
+def f(A: T.Buffer((4, 128), "int32"), C: T.Buffer((4,), "int32")):
+    P = T.alloc((4, 128), "int32", scope="shared")
+    for b in T.thread("blockIdx.x", 2):
+        for tx in T.thread("threadIdx.x", 128):
+            for i in range(2):
+                P[b * 2 + i, tx] = A[b * 2 + i, tx]
+            if tx == 0:
+                for i in range(2):
+                    C[b * 2 + i] = T.int32(7)
+                    for r in range(100):
+                        C[b * 2 + i] = T.maximum(P[b * 2 + i, r], C[b * 2 + i])
+""",
+    "collectives_none": """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((1,), "float32")):
+    P = T.alloc((64,), "float32", scope="shared")
+    for tx in T.thread("threadIdx.x", 64):
+        P[63 - tx] = A[tx]
+        if tx == 0:
+            C[0] = 0.0
+            for r in range(64):
+                C[0] = C[0] + P[r]
 """,
     "vectors": """
 def f(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "bfloat16"), C: T.Buffer((256,), "float32"), D: T.Buffer((256,), "float32")):

@@ -1,0 +1,41 @@
+"""The GPU of this machine as a target."""
+
+from __future__ import annotations
+
+from ...errors import TargetError
+from ...runtime.cuda_driver import DeviceFacts, driver
+from ...target import ARCHS, CudaTarget
+
+
+def device_facts() -> DeviceFacts:
+    """What the driver says of the device that this thread uses. Raises `TargetError`."""
+    found = driver()
+    return found.device(found.current()).facts
+
+
+def host_target() -> CudaTarget:
+    """The device that this thread uses, as a resolved target.
+
+    Raises `TargetError` where there is none, and for one that no code is made for.
+    """
+    return target_of(device_facts())
+
+
+def target_of(facts: DeviceFacts) -> CudaTarget:
+    """The target of a device: the newest architecture whose code it runs. Raises `TargetError`."""
+    runs = [arch for arch in ARCHS if CudaTarget(arch=arch).runs_on(facts.capability)]
+    if not runs:
+        raise TargetError(
+            "{0} is {1}, which no code is made for; known: {2}",
+            facts.name,
+            facts.arch,
+            ", ".join(ARCHS),
+            hint="use a device of one of these architectures",
+        )
+    return CudaTarget(
+        arch=runs[-1],
+        model=facts.name,
+        sms=facts.sms,
+        memory_bytes=facts.memory_bytes,
+        l2_bytes=facts.l2_bytes,
+    )

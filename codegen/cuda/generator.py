@@ -1,0 +1,154 @@
+"""The code generator for GPUs of NVIDIA: CUDA C++, compiled by nvcc, and cubins.
+
+An image is one cubin, of the kernels of a function and of its packers. Of each function, `needs`
+has the launches of its kernels: `kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import ArtifactError, BuildError, TargetError
+from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
+from ...runtime.module import Module, Origin
+from ...target import CudaTarget
+from ..compiled import Compiled, Launch
+from ..generator import Code, CodeGenerator, Part, Pass, Tools
+from .emit import Emitted, emit
+from .lowering import passes
+from .nvcc import compile_cubin, compile_ptx, version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...runtime.artifact import Provenance
+    from ...runtime.files import File
+
+KERNELS = "kernels"
+_ELF = b"\x7fELF"
+_SUFFIX = ".cubin"
+
+
+class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
+    @property
+    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
+        return {"cuda": lambda compiled: compiled.text, "ptx": _ptx}
+
+    def host(self) -> CudaTarget:
+        from .detection import host_target
+
+        return host_target()
+
+    def resolve(self, wanted: CudaTarget) -> CudaTarget:
+        """Without an architecture, it is the device of this machine."""
+        return wanted if wanted.arch else self.host()
+
+    def check_runnable(self, target: CudaTarget) -> None:
+        from .detection import device_facts
+
+        facts = device_facts()
+        if not target.runs_on(facts.capability):
+            raise TargetError(
+                "code for {0} does not run on {1}, which is {2}",
+                target,
+                facts.name,
+                facts.arch,
+                hint="build for the target `cuda`, which is this machine's device",
+            )
+
+    def tools(self) -> Tools:
+        found = version()
+        release = ".".join(found.split(".")[:2])
+        return Tools(f"ptxas {release}", {"nvcc": found})
+
+    def timed_on(self, target: CudaTarget) -> CudaTarget:
+        del target
+        return self.host()
+
+    def passes(self, target: CudaTarget) -> tuple[Pass, ...]:
+        del target
+        return passes()
+
+    def emit(self, parts: Sequence[Part], target: CudaTarget, *, strict_fp: bool) -> Emitted:
+        return emit(parts, target, strict_fp=strict_fp)
+
+    def compile(self, emitted: Emitted, target: CudaTarget) -> Code:
+        image, resources = compile_cubin(emitted.text, target, strict_fp=emitted.strict_fp)
+        launches = tuple(
+            Launch(entry.symbol, {KERNELS: kernels_to_json(entry.launches(dict(resources)))})
+            for entry in emitted.entry_points
+        )
+        workspaces = tuple(entry.workspace_bytes for entry in emitted.entry_points)
+        return Code(image, launches, workspaces, emitted.text)
+
+    def check(self, compiled: Compiled) -> None:
+        if not compiled.image.startswith(_ELF):
+            raise ArtifactError("its code is no cubin")
+        for kernel in (k for kernels in kernels_of(compiled) for k in kernels):
+            if f".text.{kernel.symbol}\0".encode() not in compiled.image:
+                raise ArtifactError("its code does not define {0}", kernel.symbol)
+
+    def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
+        from ...runtime.cuda_runtime import cuda_module
+
+        return cuda_module(
+            compiled.image,
+            kernels_of(compiled),
+            compiled.signature,
+            compiled.target,
+            origin,
+            sources={name: partial(compiled.source, name) for name in ("tir", *self.sources)},
+            trust_indices=trust_indices,
+        )
+
+    def check_path(self, path: Path, *, intermediate: bool) -> None:
+        if intermediate:
+            raise BuildError(
+                "a kernel for GPUs has no object file", hint="write the cubin: kernel.cubin"
+            )
+        if path.suffix != _SUFFIX:
+            raise BuildError(
+                "{0} is no path of a kernel for GPUs; expected one that ends with {1}",
+                path,
+                _SUFFIX,
+                hint=f"write {path.with_suffix(_SUFFIX)}",
+            )
+
+    def files(
+        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+    ) -> tuple[File, ...]:
+        """The cubin with its description behind it, and the manifest."""
+        from ...runtime.artifact import artifact_files, description
+        from ...runtime.files import File
+
+        self.check_path(path, intermediate=intermediate)
+        signature, target = compiled.signature, compiled.target
+        needs = {KERNELS: [kernels_to_json(kernels) for kernels in kernels_of(compiled)]}
+        described = description(signature, target, target.features, needs)
+        code = File(path, compiled.image + described)
+        return artifact_files(code, signature, target, needs, provenance)
+
+    def environment(self, target: CudaTarget, *, runs: bool) -> dict[str, str]:
+        del target, runs
+        return {}
+
+    def addresses(self, target: CudaTarget) -> None:
+        """CUDA reserves far more addresses than it uses."""
+
+
+def kernels_of(compiled: Compiled) -> list[tuple[KernelLaunch, ...]]:
+    """The launches of each function of compiled code. Raises `ArtifactError`."""
+    signature = compiled.signature
+    functions = (signature, *signature.packers)
+    return [
+        kernels_from_json(launch.needs.get(KERNELS), of)
+        for launch, of in zip(compiled.launches, functions, strict=True)
+    ]
+
+
+def _ptx(compiled: Compiled) -> str:
+    """The PTX that the compiler makes of the kernels; fused where that is allowed."""
+    return compile_ptx(compiled.text, CudaTarget.of(compiled.target))
