@@ -32,7 +32,8 @@ def arena(func: Func) -> Func:
     """Give each shared buffer its place in the shared memory of a block.
 
     Buffers of which the one is used only after the last use of the other have bytes in common,
-    where all together take more than 8 KiB. The offsets become an annotation of the innermost loop over threads.
+    where all together take more than 8 KiB. The offsets become an annotation of the innermost loop
+    over threads.
     """
     return map_launches(func, _laid_out)
 

@@ -19,6 +19,7 @@ from ...tir.ir import (
     If,
     Load,
     Op,
+    Seq,
     Stmt,
     Var,
     as_expr,
@@ -89,7 +90,29 @@ class _Synchroniser:
     def code(self) -> Stmt:
         if not self.threads:
             return self.launch.code
-        return self.visit(self.launch.code, TOP, [])[0]
+        return self.fewer(self.visit(self.launch.code, TOP, [])[0])
+
+    def fewer(self, code: Stmt) -> Stmt:
+        """`code` without barriers that others make unnecessary.
+
+        One of a block may serve for what one of a warp before it and one of a block behind it do.
+        """
+        found = [s for s in statements(code) if type(s) is Barrier]
+        for old in found:
+            wider = Barrier(BarrierScope.BLOCK)
+            changes: list[dict[Stmt, Barrier | None]] = [{old: None}]
+            if old.scope is BarrierScope.WARP:
+                changes += [{old: wider, b: None} for b in found if b.scope is BarrierScope.BLOCK]
+            for change in changes:
+                new = _exchanged(code, change)
+                if self.is_synchronised(new):
+                    return self.fewer(new)
+        return code
+
+    def is_synchronised(self, code: Stmt) -> bool:
+        """Whether no barrier is missing."""
+        new, _ = self.visit(code, TOP, [])
+        return _count(new) == _count(code)
 
     # The code from the first statement on, with what is pending before and after
 
@@ -245,6 +268,20 @@ class _Synchroniser:
         inner = self.launch.threads[-1]
         whole = isinstance(inner.extent, int) and inner.extent % WARP == 0
         return whole and inner.var not in found and not any(type(n) is Load for n in found)
+
+
+def _exchanged(s: Stmt, change: Mapping[Stmt, Barrier | None]) -> Stmt:
+    """`s` with some barriers exchanged, or left out."""
+    if type(s) is Barrier and s in change:
+        new = change[s]
+        return Seq(()) if new is None else new
+    if type(s) is Seq:
+        return seq(*[_exchanged(c, change) for c in s.stmts])
+    return map_stmts(s, lambda c: _exchanged(c, change))
+
+
+def _count(s: Stmt) -> int:
+    return sum(type(n) is Barrier for n in statements(s))
 
 
 def _any(_a: list[Expr], _b: list[Expr]) -> Expr:

@@ -78,7 +78,7 @@ def collectives(func: Func) -> Func:
 class _Partial(NamedTuple):
     """A reduction by one thread: `result[at]` is `start` combined with elements of `parts`.
 
-    `place` are the indices of an element, in which `var` counts the parts up to `count`. `guards`
+    `place` are the indices of an element, in which `var` counts the parts up to `extent`. `guards`
     are the conditions under which it is combined, `outside` those of all of it.
     """
 
@@ -89,7 +89,7 @@ class _Partial(NamedTuple):
     parts: Buffer
     place: tuple[Expr, ...]
     var: Var
-    count: int
+    extent: int
     guards: tuple[Expr, ...]
     outside: tuple[Expr, ...]
 
@@ -147,8 +147,9 @@ class _Collectives:
         return tuple(c for c in conditions if not self.is_first(c))
 
     def is_first(self, c: Expr) -> bool:
-        zero = type(c) is Binary and c.op is Op.EQ and type(c.b) is Const and c.b.value == 0
-        return zero and c.a is self.lane
+        if type(c) is not Binary or c.op is not Op.EQ or type(c.b) is not Const:
+            return False
+        return c.a is self.lane and c.b.value == 0
 
     # What one thread combines
 
@@ -244,8 +245,8 @@ class _Collectives:
         """The reduction by all threads of a row."""
         here = {p.var: self.lane}
         guards = [*p.outside, *(substitute(c, here) for c in p.guards)]
-        if p.count < self.threads:
-            guards.append(binary(Op.LT, self.lane, const(p.count)))
+        if p.extent < self.threads:
+            guards.append(binary(Op.LT, self.lane, const(p.extent)))
         part = load(p.parts, tuple(substitute(i, here) for i in p.place))
         condition = conjunction(guards)
         identity = _identity(p.op, p.parts.dtype)

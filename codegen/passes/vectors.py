@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
+    INDEX,
+    Binary,
     Buffer,
+    Const,
     Expr,
     For,
     ForKind,
     Func,
     If,
     Load,
+    Op,
     Select,
     Stmt,
     Store,
@@ -29,7 +33,7 @@ from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, substitute, walk, with_func_body
 from .guards import is_bound, slack
 from .owned import THREAD_SCOPES
-from .rewrite import adjacent, allocated, decided, fresh, map_stmts, simplifier_of
+from .rewrite import adjacent, allocated, decided, fresh, map_exprs, map_stmts, simplifier_of
 
 MAX_BYTES, MIN_BYTES = 16, 4
 """The bytes that a thread moves at once."""
@@ -59,7 +63,8 @@ def _visit(s: Stmt, simplifier: Simplifier) -> Stmt:
 def _vector(loop: For, s: Simplifier) -> Stmt:
     """A vectorized loop as moves, or where nothing can be moved as an unrolled loop."""
     conditions: list[Expr] = []
-    body = loop.body
+    body = map_exprs(loop.body, lambda e: _without_carry(e, loop, s))
+    loop = replace(loop, body=body)
     while type(body) is If and body.other is None:
         conditions += conjuncts(body.cond)
         body = body.then
@@ -71,7 +76,7 @@ def _vector(loop: For, s: Simplifier) -> Stmt:
         return plain
     outer, each = list[Expr](), list[Expr]()
     for c in conditions:
-        if not any(n is loop.var for n in walk(c)):
+        if not _mentions(c, loop.var):
             outer.append(c)
         elif not is_bound(c):
             return plain
@@ -84,6 +89,36 @@ def _vector(loop: For, s: Simplifier) -> Stmt:
         single = _under(each, body)
         moved = If(whole, moved, fresh(replace(plain, body=single)))
     return decided(_under(outer, moved))
+
+
+def _without_carry(e: Expr, loop: For, s: Simplifier) -> Expr:
+    """`e` with quotients and remainders in which the lanes do not carry taken apart.
+
+    (t * 4 + v) // 8  ->  t // 2        (t * 4 + v) % 8  ->  t % 2 * 4 + v        for v < 4
+    """
+
+    def visit(c: Any) -> Any:
+        return _without_carry(c, loop, s) if isinstance(c, Expr) else c
+
+    if type(e) is Var or type(e) is Const or not _mentions(e, loop.var):
+        return e
+    e = rewrite_children(e, visit)
+    if type(e) is not Binary or e.op not in (Op.FLOORDIV, Op.MOD) or type(e.b) is not Const:
+        return e
+    if e.dtype != INDEX or e.b.value <= 0:
+        return e
+    p = dict(s.poly(e.a))
+    step = p.pop(loop.var, 0)
+    if _moves_in(p, loop.var) or not s.fits(s.poly(e.a)):
+        return e
+    if not 0 <= step * (_extent(loop) - 1) < gcd(int(e.b.value), *p.values()):
+        return e
+    first = s(substitute(e, {loop.var: const(0)}))
+    return first if e.op is Op.FLOORDIV else first + loop.var * step
+
+
+def _mentions(e: Expr, var: Var) -> bool:
+    return any(n is var for n in walk(e))
 
 
 def _under(conditions: list[Expr], then: Stmt) -> Stmt:

@@ -81,7 +81,8 @@ def _library(text: Emitted, folder: Path) -> ctypes.CDLL:
         for entry in text.entry_points
         for k in entry.kernels
     ]
-    source, library = folder / "kernel.cpp", folder / "kernel.so"
+    number = len(list(folder.glob("*.cpp")))  # a path is loaded once
+    source, library = folder / f"kernel{number}.cpp", folder / f"kernel{number}.so"
     source.write_text("\n".join([f'#include "{SHIM}"', text.text, *calls, ""]))
     command = ["g++", *_FLAGS, f"-I{include}", "-o", str(library), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright import ops
 from tilewright.schedule import Schedule
 from tilewright.tir import te
@@ -45,16 +47,16 @@ def matmul(n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1) -> Fu
     sch.bind(sch.fuse(ti, tj), "threadIdx.x")
     sch.bind(sch.fuse(*sch.get_loops(init)[2:4]), "threadIdx.x")
     x, y = sch.get_loops(acc)[-2:]
-    tx, _ = sch.split(x, factors=[8, 4])
+    tx, ix = sch.split(x, factors=[8, 4])
     ty, iy = sch.split(y, factors=[8, 4])
-    sch.reorder(tx, ty)
+    sch.reorder(tx, ty, ix, iy)
     sch.bind(sch.fuse(tx, ty), "threadIdx.x")
     if lanes > 1:
         sch.vectorize(iy)
     return sch.func
 
 
-def bind_flat(sch: Schedule, loops: list[Var], threads: int, lanes: int = 1) -> None:
+def bind_flat(sch: Schedule, loops: Sequence[Var], threads: int, lanes: int = 1) -> None:
     """Bind loops to threads, which take elements next to each other."""
     fused = sch.fuse(*loops)
     if lanes == 1:
@@ -126,14 +128,39 @@ def softmax(n: int, m: int, dtype: str = "float32", rows: int = 4, threads: int 
     return sch.func
 
 
-def sum_in_two_launches(n: int, m: int, blocks: int = 8, threads: int = 64) -> Func:
+def sum_in_two_launches(n: int, m: int, parts: int = 4, threads: int = 64) -> Func:
     """The sum of each row: parts of it by blocks, and the sum of the parts by another launch."""
     sch = Schedule(ops.reduction_func("sum", n, m))
-    b = sch.get_block(sch.blocks()[0].name)
+    y = sch.get_block("Y")
+    part, _ = sch.split(sch.get_loops(y)[-1], factors=[parts, None])
+    of_block = sch.rfactor(part, 0)
+    _, lane = sch.split(sch.get_loops(of_block)[-1], factors=[None, threads])
+    of_thread = sch.rfactor(lane, 0)
+    sch.compute_at(of_thread, sch.get_loops(of_block)[1])
+    sch.set_scope(of_thread, 0, "shared")
+    row, part = sch.get_loops(of_block)[:2]
+    sch.bind(row, "blockIdx.y")
+    sch.bind(part, "blockIdx.x")
+    sch.bind(sch.get_loops(of_thread)[2], "threadIdx.x")
+    (row, _) = sch.get_loops(y)
+    b, t = sch.split(row, factors=[None, 32])
+    sch.bind(b, "blockIdx.x")
+    sch.bind(t, "threadIdx.x")
     return sch.func
 
 
 def conv(n: int, c: int, size: int, o: int, threads: int = 64) -> Func:
     """A convolution: an image and an output channel to a block, 4 columns to a thread."""
     sch = Schedule(ops.conv2d_func(n, c, size, size, o))
+    sch.compute_inline(sch.get_block("Y_pad"))
+    y = sch.get_block("Y")
+    acc = sch.cache_write(y, 0, "local")
+    bn, bo, row, column, *reduced = sch.get_loops(y)
+    x0, x1 = sch.split(column, factors=[None, 4])
+    t0, t1 = sch.split(sch.fuse(row, x0), factors=[None, threads])
+    sch.reorder(bn, bo, t0, t1, *reduced, x1)
+    sch.reverse_compute_at(acc, t1)
+    sch.bind(sch.fuse(bn, bo), "blockIdx.y")
+    sch.bind(t0, "blockIdx.x")
+    sch.bind(t1, "threadIdx.x")
     return sch.func
