@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import dtypes
-from ..errors import ArgumentError, DeviceError
+from ..errors import ArgumentError, DeviceError, OutOfMemoryError
 from . import dlpack
 from .cuda_driver import Device, Place, driver
 from .cuda_interface import NAME, TYPESTRS, read_interface
@@ -50,7 +51,11 @@ class Allocation:
     """Memory of a device, freed when nobody holds this object."""
 
     def __init__(self, device: Device, size: int) -> None:
-        self.address = device.allocate(size) if size else 0
+        """Raises `MemoryError`, as numpy does for memory of the host."""
+        try:
+            self.address = device.allocate(size) if size else 0
+        except OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
         self.size = size
         if size:
             finalizer = weakref.finalize(self, _free, device, self.address)
@@ -116,7 +121,10 @@ class CudaMemory(Memory):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.ordinal = device.facts.ordinal
+
+    @property
+    def ordinal(self) -> int:
+        return self.device.facts.ordinal
 
     def view(self, value: Any, name: str) -> View:
         return self.exported(value, name, None)
@@ -230,8 +238,11 @@ class CudaMemory(Memory):
             view.byte_strides,
         )
 
-    def synchronize(self) -> None:
-        self.device.synchronize()
+    def synchronize(self, seconds: float | None = None) -> None:
+        if seconds is None:
+            self.device.synchronize()
+        else:
+            _synchronize_within(self.device, seconds)
 
     def alignment(self, argument: Argument) -> int:
         return max(ALIGNMENT, argument.itemsize)
@@ -270,6 +281,31 @@ class CudaMemory(Memory):
 
     def address_reader(self) -> Callable[[Any], int]:
         return lambda array: array.view.pointer
+
+
+def _synchronize_within(device: Device, seconds: float) -> None:
+    """Wait in another thread, which waits on where the device is not done in time."""
+    failures: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            device.synchronize()
+        except DeviceError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=wait, name="synchronize", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise DeviceError(
+            "a kernel on {0} still runs after {1} s",
+            device.facts.name,
+            seconds,
+            hint="only the end of this process ends it, if it never ends by itself",
+            sticky=True,
+        )
+    if failures:
+        raise failures[0]
 
 
 def _has(value: Any, attribute: str) -> bool:

@@ -67,7 +67,7 @@ class HostMemory(Memory):
     def write(self, view: View, values: Any) -> None:
         self.array(view)[...] = values
 
-    def synchronize(self) -> None:
+    def synchronize(self, seconds: float | None = None) -> None:
         """Calls are done when they return."""
 
     def binder(self, argument: Argument, checked: OneBinder) -> OneBinder:

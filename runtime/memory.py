@@ -80,6 +80,11 @@ class Memory(ABC):
 
     library: ClassVar[str]
 
+    @property
+    def ordinal(self) -> int | None:
+        """The number of the device that has it; `None` for the host."""
+        return None
+
     @abstractmethod
     def view(self, value: Any, name: str) -> View:
         """The memory of an array that kernels can use.
@@ -116,8 +121,11 @@ class Memory(ABC):
         """Write numbers of the host, an array or one number, broadcast to the shape of the view."""
 
     @abstractmethod
-    def synchronize(self) -> None:
-        """Wait until the calls that have returned are done."""
+    def synchronize(self, seconds: float | None = None) -> None:
+        """Wait until the calls that have returned are done.
+
+        Raises `DeviceError` where that takes more than `seconds`.
+        """
 
     def empty(self, argument: Argument) -> Any:
         """A new compact array for an argument, uninitialised. Raises `OutOfMemoryError`."""

@@ -144,6 +144,11 @@ class Module:
         return self._kernel.resources
 
     @property
+    def device(self) -> int | None:
+        """The number of the GPU that it runs on; `None` for processors."""
+        return self._memory.ordinal
+
+    @property
     def workspace_bytes(self) -> int:
         """Bytes of memory that a call computes in, beside its arguments; 0 if it needs none.
 
@@ -160,9 +165,12 @@ class Module:
         """
         return new_workspace(self.signature, self._memory)
 
-    def synchronize(self) -> None:
-        """Wait until the calls that have returned are done; those of processors are."""
-        self._memory.synchronize()
+    def synchronize(self, seconds: float | None = None) -> None:
+        """Wait until the calls that have returned are done; those of processors are.
+
+        Raises `DeviceError` where a kernel has failed, and where one still runs after `seconds`.
+        """
+        self._memory.synchronize(seconds)
 
     def time(
         self,

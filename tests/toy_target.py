@@ -220,7 +220,7 @@ class ToyMemory(Memory):
     def write(self, view: View, values: Any) -> None:
         self.elements(view)[...] = values
 
-    def synchronize(self) -> None:
+    def synchronize(self, seconds: float | None = None) -> None:
         self.synchronized += 1
 
     def alignment(self, argument: Argument) -> int:
