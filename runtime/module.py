@@ -18,7 +18,7 @@ from .kernel import Kernel, NativeKernel
 from .ranges import trusting
 from .signature import Signature
 from .target_runtime import runtime_for
-from .timer import Clock, Timing, wait_for_threads
+from .timer import Clock, Timing
 from .workspace import Pool, new_workspace, shared_pool
 
 _PLAIN = (np.ndarray, bool, int, float)
@@ -189,7 +189,7 @@ class Module:
         sample is one call after the caches have been filled with other data.
         """
         run = self.bind(*arguments)
-        wait_for_threads()
+        self._timer.settle()
         return self._timer.time_calls(
             run,
             min_samples=min_samples,

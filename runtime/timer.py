@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from numbers import Integral, Real
 from typing import TypedDict, Unpack
@@ -27,6 +28,8 @@ from ..target import Target
 from .memory import memory_for
 
 Clock = Callable[[], float]
+Sampler = Callable[[int, float], float]
+"""Seconds per call: of so many calls, or of those that were made within so many seconds."""
 
 _MAX_REPEATS = 1 << 20
 _HOPELESS_WARM = 2.0
@@ -108,6 +111,10 @@ class Timer:
         """Time calls of several kernels; see the function `time_interleaved`."""
         return time_interleaved(runs, rounds=rounds, min_sample_seconds=min_sample_seconds)
 
+    def settle(self) -> None:
+        """Wait until nothing of this process disturbs a timing; see `wait_for_threads`."""
+        wait_for_threads()
+
     def flusher(self, target: Target) -> Callable[[], object]:
         """Returns a function that evicts the caller's data from the caches of `target`.
 
@@ -128,7 +135,31 @@ def time_calls(
     before_sample: Callable[[], object] | None = None,
     clock: Clock = time.perf_counter,
 ) -> Timing:
-    """Time `fn`.
+    """Time `fn` by the clock; see `time_samples`."""
+    return time_samples(
+        partial(_sample, fn, clock=clock),
+        min_samples=min_samples,
+        max_samples=max_samples,
+        budget_seconds=budget_seconds,
+        min_sample_seconds=min_sample_seconds,
+        stop_above=stop_above,
+        before_sample=before_sample,
+        clock=clock,
+    )
+
+
+def time_samples(
+    sample: Sampler,
+    *,
+    min_samples: int = 3,
+    max_samples: int = 20,
+    budget_seconds: float = 0.5,
+    min_sample_seconds: float = 1e-3,
+    stop_above: float | None = None,
+    before_sample: Callable[[], object] | None = None,
+    clock: Clock = time.perf_counter,
+) -> Timing:
+    """Time what `sample` takes samples of. The clock is for the budget.
 
     One call warms up. Calls per sample are then chosen so that a sample takes at least
     `min_sample_seconds`; a sample that takes 16 times as long ends early. At least `min_samples`
@@ -148,14 +179,14 @@ def time_calls(
     _check_seconds(min_sample_seconds=min_sample_seconds)
     _check_seconds(allowed=math.inf, budget_seconds=budget_seconds)
     began = clock()
-    cold = _sample(fn, 1, 0.0, clock)
+    cold = sample(1, 0.0)
     if stop_above is not None and cold > _HOPELESS_WARM * stop_above + _COLD:
         return Timing((cold,), 1, clock() - began, stopped=True)
     if cold >= budget_seconds:
         return Timing((cold,), 1, clock() - began)
     repeats, samples, most = 1, list[float](), _FAR * min_sample_seconds
     if before_sample is None:
-        repeats, first = _calibrate(fn, cold, min_sample_seconds, clock)
+        repeats, first = _calibrate(sample, cold, min_sample_seconds)
         samples += first
     while len(samples) < max_samples:
         if _hopeless(samples, stop_above):
@@ -164,7 +195,7 @@ def time_calls(
             break
         if before_sample is not None:
             before_sample()
-        samples.append(_sample(fn, repeats, most, clock))
+        samples.append(sample(repeats, most))
     return Timing(tuple(samples), repeats, clock() - began)
 
 
@@ -176,7 +207,25 @@ def time_interleaved(
     before_turn: Callable[[], object] | None = None,
     clock: Clock = time.perf_counter,
 ) -> tuple[Timing, ...]:
-    """Time functions interleaved: one sample of each per round, so that drift affects all alike.
+    """Time functions interleaved by the clock; see `interleave_samples`."""
+    return interleave_samples(
+        [partial(_sample, fn, clock=clock) for fn in fns],
+        rounds=rounds,
+        min_sample_seconds=min_sample_seconds,
+        before_turn=before_turn,
+        clock=clock,
+    )
+
+
+def interleave_samples(
+    samplers: Sequence[Sampler],
+    *,
+    rounds: int = 10,
+    min_sample_seconds: float = 1e-3,
+    before_turn: Callable[[], object] | None = None,
+    clock: Clock = time.perf_counter,
+) -> tuple[Timing, ...]:
+    """Time what several functions take samples of, interleaved: one sample of each per round, so that drift affects all alike.
 
     A turn begins with an untimed call, so that the caches hold the function's own data and not that
     of the others. Functions that have always taken 16 times `min_sample_seconds` or longer skip
@@ -189,23 +238,23 @@ def time_interleaved(
     _check_seconds(min_sample_seconds=min_sample_seconds)
     plans, spent, fastest = [], list[float](), list[float]()
     most = _FAR * min_sample_seconds
-    for fn in fns:
+    for sample in samplers:
         began = clock()
-        cold = _sample(fn, 1, 0.0, clock)
-        repeats, _ = _calibrate(fn, cold, min_sample_seconds, clock)
-        plans.append((fn, repeats))
+        cold = sample(1, 0.0)
+        repeats, _ = _calibrate(sample, cold, min_sample_seconds)
+        plans.append((sample, repeats))
         fastest.append(cold)
         spent.append(clock() - began)
     rows = []
     for _ in range(rounds):
         row = []
-        for number, (fn, repeats) in enumerate(plans):
+        for number, (sample, repeats) in enumerate(plans):
             began = clock()
             if before_turn is not None:
                 before_turn()
             if fastest[number] < most:
-                fn()
-            row.append(_sample(fn, repeats, most, clock))
+                sample(1, 0.0)
+            row.append(sample(repeats, most))
             fastest[number] = min(fastest[number], row[-1])
             spent[number] += clock() - began
         rows.append(row)
@@ -267,32 +316,41 @@ def _check_seconds(allowed: float | None = None, **times: object) -> None:
 
 
 def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -> float:
+    """Seconds per call, over `repeats` calls or those made within `most` seconds."""
+
+    def run(count: int) -> None:
+        for _ in repeat(None, count):
+            fn()
+
+    began = clock()
+    return in_steps(run, lambda: clock() - began, repeats, most)
+
+
+def in_steps(
+    run: Callable[[int], object], elapsed: Callable[[], float], repeats: int, most: float
+) -> float:
     """Seconds per call, over `repeats` calls or those made within `most` seconds.
 
-    The clock is read after an eighth of the calls at most, and more often at the start, so that few
-    slow calls run before the sample ends early.
+    `run` makes so many calls, and `elapsed` is asked for the seconds of all of them after an eighth
+    at most, and more often at the start, so that few slow calls run before the sample ends early.
     """
     many = repeats // _LOOKS + 1
-    began = clock()
-    fn()
-    seconds, done = clock() - began, 1
+    run(1)
+    seconds, done = elapsed(), 1
     while done < repeats and seconds < most:
         more = min(_GROWTH * done, many, repeats - done)
-        for _ in repeat(None, more):
-            fn()
-        seconds, done = clock() - began, done + more
+        run(more)
+        seconds, done = elapsed(), done + more
     return seconds / done
 
 
-def _calibrate(
-    fn: Callable[[], object], cold: float, min_sample_seconds: float, clock: Clock
-) -> tuple[int, list[float]]:
+def _calibrate(sample: Sampler, cold: float, min_sample_seconds: float) -> tuple[int, list[float]]:
     """Calls per sample, and the samples that calibration has produced."""
     if cold >= 2 * min_sample_seconds:
         return 1, []
     repeats = 1
     while repeats < _MAX_REPEATS:
-        seconds = _sample(fn, repeats, _FAR * min_sample_seconds, clock)
+        seconds = sample(repeats, _FAR * min_sample_seconds)
         if seconds * repeats >= min_sample_seconds:
             return repeats, [seconds]
         wanted = int(1.2 * min_sample_seconds / seconds) + 1 if seconds > 0 else 16 * repeats
