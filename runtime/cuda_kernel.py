@@ -153,11 +153,11 @@ class CudaKernel:
     def submit(self, values: Sequence[Any], stream: int) -> None:
         """Submit a call whose values of a `value_range` were checked."""
         if self.pool is None:
-            self._launch(values, stream, 0)
+            self.launch_with(values, stream, 0)
             return
         workspace = self.pool.take(self.signature, stream)
         try:
-            self._launch(values, stream, workspace.memory.address)
+            self.launch_with(values, stream, workspace.memory.address)
         finally:
             self.pool.give_back(workspace)
 
@@ -167,7 +167,8 @@ class CudaKernel:
         self.fill(pack.slots, 0, *values, workspace)
         return pack
 
-    def _launch(self, values: Sequence[Any], stream: int, workspace: int) -> None:
+    def launch_with(self, values: Sequence[Any], stream: int, workspace: int) -> None:
+        """Submit a call that computes in the workspace at an address."""
         try:
             pack = self._packs.pop()  # atomic: each thread has its own
         except IndexError:
@@ -227,8 +228,8 @@ class CudaKernel:
 class CudaCall:
     """A call with arguments that were checked, on a stream.
 
-    The timer submits it in its own way, and with other arrays: `tensors` are the addresses and
-    bytes of its arrays.
+    The timer submits it in its own way. `values` are the addresses and numbers that its kernels
+    take, `workspace` is the address of the caller's, and `tensors` are addresses and bytes.
     """
 
     def __init__(
@@ -239,35 +240,29 @@ class CudaCall:
         workspace: int | None,
         owners: Any,
     ) -> None:
-        self.kernel, self.stream, self.workspace = kernel, stream, workspace
-        self._values, self._owners = values, owners
+        self.kernel, self.values, self.stream = kernel, values, stream
+        self.workspace, self._owners = workspace, owners
         prepared = workspace is not None or kernel.pool is None
         self._pack = kernel.pack(values, workspace or 0) if prepared else None
 
     def __call__(self) -> None:
         if self.kernel.check_ranges is not None:
-            self.kernel.check_ranges(self._values)
-        self.submit(self.stream)
-
-    def submit(self, stream: int) -> None:
-        """Submit it to a stream, without a check of values."""
+            self.kernel.check_ranges(self.values)
         if self._pack is None:
-            self.kernel.submit(self._values, stream)
+            self.kernel.submit(self.values, self.stream)
         else:
-            self.kernel.launch(stream, self._pack.pointers)
+            self.kernel.launch(self.stream, self._pack.pointers)
 
     @property
     def tensors(self) -> list[tuple[int, int]]:
-        arguments = self.kernel.signature.arguments
-        tensors = zip(arguments, self._values, strict=True)
-        return [(value, a.span_bytes) for a, value in tensors if a.kind == "tensor"]
+        given = zip(self.kernel.signature.arguments, self.values, strict=True)
+        return [(value, a.span_bytes) for a, value in given if a.kind == "tensor"]
 
-    def elsewhere(self, addresses: Sequence[int], workspace: int | None) -> CudaCall:
-        """The same call with other addresses of its tensors and its workspace."""
+    def with_tensors(self, addresses: Sequence[int]) -> list[Any]:
+        """The values with other addresses of the tensors."""
         pending, arguments = iter(addresses), self.kernel.signature.arguments
-        given = zip(arguments, self._values, strict=True)
-        values = [next(pending) if a.kind == "tensor" else value for a, value in given]
-        return CudaCall(self.kernel, values, self.stream, workspace, self._owners)
+        given = zip(arguments, self.values, strict=True)
+        return [next(pending) if a.kind == "tensor" else value for a, value in given]
 
 
 @cache

@@ -23,6 +23,8 @@ from .signature import Argument, compact_strides
 
 ALIGNMENT = 16
 """Bytes: the widest access of a thread."""
+ALLOCATION_ALIGNMENT = 256
+"""Bytes: what the driver aligns memory to."""
 _MAKE = "DeviceArray.of"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import ArtifactError, DeviceError, TargetError
 from ..target import Target
@@ -14,14 +14,18 @@ from .cuda_driver import BAD_IMAGE, Device, driver
 from .cuda_kernel import CudaKernel, LoadedImage
 from .cuda_launch import KernelLaunch, kernels_from_json
 from .cuda_memory import CudaMemory, cuda_memory
+from .cuda_timer import CudaTimer
 from .module import Module, Origin
 from .ranges import trusting
 from .signature import Signature
 from .target_runtime import TargetRuntime
+from .timer import Timer
 
 
 class CudaRuntime(TargetRuntime):
     """The code of an artifact is a cubin. `kernels` lists those of each of its entry points."""
+
+    timer: ClassVar[Timer] = CudaTimer()
 
     @property
     def memory(self) -> CudaMemory:

@@ -225,12 +225,13 @@ def interleave_samples(
     before_turn: Callable[[], object] | None = None,
     clock: Clock = time.perf_counter,
 ) -> tuple[Timing, ...]:
-    """Time what several functions take samples of, interleaved: one sample of each per round, so that drift affects all alike.
+    """Time what samplers take samples of, interleaved: one of each per round.
 
-    A turn begins with an untimed call, so that the caches hold the function's own data and not that
-    of the others. Functions that have always taken 16 times `min_sample_seconds` or longer skip
-    that call. `before_turn` is called first of all, for instance to wait until another function's
-    threads are idle. Only ratios of medians within one such run are comparable.
+    Drift then affects all alike. A turn begins with an untimed call, so that the caches hold the
+    function's own data and not that of the others. Functions that have always taken 16 times
+    `min_sample_seconds` or longer skip that call. `before_turn` is called first of all, for
+    instance to wait until another function's threads are idle. Only ratios of medians within one
+    such run are comparable.
 
     Raises `ArgumentError` for counts below 1 and times that are none.
     """
@@ -316,31 +317,20 @@ def _check_seconds(allowed: float | None = None, **times: object) -> None:
 
 
 def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -> float:
-    """Seconds per call, over `repeats` calls or those made within `most` seconds."""
-
-    def run(count: int) -> None:
-        for _ in repeat(None, count):
-            fn()
-
-    began = clock()
-    return in_steps(run, lambda: clock() - began, repeats, most)
-
-
-def in_steps(
-    run: Callable[[int], object], elapsed: Callable[[], float], repeats: int, most: float
-) -> float:
     """Seconds per call, over `repeats` calls or those made within `most` seconds.
 
-    `run` makes so many calls, and `elapsed` is asked for the seconds of all of them after an eighth
-    at most, and more often at the start, so that few slow calls run before the sample ends early.
+    The clock is read after an eighth of the calls at most, and more often at the start, so that few
+    slow calls run before the sample ends early.
     """
     many = repeats // _LOOKS + 1
-    run(1)
-    seconds, done = elapsed(), 1
+    began = clock()
+    fn()
+    seconds, done = clock() - began, 1
     while done < repeats and seconds < most:
         more = min(_GROWTH * done, many, repeats - done)
-        run(more)
-        seconds, done = elapsed(), done + more
+        for _ in repeat(None, more):
+            fn()
+        seconds, done = clock() - began, done + more
     return seconds / done
 
 

@@ -1,0 +1,212 @@
+"""Timing on CUDA devices: by the device's own clock, on data that its caches do not have.
+
+A sample is the time between two events around calls on a stream of the timer's. The device is kept
+busy until the first call of a sample was submitted, so that it does not wait for the host. Short
+kernels are replayed from a graph, because the host takes longer to launch one than the device to
+run it. Calls take other copies of their arrays in turn, which fill the second-level cache twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from itertools import repeat
+from typing import Any, NamedTuple, Unpack
+
+from ..target import Target
+from .cuda_driver import Device, driver
+from .cuda_kernel import CudaCall
+from .cuda_memory import ALLOCATION_ALIGNMENT, Allocation
+from .memory import memory_for
+from .timer import Sampler, Timer, Timing, TimingOptions, interleave_samples, time_samples
+
+SHORT_SECONDS = 5e-5
+"""Kernels of fewer seconds are replayed from graphs."""
+_GRAPH_CALLS = 64
+"""The calls of a graph, if its arrays have no more copies."""
+_MAX_COPIES = 8192
+_BUSY_BYTES = 32 << 20
+"""To fill before a sample: the device takes longer for it than the host to submit a call."""
+
+
+class CudaTimer(Timer):
+    """Times bound calls (`CudaCall`), and functions that submit work to the default stream."""
+
+    def time_calls(self, run: Callable[[], object], **options: Unpack[TimingOptions]) -> Timing:
+        """Time calls of one kernel; see `time_samples`.
+
+        With `before_sample` each sample is a single call after it, with the caller's own arrays.
+        Raises `OutOfMemoryError` where the device has no memory for copies of the arrays.
+        """
+        with _sampler(run, copies=options.get("before_sample") is None) as sample:
+            return time_samples(sample, **options)
+
+    def time_once(self, run: Callable[[], object]) -> float:
+        with _sampler(run, copies=False) as sample:
+            return sample(1, 0.0)
+
+    def time_interleaved(
+        self, runs: Sequence[Callable[[], object]], *, rounds: int, min_sample_seconds: float
+    ) -> tuple[Timing, ...]:
+        with ExitStack() as stack:
+            samplers = [stack.enter_context(_sampler(run, copies=True)) for run in runs]
+            return interleave_samples(
+                samplers, rounds=rounds, min_sample_seconds=min_sample_seconds
+            )
+
+    def settle(self) -> None:
+        """The host's threads do not disturb the device."""
+
+    def flusher(self, target: Target) -> Callable[[], object]:
+        del target  # the device that is here
+        device = driver().device(driver().current())
+        size = 2 * device.facts.l2_bytes
+        with memory_for("no memory to flush the caches of {0}", device.facts.name):
+            memory = Allocation(device, size)
+        return lambda: device.fill(memory.address, 0, size, timing_stream(device))
+
+
+@cache
+def timing_stream(device: Device) -> int:
+    """The stream of a device on which calls are timed."""
+    return device.new_stream()
+
+
+@contextmanager
+def _sampler(run: Callable[[], object], *, copies: bool) -> Iterator[Sampler]:
+    """What takes samples of calls, once all that was submitted before is done."""
+    if not isinstance(run, CudaCall):
+        device = driver().device(driver().current())
+        with _clock(device, 0) as clock:
+            yield lambda repeats, _: clock(lambda: _repeat(run, repeats)) / repeats
+        return
+    device = run.kernel.device
+    with _clock(device, timing_stream(device)) as clock:
+        sampler = _CallSampler(clock, run, copies=copies)
+        try:
+            yield sampler
+        finally:
+            sampler.close()
+
+
+def _repeat(run: Callable[[], object], count: int) -> None:
+    for _ in repeat(None, count):
+        run()
+
+
+@contextmanager
+def _clock(device: Device, stream: int) -> Iterator[_Clock]:
+    device.synchronize()
+    with memory_for("no memory to time kernels on {0}", device.facts.name):
+        busy = Allocation(device, _BUSY_BYTES)
+    start, end = device.new_event(timed=True), device.new_event(timed=True)
+    try:
+        yield _Clock(device, stream, start, end, busy)
+    finally:
+        device.free_event(start)
+        device.free_event(end)
+
+
+class _Clock(NamedTuple):
+    """The device's clock, on a stream."""
+
+    device: Device
+    stream: int
+    start: int
+    end: int
+    busy: Allocation
+
+    def __call__(self, submit: Callable[[], object]) -> float:
+        """The seconds that the device takes for what is submitted."""
+        device = self.device
+        device.fill(self.busy.address, 0, self.busy.size, self.stream)
+        device.record(self.start, self.stream)
+        submit()
+        device.record(self.end, self.stream)
+        device.synchronize_stream(self.stream)
+        return device.seconds(self.start, self.end)
+
+
+class _CallSampler:
+    """Samples of a bound call, which takes the caller's arrays and copies of them in turn."""
+
+    def __init__(self, clock: _Clock, call: CudaCall, *, copies: bool) -> None:
+        self._clock, self._call, self._device = clock, call, clock.device
+        self._memory: list[Allocation] = []
+        self._workspace = call.workspace or 0
+        if call.workspace is None and call.kernel.pool is not None:
+            self._workspace = self._allocate(call.kernel.signature.workspace_bytes)
+        self._values = self._copied() if copies else [call.values]
+        self._next = 0
+        self._seconds = math.inf
+        self._graph: int | None = None
+        self._graph_calls = len(self._values) * math.ceil(_GRAPH_CALLS / len(self._values))
+
+    def __call__(self, repeats: int, most: float) -> float:
+        """All calls of a sample are submitted at once: it does not end early."""
+        del most
+        if repeats > 1 and self._seconds < SHORT_SECONDS:
+            replays = math.ceil(repeats / self._graph_calls)
+            graph, device, stream = self._captured(), self._device, self._clock.stream
+            seconds = self._clock(lambda: _repeat(lambda: device.replay(graph, stream), replays))
+            self._seconds = seconds / (replays * self._graph_calls)
+        else:
+            self._seconds = self._clock(lambda: self._submit(repeats)) / repeats
+        return self._seconds
+
+    def close(self) -> None:
+        if self._graph is not None:
+            self._device.free_graph(self._graph)
+
+    def _captured(self) -> int:
+        if self._graph is None:
+            count, stream = self._graph_calls, self._clock.stream
+            self._graph = self._device.capture(stream, lambda: self._submit(count))
+        return self._graph
+
+    def _submit(self, count: int) -> None:
+        kernel, stream, workspace = self._call.kernel, self._clock.stream, self._workspace
+        for _ in range(count):
+            kernel.launch_with(self._values[self._next], stream, workspace)
+            self._next = (self._next + 1) % len(self._values)
+
+    def _copied(self) -> list[Sequence[Any]]:
+        """The values of the call, and those of copies of its tensors.
+
+        The copies are blocks of equal size. The first is copied from the arrays, the others from
+        those before them.
+        """
+        call, stream = self._call, self._clock.stream
+        sizes = [_aligned(size) for _, size in call.tensors]
+        block, cache_bytes = sum(sizes), self._device.facts.l2_bytes
+        if not block:
+            return [call.values]
+        count = min(_MAX_COPIES, 2 * cache_bytes // block)
+        first = self._allocate(count * block)
+        offsets = [sum(sizes[:n]) for n in range(len(sizes))]
+        copies = list[Sequence[Any]]()
+        for number in range(count):
+            start = first + number * block
+            copies.append(call.with_tensors([start + offset for offset in offsets]))
+        if count:
+            for (source, size), offset in zip(call.tensors, offsets, strict=True):
+                self._device.copy(first + offset, source, size, stream)
+        done = 1
+        while done < count:
+            more = min(done, count - done)
+            self._device.copy(first + done * block, first, more * block, stream)
+            done += more
+        return [call.values, *copies]
+
+    def _allocate(self, size: int) -> int:
+        device, name = self._device, self._call.kernel.signature.name
+        with memory_for("{0}: the device has no memory for {1} bytes to time it", name, size):
+            memory = Allocation(device, size)
+        self._memory.append(memory)
+        return memory.address
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
