@@ -163,4 +163,10 @@ def flat_view(param: Buffer | Var, argument: Any) -> Any:
     span = dtypes.span_bytes(argument.shape, steps, param.dtype) // dtypes.nbytes(param.dtype)
     if span != elements(param) or any(step < 0 for step in steps):
         return argument
-    return np.lib.stride_tricks.as_strided(argument, (span,), (argument.itemsize,))
+    return strided(argument, (span,), (argument.itemsize,))
+
+
+def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """A view of the memory of an array, of any dtype, with strides in bytes."""
+    bits = array.view(f"u{array.itemsize}")  # numpy's interface does not know all of ml_dtypes
+    return np.lib.stride_tricks.as_strided(bits, shape, strides).view(array.dtype)

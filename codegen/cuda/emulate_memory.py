@@ -173,8 +173,8 @@ class Access(ABC):
     def require_written(self, active: Active, index: Array, written: Array) -> None:
         """Report threads that read what is not `written`, of one or two dimensions."""
         if not written.all():
-            wrong: Array = ~written.reshape(len(written), -1).all(axis=1)
-            self.fault(FaultKind.UNWRITTEN, active, index, wrong)
+            wrong = ~written.reshape(len(written), -1).all(axis=1)
+            self.fault(FaultKind.UNWRITTEN, active, index, np.asarray(wrong))
 
 
 class GlobalAccess(Access):

@@ -246,20 +246,18 @@ def test_blocks_read_the_same_and_write_their_own() -> None:
 
 # Reads of what nobody wrote
 
+LOCAL = 'L = T.scratch((2,), "float32", scope="local")\n'
+
 
 @pytest.mark.parametrize(
     ("code", "buffer"),
     [
         ("B[t] = B[t] + A[t]", "B"),
         ("if t < 63:\n    S[t] = A[t]\nB[t] = S[t]", "S"),
-        ('L = T.scratch((2,), "float32", scope="local")\nL[0] = A[t]\nB[t] = L[1]', "L"),
-        ('L = T.scratch((2,), "float32", scope="local")\nif t < 63:\n    L[0] = 1.0\nB[t] = L[0]', "L"),
+        (LOCAL + "L[0] = A[t]\nB[t] = L[1]", "L"),
+        (LOCAL + "if t < 63:\n    L[0] = 1.0\nB[t] = L[0]", "L"),
         (
-            "for k in range(2):\n"
-            '    L = T.scratch((2,), "float32", scope="local")\n'
-            "    if k == 0:\n"
-            "        L[0] = A[t]\n"
-            "    B[t] = L[0]",
+            f"for k in range(2):\n    {LOCAL}    if k == 0:\n        L[0] = A[t]\n    B[t] = L[0]",
             "L",
         ),
     ],
