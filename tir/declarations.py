@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from .equality import structural_equal
-from .expr_parser import NAMESPACE, ExprParser
+from .expr_parser import NAMESPACE, ExprParser, Number
 from .ir import (
     INDEX,
     Annotations,
@@ -19,10 +19,12 @@ from .ir import (
     ForKind,
     Iter,
     IterKind,
+    Op,
     Range,
     Region,
     Var,
     as_dim,
+    binary,
     const,
 )
 from .source import Source
@@ -41,13 +43,23 @@ class Header(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop without its variable and body."""
+    """A loop without its variable and body. Its name stands for `first` + variable * `step`."""
 
     extent: Dim
     kind: ForKind
     dtype: str
     thread: str | None
     annotations: Annotations
+    first: int = 0
+    step: int = 1
+
+    def value_of(self, var: Var) -> Expr:
+        """What the name of the loop stands for."""
+        if (self.first, self.step) == (0, 1):
+            return var
+        if self.step < 0:
+            return binary(Op.SUB, const(self.first), binary(Op.MUL, var, -self.step))
+        return binary(Op.ADD, binary(Op.MUL, var, self.step), self.first)
 
 
 class Declarations(ExprParser):
@@ -185,8 +197,7 @@ class Declarations(ExprParser):
         if not isinstance(node, ast.Call):
             raise self.wrong(node, "range(n), T.grid(n, m) or T.parallel(n)")
         if isinstance(node.func, ast.Name) and node.func.id == "range":
-            extent = self.dim(self.arguments(node, 1)[0][0])
-            return [Loop(extent, ForKind.SERIAL, INDEX, None, ())]
+            return [self._range_loop(node)]
         name = self.namespaced(node.func)
         if name == "grid" and node.args:
             args = self.arguments(node, len(node.args))[0]
@@ -204,6 +215,25 @@ class Declarations(ExprParser):
         annotations = self.annotations(options["annotations"]) if "annotations" in options else ()
         return [Loop(extent, kind, dtype, thread, annotations)]
 
+    def _range_loop(self, node: ast.Call) -> Loop:
+        """`range(n)`, or Python's `range(first, end, step)` of integers: a loop from 0 on."""
+        args = self.arguments(node, len(node.args) if len(node.args) in (2, 3) else 1)[0]
+        if len(args) == 1:
+            return Loop(self.dim(args[0]), ForKind.SERIAL, INDEX, None, ())
+        values = [self.value(a) for a in args]
+        numbers = [v.value for v in values if isinstance(v, Number) and type(v.value) is int]
+        if len(numbers) < len(args):
+            raise self.wrong(
+                node, "integers", "write range(n), and add the first value to the index in the loop"
+            )
+        first, step = numbers[0], numbers[2] if len(numbers) == 3 else 1
+        if step == 0:
+            raise self.wrong(args[2], "a step other than 0")
+        extent = max(0, -((first - numbers[1]) // step))
+        if not (abs(first) < 1 << 62 and extent < 1 << 62 and extent * abs(step) < 1 << 62):
+            raise self.wrong(node, "a range of int64")
+        return Loop(extent, ForKind.SERIAL, INDEX, None, (), first, step)
+
     def axes(self, node: ast.Assign) -> list[Iter]:
         """`vi = T.axis.spatial(n, i)` or `vi, vr = T.axis.remap("SR", [i, r])`."""
         call = node.value
@@ -218,7 +248,7 @@ class Declarations(ExprParser):
             iters = self._remap(call, idents)
         elif kind in list(IterKind):
             args, options = self.arguments(call, 2, "dtype")
-            extent, value = self.dim(args[0]), self.expr(args[1])
+            extent, value = self.dim(args[0]), self.folded(args[1])
             dtype = self.dtype(options["dtype"]) if "dtype" in options else INDEX
             if len(idents) != 1:
                 raise self.wrong(target, "one name")
@@ -242,7 +272,11 @@ class Declarations(ExprParser):
             loop = self.expr(node)
             extent = self.extents.get(loop) if isinstance(loop, Var) else None
             if extent is None:
-                raise self.wrong(node, "the variable of a loop around the block")
+                raise self.wrong(
+                    node, "the variable of a loop around the block",
+                    "write T.axis.spatial(extent, value) for a value that is no loop variable, "
+                    "as of range(1, n)" if not isinstance(loop, Var) else None,
+                )  # fmt: skip
             iters.append(Iter(Var(name), extent, REMAP[letter], loop))
         return iters
 

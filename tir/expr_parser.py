@@ -45,7 +45,9 @@ from .ir import (
     warp_shuffle,
 )
 from .names import RESERVED
+from .simplify import simplify
 from .source import Source
+from .visit import walk
 
 T = TypeVar("T")
 
@@ -80,7 +82,10 @@ Value: TypeAlias = Expr | Number
 
 
 class ExprParser:
-    """Parses expressions. `names` are in scope; `outside` finds names of the surrounding Python."""
+    """Parses expressions. `names` are in scope; `outside` finds names of the surrounding Python.
+
+    `shifted` are the variables of loops whose names stand for another value.
+    """
 
     def __init__(
         self, source: Source, names: Mapping[str, Any], outside: Callable[[str], Any]
@@ -88,6 +93,7 @@ class ExprParser:
         self.source = source
         self.names: dict[str, Any] = dict(names)
         self.outside = outside
+        self.shifted: set[Expr] = set()
 
     # -- names
 
@@ -221,7 +227,12 @@ class ExprParser:
                     node, "{0} is a slice; an access has one index per dimension",
                     self.source.show(node), hint="slices stand in T.reads and T.writes",
                 )  # fmt: skip
-        return tuple([self.expr(item) for item in items])
+        return tuple([self.folded(item) for item in items])
+
+    def folded(self, node: ast.AST) -> Expr:
+        """An index, in which what a range adds to its variable folds: `i - 1` of `range(1, n)`."""
+        index = self.expr(node)
+        return index if self.shifted.isdisjoint(walk(index)) else simplify(index)
 
     def access(self, node: ast.AST) -> tuple[Buffer, tuple[Expr, ...]]:
         """`A[i, j]` as the buffer and its indices, as they are."""

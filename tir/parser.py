@@ -12,6 +12,8 @@
                | align=((axis, factor, offset), ..) | swizzle=(axis, by, rows, width)
     suite      one statement a line, or pass
     statement  for NAME in range(N):                            # serial loop
+               for NAME in range(FIRST, END):                   # NAME stands for FIRST + a variable
+               for NAME in range(FIRST, END, STEP):             # from 0 on; integers only
                for NAME, .. in T.grid(N, ..):                   # serial loops in each other
                for NAME in T.serial(N, dtype="int32", annotations={JSON}):
                for NAME in T.parallel(N) | T.vectorized(N) | T.unrolled(N):       # options as above
@@ -53,6 +55,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from .. import dtypes
 from ..errors import ParseError
 from .declarations import Declarations
 from .infer import infer_regions
@@ -202,6 +205,11 @@ class _Parser(Declarations):
         assert isinstance(node, ast.Assign)
         buffer, indices = self.access(target)
         value = self.expr(node.value, buffer.dtype)
+        if dtypes.info(value.dtype).scalar != buffer.dtype:
+            raise self.source.error(
+                node.value, "a value of {0} is stored to {1} of {2}",
+                value.dtype, buffer.name, buffer.dtype, hint=f"write T.{buffer.dtype}(value)",
+            )  # fmt: skip
         return self.checked(node, lambda: store(buffer, indices, value))
 
     def _call_stmt(self, node: ast.Call) -> Stmt:
@@ -242,8 +250,12 @@ class _Parser(Declarations):
                 if not isinstance(name, ast.Name):
                     raise self.wrong(name, "the name of a loop variable")
                 var = Var(name.id, loop.dtype)
-                self.bind(name, name.id, var)
-                self.extents[var] = loop.extent
+                index = loop.value_of(var)
+                self.bind(name, name.id, index)
+                if index is var:
+                    self.extents[var] = loop.extent
+                else:
+                    self.shifted.add(var)
                 variables.append(var)
             body = self.suite(node.body)
         for var, loop in reversed(list(zip(variables, loops, strict=True))):

@@ -17,6 +17,7 @@ from tilewright.errors import IRError, ParseError
 from tilewright.tir import language
 from tilewright.tir.equality import structural_equal, structural_hash
 from tilewright.tir.expr_parser import _SPECIAL, ExprParser
+from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
     FUNCTIONS,
     Alloc,
@@ -123,6 +124,60 @@ def axpy(X: T.Buffer((8,), "float64"), Y: T.Buffer((8,), "float64")):
         with T.block("Y"):
             v = T.axis.spatial(8, i)
             Y[v] = Y[v] + X[v * 8 // 8] * 2.5"""
+
+
+RANGES = ["1, 7", "0, 8", "2, 2", "5, 1", "0, 8, 3", "7, 0, -2", "7, -1, -1", "-3, 3, 2"]
+
+
+@pytest.mark.parametrize("bounds", RANGES)
+def test_ranges_are_those_of_python(bounds: str) -> None:
+    """A loop from 0 on, whose name stands for the value of Python's."""
+    text = f"""
+@tw.script
+def visited(A: T.Buffer((16,), "int64"), B: T.Buffer((16,), "int64")):
+    T.inplace(A, B)
+    for i in range({bounds}):
+        A[i + 4] = A[i + 4] * 10 + i
+        B[3 + i] = 1
+"""
+    func = tw.script(text)
+    assert structural_equal(tw.script(func_text(func)), func)
+    found, marked = np.zeros(16, np.int64), np.zeros(16, np.int64)
+    interpret(func, found, marked)
+    values = list(range(*map(int, bounds.split(","))))
+    wanted = np.zeros(16, np.int64)
+    for i in values:
+        wanted[i + 4] = wanted[i + 4] * 10 + i
+    np.testing.assert_array_equal(found, wanted)
+    assert np.flatnonzero(marked).tolist() == sorted(3 + i for i in values)
+    loop = func.body
+    assert isinstance(loop, For)
+    assert loop.extent == len(values)
+
+
+def test_what_a_range_adds_folds_in_indices() -> None:
+    text = """
+@tw.script
+def blur(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    T.inplace(B)
+    for i in range(1, 63):
+        B[i] = A[i - 1] + A[i] + A[i + 1]"""
+    lines = func_text(tw.script(text)).splitlines()
+    assert lines[3:] == [
+        "    for i in range(62):",
+        "        B[i + 1] = A[i] + A[i + 1] + A[i + 2]",
+    ]
+    block = """
+@tw.script
+def copy(A: T.Buffer((62,), "float32"), B: T.Buffer((62,), "float32")):
+    for i in range(1, 63):
+        with T.block("B"):
+            vi = T.axis.spatial(62, i - 1)
+            B[vi] = A[vi]"""
+    plain = block.replace("range(1, 63)", "range(62)").replace("i - 1", "i")
+    assert structural_equal(tw.script(block), tw.script(plain))
+    with pytest.raises(ParseError, match=r"write T\.axis\.spatial\(extent, value\)"):
+        tw.script(block.replace("T.axis.spatial(62, i - 1)", 'T.axis.remap("S", [i])'))
 
 
 def test_decorated_functions_know_the_python_around_them() -> None:
@@ -296,7 +351,7 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("A[0] = 1.0",), 3, 5, "A has 2 dimensions, found 1 indices"),
     (("A[0, 0:2] = 1.0",), 3, 5, "slices stand in T.reads"),
     (("A[0, 0] = A",), 3, 15, "found A, expected a number or an expression"),
-    (("A[0, 0] = T.int32(3)",), 3, 5, "a value of int32 is stored to A of float32"),
+    (("A[0, 0] = T.int32(3)",), 3, 15, "write T.float32(value)"),
     (("A[0, 0] = A[0, 0] and 1",), 3, 15, "combine conditions with & and |"),
     (("A[0, 0] = 1.0 if 1 < 2 else 2.0",), 3, 15, "T.select"),
     (("A[0, 0] = 1 < A[0, 0] < 2",), 3, 15, "comparisons do not chain"),
@@ -325,7 +380,11 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("T = 1",), 3, 5, "T has a meaning of its own"),
     (("while 1: pass",), 3, 5, "loops are `for i in range(n)`"),
     (("return A",), 3, 5, "outputs are parameters"),
-    (("for i in range(0, 4): pass",), 3, 14, "range takes 1 arguments by position, found 2"),
+    (("for i in range(): pass",), 3, 14, "range takes 1 arguments by position, found 0"),
+    (("for i in range(0, 4, 0): pass",), 3, 26, "expected a step other than 0"),
+    (("for i in range(1, 1.0): pass",), 3, 14, "expected integers"),
+    (("for i in range(2):", "    for j in range(i, 4): pass"), 4, 18, "add the first value to the"),
+    (("for i in range(1, 9000000000000000000): pass",), 3, 14, "expected a range of int64"),
     (("for i in range(-1): pass",), 3, 20, "expected an extent"),
     (("for i in range(1.0): pass",), 3, 20, "expected an extent"),
     (("for i in range(T.int32(4)): pass",), 3, 20, "an extent has dtype int64, found int32"),
