@@ -219,9 +219,12 @@ def _atom(context: Context, op: Op, a: Poly, b: Poly, shown: Expr | None) -> Exp
         return found
     e = Binary(op, context.build(a), context.build(b), INDEX) if shown is None else shown
     (low, high), (bottom, top) = context.interval(a), context.interval(b)
-    exact = low >= LOW and high <= HIGH and top <= HIGH and (bottom > 0 or positive(context, b))
-    context.atom(key, e, _ends(op, low, high, max(bottom, 1), top) if exact else None)
-    if exact:
+    exact = low >= LOW and high <= HIGH
+    if not exact:
+        low, high = LOW, HIGH  # it wraps around, and may be anything
+    divides = top <= HIGH and (bottom > 0 or positive(context, b))
+    context.atom(key, e, _ends(op, low, high, max(bottom, 1), top) if divides else None)
+    if exact and divides:
         context.definitions[e] = (op, a, b)
     return e
 

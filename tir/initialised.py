@@ -150,8 +150,9 @@ class Initialised:
             return False
         low, high = window
         last = number(size - 1)
-        below = at_most(sweeper, side.low, low) or at_most(sweeper, side.low, {})
-        above = at_most(sweeper, high, side.high) or at_most(sweeper, last, side.high)
+        first, end = (sweeper.poly(self.survey.plain.build(p)) for p in (side.low, side.high))
+        below = at_most(sweeper, first, low) or at_most(sweeper, first, {})
+        above = at_most(sweeper, high, end) or at_most(sweeper, last, end)
         limit = side.limit >= size or at_most(sweeper, high, number(side.limit - 1))
         return below and above and limit
 

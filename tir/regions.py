@@ -15,7 +15,7 @@ from .inequality import at_most, nonnegative
 from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, const
 from .polynomial import Poly, Ranges, add, negated, number, shifted
 from .simplify import NO_RANGES
-from .windows import FREE, Sweeper, Window, variables
+from .windows import LARGEST, Sweeper, Window, variables
 
 NO_SWEEP: Mapping[Var, Dim] = {}
 
@@ -38,7 +38,6 @@ class Hulls:
     def __call__(self, expr: Expr) -> Range | None:
         """The hull of an expression."""
         sweeper = self._sweeper
-        sweeper.take([expr])
         window = sweeper.window(sweeper.poly(expr))
         return None if window is None else sweeper.range(*window)
 
@@ -53,10 +52,8 @@ def access_regions(
     """
     accesses = Accesses(stmt)
     outside = [a for a in accesses.found if a.buffer not in accesses.inside]
-    exprs = [e for a in outside for e in a.first]
     dims = [n for a in outside for n in (*a.extents, *a.buffer.shape)]
     sweeper = _Sweeper({**sweep, **accesses.loops}, ranges, dims)
-    sweeper.take(exprs)
     sides: tuple[dict[Buffer, list[Window | None]], dict[Buffer, list[Window | None]]] = ({}, {})
     for access in outside:
         merged = sides[access.is_write]
@@ -87,17 +84,10 @@ class _Sweeper(Sweeper):
         for n in (*sweep.values(), *dims):
             decisions.update(variables(n))
         for v in decisions:
-            known.setdefault(v, (0, FREE[1]))
+            known.setdefault(v, (0, LARGEST))
         for v, extent in sweep.items():
             known[v] = (0, extent - 1)
-        self._known = known
         super().__init__(known, sweep, decisions)
-
-    def take(self, exprs: Iterable[Expr]) -> None:
-        """Give variables of expressions that are to be asked about a range, if they have none."""
-        for e in exprs:
-            for v in variables(e):
-                self._known.setdefault(v, FREE)
 
     def windows(self, access: BufferAccess) -> list[Window | None]:
         """First and last index per dimension."""

@@ -15,8 +15,8 @@ from .polynomial import Key, Poly, Ranges, add, factors, number, shifted, times,
 from .simplify import Simplifier
 from .visit import walk
 
-FREE = (-(1 << 40), 1 << 40)
-"""The range that variables of unknown range are taken to have: far beyond any index of a buffer."""
+LARGEST = 1 << 40
+"""What decisions of unknown range and the ends of windows are at most: far beyond any index."""
 
 Window: TypeAlias = tuple[Poly, Poly]
 """First and last value."""
@@ -61,7 +61,7 @@ class Sweeper(Simplifier):
         ends = self._ends_of(moving[0]) if len(moving) == 1 and one_sign else None
         if ends is None:
             low, high = self.interval({k: c})
-            return (number(low), number(high)) if FREE[0] < low and high < FREE[1] else None
+            return (number(low), number(high)) if low > -LARGEST and high < LARGEST else None
         first, last = (times(scale, e) for e in ends)
         return (first, last) if bottom >= 0 else (last, first)
 

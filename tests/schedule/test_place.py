@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
+from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
+from .machinery import check_meaning
 from .programs import chain, loops, matmul, matmul_relu, stencil
 
 
@@ -171,3 +176,42 @@ def test_what_reads_the_values_of_before_is_not_moved_behind_what_overwrites_the
     (loop,) = sch.get_loops(after)
     with pytest.raises(ScheduleError, match="overwrites what block .* has read before"):
         sch.reverse_compute_at(before, loop)
+
+
+def test_at_of_an_index_that_wraps_around() -> None:
+    """A multiple of a number that is passed may be any int64; 2**64 is no multiple of 3."""
+    func = parse("""
+@tw.script
+def turned(A: T.Buffer((3,), "int32"), step: T.int64, B: T.Buffer((3,), "int32")):
+    for i in T.serial(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            B[vi] = A[(vi * step + 3) % 3]
+""")
+    sch = Schedule(func)
+    (i,) = loops(sch, "B")
+    sch.compute_at(sch.cache_read(sch.get_block("B"), 0, "local"), i)
+    verify(sch.func)
+    a = np.arange(3, dtype=np.int32)
+    for step in (1, 2**63 - 2, 2**62 + 1, -(2**63)):
+        expected, found = np.empty_like(a), np.empty_like(a)
+        interpret(func, a, step, expected)
+        interpret(sch.func, a, step, found)
+        assert (found == expected).all()
+
+
+def test_at_of_an_index_whose_terms_are_in_another_order() -> None:
+    func = parse("""
+@tw.script
+def turned(A: T.Buffer((4, 6), "int32"), step: T.uint8, B: T.Buffer((4, 6), "int32")):
+    for i, u, j in T.grid(4, 1, 6):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i + u)
+            vj = T.axis.spatial(6, j)
+            B[vi, vj] = A[(vi + T.int64(step)) // 128 % 4, vj]
+""")
+    sch = Schedule(func)
+    i, _, _ = loops(sch, "B")
+    sch.compute_at(sch.cache_read(sch.get_block("B"), 0, "local"), i)
+    verify(sch.func)
+    check_meaning(func, sch.func)

@@ -92,6 +92,8 @@ def test_what_is_not_known() -> None:
     assert bound(X, {}) == (None, None)
     assert bound(binary(Op.MAX, X, 0), {}) == (0, None)
     assert bound(X % 8, {}) == (0, 7)
+    assert bound((X * Y + 3) % 8, {}) == (0, 7)  # also where the sum wraps around
+    assert bound((X + 3) // (1 << 60), {}) == (-8, 7)
     assert bound(5) == (5, 5)
 
 
