@@ -15,7 +15,7 @@ from tilewright.tir.ir import Const, Func, const
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import substitute
 
-from ..schedule.machinery import check_compiled, check_meaning, check_replays
+from ..schedule.machinery import check_compiled, check_meaning, check_random, check_replays
 from ..schedule.random_cases import (
     MOST_VISITS,
     CrashError,
@@ -82,12 +82,12 @@ def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
     """The failure of the checks of the program of `sch`, if one fails."""
     try:
         verify(sch.func)
-        check_meaning(sch.original, sch.func)
+        check_random(check_meaning, sch.original, sch.func)
         check_replays(sch.original, sch)
         check_symbolic(sch)
-        check_rules(sch)
+        check_rules(sch, compiled=compiled)
         if compiled:
-            check_compiled(sch.original, sch.func)
+            check_random(check_compiled, sch.original, sch.func)
     except Exception as error:  # noqa: BLE001
         text = f"{type(error).__name__}: {error}"
         if not isinstance(error, (AssertionError, TilewrightError)):
@@ -118,7 +118,7 @@ def check_symbolic(sch: Schedule) -> None:
         func = opened.trace.with_row(row).apply(sch.original).func
         if visits(func.body) <= MOST_VISITS:
             verify(func)
-            check_meaning(sch.original, func)
+            check_random(check_meaning, sch.original, func)
 
 
 def allows(space: Space, row: Sequence[int]) -> bool:

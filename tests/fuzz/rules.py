@@ -18,7 +18,7 @@ from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
 
-from ..schedule.machinery import check_meaning
+from ..schedule.machinery import check_compiled, check_meaning, check_random
 from ..schedule.random_cases import MOST_VISITS, visits
 
 TARGET = CpuTarget.named("cascadelake", threads=2)
@@ -27,24 +27,28 @@ FEW_STEPS = 5
 _log = logging.getLogger("tilewright")
 
 
-def check_rules(sch: Schedule) -> None:
-    """The rules for the program that `sch` makes, and for the one after its first steps."""
+def check_rules(sch: Schedule, *, compiled: bool) -> None:
+    """The rules for the program that `sch` makes, and for the one after its first steps.
+
+    Their candidates are interpreted, and `compiled` too.
+    """
     steps = sch.trace.steps
     level = _log.level
     _log.setLevel(logging.ERROR)  # that no rule is for a program is no news here
     try:
-        _check_programs(sch, steps)
+        _check_programs(sch, steps, compiled=compiled)
     finally:
         _log.setLevel(level)
 
 
-def _check_programs(sch: Schedule, steps: tuple[Step, ...]) -> None:
+def _check_programs(sch: Schedule, steps: tuple[Step, ...], *, compiled: bool) -> None:
     if len(steps) > FEW_STEPS:
-        check_sketches(Trace(steps[:FEW_STEPS]).apply(sch.original).func, len(steps))
-    check_sketches(sch.func, len(steps))
+        first = Trace(steps[:FEW_STEPS]).apply(sch.original).func
+        check_sketches(first, len(steps), compiled=compiled)
+    check_sketches(sch.func, len(steps), compiled=compiled)
 
 
-def check_sketches(func: Func, seed: int) -> None:
+def check_sketches(func: Func, seed: int, *, compiled: bool = False) -> None:
     """Each block has one place, rules raise nothing, and a candidate computes what `func` does."""
     check_places(fusion_groups(func, TARGET))
     rng = np.random.default_rng(seed)
@@ -57,7 +61,9 @@ def check_sketches(func: Func, seed: int) -> None:
         candidate = sketch.trace.with_row(row.tolist()).apply(func).func
         verify(candidate)
         if visits(candidate.body) <= MOST_VISITS:
-            check_meaning(func, candidate)
+            check_random(check_meaning, func, candidate)
+            if compiled:
+                check_random(check_compiled, func, candidate)
 
 
 def check_places(fusion: Fusion) -> None:

@@ -11,14 +11,16 @@ import numpy as np
 from tilewright import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.schedule import Schedule, Trace
+from tilewright.tir.equality import structural_hash
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var
+from tilewright.tir.ir import Buffer, For, ForKind, Func, Store
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
 from ..differences import first_difference
+from .random_extremes import extreme_integers
 
 Programs = Func | Mapping[str, Func]
 RULE = "-" * 40
@@ -69,15 +71,18 @@ def assert_same(a: Func, b: Func) -> None:
     assert (difference := first_difference(a, b)) is None, difference
 
 
-def check_meaning(before: Func, after: Func, seed: int = 0) -> None:
-    """Both programs compute the same: integers exactly, floats within rounding."""
-    expected = run(before, seed)
+def check_meaning(before: Func, after: Func, seed: int = 0, *, extremes: bool = False) -> None:
+    """Both programs compute the same: integers exactly, floats within rounding.
+
+    With `extremes`, many integers of their inputs are near the limits of their dtypes.
+    """
+    expected = run(before, seed, extremes=extremes)
     for order in ("forward", "shuffled"):
-        assert_close(expected, run(after, seed, order))
+        assert_close(expected, run(after, seed, order, extremes=extremes))
 
 
-def check_compiled(before: Func, after: Func, seed: int = 0) -> None:
-    """`after` in machine code computes what `before` does.
+def check_compiled(before: Func, after: Func, seed: int = 0, *, extremes: bool = False) -> None:
+    """`after` in machine code computes what `before` does, on inputs as of `check_meaning`.
 
     Thread loops are not for processors, and what is in registers needs constant indices.
     """
@@ -86,9 +91,15 @@ def check_compiled(before: Func, after: Func, seed: int = 0) -> None:
     if any(b.scope == "register" for b in after.allocs):
         return
     module = to_module(compile_func(after, "cpu -threads=1"))
-    arguments, outputs = inputs(after, seed)
+    arguments, outputs = inputs(after, seed, extremes=extremes)
     module(*arguments)
-    assert_close(run(before, seed), outputs)
+    assert_close(run(before, seed, extremes=extremes), outputs)
+
+
+def check_random(check: Callable[..., None], before: Func, after: Func) -> None:
+    """`check` two programs, on inputs with extreme integers that differ from program to program."""
+    seed = int(structural_hash(before)[:8], 16)
+    check(before, after, seed, extremes=True)
 
 
 def assert_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> None:
@@ -104,29 +115,40 @@ def assert_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) 
             )
 
 
-def run(func: Func, seed: int = 0, order: Any = "forward") -> dict[str, np.ndarray]:
+def run(
+    func: Func, seed: int = 0, order: Any = "forward", *, extremes: bool = False
+) -> dict[str, np.ndarray]:
     """The outputs of `func` on random inputs, by name."""
-    arguments, outputs = inputs(func, seed)
+    arguments, outputs = inputs(func, seed, extremes=extremes)
     interpret(func, *arguments, order=order, seed=seed)
     return outputs
 
 
-def inputs(func: Func, seed: int) -> tuple[list[Any], dict[str, np.ndarray]]:
-    """Random arguments, and those of them that are outputs, by name."""
+def inputs(
+    func: Func, seed: int, *, extremes: bool = False
+) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """Random arguments, and those of them that are outputs, by name; see `check_meaning`."""
     rng = np.random.default_rng(seed)
     stored = {n.buffer for n in walk(func) if type(n) is Store}
     arguments: list[Any] = []
     outputs: dict[str, np.ndarray] = {}
     for p in func.params:
-        value = 2 if type(p) is Var else random_array(p, rng)  # type: ignore[arg-type]
+        value: Any = 2
+        if isinstance(p, Buffer):
+            value = random_array(p, rng, extremes=extremes)
+        elif extremes and dtypes.is_integer(p.dtype):
+            value = int(rng.choice(extreme_integers(p.dtype)))
         arguments.append(value)
         if p in stored:
-            outputs[p.name] = value  # type: ignore[assignment]
+            outputs[p.name] = value
     return arguments, outputs
 
 
-def random_array(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
-    """Values for a parameter: small, and within its declared range."""
+def random_array(buffer: Buffer, rng: np.random.Generator, *, extremes: bool = False) -> np.ndarray:
+    """Values for a parameter: small, and within its declared range.
+
+    With `extremes`, three in four arrays of integers have extreme ones among them.
+    """
     shape = tuple(int(n) for n in buffer.shape)  # type: ignore[arg-type]
     facts = dtypes.info(buffer.dtype)
     if buffer.value_range is not None:
@@ -136,5 +158,9 @@ def random_array(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
     elif facts.kind == "bool":
         values = rng.integers(0, 2, size=shape)
     else:
-        values = rng.integers(-9 if facts.kind == "int" else 0, 10, size=shape)
+        dtype = dtypes.to_numpy(buffer.dtype)
+        values = rng.integers(-9 if facts.kind == "int" else 0, 10, size=shape).astype(dtype)
+        if extremes and rng.integers(4):
+            others = rng.choice(np.array(extreme_integers(buffer.dtype), dtype), shape)
+            values = np.where(rng.integers(2, size=shape) == 0, values, others)
     return values.astype(dtypes.to_numpy(buffer.dtype))

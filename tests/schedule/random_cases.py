@@ -13,6 +13,7 @@ from tilewright.tir.visit import nested
 
 from . import random_stages as stages
 from . import random_steps as steps
+from .random_extremes import EXTREMES
 from .random_programs import (
     DTYPES,
     a_program,
@@ -107,6 +108,12 @@ THEMES = (
     Theme(
         (stages.map_stage, stages.mask_stage, stages.triangle_stage, stages.gather_stage),
         (steps.compute_inline, steps.reverse_compute_inline, steps.compute_at),
+    ),
+    Theme(
+        (*EXTREMES, stages.quotient_stage, stages.scaled_stage, stages.reduce_stage),
+        (steps.vectorize, steps.partition, steps.compute_at, steps.compute_inline),
+        sizes=(3, 4, 5, 8, 16),
+        dtypes=("int64", "int64", "int32", "uint64", "uint8"),
     ),
     Theme(
         (stages.image_stage, stages.map_stage, stages.pad_stage),

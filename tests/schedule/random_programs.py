@@ -25,17 +25,18 @@ from tilewright.tir.ir import (
 from tilewright.tir.structure import same
 from tilewright.tir.visit import substitute, with_func_body
 
+from .random_extremes import EXTREMES
 from .random_stages import SIZES, STAGES, Draft, Pick, Stage, Tensor, a_size
 
 DTYPES = (
-    *("int32", "float32") * 6, "int8", "uint8", "int16", "uint32", "int64", "float64", "float16",
-    "bfloat16",
+    *("int32", "float32") * 6, *("int64",) * 3, "int8", "uint8", "int16", "uint32", "uint64",
+    "float64", "float16", "bfloat16",
 )  # fmt: skip
 
 
 def a_program(pick: Pick) -> Func:
     """One to four stages, each reading the one before, and sometimes an earlier one too."""
-    return a_program_of(pick, STAGES, 1 + pick(4), update=pick(6) == 0)
+    return a_program_of(pick, STAGES + EXTREMES, 1 + pick(4), update=pick(6) == 0)
 
 
 def a_program_of(

@@ -21,7 +21,7 @@ from ..fuzz import rules
 from ..fuzz.campaign import Outcome, Plan, run
 from ..fuzz.case import Failure, run_case
 from ..fuzz.shrink import shrunk, without
-from .machinery import check_compiled, check_meaning, check_replays
+from .machinery import check_compiled, check_meaning, check_random, check_replays
 from .programs import chain, loops
 from .random_cases import Tally, a_case, apply_random_steps
 from .random_steps import STEPS
@@ -38,7 +38,7 @@ def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     sch, refusals = apply_random_steps(sch, pick, 1 + pick(10), Tally(), steps)
     assert all(str(r) for r in refusals)
     verify(sch.func)
-    check_meaning(sch.original, sch.func)
+    check_random(check_meaning, sch.original, sch.func)
     check_replays(sch.original, sch)
 
 
@@ -52,7 +52,7 @@ def test_random_schedules_compute_the_same_in_machine_code(seed: int) -> None:
     func, steps = a_case(pick)
     sch = Schedule(func, seed=seed)
     sch, _ = apply_random_steps(sch, pick, 12, Tally(), steps)
-    check_compiled(sch.original, sch.func)
+    check_random(check_compiled, sch.original, sch.func)
 
 
 def test_random_schedules_reach_every_primitive() -> None:

@@ -1,0 +1,126 @@
+"""Stages of random programs with integers near the limits of their dtypes, which wrap around."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from tilewright import dtypes
+from tilewright.tir import te
+from tilewright.tir.ir import INDEX, Expr, const
+
+from .random_stages import Draft, Stage, Tensor, map_stage, placeholder
+
+
+@cache
+def extreme_integers(dtype: str) -> tuple[int, ...]:
+    """Integers of a dtype near the limits of this one and of narrower ones."""
+    low, high = dtypes.int_limits(dtype)
+    powers = [sign << n for n in (0, 7, 8, 15, 16, 31, 32, 62, 63, 64) for sign in (1, -1)]
+    return tuple(sorted({n + k for n in powers for k in (-1, 0, 1) if low <= n + k <= high}))
+
+
+def an_extreme(dtype: str, d: Draft) -> int:
+    numbers = extreme_integers(dtype)
+    return numbers[d.pick(len(numbers))]
+
+
+def extreme_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Arithmetic on integers and constants near the limits of their dtype."""
+    if not dtypes.is_integer(x.dtype):
+        return map_stage(x, name, d)
+    a, b = an_extreme(x.dtype, d), an_extreme(x.dtype, d)
+    bits = d.pick(dtypes.info(x.dtype).bits)
+    compute = ARITHMETIC[d.pick(len(ARITHMETIC))]
+    return te.compute(x.shape, lambda *i: compute(x[i], a, b, bits), name=name)
+
+
+ARITHMETIC: tuple[Callable[[Any, int, int, int], Any], ...] = (
+    lambda x, a, b, s: x // (a or 1),
+    lambda x, a, b, s: x % (a or 1),
+    lambda x, a, b, s: (x + b) // (a or 1),
+    lambda x, a, b, s: (x * b + a) % 7,
+    lambda x, a, b, s: te.select(x != 0, a // x, b),
+    lambda x, a, b, s: te.select(x != 0, a % x, b),
+    lambda x, a, b, s: x * a + b,
+    lambda x, a, b, s: a - x,
+    lambda x, a, b, s: -x // 3 - te.abs(x),
+    lambda x, a, b, s: te.minimum(te.maximum(x, a), b),
+    lambda x, a, b, s: te.select(x + b < a, x, x - b),
+    lambda x, a, b, s: te.select((x >= a) & (x <= b), x * 2, x // 2),
+    lambda x, a, b, s: (x << s) + a,
+    lambda x, a, b, s: (x >> s) * b,
+    lambda x, a, b, s: (x << s) // (a or 1),
+    lambda x, a, b, s: (x & a) | (x ^ b),
+    lambda x, a, b, s: (x * (1 << min(s, 6)) + b) >> s,
+)
+"""What is computed of an element, two extreme constants and a number of bits to shift by."""
+
+
+def edge_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Guards, values and indices of a place and a number so large that they wrap around.
+
+    The number is an element of a tensor, a parameter or a constant.
+    """
+    if 0 in x.shape:
+        return map_stage(x, name, d)
+    n, dtype = x.shape[0], ("int64", "int64", "int32", "uint8")[d.pick(4)]
+    number = NUMBERS[d.pick(len(NUMBERS))](n, dtype, d)
+    place, guard = PLACES[d.pick(len(PLACES))], EDGES[d.pick(len(EDGES))]
+    a, b, use = an_extreme(INDEX, d), an_extreme(INDEX, d), d.pick(4)
+    use = use or int(n == 1)  # all numbers are used: nothing is if all that is left is `% 1`
+
+    def value(i: Expr, *rest: Expr) -> Any:
+        at = place(i, te.cast(number(i), INDEX), a)
+        if use == 0:
+            return x[(at % n, *rest)]
+        if use == 1 and dtypes.is_integer(x.dtype):
+            return x[(i, *rest)] + te.cast(at, x.dtype)
+        return te.select(guard(at, b), x[(i, *rest)], 0)
+
+    return te.compute(x.shape, value, name=name)
+
+
+def an_element(n: int, dtype: str, d: Draft) -> Callable[[Expr], Expr]:
+    """One of a tensor, the same at all places or one for each."""
+    each = d.pick(2)
+    tensor = placeholder((n if each else 1,), dtype, d)
+    return lambda i: tensor[i if each else 0]
+
+
+def a_parameter(_: int, dtype: str, d: Draft) -> Callable[[Expr], Expr]:
+    scalar = te.scalar(dtype, name=f"P{len(d.params)}")
+    d.params.append(scalar)
+    return lambda _: scalar
+
+
+def a_constant(_: int, dtype: str, d: Draft) -> Callable[[Expr], Expr]:
+    number = const(an_extreme(dtype, d), dtype)
+    return lambda _: number
+
+
+NUMBERS = (an_element, an_element, a_parameter, a_parameter, a_constant)
+PLACES: tuple[Callable[[Any, Any, int], Any], ...] = (
+    lambda i, s, a: i + s,
+    lambda i, s, a: s - i,
+    lambda i, s, a: i * a + s,
+    lambda i, s, a: i * s + a,
+    lambda i, s, a: (i + s) // (a if abs(a) > 1 else 3),
+    lambda i, s, a: (i + s) % (a if abs(a) > 1 else 3),
+    lambda i, s, a: te.minimum(i + a, s),
+    lambda i, s, a: (i << 60) + s,
+    lambda i, s, a: (s + i) >> 2,
+    lambda i, s, a: te.abs(s) - i * a,
+)
+"""What is computed of a place, a number and a constant, all of int64."""
+EDGES: tuple[Callable[[Any, int], Any], ...] = (
+    lambda place, b: place < b,
+    lambda place, b: place >= b,
+    lambda place, b: place // 3 == b,
+    lambda place, b: place != b,
+    lambda place, b: place + b > place,
+)
+
+
+EXTREMES: tuple[Stage, ...] = (extreme_stage, extreme_stage, edge_stage, edge_stage)
