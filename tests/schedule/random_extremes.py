@@ -15,10 +15,11 @@ from .random_stages import Draft, Stage, Tensor, map_stage, placeholder
 
 @cache
 def extreme_integers(dtype: str) -> tuple[int, ...]:
-    """Integers of a dtype near the limits of this one and of narrower ones."""
+    """Integers of a dtype near the limits of this one and of narrower ones, without 0."""
     low, high = dtypes.int_limits(dtype)
     powers = [sign << n for n in (0, 7, 8, 15, 16, 31, 32, 62, 63, 64) for sign in (1, -1)]
-    return tuple(sorted({n + k for n in powers for k in (-1, 0, 1) if low <= n + k <= high}))
+    near = {n + k for n in powers for k in (-1, 0, 1)} - {0}
+    return tuple(sorted(n for n in near if low <= n <= high))
 
 
 def an_extreme(dtype: str, d: Draft) -> int:
@@ -37,9 +38,9 @@ def extreme_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
 
 ARITHMETIC: tuple[Callable[[Any, int, int, int], Any], ...] = (
-    lambda x, a, b, s: x // (a or 1),
-    lambda x, a, b, s: x % (a or 1),
-    lambda x, a, b, s: (x + b) // (a or 1),
+    lambda x, a, b, s: x // a,
+    lambda x, a, b, s: x % a - x,
+    lambda x, a, b, s: (x + b) // a,
     lambda x, a, b, s: (x * b + a) % 7,
     lambda x, a, b, s: te.select(x != 0, a // x, b),
     lambda x, a, b, s: te.select(x != 0, a % x, b),
@@ -51,7 +52,7 @@ ARITHMETIC: tuple[Callable[[Any, int, int, int], Any], ...] = (
     lambda x, a, b, s: te.select((x >= a) & (x <= b), x * 2, x // 2),
     lambda x, a, b, s: (x << s) + a,
     lambda x, a, b, s: (x >> s) * b,
-    lambda x, a, b, s: (x << s) // (a or 1),
+    lambda x, a, b, s: (x << s) // a,
     lambda x, a, b, s: (x & a) | (x ^ b),
     lambda x, a, b, s: (x * (1 << min(s, 6)) + b) >> s,
 )
@@ -61,15 +62,17 @@ ARITHMETIC: tuple[Callable[[Any, int, int, int], Any], ...] = (
 def edge_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """Guards, values and indices of a place and a number so large that they wrap around.
 
-    The number is an element of a tensor, a parameter or a constant.
+    The number is an element of a tensor, a parameter or a constant. Indices have no parameters:
+    that other iterations of a loop stored such an element is true, and not shown by the verifier.
     """
     if 0 in x.shape:
         return map_stage(x, name, d)
     n, dtype = x.shape[0], ("int64", "int64", "int32", "uint8")[d.pick(4)]
-    number = NUMBERS[d.pick(len(NUMBERS))](n, dtype, d)
+    use = d.pick(4) if n > 1 else 1 + d.pick(3)  # `% 1` would use no number
+    numbers = (an_element, a_constant) if use == 0 else (an_element, a_parameter, a_constant)
+    number = numbers[d.pick(len(numbers))](n, dtype, d)
     place, guard = PLACES[d.pick(len(PLACES))], EDGES[d.pick(len(EDGES))]
-    a, b, use = an_extreme(INDEX, d), an_extreme(INDEX, d), d.pick(4)
-    use = use or int(n == 1)  # all numbers are used: nothing is if all that is left is `% 1`
+    a, b = an_extreme(INDEX, d), an_extreme(INDEX, d)
 
     def value(i: Expr, *rest: Expr) -> Any:
         at = place(i, te.cast(number(i), INDEX), a)
@@ -100,7 +103,6 @@ def a_constant(_: int, dtype: str, d: Draft) -> Callable[[Expr], Expr]:
     return lambda _: number
 
 
-NUMBERS = (an_element, an_element, a_parameter, a_parameter, a_constant)
 PLACES: tuple[Callable[[Any, Any, int], Any], ...] = (
     lambda i, s, a: i + s,
     lambda i, s, a: s - i,
