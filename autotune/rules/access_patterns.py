@@ -252,13 +252,13 @@ def reuses(block: Block) -> bool:
 
 def _slides(block: Block) -> bool:
     """Whether an index of an input mixes a spatial and a reduced variable, as windows do."""
-    return any(True for _ in _sliding(block))
+    return any(True for _ in sliding(block, block.reads))
 
 
-def _sliding(block: Block) -> Iterator[Expr]:
-    """The indices that mix a spatial and a reduced variable."""
+def sliding(block: Block, reads: Sequence[Region]) -> Iterator[Expr]:
+    """The indices of `reads` that mix a spatial and a reduced variable of a block."""
     inner, outer = set(reduced(block)), set(spatial(block))
-    for index in (r.min for region in block.reads for r in region.ranges):
+    for index in (r.min for region in reads for r in region.ranges):
         used = free_vars(index)
         if used & inner and used & outer:
             yield index
@@ -267,11 +267,12 @@ def _sliding(block: Block) -> Iterator[Expr]:
 def is_bent_window(block: Block) -> bool:
     """Whether a reduction over few terms reads a window that is clamped or wrapped at borders."""
     terms = math.prod(extents(block).get(v, WINDOW_TERMS + 1) for v in reduced(block))
-    return 1 < terms <= WINDOW_TERMS and any(
-        type(n) is Binary and n.op in (Op.MIN, Op.MAX, Op.MOD)
-        for index in _sliding(block)
-        for n in walk(index)
-    )
+    return 1 < terms <= WINDOW_TERMS and any(map(is_bent, sliding(block, block.reads)))
+
+
+def is_bent(index: Expr) -> bool:
+    """Whether an index is clamped or wrapped."""
+    return any(type(n) is Binary and n.op in (Op.MIN, Op.MAX, Op.MOD) for n in walk(index))
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:

@@ -299,6 +299,12 @@ def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
     return draft
 
 
+def inlined(draft: Draft) -> Draft:
+    """A prepared draft with the blocks inlined that cost little where they are read."""
+    kept = {b.label for b in in_order(draft.func) if not is_plain(draft.func, b)}
+    return _inline(draft, kept, kept)
+
+
 def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> Draft:
     """The draft with the blocks inlined that cost little where they are read.
 

@@ -17,6 +17,7 @@ from .pipeline import pipeline_variants
 from .rows import rows_variants
 from .tile_unit import tile_unit_variants
 from .vector_choices import runs_in_vectors
+from .windows import copied_windows
 from .winograd import winograd
 
 UNIT = SketchRule("tile_unit", GroupKind.CONTRACTION, tile_unit_variants)
@@ -38,5 +39,9 @@ RULES = RuleSet(
         SketchRule("elementwise", GroupKind.ELEMENTWISE, elementwise_variants),
     ),
     instructions=(UNIT, DOT),
-    alternatives=(AlternativeRule(winograd, exact=False), AlternativeRule(channels_last)),
+    alternatives=(
+        AlternativeRule(winograd, exact=False),
+        AlternativeRule(channels_last),
+        AlternativeRule(copied_windows),
+    ),
 )
