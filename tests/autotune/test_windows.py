@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +13,9 @@ from tilewright.autotune.rules.access_patterns import inputs_of, reduced
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.codegen.detect import resolve
-from tilewright.schedule.block_queries import has_reduction
+from tilewright.schedule.block_queries import free_vars, has_reduction
 from tilewright.schedule.find import blocks_in, find_path
-from tilewright.target import Target
+from tilewright.target import CpuTarget, Target
 from tilewright.tir import te
 from tilewright.tir.ir import Binary, Block, Expr, For, ForKind, Func, Op
 from tilewright.tir.visit import walk
@@ -159,6 +160,46 @@ def test_what_is_no_window_is_not_copied() -> None:
     plain = te.compute((64, 32), lambda i, j: te.max(x[i, j + r], axis=r), name="Z")
     for y in (reverse, plain):
         assert not any("copied" in name for name in planned(te.func([x, y]), AVX512))
+
+
+def rows_at_once(kernel: tuple[int, int]) -> set[int]:
+    """How many rows of a window candidates take at once."""
+    target, func = CpuTarget.named("znver5", threads=1), filtered(kernel, (60, 70))
+    (sketch,) = sketches_named(func, target, lambda name: name == "copied:tiled")
+    found: set[int] = set()
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), 60):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        (block,) = (b for b in reductions(scheduled) if "init" not in b.label.name)
+        (rows,) = (i.value for i in block.iters if i.var.name == "vr0")
+        around = [s for s in find_path(scheduled.body, block.label) or () if type(s) is For]
+        taken = [s.extent for s in around if s.kind is ForKind.UNROLL and s.var in free_vars(rows)]
+        found.add(math.prod(n for n in taken if isinstance(n, int)))
+    return found
+
+
+def test_rows_of_windows_of_any_width_may_be_taken_at_once() -> None:
+    """One or all of a small window; of a large one some, which register tiles have room for."""
+    wanted = {(9, 9): {1, 9}, (11, 11): {1, 11}, (15, 15): {3, 5, 15}}
+    wanted |= {(19, 19): {19}, (37, 37): {1}}
+    assert {kernel: rows_at_once(kernel) for kernel in wanted} == wanted
+
+
+def test_windows_are_not_cut_into_parts() -> None:
+    names = [s.name for s in sketches_of(filtered((9, 9)), AVX512)]
+    assert "copied:tiled" in names
+    assert "copied:blocked" not in names
+
+
+def test_what_a_reduction_does_not_move_stays_in_registers() -> None:
+    """Rows of the middle elements, of the results and of the windows share the registers."""
+    target = CpuTarget.named("znver5", threads=1)
+    func = differences((240, 321))
+    (sketch,) = sketches_named(func, target, lambda name: name == "copied:tiled")
+    vectors, _, rows, *_ = (list(v) for v in sketch.space.values.values())
+    assert (max(vectors), max(rows)) == (6, 16)
+    sampled = Rowspace(sketch).sample(np.random.default_rng(0), 2_000)
+    held = {int(row[0]) * int(row[2]) for row in sampled}
+    assert max(held) * 3 <= target.vector_registers - 1
 
 
 def test_the_copies_are_of_what_is_read() -> None:

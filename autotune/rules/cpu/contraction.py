@@ -23,7 +23,6 @@ Blocked, the reduction is in parts as well, and register tiles are added to memo
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -67,6 +66,8 @@ PREFETCHED_PAGES = 32
 """Pages that the prefetcher of the second cache follows at once (Intel, "Optimization Reference
 Manual", 2.1.5.4): a part of the reduction has no more rows of what comes from memory unpacked."""
 PAGE = 4096
+MIN_ACCUMULATORS = 4
+"""Fewer vectors of results wait for each other."""
 MAX_UNROLLED = 128
 """Products of vectors in the body of the inner loop. A register tile of 8 by 48 takes as long
 unrolled by 4 as by 8 or not at all, and each step takes as long again to compile."""
@@ -143,7 +144,12 @@ def _tilings(main: Block, vectors: list[Var]) -> Iterator[Tiling]:
 
 
 def _parts(main: Block) -> list[int]:
-    """The lengths of parts that the outermost loop of the reduction can be cut into."""
+    """The lengths of parts that the outermost loop of the reduction can be cut into.
+
+    There are none of a window, of which a register tile reads no more than the first cache has.
+    """
+    if all(_windows(main, v) for v in reduced(main)):
+        return []
     sizes = extents(main)
     outermost = sizes[reduced(main)[0]]
     whole = product([sizes[v] for v in reduced(main)])
@@ -391,21 +397,39 @@ def decide_tile(
     tile = sample_tile(sch, block, vector, lanes, vectors, (3, 8), cached=middle, given=given or {})
     room = target.vector_registers - 1
     draft.limit("a register tile fits the registers", fewest_registers(block, vector) <= room)
-    held: Dim = 0
-    for i in inputs_of(block):
-        if vector in i.used:
-            held = product([n for v, n in tile.inner.items() if v in i.used])
-            draft.limit("the register tile fits the registers", tile.accumulators + held <= room)
+    taken = _registers(block, tile)
+    for registers in taken:
+        draft.limit("the register tile fits the registers", registers <= room)
     if len(tile.inner) > 1:
-        draft.limit("the register tile hides the latency of fma", tile.accumulators >= 4)
+        draft.limit(
+            "the register tile hides the latency of fma", tile.accumulators >= MIN_ACCUMULATORS
+        )
     tile = replace(tile, part=_sampled_part(draft, block, tiling))
     unrolls = [u for u in range(1, MAX_STEPS + 1) if sizes[reduced(block)[-1]] % u == 0]
-    if len(unrolls) == 1:
+    several = len(unrolls) > 1
+    unroll = sch.sample_categorical(unrolls) if several else None
+    rows = _sampled_rows(draft, block, tiling)
+    if unroll is None and rows is None:
         return tile
-    tile = replace(tile, unroll=sch.sample_categorical(unrolls))
-    tile = replace(tile, rows=_sampled_rows(draft, block, tiling))
-    _limit_unrolling(draft, block, tile, held, room)
+    tile = replace(tile, unroll=1 if unroll is None else unroll, rows=rows)
+    _limit_unrolling(draft, block, tile, taken[-1], room)
     return tile
+
+
+def _registers(block: Block, tile: RegisterTile) -> list[Dim]:
+    """The registers that a tile takes while it reads each of the inputs that it loads vectors of.
+
+    Those of its results stay, and the vectors that the reduction does not move along.
+    """
+    kept, moved = tile.accumulators, list[Dim]()
+    for i in inputs_of(block):
+        if tile.vector in i.used:
+            vectors = product([n for v, n in tile.inner.items() if v in i.used])
+            if i.used.isdisjoint(reduced(block)):
+                kept = kept + vectors
+            else:
+                moved.append(vectors)
+    return [kept + vectors for vectors in moved or [0]]
 
 
 def _sampled_part(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
@@ -419,18 +443,25 @@ def _sampled_part(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
 def _sampled_rows(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
     """How many rows of a window to take at once, where the window is the whole reduction.
 
-    Rows of the register tile share most rows of their windows, which are read once then.
+    Rows of the register tile share most rows of their windows, which are read once then. A large
+    window has always some: else there is a load for each product, mostly across two cache lines.
     """
     window, sizes = reduced(block), extents(block)
-    small = len(window) == 2 and math.prod(sizes[v] for v in window) <= MAX_UNROLLED
-    if tiling.blocked or not small or not _windows(block, window[0]):
+    if tiling.blocked or len(window) != 2 or not _windows(block, window[0]):
         return None
     rows = sizes[window[0]]
-    return draft.schedule.sample_categorical([1, rows]) if rows > 1 else None
+    most = min(rows, MAX_UNROLLED // MIN_ACCUMULATORS)
+    counts = [n for n in range(2, most + 1) if rows % n == 0]
+    if not counts:
+        return None
+    if rows * sizes[window[1]] <= MAX_UNROLLED:
+        counts = [1, counts[-1]]
+    return draft.schedule.sample_categorical(counts) if len(counts) > 1 else counts[0]
 
 
-def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, held: Dim, room: int) -> None:
-    """Keep the unrolled body short, and the values of its windows in `room` registers."""
+def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, taken: Dim, room: int) -> None:
+    """Keep the unrolled body short, and the values of its windows in `room` registers, of which
+    the tile has `taken` some."""
     assert tile.unroll is not None
     last = reduced(block)[-1]
     body = tile.accumulators * tile.unroll * (1 if tile.rows is None else tile.rows)
@@ -439,8 +470,7 @@ def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, held: Dim, 
         if tile.vector in i.used:
             fits = tile.accumulators * tile.unroll <= 2 * room
         else:
-            used = tile.accumulators + held + _window_values(tile, i, last)
-            fits = (tile.unroll <= 1) | (used <= room)
+            fits = (tile.unroll <= 1) | (taken + _window_values(tile, i, last) <= room)
         draft.limit("a window's values fit the registers", fits)
 
 
