@@ -10,6 +10,7 @@ from math import prod
 
 from ..codegen.detect import usable_memory, usable_processors
 from ..codegen.generator import generator_for
+from ..runtime.target_runtime import runtime_for
 from ..schedule.primitive import PRIMITIVES
 from ..schedule.trace import VERSION, Trace
 from ..target import Target
@@ -115,6 +116,7 @@ def environment_record(target: Target, machine: Machine | None = None) -> Enviro
             "load": round(os.getloadavg()[0], 2),
             "system": platform.system(),
             "release": platform.release(),
+            **runtime_for(target).conditions(),
             **({} if machine is None else {"machine": machine.id}),
         }
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import TargetError
+from ..errors import BuildError, TargetError
+from ..target import Target
 from .options import (
     AsJson,
     Database,
@@ -157,7 +158,7 @@ def target(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a target, or this machine, with all its facts.
+    """Show a target, or this machine, with all its facts, and what is missing here.
 
     What is measured replaces what is kept of this machine, and every choice rests on it from then
     on.
@@ -165,8 +166,17 @@ def target(
     from ..autotune.measure.machine import Again, described
     from ..codegen.detect import resolve, usable_memory
     from ..codegen.generator import generator_for
+    from ..runtime.target_runtime import runtime_for
 
-    found = resolve(text)
+    wanted = Target.parse(text)
+    generator = generator_for(wanted)
+    missing = [str(error) for error in generator.missing()]
+    try:
+        found = resolve(wanted)
+    except TargetError as error:
+        others = [told for told in missing if told != str(error)]
+        error.detail = (lambda _: "\n".join(others)) if others else None
+        raise
     measured: dict[str, Any] = {}
     if measure:
         with_rates, description = described(found, Again.ALWAYS)
@@ -180,15 +190,18 @@ def target(
             **({"rates": description.measured.rates} if as_json else with_rates.speeds),
             "odd": description.measured.odd or None,
         }
-    generator = generator_for(found)
-    facts: dict[str, Any] = {
-        "target": str(found),
-        **found.facts,
-        "memory_bytes": usable_memory(),
-        "compat": found.compat_class,
-        "perf": found.perf_class,
-        **generator.tools().versions,
-        **generator.runtimes(),
-        **measured,
-    }
-    print_json(facts) if as_json else print_facts(facts)
+    facts: dict[str, Any] = {"target": str(found), **found.facts}
+    facts.setdefault("memory_bytes", usable_memory())
+    facts |= {"compat": found.compat_class, "perf": found.perf_class}
+    with suppress(BuildError):  # there are no tools, which `missing` says
+        facts |= generator.tools().versions
+    facts |= generator.runtimes()
+    with suppress(TargetError):  # there is no such device
+        facts |= runtime_for(found).conditions()
+    facts |= measured
+    if as_json:
+        print_json({**facts, "missing": missing})
+        return
+    print_facts(facts)
+    for told in missing:
+        typer.echo(f"\nmissing: {told}")

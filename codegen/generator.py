@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ..errors import ArtifactError, BuildError
+from ..errors import ArtifactError, BuildError, TilewrightError
 from ..target import Fact, Target
 from ..target.registry import Registry
 
@@ -114,6 +114,10 @@ class CodeGenerator(ABC, Generic[T, E]):
     def runtimes(self) -> dict[str, Fact]:
         """The libraries that kernels need on this machine, by name; `None` for a missing one."""
         return {}
+
+    def missing(self) -> list[TilewrightError]:
+        """What this machine lacks to make code and to run it, each with its remedy."""
+        return []
 
     @abstractmethod
     def timed_on(self, target: T) -> T:

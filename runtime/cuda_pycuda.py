@@ -33,6 +33,7 @@ from .cuda_launch import KernelLaunch
 
 LIBRARY = "libcuda.so.1"
 _CHECK = "code is compiled, emulated and checked without a device: tilewright check"
+_INSTALL = f"pip install 'tilewright[cuda]' (pycuda is compiled, by the toolkit); {_CHECK}"
 _P, _ADDRESS = c_void_p, c_uint64
 # Handles are pointers; addresses of the device are integers of 64 bits.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
@@ -107,22 +108,32 @@ def open_driver() -> Driver:
 
 
 def _missing(error: ImportError) -> TargetError:
-    if LIBRARY in str(error):
+    no_pycuda = error.name == "pycuda"
+    if LIBRARY in str(error) or (no_pycuda and not _has_library()):
         return TargetError(
-            "there is no driver of NVIDIA's devices on this machine ({0} is missing)",
+            "there is no driver of NVIDIA's devices on this machine ({0} is missing){1}",
             LIBRARY,
-            hint=f"install the driver, and start containers with their devices; {_CHECK}",
+            ", and no pycuda" if no_pycuda else "",
+            hint="install the driver, or start the container with its devices; "
+            f"{_INSTALL if no_pycuda else _CHECK}",
         )
-    if error.name == "pycuda":
+    if no_pycuda:
         return TargetError(
-            "there is no pycuda, which runs kernels on devices of NVIDIA",
-            hint=f"pip install 'tilewright[cuda]' (it compiles, and needs the toolkit); {_CHECK}",
+            "there is no pycuda, which runs kernels on devices of NVIDIA", hint=_INSTALL
         )
     return TargetError(
         "pycuda does not load: {0}",
         error,
         hint="build it for this Python and this toolkit: pip install --no-binary pycuda pycuda",
     )
+
+
+def _has_library() -> bool:
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
 
 
 class PycudaDriver(Driver):

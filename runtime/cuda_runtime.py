@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ArtifactError, DeviceError, TargetError
-from ..target import Target
+from ..target import Fact, Target
 from ..target.cuda import CudaTarget
 from .artifact import Fields, Manifest
 from .cuda_driver import BAD_IMAGE, Device, driver
 from .cuda_kernel import CudaKernel, LoadedImage
 from .cuda_launch import KernelLaunch, kernels_from_json
 from .cuda_memory import CudaMemory, cuda_memory
+from .cuda_nvml import device_state
 from .cuda_timer import CudaTimer
 from .module import Module, Origin
 from .ranges import trusting
@@ -31,6 +32,13 @@ class CudaRuntime(TargetRuntime):
     def memory(self) -> CudaMemory:
         """That of the device that this thread uses. Raises `TargetError` where there is none."""
         return cuda_memory(driver().current())
+
+    def conditions(self) -> dict[str, Fact]:
+        """The driver's version, and the state of the device that this thread uses."""
+        found = driver()
+        facts = found.facts()[found.current()]
+        version = ".".join(map(str, facts.driver_version))
+        return {"driver": version, **device_state(facts.pci_bus_id)}
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
         signature = Signature.from_json(data.get("signature"))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..target import Target
+from ..target import Fact, Target
 from ..target.registry import Registry
 from .memory import Memory
 from .timer import Timer
@@ -32,6 +32,10 @@ class TargetRuntime(ABC):
     @property
     @abstractmethod
     def memory(self) -> Memory: ...
+
+    def conditions(self) -> dict[str, Fact]:
+        """What bears on timings at this moment and no target says, for people and for records."""
+        return {}
 
     @abstractmethod
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:

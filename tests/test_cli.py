@@ -31,8 +31,10 @@ from tilewright.cli import database
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
 from tilewright.cli.report import print_assessment
+from tilewright.codegen.cuda import generator as cuda_generator
 from tilewright.codegen.detect import resolve
-from tilewright.runtime import load
+from tilewright.runtime import cuda_pycuda, load
+from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.tuning_db import (
     Machine,
     Outcome,
@@ -46,6 +48,7 @@ from tilewright.tuning_db import (
 )
 
 from .measured import put_measured
+from .runtime.cuda_double import DoubleDriver
 
 COMMAND = Path(sys.executable).with_name("tilewright")
 SIZES = ["-p", "n=16", "-p", "m=48", "-p", "k=8"]
@@ -594,6 +597,35 @@ def test_target(run: Run) -> None:
     assert told["features"]
     named = run("target", "cpu -mcpu=x86-64-v3 -threads=1")
     assert "cpu -mcpu=x86-64-v3 -threads=1" in named.out
+
+
+def test_a_gpu_and_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_generator, "version", lambda: "13.0.88")
+    with use_driver(DoubleDriver()):
+        told = run("target", "cuda", "--json").json
+        assert told["target"] == "cuda -arch=sm_90a"
+        assert (told["model"], told["sms"], told["driver"]) == ("NVIDIA H200", 132, "13.0")
+        assert told["missing"] == []
+        assert "missing" not in run("target", "cuda").out
+
+
+def test_all_that_a_gpu_lacks_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_compiler() -> str:
+        raise tw.BuildError("there is no nvcc", hint="install it")
+
+    def no_driver() -> Driver:
+        raise tw.TargetError("there is no driver", hint="install that")
+
+    monkeypatch.setattr(cuda_pycuda, "open_driver", no_driver)
+    monkeypatch.setattr(cuda_generator, "version", no_compiler)
+    both = "there is no driver\n  hint: install that\nthere is no nvcc\n  hint: install it"
+    here = run("target", "cuda")
+    assert (here.code, here.out, here.err) == (1, "", f"tilewright: {both}\n")
+    named = run("target", "cuda -arch=sm_80")
+    assert named.code == 0
+    assert "shared_bytes_per_block  166912\n" in named.out
+    assert "missing: there is no nvcc\n  hint: install it\n" in named.out
+    assert "missing: there is no driver\n" in named.out
 
 
 # Errors

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from ...errors import TargetError
 from ...runtime.cuda_driver import DeviceFacts, driver
+from ...runtime.cuda_nvml import power_limit
 from ...target import ARCHS, CudaTarget
 
 
 def device_facts() -> DeviceFacts:
-    """What the driver says of the device that this thread uses. Raises `TargetError`."""
+    """What the driver says of the device that this thread uses. Raises `TargetError`.
+
+    No memory of the device is taken for that, as for a context.
+    """
     found = driver()
-    return found.device(found.current()).facts
+    return found.facts()[found.current()]
 
 
 def host_target() -> CudaTarget:
@@ -38,4 +42,5 @@ def target_of(facts: DeviceFacts) -> CudaTarget:
         sms=facts.sms,
         memory_bytes=facts.memory_bytes,
         l2_bytes=facts.l2_bytes,
+        power_watts=power_limit(facts.pci_bus_id),
     )

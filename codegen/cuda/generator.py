@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import ArtifactError, BuildError, TargetError
+from ...errors import ArtifactError, BuildError, TargetError, TilewrightError
 from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
 from ...runtime.module import Module, Origin
-from ...target import CudaTarget
+from ...target import CudaTarget, Fact
 from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
 from .emit import Emitted, emit
@@ -63,6 +64,22 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         found = version()
         release = ".".join(found.split(".")[:2])
         return Tools(f"ptxas {release}", {"nvcc": found})
+
+    def runtimes(self) -> dict[str, Fact]:
+        """pycuda, by its version."""
+        try:
+            return {"pycuda": metadata.version("pycuda")}
+        except metadata.PackageNotFoundError:
+            return {"pycuda": None}
+
+    def missing(self) -> list[TilewrightError]:
+        found: list[TilewrightError] = []
+        for needed in (version, self.host):
+            try:
+                needed()
+            except TilewrightError as error:
+                found.append(error)
+        return found
 
     def timed_on(self, target: CudaTarget) -> CudaTarget:
         del target

@@ -317,12 +317,21 @@ def failing(text: str) -> Any:
     return fail
 
 
-def test_there_is_no_pycuda(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (True, r"there is no pycuda.*\n  hint: pip install 'tilewright\[cuda\]'.*check"),
+        (
+            False,
+            r"no driver .* \(libcuda.so.1 is missing\), and no pycuda\n.*the driver.*; pip inst",
+        ),
+    ],
+)
+def test_there_is_no_pycuda(monkeypatch: pytest.MonkeyPatch, found: bool, says: str) -> None:
     monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "pycuda").exists()])
     monkeypatch.delitem(sys.modules, "pycuda", raising=False)
-    with pytest.raises(
-        TargetError, match=r"there is no pycuda.*\n  hint: pip install 'tilewright\[cuda\]'.*check"
-    ):
+    monkeypatch.setattr(cuda_pycuda, "_has_library", lambda: found)
+    with pytest.raises(TargetError, match=says):
         driver()
 
 
@@ -333,12 +342,17 @@ def test_there_is_no_pycuda(monkeypatch: pytest.MonkeyPatch) -> None:
         ("undefined symbol: cuGraphicsGL", "pycuda does not load: undefined.*build it for this"),
     ],
 )
-def test_pycuda_does_not_load(monkeypatch: pytest.MonkeyPatch, text: str, says: str) -> None:
-    def load(error: ImportError) -> Any:
-        return cuda_pycuda._missing(error)
-
+def test_pycuda_does_not_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    package = tmp_path / "pycuda"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "driver.py").write_text(f"raise ImportError({text!r}, name='pycuda._driver')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pycuda", raising=False)
     with pytest.raises(TargetError, match=f"(?s){says}"):
-        raise load(ImportError(text, name="pycuda._driver"))
+        driver()
 
 
 @pytest.mark.parametrize(
