@@ -11,12 +11,14 @@ from ...tir.dependence import conflict
 from ...tir.equality import flat
 from ...tir.ir import (
     WARP,
+    Alloc,
     Barrier,
     BarrierScope,
     Expr,
     For,
     Func,
     If,
+    Let,
     Load,
     Op,
     Seq,
@@ -60,6 +62,8 @@ class _Level(IntEnum):
 _SCOPES = {_Level.WARP: BarrierScope.WARP, _Level.BLOCK: BarrierScope.BLOCK}
 _LEVELS = {scope: level for level, scope in _SCOPES.items()}
 
+_COSTS = {BarrierScope.WARP: 1, BarrierScope.BLOCK: 4}
+
 SAME, NEXT, LATER = "same", "next", "later"
 
 
@@ -83,6 +87,7 @@ class _Synchroniser:
         self.threads = {f.var: f.extent for f in launch.threads if f.extent != 1}
         self.several_warps = launch.thread_count > WARP
         self.known: dict[object, _Level] = {}
+        self.parts: dict[object, tuple[Stmt, list[_Pending]]] = {}
         stored = stored_buffers(launch.code)
         self.crossing = {b for b in stored if b.scope not in THREAD_SCOPES}
         """The buffers through which threads may depend on each other."""
@@ -93,7 +98,7 @@ class _Synchroniser:
         return self.fewer(self.visit(self.launch.code, TOP, [])[0])
 
     def fewer(self, code: Stmt) -> Stmt:
-        """`code` without barriers that others make unnecessary.
+        """`code` without barriers that others, at other places, make unnecessary.
 
         One of a block may serve for what one of a warp before it and one of a block behind it do.
         """
@@ -104,15 +109,10 @@ class _Synchroniser:
             if old.scope is BarrierScope.WARP:
                 changes += [{old: wider, b: None} for b in found if b.scope is BarrierScope.BLOCK]
             for change in changes:
-                new = _exchanged(code, change)
-                if self.is_synchronised(new):
+                new, _ = self.visit(_exchanged(code, change), TOP, [])
+                if _cost(new) < _cost(code):
                     return self.fewer(new)
         return code
-
-    def is_synchronised(self, code: Stmt) -> bool:
-        """Whether no barrier is missing."""
-        new, _ = self.visit(code, TOP, [])
-        return _count(new) == _count(code)
 
     # The code from the first statement on, with what is pending before and after
 
@@ -120,12 +120,9 @@ class _Synchroniser:
         """`s` with barriers in it, or before it where it needs none inside."""
         if type(s) is Barrier:
             return s, _after(s.scope, pending)
-        uses = [u for u in uses_of(s, scope) if u.buffer in self.crossing]
-        if not any(u.writes for u in uses):
-            inside, found = s, _after_loops(uses, scope)
-        else:
-            inside, found = self.inside(s, scope, [])
-        if any(type(n) is Barrier for n in statements(inside)):
+        opened = isinstance(s, Seq | Let | Alloc)
+        inside, found = (s, []) if opened else self.by_itself(s, scope)
+        if opened or _cost(inside):
             self.require_uniform(s, inside, scope)
             level = self.level(pending, list(self.own(s, scope)))
             before, pending = _waited(level, pending)
@@ -134,6 +131,20 @@ class _Synchroniser:
         level = self.level(pending, [p.use for p in found])
         before, pending = _waited(level, pending)
         return seq(*before, s), [*pending, *found]
+
+    def by_itself(self, s: Stmt, scope: Scope) -> tuple[Stmt, list[_Pending]]:
+        """`s` with the barriers that it needs inside, whatever is before, and what is pending then.
+
+        Where it needs none, others are put before all of it.
+        """
+        key = (s, *map(id, scope.loops), None, *map(id, scope.conditions))
+        if key not in self.parts:
+            uses = [u for u in uses_of(s, scope) if u.buffer in self.crossing]
+            if any(u.writes for u in uses):
+                self.parts[key] = self.inside(s, scope, [])
+            else:
+                self.parts[key] = s, _after_loops(uses, scope)
+        return self.parts[key]
 
     def inside(self, s: Stmt, scope: Scope, pending: list[_Pending]) -> tuple[Stmt, list[_Pending]]:
         """`s` with barriers between the statements below it."""
@@ -280,8 +291,12 @@ def _exchanged(s: Stmt, change: Mapping[Stmt, Barrier | None]) -> Stmt:
     return map_stmts(s, lambda c: _exchanged(c, change))
 
 
-def _count(s: Stmt) -> int:
-    return sum(type(n) is Barrier for n in statements(s))
+def _cost(s: Stmt) -> int:
+    """How often a thread waits, where all of a block count as several of its warp."""
+    if type(s) is Barrier:
+        return _COSTS[s.scope]
+    times = s.extent if type(s) is For and isinstance(s.extent, int) else 1
+    return times * sum(map(_cost, nested(s)))
 
 
 def _any(_a: list[Expr], _b: list[Expr]) -> Expr:

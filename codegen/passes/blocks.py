@@ -43,9 +43,9 @@ def blocks(func: Func) -> Func:
                 C[v] = C[v] + A[v, r]
 
     If the reduction loops are not around this block alone, the init stays in place, under the
-    condition that all reduce variables are zero. Loops of one iteration are removed, and so is a
-    block without iterations, with its init. The loops of a block that runs as an instruction keep
-    its annotation.
+    condition that all reduce variables are zero. Loops of one iteration are removed, but for those
+    over axes of a device, which make statements one launch. So is a block without iterations, with
+    its init. The loops of a block that runs as an instruction keep its annotation.
     """
     s = simplifier_of(func)
     return with_func_body(func, _settled(_visit(func.body, s)))
@@ -81,7 +81,7 @@ def _visit(stmt: Stmt, s: Simplifier) -> _Part:
 def _for(loop: For, s: Simplifier) -> _Part:
     if type(loop.extent) is int and loop.extent == 0:
         return _NOTHING
-    if type(loop.extent) is int and loop.extent == 1:
+    if type(loop.extent) is int and loop.extent == 1 and loop.kind is not ForKind.THREAD:
         return _visit(substitute(loop.body, {loop.var: const(0)}), s)
     body, init, zero = _visit(loop.body, s)
     if type(body) is Seq and not body.stmts:

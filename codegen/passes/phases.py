@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...errors import BuildError
 from ...tir.conditions import conjunction
 from ...tir.equality import flat
 from ...tir.ir import (
+    Buffer,
     For,
     ForKind,
     Func,
@@ -22,7 +23,7 @@ from ...tir.ir import (
     integers,
     seq,
 )
-from ...tir.visit import substitute, with_func_body
+from ...tir.visit import substitute, walk, with_func_body
 from .launches import AXES
 from .owned import require_owned
 from .rewrite import decided, loops, map_exprs, map_stmts, simplifier_of
@@ -66,10 +67,29 @@ def phases(func: Func) -> Func:
     A statement that no loop over an axis is around runs where that is 0. Raises `BuildError` where
     blocks or threads would use elements of each other that they must not.
     """
-    launches = [_launch(stmt, func) for stmt in flat(decided(_without_hints(func.body)))]
+    stmts = flat(decided(_without_hints(func.body)))
+    _require_one_launch(func, stmts)
+    launches = [_launch(stmt, func) for stmt in stmts]
     joined = with_func_body(func, seq(*launches))
     s = simplifier_of(joined)
     return with_func_body(joined, decided(map_exprs(joined.body, s)))
+
+
+def _require_one_launch(func: Func, stmts: Sequence[Stmt]) -> None:
+    """Require that what blocks and threads have for themselves is used in one launch each."""
+    found: dict[Buffer, Stmt] = {}
+    own = [b for b in func.allocs if b.scope != "global"]
+    for stmt in stmts:
+        used = {n for n in walk(stmt) if type(n) is Buffer}
+        for b in own:
+            if b in used and found.setdefault(b, stmt) is not stmt:
+                raise BuildError(
+                    "{0}, of scope {1}, is used by more than one launch",
+                    b.name,
+                    b.scope,
+                    hint="statements are one launch where a loop is around them: move them into "
+                    'the loops over blockIdx, or set_scope(.., "global")',
+                )
 
 
 def _without_hints(stmt: Stmt) -> Stmt:
@@ -94,18 +114,16 @@ def _launch(stmt: Stmt, func: Func) -> Stmt:
             )
         if sizes:
             extents[axis] = sizes[0]
-    extents.setdefault("threadIdx.x", 1)
+    moving = [axis for axis in AXES if extents.get(axis, 1) > 1]
     variables = {
-        axis: nest[axis][0].var if len(nest[axis]) == 1 else Var(_NAMES[axis])
-        for axis in AXES
-        if axis in extents
+        axis: nest[axis][0].var if len(nest[axis]) == 1 else Var(_NAMES[axis]) for axis in moving
     }
-    moving = {axis: v for axis, v in variables.items() if extents[axis] > 1}
-    code = _code(stmt, frozenset(), moving)
-    require_owned(stmt, code, func, {variables[a]: (a, n) for a, n in extents.items()})
-    for axis in reversed(AXES):
-        if axis in extents:
-            code = For(variables[axis], extents[axis], code, ForKind.THREAD, axis)
+    code = _code(stmt, frozenset(), variables)
+    require_owned(stmt, code, func, {variables[a]: (a, extents[a]) for a in moving})
+    if "threadIdx.x" not in moving:
+        code = For(Var(_NAMES["threadIdx.x"]), 1, code, ForKind.THREAD, "threadIdx.x")
+    for axis in reversed(moving):
+        code = For(variables[axis], extents[axis], code, ForKind.THREAD, axis)
     return code
 
 
@@ -115,7 +133,7 @@ def _code(stmt: Stmt, around: frozenset[str], variables: Mapping[str, Var]) -> S
         return _where_zero(stmt, [v for axis, v in variables.items() if axis not in around])
     if type(stmt) is For and stmt.thread is not None:
         body = _code(stmt.body, around | {stmt.thread}, variables)
-        return substitute(body, {stmt.var: variables[stmt.thread]})
+        return substitute(body, {stmt.var: variables.get(stmt.thread, const(0))})
     if type(stmt) is Seq:
         return seq(*[_code(s, around, variables) for s in _runs(stmt)])
     return map_stmts(stmt, lambda s: _code(s, around, variables))

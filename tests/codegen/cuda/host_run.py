@@ -32,6 +32,8 @@ SHIM = Path(__file__).parent / "host_threads.h"
 STRIDES = (1, 7)
 """Orders of the threads of a block: each so many after the one before."""
 POISON = 0xFF
+CHANGED: dict[str, str] = {}
+"""What is put in place of parts of the text."""
 _FLAGS = ("-O1", "-std=c++17", "-w", "-fwrapv", "-ffp-contract=off", "-shared", "-fPIC")
 
 
@@ -83,7 +85,10 @@ def _library(text: Emitted, folder: Path) -> ctypes.CDLL:
     ]
     number = len(list(folder.glob("*.cpp")))  # a path is loaded once
     source, library = folder / f"kernel{number}.cpp", folder / f"kernel{number}.so"
-    source.write_text("\n".join([f'#include "{SHIM}"', text.text, *calls, ""]))
+    kernels = text.text
+    for old, new in CHANGED.items():
+        kernels = kernels.replace(old, new)
+    source.write_text("\n".join([f'#include "{SHIM}"', kernels, *calls, ""]))
     command = ["g++", *_FLAGS, f"-I{include}", "-o", str(library), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:] + text.text

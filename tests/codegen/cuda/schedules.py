@@ -82,7 +82,8 @@ def transpose(n: int, m: int, dtype: str = "float32") -> Func:
     for rows, columns in ((ti, tj), sch.get_loops(tile)[-2:]):
         _, warp = sch.split(rows, factors=[None, 8])
         sch.bind(warp, "threadIdx.y")
-        sch.bind(columns, "threadIdx.x")
+        _, lane = sch.split(columns, factors=[None, 32])
+        sch.bind(lane, "threadIdx.x")
     sch.storage_align(tile, 0, 0, 32, 1)
     return sch.func
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.codegen.cuda.lowering import passes
+from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -323,6 +324,17 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
             "R[0] is used at tx=0 and at tx=7",
         ],
     ),
+    "two launches": (
+        """
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    S = T.alloc((8,), "float32", scope="shared")
+    for i in T.thread("threadIdx.x", 8):
+        S[i] = A[i]
+    for i in T.thread("threadIdx.x", 8):
+        B[i] = S[7 - i]
+""",
+        ["S, of scope shared, is used by more than one launch", "the loops over blockIdx"],
+    ),
     "blocks share": (
         """
 def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
@@ -381,6 +393,22 @@ def test_refusals_say_what_to_do(name: str) -> None:
     with pytest.raises(BuildError) as error:
         lowered(text.lstrip())
     assert [word for word in words if word not in str(error.value)] == [], str(error.value)
+
+
+def test_axes_of_one_iteration_make_one_launch() -> None:
+    func = lowered(
+        """
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    S = T.alloc((8,), "float32", scope="shared")
+    for o in T.thread("blockIdx.x", 1):
+        for i in T.thread("threadIdx.x", 8):
+            S[i] = A[i]
+        for i in T.thread("threadIdx.x", 8):
+            B[i] = S[7 - i]
+""".lstrip()
+    )
+    assert len(launches_of(func)) == 1
+    assert "blockIdx" not in str(func)
 
 
 def test_axes_of_one_iteration_bind_a_nest() -> None:
