@@ -60,12 +60,18 @@ def emit(parts: Sequence[Part], target: CudaTarget, *, strict_fp: bool) -> Emitt
     return Emitted(text, entry_points, strict_fp)
 
 
-def _entry_point(func: Func, name: str, target: CudaTarget) -> EntryPoint:
+def workspace_of(func: Func) -> tuple[dict[Buffer, int], int]:
+    """The offsets of a lowered function's internal buffers in its workspace, and its bytes."""
     offsets: dict[Buffer, int] = {}
     size = 0
     for b in func.allocs:
         offsets[b] = size
         size += -(-integers(b.shape)[0] * dtypes.nbytes(b.dtype) // _ALIGNMENT) * _ALIGNMENT
+    return offsets, size
+
+
+def _entry_point(func: Func, name: str, target: CudaTarget) -> EntryPoint:
+    offsets, size = workspace_of(func)
     launches = launches_of(func)
     symbol = f"{name}_kernel"
     kernels = tuple(
