@@ -28,11 +28,13 @@ from ...tir.ir import (
     binary,
     seq,
 )
+from ...tir.simplify import Simplifier
 from ...tir.visit import nested, stored_buffers, walk
 from .arena import overlaid
+from .digits import tells_apart
 from .launches import Launch, map_launches, with_code
 from .owned import THREAD_SCOPES
-from .rewrite import map_stmts, statements
+from .rewrite import map_stmts, ranges_of, statements
 from .uses import TOP, Scope, Use, uses_of
 
 
@@ -86,6 +88,7 @@ class _Synchroniser:
         self.blocks = {f.var: f.extent for f in launch.blocks}
         self.threads = {f.var: f.extent for f in launch.threads if f.extent != 1}
         self.several_warps = launch.thread_count > WARP
+        self.simplifier = Simplifier(ranges_of(launch.statement()))
         self.known: dict[object, _Level] = {}
         self.parts: dict[object, tuple[Stmt, list[_Pending]]] = {}
         stored = stored_buffers(launch.code)
@@ -224,6 +227,8 @@ class _Synchroniser:
         """Whether two threads that are `apart` use one element, as far as is known."""
         extents = {f.var: f.extent for f in use.loops}
         outer = {**self.blocks, **{v: extents[v] for v, r in p.loops.items() if r == SAME}}
+        if tells_apart(p.use, use, self.threads, outer, self.simplifier):
+            return False
         carried = {v: r for v, r in p.loops.items() if r != SAME}
         loops = {**self.threads, **{v: extents[v] for v in carried}}
         count = len(self.threads)

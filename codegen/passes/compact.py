@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import gcd
 from typing import Any, NamedTuple, TypeAlias
 
 from ...tir.clamps import unclamped
 from ...tir.conditions import conjuncts
+from ...tir.dependence import Access, beyond
 from ...tir.ir import (
     Buffer,
+    Dim,
     Expr,
     For,
     ForKind,
@@ -18,10 +21,12 @@ from ...tir.ir import (
     If,
     Load,
     Prefetch,
+    Range,
     Seq,
     Stmt,
     Store,
     Var,
+    call,
     integers,
 )
 from ...tir.polynomial import (
@@ -191,7 +196,10 @@ def _plan(
         fixed = scalars | {f.var for f in around}
         dims = [_span(b, d, accesses, fixed, s) for d in range(len(b.shape))]
         depth = len(around)
-        if not _is_filled_first(accesses, around, dims, fixed, s):
+        filled = _is_filled_first(accesses, around, dims, fixed, s) or (
+            on_device and _is_covered(b, accesses, around)
+        )
+        if not filled:
             depth = _private_depth(around, dims, s)
         if not any(f.var in _moving(dims) for f in around[depth:]):
             break
@@ -323,6 +331,32 @@ def _is_filled_first(
             return False
     needed = _conditions(first, around[-1], s)
     return all(needed <= _conditions(a, around[-1], s) for a in accesses if not a.writes)
+
+
+def _is_covered(b: Buffer, accesses: Sequence[_Access], around: Sequence[For]) -> bool:
+    """`_is_filled_first`, decided exactly: by the elements that are read and written."""
+    first, reads = accesses[0], [a for a in accesses if not a.writes]
+    if not first.writes or not around:
+        return False
+    depth = first.path.index(around[-1]) + 1
+    for a in reads:
+        together = zip(first.path[depth:], a.path[depth:], strict=False)
+        if any(type(x) is For and x is y for x, y in together):
+            return False
+    shared = {f.var: f.extent for f in around}
+    written = [_touched(first, shared)]
+    return all(beyond(_touched(a, shared), written, b.shape, shared).apart for a in reads)
+
+
+def _touched(access: _Access, shared: Mapping[Var, Dim]) -> Access:
+    """What an access touches at an iteration of the loops in `shared`."""
+    path = access.path
+    inner = {f.var: f.extent for f in path if type(f) is For and f.var not in shared}
+    guards = list[Expr]()
+    for s, child in pairwise(path):
+        if type(s) is If:
+            guards += conjuncts(s.cond) if child is s.then else [call("not", s.cond)]
+    return Access([Range(i, 1) for i in access.indices], inner, guards)
 
 
 def _conditions(access: _Access, loop: For, s: Simplifier) -> frozenset[object]:

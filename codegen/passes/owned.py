@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from ...errors import BuildError
 from ...tir.dependence import Verdict, conflict
 from ...tir.ir import Buffer, Expr, For, Func, Op, Stmt, Var, as_expr, binary
+from ...tir.simplify import Simplifier
 from ...tir.visit import children
+from .digits import tells_apart
 from .launches import BLOCK_AXES
+from .rewrite import ranges_of
 from .uses import Use, uses_of
 
 Axes = Mapping[Var, tuple[str, int]]
@@ -24,6 +27,8 @@ def require_owned(stmt: Stmt, code: Stmt, func: Func, axes: Axes) -> None:
     own. Threads have none of scope `shared`, and neither blocks nor threads of scope `global`.
     """
     uses: dict[Buffer, list[Use]] = {}
+    ranges = {v: (0, extent - 1) for v, (_, extent) in axes.items()}
+    s = Simplifier({**ranges_of(code), **ranges})
     for use in uses_of(code):
         uses.setdefault(use.buffer, []).append(use)
     for buffer, found in uses.items():
@@ -48,7 +53,7 @@ def require_owned(stmt: Stmt, code: Stmt, func: Func, axes: Axes) -> None:
             threads, blocks = [*blocks, *threads], []
         for whose, crossed in (("block", blocks), ("thread", threads)):
             if crossed:
-                _require_apart(buffer, scope, found, whose, crossed, axes)
+                _require_apart(buffer, scope, found, whose, crossed, axes, s)
 
 
 def _joined(stmt: Stmt, buffer: Buffer) -> set[str]:
@@ -69,7 +74,13 @@ def _joined(stmt: Stmt, buffer: Buffer) -> set[str]:
 
 
 def _require_apart(
-    buffer: Buffer, scope: str, uses: Sequence[Use], whose: str, crossed: Sequence[Var], axes: Axes
+    buffer: Buffer,
+    scope: str,
+    uses: Sequence[Use],
+    whose: str,
+    crossed: Sequence[Var],
+    axes: Axes,
+    s: Simplifier,
 ) -> None:
     """Require that no element is used at two places along the axes `crossed`."""
     loops = {v: axes[v][1] for v in crossed}
@@ -79,6 +90,8 @@ def _require_apart(
             if not (a.writes or b.writes):
                 continue
             shared = {**outer, **loops}
+            if tells_apart(a, b, crossed, outer, s):
+                continue
             verdict = conflict(a.access(shared), b.access(shared), outer, loops, differ)
             if not verdict.apart:
                 along = ", ".join(axes[v][0] for v in crossed)

@@ -22,7 +22,7 @@ def matmul_func(n: int, m: int, k: int, dtype: str = "float32") -> Func:
     return te.func([a, b, c], name="matmul")
 
 
-def matmul(n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1) -> Func:
+def matmul(n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1, step: int = 8) -> Func:
     """Tiles of 32 x 32 by 64 threads, which compute 4 x 4 elements each in registers.
 
     The reduction stands around the phases: two copies, and the products.
@@ -33,7 +33,7 @@ def matmul(n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1) -> Fu
     acc = sch.cache_write(b, 0, "local")
     bi, ti, ii = sch.split(i, factors=[None, 8, 4])
     bj, tj, jj = sch.split(j, factors=[None, 8, 4])
-    k0, k1 = sch.split(r, factors=[None, 8])
+    k0, k1 = sch.split(r, factors=[None, step])
     sch.reorder(bi, bj, k0, ti, tj, k1, ii, jj)
     copies = [sch.cache_read(b, n, "shared") for n in (0, 1)]
     for c in copies:

@@ -1,0 +1,248 @@
+"""Builds for GPUs: texts, cubins, artifacts, limits, and what is missing on a machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tilewright.codegen.build import compile_func, compiled_signature
+from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cuda.emit import Emitted, emit
+from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
+from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, version
+from tilewright.codegen.generator import Part, generator_for
+from tilewright.codegen.lower import lower
+from tilewright.errors import ArtifactError, BuildError, TargetError
+from tilewright.runtime.artifact import Provenance, read_artifact
+from tilewright.runtime.cuda_launch import KernelResources
+from tilewright.runtime.files import replace_files
+from tilewright.runtime.module import Origin
+from tilewright.target import CudaTarget
+from tilewright.tir.ir import Func
+
+from . import schedules
+from .host_run import emitted
+from .test_text import GROUPS, SCHEDULED, program
+
+GOLDENS = Path(__file__).parent / "goldens"
+TARGET = CudaTarget.named("sm_90a")
+ARCHS = ("sm_80", "sm_90a")
+
+
+@pytest.fixture
+def compiler() -> str:
+    try:
+        return nvcc()
+    except BuildError as error:
+        pytest.skip(str(error))
+
+
+@cache
+def compiled() -> Compiled:
+    return compile_func(schedules.matmul(65, 31, 19), TARGET)
+
+
+KERNELS = {
+    "matmul": lambda: schedules.matmul(128, 96, 64, lanes=4),
+    "matmul_odd": lambda: schedules.matmul(65, 31, 19),
+    "transpose": lambda: schedules.transpose(45, 70),
+    "elementwise": lambda: schedules.elementwise(4099, "bfloat16", lanes=8),
+    "softmax_by_warps": lambda: schedules.softmax(6, 100),
+    "softmax_by_blocks": lambda: schedules.softmax(3, 500, rows=1, threads=128),
+    "sum_in_two_launches": lambda: schedules.sum_in_two_launches(5, 1000),
+    "conv": lambda: schedules.conv(1, 3, 9, 4, 16),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_golden_text(name: str, request: pytest.FixtureRequest) -> None:
+    text = emitted(KERNELS[name]()).text
+    path = GOLDENS / f"{name}.cu"
+    if request.config.getoption("--update"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_each_golden_text_has_its_program() -> None:
+    assert {path.stem for path in GOLDENS.glob("*.cu")} == set(KERNELS)
+
+
+def together(funcs: dict[str, Func], target: CudaTarget) -> Emitted:
+    """The text of several functions."""
+    parts = list[Part]()
+    for n, func in enumerate(funcs.values()):
+        named = replace(func, name=f"f{n}")
+        parts.append(Part(lower(named, target), compiled_signature(named, target)))
+    return emit(parts, target, strict_fp=False)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_schedules_compile_without_spills(arch: str, compiler: str) -> None:
+    target = CudaTarget.named(arch)
+    text = together({name: make() for name, make in SCHEDULED.items()}, target)
+    found = compile_cubin(text.text, target).resources
+    assert set(found) == {k.symbol for entry in text.entry_points for k in entry.kernels}
+    for symbol, resources in found.items():
+        spilled = resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes
+        assert spilled == (0, 0, 0), symbol
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_all_expressions_compile_without_warnings(arch: str, compiler: str) -> None:
+    target = CudaTarget.named(arch)
+    compile_cubin(together({g: program(g)[0] for g in GROUPS}, target).text, target)
+
+
+def test_compiled_code_has_the_launches_of_its_kernels(compiler: str) -> None:
+    ((kernel,),) = kernels_of(compiled())
+    assert (kernel.symbol, kernel.grid, kernel.block) == ("matmul_kernel", (3, 1, 1), (64, 1, 1))
+    assert (kernel.arguments, kernel.shared_bytes) == ((0, 1, 2), 2144)
+    assert kernel.resources is not None
+    assert 16 <= kernel.resources.registers <= 128
+    generator = generator_for(TARGET)
+    generator.check(compiled())
+    assert ".target sm_90a" in compiled().source("ptx")
+    assert compiled().source("cuda") == compiled().text
+    assert 'T.barrier("block")' in compiled().source("tir")
+
+
+def test_images_are_checked(compiler: str) -> None:
+    generator = generator_for(TARGET)
+    with pytest.raises(ArtifactError, match="no cubin"):
+        generator.check(replace(compiled(), image=b"!<arch>"))
+    image = compiled().image.replace(b"matmul_kernel", b"matmul_kernal")
+    with pytest.raises(ArtifactError, match="does not define matmul_kernel"):
+        generator.check(replace(compiled(), image=image))
+
+
+def test_workspaces_hold_what_passes_from_launch_to_launch(compiler: str) -> None:
+    func = schedules.sum_in_two_launches(5, 1000)
+    found = compile_func(func, TARGET)
+    ((first, second),) = kernels_of(found)
+    assert found.signature.workspace_bytes == 256
+    assert (first.arguments, second.arguments) == ((0, 2), (1, 2))
+    assert (first.grid, second.grid) == ((4, 5, 1), (1, 1, 1))
+
+
+def test_strict_code_fuses_nothing(compiler: str) -> None:
+    func = schedules.matmul(32, 32, 8)
+    fused = compile_func(func, TARGET).image
+    strict = compile_func(func, TARGET, strict_fp=True).image
+    assert fused != strict
+
+
+def test_artifacts_are_a_cubin_and_a_manifest(compiler: str, tmp_path: Path) -> None:
+    generator = CudaGenerator()
+    provenance = Provenance(Origin("schedule"), None, None, {"nvcc": version()})
+    path = tmp_path / "matmul.cubin"
+    replace_files(generator.files(compiled(), path, provenance, intermediate=False))
+    manifest, code = read_artifact(path)
+    assert code.startswith(compiled().image)
+    assert str(manifest.target) == "cuda -arch=sm_90a"
+    with pytest.raises(BuildError, match=r"write .*matmul\.cubin"):
+        generator.check_path(tmp_path / "matmul.so", intermediate=False)
+    with pytest.raises(BuildError, match="no object file"):
+        generator.check_path(path, intermediate=True)
+
+
+def test_what_the_compiler_refuses_is_shown(compiler: str) -> None:
+    with pytest.raises(BuildError, match=r"(?s)nvcc refuses the kernel for cuda -arch=sm_90a.*x"):
+        compile_cubin('extern "C" __global__ void f() { x = 1; }', TARGET)
+    with pytest.raises(BuildError, match="never referenced"):
+        compile_cubin('extern "C" __global__ void f() { int unused; }', TARGET)
+
+
+def test_without_a_compiler_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(BuildError, match="no nvcc on this machine") as error:
+        compile_func(schedules.elementwise(16), TARGET)
+    assert "install the CUDA toolkit" in str(error.value)
+
+
+REPORT = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'one' for 'sm_90a'
+ptxas info    : Function properties for one
+    8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 8 bytes cumulative stack size, 4096 bytes smem
+ptxas info    : Compiling entry function 'two' for 'sm_90a'
+ptxas info    : Function properties for two
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers, used 0 barriers
+"""
+
+
+def test_reports_of_ptxas_are_read() -> None:
+    assert resources_of(REPORT) == {
+        "one": KernelResources(255, 8, 12, 16, 4096),
+        "two": KernelResources(10),
+    }
+    with pytest.raises(BuildError, match="ptxas reports"):
+        resources_of(REPORT.replace("registers", "things"))
+
+
+def refused(func: Func, *words: str, arch: str = "sm_90a") -> None:
+    with pytest.raises(BuildError) as error:
+        emitted(func, CudaTarget.named(arch))
+    assert [word for word in words if word not in str(error.value)] == [], str(error.value)
+
+
+def test_launches_beyond_the_limits_are_refused() -> None:
+    refused(schedules.elementwise(1 << 20, threads=2048), "2048 threads in a block", "allows 1024")
+    tall = schedules.transpose(32 * 65536, 32)
+    refused(
+        tall, "65536 iterations along blockIdx.y", "allows 65535", "bind the loop to blockIdx.x"
+    )
+
+
+def test_shared_memory_beyond_the_limit_is_refused() -> None:
+    func = schedules.matmul(32, 32, 4000, step=1000)
+    refused(func, "256000 bytes of shared memory", "allows 232448", "smaller tiles")
+    smaller = schedules.matmul(32, 32, 4000, step=500)
+    emitted(smaller)
+    refused(smaller, "128000 bytes of shared memory", "allows 101376", arch="sm_86")
+
+
+def test_the_device_is_asked_where_no_architecture_is_named() -> None:
+    with pytest.raises(TargetError) as error:
+        compile_func(schedules.elementwise(16), "cuda")
+    assert error.value.hint is not None
+
+
+def test_nothing_on_the_way_imports_llvm() -> None:
+    code = """
+import sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        assert not name.startswith("llvmlite"), "llvmlite is imported"
+sys.meta_path.insert(0, Refused())
+import tilewright as tw
+from tilewright import ops
+from tilewright.schedule import Schedule
+from tilewright.codegen.build import compiled_signature
+from tilewright.codegen.generator import Part, generator_for
+from tilewright.codegen.lower import lower
+sch = Schedule(ops.add_relu_func(64))
+sch.bind(sch.get_loops(sch.get_block("C"))[0], "threadIdx.x")
+target = tw.Target.parse("cuda -arch=sm_90a")
+part = Part(lower(sch.func, target), compiled_signature(sch.func, target))
+emitted = generator_for(target).emit([part], target, strict_fp=False)
+print(emitted.text)
+from tilewright.runtime.cuda_runtime import cuda_module
+assert not any(name.startswith("llvmlite") for name in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "add_relu_kernel" in done.stdout
