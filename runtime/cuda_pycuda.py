@@ -76,7 +76,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphDestroy": (_P,),
     "cuGraphExecDestroy": (_P,),
 }
-_NOT_READY, _INVALID_VALUE, _INVALID_CONTEXT = 600, 1, 201
+_NOT_READY, _INVALID_VALUE = 600, 1
 _STREAM_NON_BLOCKING, _EVENT_DISABLE_TIMING = 1, 2
 _CAPTURE_RELAXED = 2  # the garbage collector may free memory meanwhile
 _POINTER_CONTEXT, _POINTER_MEMORY_TYPE, _POINTER_ORDINAL = 1, 2, 9
@@ -166,8 +166,7 @@ class PycudaDriver(Driver):
 
     def current(self) -> int:
         context, found = c_void_p(), c_int()
-        self.call.check(self.current_context(byref(context)), "to name the context of a thread")
-        if not context.value:
+        if self.current_context(byref(context)) or not context.value:
             return 0
         self.call("cuCtxGetDevice", byref(found), doing="to name the device of a thread")
         return found.value
@@ -205,7 +204,10 @@ class PycudaDriver(Driver):
 
 
 class _Calls:
-    """The functions of the driver's library; a result other than 0 is raised."""
+    """The functions of the driver's library; a result other than 0 is raised.
+
+    The arguments of an error say what was asked for, as those of `driver_error` do.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.functions = {name: getattr(library, name) for name in FUNCTIONS}
@@ -213,11 +215,9 @@ class _Calls:
             function.argtypes, function.restype = FUNCTIONS[name], c_int
 
     def __call__(self, name: str, *arguments: Any, doing: str) -> None:
-        self.check(self.functions[name](*arguments), doing)
-
-    def check(self, code: int, doing: str, *details: Any) -> None:
+        code = self.functions[name](*arguments)
         if code:
-            raise self.error(code, doing, *details)
+            raise self.error(code, doing)
 
     def error(self, code: int, doing: str, *details: Any) -> TilewrightError:
         name = c_char_p()
@@ -231,58 +231,59 @@ class PycudaDevice(Device):
 
     def __init__(self, driver: PycudaDriver, facts: DeviceFacts, context: int) -> None:
         self.facts, self._driver, self._call = facts, driver, driver.call
-        self._context = context
+        self._context, self._current = context, driver.current_context
+
+    def _do(self, name: str, *arguments: Any, doing: str, details: tuple[Any, ...] = ()) -> None:
+        """Call a function in the context. Nearly always it is current: another library uses it."""
+        here, function = c_void_p(), self._call.functions[name]
+        if not self._current(byref(here)) and here.value == self._context:
+            code = function(*arguments)
+        else:
+            with self._entered():
+                code = function(*arguments)
+        if code:
+            raise self._call.error(code, doing, *details)
 
     @contextmanager
     def _entered(self) -> Iterator[_Calls]:
         call, here = self._call, c_void_p()
-        call.check(self._driver.current_context(byref(here)), "to name the context of a thread")
-        if here.value == self._context:
-            yield call
-            return
-        call("cuCtxPushCurrent_v2", self._context, doing="to use the context")
+        call("cuCtxPushCurrent_v2", self._context, doing="to use its context")
         try:
             yield call
         finally:
-            call("cuCtxPopCurrent_v2", byref(here), doing="to leave the context")
+            call("cuCtxPopCurrent_v2", byref(here), doing="to leave its context")
 
     # Memory
 
     def allocate(self, size: int) -> int:
-        address = c_uint64()
-        with self._entered() as call:
-            code = call.functions["cuMemAlloc_v2"](byref(address), size)
-            call.check(code, "to allocate {0} bytes", size)
-        return address.value
+        found, details = c_uint64(), (size,)
+        self._do(
+            "cuMemAlloc_v2", byref(found), size, doing="to allocate {0} bytes", details=details
+        )
+        return found.value
 
     def free(self, address: int) -> None:
-        with self._entered() as call:
-            call("cuMemFree_v2", address, doing="to free memory")
+        self._do("cuMemFree_v2", address, doing="to free memory")
 
     def memory_info(self) -> tuple[int, int]:
         free, total = c_size_t(), c_size_t()
-        with self._entered() as call:
-            call("cuMemGetInfo_v2", byref(free), byref(total), doing="to count its memory")
+        self._do("cuMemGetInfo_v2", byref(free), byref(total), doing="to count its memory")
         return free.value, total.value
 
     def upload(self, address: int, source: np.ndarray[Any, Any]) -> None:
-        with self._entered() as call:
-            data, size = source.ctypes.data, source.nbytes
-            call("cuMemcpyHtoD_v2", address, data, size, doing="to copy to the device")
+        data, size = source.ctypes.data, source.nbytes
+        self._do("cuMemcpyHtoD_v2", address, data, size, doing="to copy to the device")
 
     def download(self, destination: np.ndarray[Any, Any], address: int) -> None:
-        with self._entered() as call:
-            data, size = destination.ctypes.data, destination.nbytes
-            call("cuMemcpyDtoH_v2", data, address, size, doing="to copy from the device")
+        data, size = destination.ctypes.data, destination.nbytes
+        self._do("cuMemcpyDtoH_v2", data, address, size, doing="to copy from the device")
 
     def copy(self, destination: int, source: int, size: int, stream: int) -> None:
-        with self._entered() as call:
-            arguments = destination, source, size, stream
-            call("cuMemcpyDtoDAsync_v2", *arguments, doing="to copy within the device")
+        arguments = destination, source, size, stream
+        self._do("cuMemcpyDtoDAsync_v2", *arguments, doing="to copy within the device")
 
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
-        with self._entered() as call:
-            call("cuMemsetD8Async", address, byte, size, stream, doing="to fill memory")
+        self._do("cuMemsetD8Async", address, byte, size, stream, doing="to fill memory")
 
     def place_of(self, address: int) -> Place | None:
         kind, ordinal, context = c_uint(), c_int(), c_void_p()
@@ -291,8 +292,9 @@ class PycudaDevice(Device):
             code = ask(byref(kind), _POINTER_MEMORY_TYPE, address)
             if code == _INVALID_VALUE or (not code and kind.value != _MEMORYTYPE_DEVICE):
                 return None
-            call.check(code, "to find memory")
-            call.check(ask(byref(ordinal), _POINTER_ORDINAL, address), "to find memory")
+            code = code or ask(byref(ordinal), _POINTER_ORDINAL, address)
+            if code:
+                raise call.error(code, "to find memory")
             # Memory of pools has no context.
             code = ask(byref(context), _POINTER_CONTEXT, address)
         known = not code and context.value is not None and ordinal.value == self.facts.ordinal
@@ -302,60 +304,46 @@ class PycudaDevice(Device):
 
     def load(self, image: bytes) -> int:
         module = c_void_p()
-        with self._entered() as call:
-            call("cuModuleLoadData", byref(module), image, doing="to load code")
+        self._do("cuModuleLoadData", byref(module), image, doing="to load code")
         return module.value or 0
 
     def unload(self, module: int) -> None:
-        with self._entered() as call:
-            call("cuCtxSynchronize", doing="to wait before code is unloaded")
-            call("cuModuleUnload", module, doing="to unload code")
+        self._do("cuCtxSynchronize", doing="to wait before code is unloaded")
+        self._do("cuModuleUnload", module, doing="to unload code")
 
     def function(self, module: int, symbol: str) -> Function:
-        found = c_void_p()
-        with self._entered() as call:
-            code = call.functions["cuModuleGetFunction"](byref(found), module, symbol.encode())
-            call.check(code, "to find {0}", symbol)
-            handle = found.value or 0
-            return Function(
-                handle,
-                symbol,
-                registers=self._attribute(handle, _REGISTERS),
-                local_bytes=self._attribute(handle, _LOCAL_BYTES),
-                shared_bytes=self._attribute(handle, _SHARED_BYTES),
-                max_threads=self._attribute(handle, _MAX_THREADS),
-            )
+        found, details = c_void_p(), (symbol,)
+        arguments = byref(found), module, symbol.encode()
+        self._do("cuModuleGetFunction", *arguments, doing="to find {0}", details=details)
+        handle = found.value or 0
+        return Function(
+            handle,
+            symbol,
+            registers=self._attribute(handle, _REGISTERS),
+            local_bytes=self._attribute(handle, _LOCAL_BYTES),
+            shared_bytes=self._attribute(handle, _SHARED_BYTES),
+            max_threads=self._attribute(handle, _MAX_THREADS),
+        )
 
     def _attribute(self, function: int, number: int) -> int:
         value = c_int()
-        self._call("cuFuncGetAttribute", byref(value), number, function, doing="to describe code")
+        self._do("cuFuncGetAttribute", byref(value), number, function, doing="to describe code")
         return value.value
 
     def allow_shared(self, function: Function, size: int) -> None:
-        with self._entered() as call:
-            ask = call.functions["cuFuncSetAttribute"]
-            code = ask(function.handle, _MAX_DYNAMIC_SHARED, size)
-            call.check(code, "to give {0} {1} bytes of shared memory", function.symbol, size)
+        doing, details = "to give {0} {1} bytes of shared memory", (function.symbol, size)
+        arguments = function.handle, _MAX_DYNAMIC_SHARED, size
+        self._do("cuFuncSetAttribute", *arguments, doing=doing, details=details)
 
     def resident_blocks(self, function: Function, threads: int, shared_bytes: int) -> int:
-        found = c_int()
-        with self._entered() as call:
-            call(
-                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-                byref(found),
-                function.handle,
-                threads,
-                shared_bytes,
-                doing="to count blocks",
-            )
+        name, found = "cuOccupancyMaxActiveBlocksPerMultiprocessor", c_int()
+        arguments = byref(found), function.handle, threads, shared_bytes
+        self._do(name, *arguments, doing="to count blocks")
         return found.value
 
     def launcher(self, launches: Sequence[tuple[Function, KernelLaunch]]) -> Launcher:
         fixed = [(f.handle, *k.grid, *k.block, k.shared_bytes) for f, k in launches]
-        launch, current_context = (
-            self._call.functions["cuLaunchKernel"],
-            self._driver.current_context,
-        )
+        launch, current = self._call.functions["cuLaunchKernel"], self._current
         context = self._context
 
         def submit(stream: int, parameters: Sequence[Any]) -> None:
@@ -367,7 +355,7 @@ class PycudaDevice(Device):
 
         def start(stream: int, parameters: Sequence[Any]) -> None:
             here = c_void_p()
-            if not current_context(byref(here)) and here.value == context:
+            if not current(byref(here)) and here.value == context:
                 submit(stream, parameters)
                 return
             with self._entered():
@@ -381,17 +369,14 @@ class PycudaDevice(Device):
         return self._made("cuStreamCreate", _STREAM_NON_BLOCKING, doing="to make a stream")
 
     def free_stream(self, stream: int) -> None:
-        with self._entered() as call:
-            call("cuStreamDestroy_v2", stream, doing="to free a stream")
+        self._do("cuStreamDestroy_v2", stream, doing="to free a stream")
 
     def synchronize_stream(self, stream: int) -> None:
-        with self._entered() as call:
-            call("cuStreamSynchronize", stream, doing="to wait for a stream")
+        self._do("cuStreamSynchronize", stream, doing="to wait for a stream")
 
     def is_capturing(self, stream: int) -> bool:
         status = c_int()
-        with self._entered() as call:
-            call("cuStreamIsCapturing", stream, byref(status), doing="to describe a stream")
+        self._do("cuStreamIsCapturing", stream, byref(status), doing="to describe a stream")
         return status.value != 0
 
     def new_event(self, *, timed: bool = False) -> int:
@@ -399,46 +384,41 @@ class PycudaDevice(Device):
         return self._made("cuEventCreate", flags, doing="to make an event")
 
     def free_event(self, event: int) -> None:
-        with self._entered() as call:
-            call("cuEventDestroy_v2", event, doing="to free an event")
+        self._do("cuEventDestroy_v2", event, doing="to free an event")
 
     def record(self, event: int, stream: int) -> None:
-        with self._entered() as call:
-            call("cuEventRecord", event, stream, doing="to record an event")
+        self._do("cuEventRecord", event, stream, doing="to record an event")
 
     def wait(self, stream: int, event: int) -> None:
-        with self._entered() as call:
-            call("cuStreamWaitEvent", stream, event, 0, doing="to order a stream")
+        self._do("cuStreamWaitEvent", stream, event, 0, doing="to order a stream")
 
     def is_done(self, event: int) -> bool:
         with self._entered() as call:
             code = call.functions["cuEventQuery"](event)
-            if code == _NOT_READY:
-                return False
-            call.check(code, "to ask for an event")
-        return True
+        if code not in (0, _NOT_READY):
+            raise call.error(code, "to ask for an event")
+        return bool(code == 0)
 
     def seconds(self, start: int, end: int) -> float:
         milliseconds = c_float()
-        with self._entered() as call:
-            call("cuEventElapsedTime", byref(milliseconds), start, end, doing="to read a time")
+        self._do("cuEventElapsedTime", byref(milliseconds), start, end, doing="to read a time")
         return milliseconds.value * 1e-3
 
     def synchronize(self) -> None:
-        with self._entered() as call:
-            call("cuCtxSynchronize", doing="to wait for all work")
+        self._do("cuCtxSynchronize", doing="to wait for all work")
 
     def capture(self, stream: int, submit: Callable[[], object]) -> int:
         graph, executable = c_void_p(), c_void_p()
+        doing = "to make a graph"
         with self._entered() as call:
-            doing = "to make a graph"
             call("cuStreamBeginCapture_v2", stream, _CAPTURE_RELAXED, doing=doing)
             try:
                 try:
                     submit()
                 finally:
                     code = call.functions["cuStreamEndCapture"](stream, byref(graph))
-                call.check(code, doing)
+                if code:
+                    raise call.error(code, doing)
                 call("cuGraphInstantiateWithFlags", byref(executable), graph, 0, doing=doing)
             finally:
                 if graph.value:
@@ -446,15 +426,12 @@ class PycudaDevice(Device):
         return executable.value or 0
 
     def replay(self, graph: int, stream: int) -> None:
-        with self._entered() as call:
-            call("cuGraphLaunch", graph, stream, doing="to launch a graph")
+        self._do("cuGraphLaunch", graph, stream, doing="to launch a graph")
 
     def free_graph(self, graph: int) -> None:
-        with self._entered() as call:
-            call("cuGraphExecDestroy", graph, doing="to free a graph")
+        self._do("cuGraphExecDestroy", graph, doing="to free a graph")
 
     def _made(self, name: str, flags: int, *, doing: str) -> int:
         handle = c_void_p()
-        with self._entered() as call:
-            call(name, byref(handle), flags, doing=doing)
+        self._do(name, byref(handle), flags, doing=doing)
         return handle.value or 0

@@ -38,24 +38,22 @@ class StreamPool:
 
         Raises `OutOfMemoryError`, and `ArgumentError` where the stream's work goes into a graph.
         """
-        if self.device.is_capturing(stream):
+        device = self.device
+        if device.is_capturing(stream):
             raise ArgumentError(
                 "{0}: the stream's work goes into a graph, which may run at any time, and a call "
                 "computes in a workspace that other calls use too",
                 signature.name,
                 hint="give the graph one of its own: module(..., workspace=module.workspace())",
             )
-        size = signature.workspace_bytes
         with self._lock:
-            found = self._choose(size, stream)
-            if found is not None:
-                self._idle.remove(found)
+            found = self._choose(signature.workspace_bytes, stream)
         if found is None:
             found = self._allocate(signature, stream)
         # Nothing to wait for where the stream is that of the last call, unless it is a new stream
         # with the handle of one that was destroyed.
-        self.device.wait(stream, found.event)
-        return found._replace(stream=stream)
+        device.wait(stream, found.event)
+        return found if found.stream == stream else found._replace(stream=stream)
 
     def give_back(self, workspace: Workspace) -> None:
         """Return a workspace once all that computes in it was submitted to its stream."""
@@ -64,10 +62,12 @@ class StreamPool:
             self._idle.append(workspace)
 
     def _choose(self, size: int, stream: int) -> Workspace | None:
-        fitting = [w for w in reversed(self._idle) if w.memory.size >= size]
-        for workspace in fitting:
-            if workspace.stream == stream or self.device.is_done(workspace.event):
-                return workspace
+        """Take the workspace used last that is large enough, and whose calls come before."""
+        idle = self._idle
+        for number in range(len(idle) - 1, -1, -1):
+            memory, event, last = idle[number]
+            if memory.size >= size and (last == stream or self.device.is_done(event)):
+                return idle.pop(number)
         return None
 
     def _allocate(self, signature: Signature, stream: int) -> Workspace:
