@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError, similar
+from .array_library import ArrayLibrary
 from .dlpack import class_name
 from .host_memory import plain
 from .memory import Memory, OneBinder, memory_for
@@ -70,7 +71,7 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
         for i, j in pairs:
             if bound[i] < bound[j] + spans[j] and bound[j] < bound[i] + spans[i]:
                 a, b = signature.arguments[i], signature.arguments[j]
-                _check_overlap(a, bound[i], b, bound[j], memory)
+                _check_overlap(a, bound[i], b, bound[j], memory.library_of(values[i]))
         return bound, owners
 
     return bind
@@ -114,19 +115,19 @@ def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
     strides = tuple(n * argument.itemsize for n in argument.element_strides)
     name, dtype, shape = argument.name, argument.dtype, argument.shape
     wide = tuple(i for i, n in enumerate(shape) if n > 1) if argument.size else ()
-    mask, library, written = memory.alignment(argument) - 1, memory.library, argument.written
+    mask, written = memory.alignment(argument) - 1, argument.written
 
     def bind(value: Any, owners: list[Any]) -> int:
         view = memory.lent(value, name, owners)
         if view.dtype != dtype:
-            raise _dtype_error(argument, view.dtype, library)
+            raise _dtype_error(argument, view.dtype, memory.library_of(value))
         if view.shape != shape:
-            raise _shape_error(argument, view.shape, library)
+            raise _shape_error(argument, view.shape, memory.library_of(value))
         found = view.byte_strides
         if any(found[i] != strides[i] for i in wide):
-            raise _stride_error(argument, found, library)
+            raise _stride_error(argument, found, memory.library_of(value))
         if view.pointer & mask and argument.size:
-            raise _alignment_error(argument, view.pointer, mask + 1)
+            raise _alignment_error(argument, view.pointer, mask + 1, memory.library_of(value))
         if written and view.unwritable:
             raise ArgumentError(
                 "argument {0}: expected memory to write to, found {1}",
@@ -134,7 +135,8 @@ def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
                 view.unwritable,
                 hint=f"{name} is read and written: pass a copy that may be overwritten"
                 if argument.role == "inout"
-                else f"{name} is an output: pass an array of your own, {_empty(argument, library)}",
+                else f"{name} is an output: pass an array of your own, "
+                f"{memory.library_of(value).empty(argument)}",
             )
         owners.append(view.owner)
         return view.pointer
@@ -157,28 +159,28 @@ def compact(value: Any, argument: Argument, memory: Memory) -> Any:
     return copy
 
 
-def _dtype_error(argument: Argument, found: str, library: str) -> ArgumentError:
+def _dtype_error(argument: Argument, found: str, library: ArrayLibrary) -> ArgumentError:
     if found.endswith("byte order"):
-        remedy = f"pass {argument.name}.astype({argument.name}.dtype.newbyteorder('='))"
-    elif argument.dtype in dtypes.ML_DTYPES:
-        remedy = f"pass {argument.name}.astype(ml_dtypes.{argument.dtype})"
+        remedy = f"{argument.name}.astype({argument.name}.dtype.newbyteorder('='))"
     else:
-        remedy = f"pass {argument.name}.astype({library}.{argument.dtype})"
+        remedy = library.converted(argument.name, argument.dtype)
     return ArgumentError(
         "argument {0}: expected dtype {1}, found {2}",
         argument.name,
         argument.dtype,
         found,
-        hint=f"pass {_empty(argument, library)}" if argument.role == "out" else remedy,
+        hint=f"pass {library.empty(argument) if argument.role == 'out' else remedy}",
     )
 
 
-def _shape_error(argument: Argument, found: tuple[int, ...], library: str) -> ArgumentError:
+def _shape_error(
+    argument: Argument, found: tuple[int, ...], library: ArrayLibrary
+) -> ArgumentError:
     hint = "a kernel is compiled for one shape: build one for this shape"
     if argument.packing is not None:
         hint = f"it is packed ahead of the calls: pass module.pack({argument.name!r}, array)"
     elif len(found) == 2 and found[::-1] == argument.shape:
-        hint = f"pass {library}.ascontiguousarray({argument.name}.T) if it is to be transposed"
+        hint = f"pass {library.transposed(argument.name)} if it is to be transposed"
     elif math.prod(found) == argument.size:
         hint = f"pass {argument.name}.reshape({argument.shape}) if the order of elements is right"
     return ArgumentError(
@@ -190,18 +192,20 @@ def _shape_error(argument: Argument, found: tuple[int, ...], library: str) -> Ar
     )
 
 
-def _stride_error(argument: Argument, found: tuple[int, ...], library: str) -> ArgumentError:
+def _stride_error(
+    argument: Argument, found: tuple[int, ...], library: ArrayLibrary
+) -> ArgumentError:
     if argument.strides is not None:
         expected = f"strides of {argument.element_strides} elements"
         hint = "a kernel is compiled for its declared strides: pass a view that has them"
     elif argument.role == "in":
         expected, hint = (
             "a compact row-major array",
-            f"pass {library}.ascontiguousarray({argument.name})",
+            f"pass {library.compact(argument.name)}",
         )
     else:
         expected = "a compact row-major array"
-        hint = f"pass {_empty(argument, library)} and copy it back"
+        hint = f"pass {library.empty(argument)} and copy it back"
     return ArgumentError(
         "argument {0}: expected {1}, found strides of {2} bytes",
         argument.name,
@@ -211,25 +215,20 @@ def _stride_error(argument: Argument, found: tuple[int, ...], library: str) -> A
     )
 
 
-def _alignment_error(argument: Argument, pointer: int, alignment: int) -> ArgumentError:
+def _alignment_error(
+    argument: Argument, pointer: int, alignment: int, library: ArrayLibrary
+) -> ArgumentError:
     return ArgumentError(
         "argument {0}: expected an address that is a multiple of {1} bytes, found {2:#x}",
         argument.name,
         alignment,
         pointer,
-        hint=f"pass {argument.name}.copy()",
+        hint=f"pass {library.copied(argument.name)}",
     )
 
 
-def _empty(argument: Argument, library: str) -> str:
-    """The call that makes an array for an argument."""
-    home = "ml_dtypes" if argument.dtype in dtypes.ML_DTYPES else library
-    dtype = "bool" if argument.dtype == "bool" else f"{home}.{argument.dtype}"
-    return f"{library}.empty({argument.shape}, {dtype})"
-
-
 def _check_overlap(
-    a: Argument, a_pointer: int, b: Argument, b_pointer: int, memory: Memory
+    a: Argument, a_pointer: int, b: Argument, b_pointer: int, library: ArrayLibrary
 ) -> None:
     """Refuse two tensors of intersecting spans unless their strides keep them apart."""
     if (a.strides is not None or b.strides is not None) and not _shares(a, a_pointer, b, b_pointer):
@@ -239,8 +238,7 @@ def _check_overlap(
         "argument {0}: its memory overlaps with argument {1}",
         out.name,
         other.name,
-        hint=f"pass an array of its own, {_empty(out, memory.library)}, or declare {out.name} in "
-        "place",
+        hint=f"pass an array of its own, {library.empty(out)}, or declare {out.name} in place",
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ArgumentError, DeviceError, OutOfMemoryError
 from . import dlpack
+from .array_library import ON_DEVICE, TORCH, ArrayLibrary
 from .cuda_driver import Device, Place, driver
 from .cuda_interface import NAME, TYPESTRS, read_interface
 from .dlpack_exchange import Exchange, exchange_of, matcher
@@ -123,6 +124,12 @@ class CudaMemory(Memory):
 
     def __init__(self, device: Device) -> None:
         self.device = device
+
+    def library_of(self, value: object) -> ArrayLibrary:
+        if isinstance(value, DeviceArray):
+            return ON_DEVICE
+        torch = type(value).__module__.partition(".")[0] == "torch"
+        return TORCH if torch else super().library_of(value)
 
     @property
     def ordinal(self) -> int:

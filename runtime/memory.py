@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import OutOfMemoryError
+from .array_library import ArrayLibrary
 from .signature import Argument, compact_strides
 
 OneBinder = Callable[[Any, list[Any]], Any]
@@ -75,10 +76,16 @@ def memory_for(text: str, *arguments: Any, hint: str = "free some memory") -> It
 class Memory(ABC):
     """The arrays that kernels of a kind of target take, and their elements on the host.
 
-    `library` is the one whose functions errors name: numpy, or one with functions of these names.
+    `library` is the one whose functions errors name, unless `library_of` says another: numpy, or
+    one with functions of these names.
     """
 
     library: ClassVar[str]
+
+    def library_of(self, value: object) -> ArrayLibrary:
+        """The library whose functions errors name for an array."""
+        del value
+        return ArrayLibrary(self.library)
 
     @property
     def ordinal(self) -> int | None:

@@ -79,7 +79,7 @@ def workspace_binder(signature: Signature, memory: Memory) -> Binder:
     def bind(workspace: Any, values: Sequence[Any], owners: list[Any]) -> int:
         view = memory.view(workspace, "workspace")
         if view.dtype != "uint8":
-            remedy = f"pass .view({memory.library}.uint8)"
+            remedy = f"pass .view({memory.library_of(workspace).dtype('uint8')})"
             raise _error("bytes (dtype uint8)", f"dtype {view.dtype}", remedy)
         if not view.is_compact:
             raise _error("a compact array", f"strides of {view.byte_strides} bytes", hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -772,3 +773,67 @@ def test_arrays_show_what_they_are(double: DoubleDriver) -> None:
         repr(DeviceArray.of(np.zeros((2, 3), np.int8), 1)) == "<DeviceArray (2, 3) int8 on cuda:1>"
     )
     assert len(DeviceArray.of(np.zeros((2, 3)))) == 2
+
+
+class OfTorchLibrary(Exported):
+    __module__ = "torch"
+
+
+REMEDIES: dict[str, tuple[Callable[[Any], Any], dict[str, str]]] = {
+    "torch": (
+        OfTorchLibrary,
+        {
+            "dtype": "pass A.to(torch.float32)",
+            "strides": "pass A.contiguous()",
+            "transposed": "pass A.T.contiguous() if it is to be transposed",
+            "alignment": "pass A.clone()",
+            "overlap": "torch.empty((4, 8), dtype=torch.float32, device='cuda')",
+        },
+    ),
+    "cupy": (
+        Exported,
+        {
+            "dtype": "pass A.astype(cupy.float32)",
+            "strides": "pass cupy.ascontiguousarray(A)",
+            "transposed": "pass cupy.ascontiguousarray(A.T) if it is to be transposed",
+            "alignment": "pass A.copy()",
+            "overlap": "cupy.empty((4, 8), cupy.float32)",
+        },
+    ),
+    "ours": (
+        DeviceArray.of,
+        {
+            "dtype": "pass DeviceArray.of(A.numpy().astype(numpy.float32))",
+            "strides": "pass DeviceArray.of(A.numpy())",
+            "transposed": "pass DeviceArray.of(A.numpy().T) if it is to be transposed",
+            "alignment": "pass DeviceArray.of(A.numpy())",
+            "overlap": "DeviceArray.of(numpy.empty((4, 8), numpy.float32))",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("library", REMEDIES)
+@pytest.mark.parametrize("wrong", REMEDIES["torch"][1])
+def test_remedies_are_of_the_library(double: DoubleDriver, library: str, wrong: str) -> None:
+    make, remedies = REMEDIES[library]
+    a = make(np.zeros((9, 8), np.float32))
+
+    def part(**changes: Any) -> Any:
+        if library != "ours":
+            return a.changed(**changes)
+        return DeviceArray(a.view._replace(**changes), a.memory)
+
+    right = part(shape=(4, 8), strides=None)
+    given = {
+        "dtype": lambda: make(np.zeros((4, 8))),
+        "strides": lambda: part(shape=(4, 8), strides=(64, 4)),
+        "transposed": lambda: part(shape=(8, 4), strides=None),
+        "alignment": lambda: part(shape=(4, 8), strides=None, pointer=a.view.pointer + 4),
+        "overlap": lambda: right,
+    }[wrong]()
+    role: Any = "out" if wrong == "overlap" else "in"
+    arguments = (replace(OUT, name="A", shape=(4, 8), role=role), replace(OUT, shape=(4, 8)))
+    mod = module(Signature("f", arguments), ())
+    with pytest.raises(ArgumentError, match=re.escape(remedies[wrong])):
+        mod(given, right if wrong == "overlap" else make(np.zeros((4, 8), np.float32)))
