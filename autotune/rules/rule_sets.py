@@ -37,4 +37,6 @@ def register_rules(kind: str, load: Callable[[], RuleSet]) -> None:
 
 def rules_for(target: Target) -> RuleSet:
     """The rules for its kind of target. Raises `TargetError` where there are none."""
-    return _RULES.of(target)
+    from .failures import guarded
+
+    return guarded(_RULES.of(target))

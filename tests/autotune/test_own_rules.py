@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ from tilewright import (
 )
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.result import TuneResult
-from tilewright.autotune.rules import user_rules
+from tilewright.autotune.rules import failures, rule_sets, user_rules
+from tilewright.autotune.rules.cpu.rule_set import RULES
 from tilewright.autotune.rules.draft import RuleChoice
+from tilewright.autotune.rules.rule import AlternativeRule, SketchRule
 from tilewright.autotune.rules.user_rules import SKETCH_RULES, sketch_rule
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Search
@@ -456,3 +459,34 @@ def test_calls_without_their_arguments() -> None:
         tune(matmul(), n_trials=2)  # type: ignore[call-overload]
     with pytest.raises(TuningError, match="(?s)'database'.*hint: tw.tune.func, database="):
         tune(matmul())  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("fails", ["variants", "step", "rewrite", "alternative"])
+def test_a_rule_of_ours_that_fails_is_left_out_with_a_warning(
+    fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def defective(draft: Draft, *_: object) -> Any:
+        raise KeyError(draft.func.name)
+
+    def a_variant(draft: Draft, group: Group) -> Iterator[Variant]:
+        yield Variant.of("defective", defective)
+
+    func = replace(ops.matmul_func(16, 16, 16), name=f"product_{fails}")
+    before = names(func)
+    variants = SketchRule("broken", GroupKind.CONTRACTION, defective)
+    step = SketchRule("broken", GroupKind.CONTRACTION, a_variant)
+    rules = {
+        "variants": replace(RULES, rules=(variants, *RULES.rules)),
+        "step": replace(RULES, rules=(step, *RULES.rules)),
+        "rewrite": replace(RULES, rewrites=(defective, *RULES.rewrites)),
+        "alternative": replace(RULES, alternatives=(AlternativeRule(defective),)),
+    }[fails]
+    monkeypatch.setitem(rule_sets._RULES._loaded, "cpu", rules)
+    with pytest.raises(KeyError, match="product"):
+        sketches(func, TARGET)
+    monkeypatch.setattr(failures, "CHECK", False)
+    assert names(func) == before
+    name = "broken" if fails in ("variants", "step") else "defective"
+    assert caplog.messages == [
+        f"{func.name}: the sketch rule {name} fails, and is left out: KeyError: '{func.name}'"
+    ]

@@ -137,7 +137,8 @@ def inputs(
         if isinstance(p, Buffer):
             value = random_array(p, rng, extremes=extremes)
         elif extremes and dtypes.is_integer(p.dtype):
-            value = int(rng.choice(extreme_integers(p.dtype)))
+            numbers = extreme_integers(p.dtype)
+            value = numbers[rng.integers(len(numbers))]
         arguments.append(value)
         if p in stored:
             outputs[p.name] = value

@@ -64,6 +64,7 @@ def edge_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
     The number is an element of a tensor, a parameter or a constant. Indices have no parameters:
     that other iterations of a loop stored such an element is true, and not shown by the verifier.
+    Nor are there shifts.
     """
     if 0 in x.shape:
         return map_stage(x, name, d)
@@ -71,7 +72,8 @@ def edge_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     use = d.pick(4) if n > 1 else 1 + d.pick(3)  # `% 1` would use no number
     numbers = (an_element, a_constant) if use == 0 else (an_element, a_parameter, a_constant)
     number = numbers[d.pick(len(numbers))](n, dtype, d)
-    place, guard = PLACES[d.pick(len(PLACES))], EDGES[d.pick(len(EDGES))]
+    place = PLACES[d.pick(len(PLACES) - 2 * (use == 0))]
+    guard = EDGES[d.pick(len(EDGES))]
     a, b = an_extreme(INDEX, d), an_extreme(INDEX, d)
 
     def value(i: Expr, *rest: Expr) -> Any:
@@ -111,11 +113,11 @@ PLACES: tuple[Callable[[Any, Any, int], Any], ...] = (
     lambda i, s, a: (i + s) // (a if abs(a) > 1 else 3),
     lambda i, s, a: (i + s) % (a if abs(a) > 1 else 3),
     lambda i, s, a: te.minimum(i + a, s),
+    lambda i, s, a: te.abs(s) - i * a,
     lambda i, s, a: (i << 60) + s,
     lambda i, s, a: (s + i) >> 2,
-    lambda i, s, a: te.abs(s) - i * a,
 )
-"""What is computed of a place, a number and a constant, all of int64."""
+"""What is computed of a place, a number and a constant, all of int64; shifts come last."""
 EDGES: tuple[Callable[[Any, int], Any], ...] = (
     lambda place, b: place < b,
     lambda place, b: place >= b,
