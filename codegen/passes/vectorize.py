@@ -47,7 +47,7 @@ from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
 from .near_loads import Lanes, is_bent, near_load
-from .rewrite import adjacent, holds_registers, map_stmts, may_trap, simplifier_of
+from .rewrite import adjacent, fresh, holds_registers, map_stmts, may_trap, simplifier_of
 from .safety import Inequalities, Safety, inequalities_of, inequalities_of_negation, lasting
 from .unbent import unbent
 
@@ -133,12 +133,13 @@ def _loop(loop: For, unit: _Unit, facts: _Facts) -> Stmt:
     many = For(chunk, full, _vector(loop, chunk * lanes, lanes, lanes, facts))
     if full * lanes == loop.extent:
         return many
-    return seq(many, _chunks(loop, full * lanes, loop.extent, lanes, unit, facts))
+    return seq(many, fresh(_chunks(loop, full * lanes, loop.extent, lanes, unit, facts)))
 
 
 def _chunks(loop: For, start: int, end: int, lanes: int, unit: _Unit, facts: _Facts) -> Stmt:
     parts = chunks(end - start, lanes, _has_masks(loop.body, unit.mask_bits))
-    return seq(*(_vector(loop, const(start + at), n, on, facts) for at, n, on in parts))
+    copies = [_vector(loop, const(start + at), n, on, facts) for at, n, on in parts]
+    return seq(*copies[:1], *map(fresh, copies[1:]))
 
 
 def _has_masks(body: Stmt, mask_bits: int | None) -> bool:

@@ -13,6 +13,7 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
+from tilewright.tir.wellformed import check_structure
 
 from ..hosts import processor
 from .machinery import assert_close, random_arguments
@@ -162,6 +163,12 @@ def f(A: T.Buffer((33,), "float32"), B: T.Buffer((64,), "float32")):
     for j_0 in range(4):
         for j_1 in T.vectorized(16):
             B[j_0 * 16 + j_1] = A[(j_0 * 16 + j_1) // 2] + A[(j_0 * 16 + j_1 + 1) // 2]
+""",
+    "vectorize_around_a_loop": """
+def f(A: T.Buffer((120,), "float32"), C: T.Buffer((120,), "float32")):
+    for i in T.vectorized(40):
+        for j in range(3):
+            C[i * 3 + j] = A[i * 3 + j] * 2.0
 """,
     "vectorize_masks": """
 def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
@@ -343,6 +350,7 @@ def test_golden(name: str, request: pytest.FixtureRequest) -> None:
         path.write_text(text, encoding="utf-8")
     assert path.exists(), f"there is no {path.name}; write it with pytest --update"
     assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
+    check_structure(after, lowering=True)
     check_meaning(before, after)
 
 
