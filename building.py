@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .choosing import POLICIES, Choice, choose, chosen_without_search, explained
+from .choosing import POLICIES, Choice, Choices, Failed, Search, choices, choose, explained
 from .errors import (
     BuildError,
     TilewrightError,
@@ -24,14 +23,11 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .autotune.measure.build_ahead import Task
-    from .autotune.search.remembered import Way
     from .codegen.compiled import Compiled
     from .runtime import Module
     from .schedule import Schedule
     from .tir.ir import Func
     from .tuning_db import Explanation, TuningDatabase
-
-_log = logging.getLogger(__name__)
 
 
 @checked_call(BuildError, 'tw.build(program, "cpu")')
@@ -61,7 +57,8 @@ def build(
 
     A record whose schedule does not apply to the program (for example, it is of a newer version or
     names an unknown primitive) or does not compile is skipped with a warning, and the next best is
-    used; `explain` has the reasons. A pinned schedule that fails is an error.
+    used; `explain` has the reasons. A pinned schedule that fails is an error. Where the choice of
+    another policy fails, the next policy is asked, also after a warning.
 
     Calls check the values of integer tensors that have a `value_range`, in one pass over their
     memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
@@ -125,13 +122,15 @@ def build_all(
     jobs = usable_processors() if jobs is None else jobs
     # Children import what modules register.
     homes = {*outside_modules(resolved), *(i.home for i in user_instructions())}
-    found: dict[int, Choice | tuple[Func, Way]] = {}
+    found = list[tuple[Choice | Search, Choices]]()
+    for n in range(len(programs)):
+        with told_of(partial(_nth, programs, n)):
+            others = choices(programs[n], resolved, database, allow, tolerance)
+            found.append((next(others), others))
     if jobs > 1 and len(programs) > 1 and "__main__" not in homes:
         tasks: dict[object, Task] = {}
-        for n in range(len(programs)):
-            with told_of(partial(_nth, programs, n)):
-                found[n] = chosen_without_search(programs[n], resolved, database, allow, tolerance)
-            tasks |= _tasks(found[n], resolved, strict_fp=strict_fp)
+        for first, _ in found:
+            tasks |= _tasks(first, resolved, strict_fp=strict_fp)
         if len(tasks) > 1:
             try:
                 build_ahead(list(tasks.values()), resolved, jobs, strict_fp=strict_fp)
@@ -142,15 +141,7 @@ def build_all(
     modules = []
     for n in range(len(programs)):
         with told_of(partial(_nth, programs, n)):
-            choice, compiled = _compiled(
-                programs[n],
-                resolved,
-                database,
-                allow,
-                tolerance,
-                found.get(n),
-                strict_fp=strict_fp,
-            )
+            choice, compiled = _first_compiled(*found[n], resolved, strict_fp=strict_fp)
             module = to_module(compiled, choice.origin, trust_indices=trust_indices)
         modules.append(module)
     return modules
@@ -162,9 +153,7 @@ def _nth(programs: Sequence[Func | Schedule], n: int) -> str:
     return f"program {name}, number {n + 1} of {len(programs)}"
 
 
-def _tasks(
-    found: Choice | tuple[Func, Way], target: Target, *, strict_fp: bool
-) -> dict[object, Task]:
+def _tasks(found: Choice | Search, target: Target, *, strict_fp: bool) -> dict[object, Task]:
     """The compilations for child processes, by their keys; none for what is cached."""
     from .autotune.measure.build_ahead import Task
     from .autotune.measure.machine import with_rates
@@ -175,7 +164,7 @@ def _tasks(
     if isinstance(found, Choice):
         scheduled = found.func
     else:
-        func, way = found
+        func, way = found.func, found.way
         if not remembers(target):
             return {}
         target = with_rates(target)
@@ -278,58 +267,31 @@ def _compiled(
     database: TuningDatabase | None,
     allow: Sequence[str],
     tolerance: float | None,
-    found: Choice | tuple[Func, Way] | None = None,
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
-    """Returns the first choice that compiles.
+    found = choices(program, target, database, allow, tolerance)
+    return _first_compiled(next(found), found, target, strict_fp=strict_fp)
 
-    Records, re-fitted and remembered schedules that do not are skipped with a warning. `found` is
-    what `chosen_without_search` returns, where it was asked.
-    """
-    from .autotune.search.replay import brief
 
-    unfit: dict[str, str] = {}
-    recall = True
+def _first_compiled(
+    found: Choice | Search,
+    others: Choices,
+    target: Target,
+    *,
+    strict_fp: bool,
+) -> tuple[Choice, Compiled]:
+    """Returns the first choice that compiles, of `found` and those that follow it."""
+    failed = False
     while True:
-        if found is None:
-            found = chosen_without_search(program, target, database, allow, tolerance, unfit)
-        choice = choose(found, target, recall=recall)
-        # What ended a child may be the program's fault: then it would end this process next.
-        choice = replace(choice, foreign=choice.foreign or bool(unfit))
+        choice = None
         try:
+            choice = choose(found, target)
+            # What ended a child may be the program's fault: then it would end this process next.
+            choice = replace(choice, foreign=choice.foreign or failed)
             return choice, _compile(choice, target, strict_fp=strict_fp)
         except TilewrightError as error:
-            if choice.recalled:
-                _log.warning(
-                    "%s: the remembered schedule is chosen anew: it does not compile: %s",
-                    choice.func.name,
-                    brief(error),
-                )
-                recall = False
-                continue
-            others = [way for way in allow if way in ("model", "default")]
-            if choice.origin.kind == "transfer" and others:
-                _log.warning(
-                    "%s: the schedule re-fitted from other sizes is set aside: "
-                    "it does not compile: %s",
-                    choice.func.name,
-                    brief(error),
-                )
-                allow, found = others, None
-                continue
-            if choice.origin.kind != "record" or choice.pinned or choice.schedule_id is None:
-                raise
-            reason = f"it does not compile: {brief(error)}"
-            _log.warning(
-                "%s: the schedule %.12s, %s, is set aside: %s",
-                choice.func.name,
-                choice.schedule_id,
-                choice.origin.detail,
-                reason,
-            )
-            unfit[choice.schedule_id] = reason
-            found = None
+            found, failed = others.send(Failed(choice, error)), True
 
 
 def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:

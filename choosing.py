@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from .errors import BuildError, DatabaseError, NotTunedError, ScheduleError, similar
+from .errors import (
+    BuildError,
+    DatabaseError,
+    NotTunedError,
+    ScheduleError,
+    TilewrightError,
+    similar,
+)
 from .runtime.module import Origin
 from .target import Target
 
@@ -43,41 +50,97 @@ class Choice:
     recalled: bool = False
 
 
-def choose(found: Choice | tuple[Func, Way], target: Target, *, recall: bool = True) -> Choice:
-    """Returns what `chosen_without_search` found for a resolved target, after the search if needed.
+@dataclass(frozen=True)
+class Search:
+    """A program whose schedule is searched for. Without `recall` no remembered one is taken."""
 
-    Without `recall` no remembered choice is taken.
-    """
+    func: Func
+    way: Way
+    recall: bool = True
+
+
+class Failed(NamedTuple):
+    """The error of a choice that does not compile, or of a search, which has made no choice."""
+
+    choice: Choice | None
+    error: TilewrightError
+
+
+Choices: TypeAlias = Generator[Choice | Search, Failed, None]
+
+
+def choose(found: Choice | Search, target: Target) -> Choice:
+    """A choice as it is, or that of a search, for a resolved target."""
     from .autotune.measure.machine import with_rates
     from .autotune.search.remembered import chosen_anew, recalled
 
     if isinstance(found, Choice):
         return found
-    func, way = found
+    func, way = found.func, found.way
     target = with_rates(target)
-    origin, schedule = Origin(way, None, _WHY[way]), recalled(func, target, way) if recall else None
+    schedule = recalled(func, target, way) if found.recall else None
     if schedule is not None:
-        return Choice(schedule.func, origin, recalled=True)
-    return Choice(chosen_anew(func, target, way).func, origin)
+        return Choice(schedule.func, Origin(way, None, _WHY[way]), recalled=True)
+    return Choice(chosen_anew(func, target, way).func, Origin(way, None, _WHY[way]))
 
 
-def chosen_without_search(
+def choices(
     program: Func | Schedule,
     target: Target,
     database: TuningDatabase | None,
     allow: Sequence[str],
     tolerance: float | None = None,
-    unfit: Mapping[str, str] | None = None,
-) -> Choice | tuple[Func, Way]:
-    """Returns the schedule that the policy selects, or the program and who chooses by searching.
+) -> Choices:
+    """The choices for a build, the first one first; for the policies see `build`.
 
-    The target is resolved; for the policy see `build`. `unfit` maps the ids of recorded schedules
-    that do not compile to the reason.
+    The target is resolved. Whoever finds that one fails sends that: after a warning the next one
+    follows, or the error is raised if none is left.
     """
-    from .autotune.measure.numeric_check import require_tolerance
     from .schedule import Schedule
-    from .tir.verify import verify
 
+    _require_policies(allow)
+    if isinstance(program, Schedule):
+        failed = yield _as_scheduled(program)
+        raise failed.error
+    _require_buildable(program, database, tolerance)
+    unfit: dict[str, str] = {}
+    if database is not None and "record" in allow:
+        while (record := _lookup(program, target, database, tolerance, unfit)) is not None:
+            failed = yield record
+            if record.pinned or record.schedule_id is None:
+                raise failed.error
+            named = f"schedule {record.schedule_id:.12}, {record.origin.detail},"
+            unfit[record.schedule_id] = _set_aside(program, named, failed)
+    ways = [way for way in _WHY if way in allow]
+    if database is not None and "transfer" in allow:
+        refitted = _transferred(program, target, database)
+        if refitted is not None:
+            failed = yield refitted
+            if not ways:
+                raise failed.error
+            _set_aside(program, "schedule re-fitted from other sizes", failed)
+    for way in ways:
+        failed = yield Search(program, way)
+        if failed.choice is not None and failed.choice.recalled:
+            _set_aside(program, "remembered schedule", failed)
+            failed = yield Search(program, way, recall=False)
+        if way == ways[-1]:
+            raise failed.error
+        _set_aside(program, f"schedule {_WHY[way]},", failed)
+    raise _not_tuned(program, target, database, allow, tolerance, unfit)
+
+
+def _set_aside(program: Func, named: str, failed: Failed) -> str:
+    """Warn that a schedule fails. Returns the reason."""
+    from .autotune.search.replay import brief
+
+    verb = "is not found" if failed.choice is None else "does not compile"
+    reason = f"it {verb}: {brief(failed.error)}"
+    _log.warning("%s: the %s is set aside: %s", program.name, named, reason)
+    return reason
+
+
+def _require_policies(allow: object) -> None:
     if isinstance(allow, str) or not isinstance(allow, Sequence):
         raise BuildError(
             "allow: expected a list of policies, found {0!r}",
@@ -92,20 +155,32 @@ def chosen_without_search(
             ", ".join(POLICIES),
             hint=similar(str(unknown[0]), POLICIES),
         )
-    if isinstance(program, Schedule):
-        if program.space is not None:
-            raise BuildError(
-                "the sizes of a symbolic schedule are open",
-                hint="replay its trace with decisions: trace.with_row(row).apply(func)",
-            )
-        if len(program.funcs) > 1:
-            raise BuildError(
-                "a schedule of several programs ({0}); expected one, to build one kernel",
-                ", ".join(program.funcs),
-                hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
-            )
-        verify(program.original)
-        return Choice(program.func, Origin("schedule"))
+
+
+def _as_scheduled(program: Schedule) -> Choice:
+    from .tir.verify import verify
+
+    if program.space is not None:
+        raise BuildError(
+            "the sizes of a symbolic schedule are open",
+            hint="replay its trace with decisions: trace.with_row(row).apply(func)",
+        )
+    if len(program.funcs) > 1:
+        raise BuildError(
+            "a schedule of several programs ({0}); expected one, to build one kernel",
+            ", ".join(program.funcs),
+            hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
+        )
+    verify(program.original)
+    return Choice(program.func, Origin("schedule"))
+
+
+def _require_buildable(
+    program: Func, database: TuningDatabase | None, tolerance: float | None
+) -> None:
+    from .autotune.measure.numeric_check import require_tolerance
+    from .tir.verify import verify
+
     _require_program(program)
     if database is not None:
         from .tuning_db.arguments import require_database
@@ -113,18 +188,6 @@ def chosen_without_search(
         require_database(database, BuildError)
     require_tolerance(tolerance, BuildError)
     verify(program)
-    if database is not None and "record" in allow:
-        found = _lookup(program, target, database, tolerance, unfit or {})
-        if found is not None:
-            return found
-    if database is not None and "transfer" in allow:
-        found = _transferred(program, target, database)
-        if found is not None:
-            return found
-    for way in _WHY:
-        if way in allow:
-            return program, way
-    raise _not_tuned(program, target, database, allow, tolerance, unfit or {})
 
 
 _WHY: dict[Way, str] = {

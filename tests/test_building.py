@@ -21,9 +21,10 @@ from tilewright.autotune.records import (
     target_record,
     workload_record,
 )
+from tilewright.autotune.search import unmeasured
 from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.building import build_library
-from tilewright.choosing import choose, chosen_without_search
+from tilewright.choosing import choices, choose
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime import load
@@ -297,7 +298,7 @@ def test_a_record_that_hides_its_inexact_steps_is_set_aside(
         raw.execute("UPDATE schedule SET inexact = ''")
     raw.close()
     with tw.TuningDatabase(tmp_path / "tuning.db") as db:
-        choice = choose(chosen_without_search(func, SERIAL, db, ("record",), tolerance), SERIAL)
+        choice = choose(next(choices(func, SERIAL, db, ("record",), tolerance)), SERIAL)
         story = tw.explain(func, SERIAL, db, tolerance=tolerance)
     reason = "it has inexact steps (winograd), which its record does not name"
     assert choice.schedule_id == slow
@@ -597,6 +598,34 @@ def test_a_refitted_schedule_that_does_not_compile_is_set_aside(
     assert module.origin.kind == "model"
     assert "re-fitted from other sizes is set aside: it does not compile: no code" in caplog.text
     computes(module)
+
+
+@pytest.mark.parametrize("fails", ["compile", "search"])
+def test_a_choice_of_the_model_that_fails_is_followed_by_the_default(
+    fails: str, func: tw.Func, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, refusals = compiling.compile_cached, iter([True])
+
+    def compile_cached(given: tw.Func, *args: Any, **kwargs: Any) -> Any:
+        if next(refusals, False):
+            raise tw.BuildError("no code for {0}", given.name)
+        return real(given, *args, **kwargs)
+
+    def model_trace(*_: object, **__: object) -> Trace:
+        raise tw.TuningError("no model")
+
+    if fails == "compile":
+        monkeypatch.setattr(compiling, "compile_cached", compile_cached)
+    else:
+        monkeypatch.setattr(unmeasured, "model_trace", model_trace)
+    module = tw.build(func, SERIAL)
+    assert module.origin.kind == "default"
+    reason = "it does not compile: no code" if fails == "compile" else "it is not found: no model"
+    assert f"cost model, nothing was measured, is set aside: {reason}" in caplog.text
+    computes(module)
+    refusals = iter([True])
+    with pytest.raises(tw.TilewrightError, match="no code|no model"):
+        tw.build(func, SERIAL, allow=["model"])
 
 
 @pytest.mark.usefixtures("aborting_llvm")

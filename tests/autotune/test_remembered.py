@@ -252,7 +252,7 @@ def test_a_choice_that_does_not_compile_is_chosen_anew_and_replaced(
         assert module.source("tir") == to_module(compile_func(expected, target)).source("tir")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "remembered schedule is chosen anew: it does not compile" in record.getMessage()
+    assert "remembered schedule is set aside: it does not compile" in record.getMessage()
     assert entry.read_bytes() == whole
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.measure.compiler import compile_in_child
-from tilewright.choosing import choose, chosen_without_search
+from tilewright.choosing import choices, choose
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
 from tilewright.codegen.detect import resolve
@@ -28,9 +28,7 @@ def test_a_row_is_all_that_a_processor_takes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(CPUS, "bdver2", Cpu(features, 16 << 10, 2 << 20, 8 << 20))
     target = CpuTarget.of(resolve(TEXT))
     assert (target.vector_bits, target.vector_registers, target.l1_bytes) == (256, 16, 16 << 10)
-    chosen = choose(
-        chosen_without_search(ops.matmul_func(64, 64, 64), target, None, ("model",)), target
-    )
+    chosen = choose(next(choices(ops.matmul_func(64, 64, 64), target, None, ("model",))), target)
     code = assembly(compile_func(chosen.func, target))
     assert "vfmadd" in code
     assert widest(code) == 256
