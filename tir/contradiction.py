@@ -14,7 +14,11 @@ from .. import dtypes
 from . import affine
 from .ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Op, Select, Var
 from .polynomial import Ranges
-from .structure import key_of
+from .structure import key_of, tree_size
+
+LARGE = 64
+"""Nodes of a condition that may take the library too long: it is asked about its surface first."""
+DEPTH = 4
 
 
 def contradict(conditions: Sequence[Expr], ranges: Ranges) -> bool:
@@ -24,7 +28,13 @@ def contradict(conditions: Sequence[Expr], ranges: Ranges) -> bool:
     """
     if any(type(c) is Const and not c.value for c in conditions):
         return True
-    formula = _Formula(ranges)
+    large = any(tree_size(c, {}) > LARGE for c in conditions)
+    return (large and _shown(conditions, ranges, DEPTH)) or _shown(conditions, ranges, None)
+
+
+def _shown(conditions: Sequence[Expr], ranges: Ranges, depth: int | None) -> bool:
+    """`contradict`, with operands that are `depth` operations deep unknown."""
+    formula = _Formula(ranges, depth)
     texts = [formula.condition(c) for c in conditions]
     return affine.unsatisfiable(formula.names, [*formula.facts, *texts])
 
@@ -40,11 +50,12 @@ class _Number(NamedTuple):
 class _Formula:
     """The unknowns of some expressions, and facts about them."""
 
-    def __init__(self, ranges: Ranges) -> None:
+    def __init__(self, ranges: Ranges, depth: int | None) -> None:
         self.names: list[str] = []
         self.facts: list[str] = []
         self._ranges = ranges
         self._known: dict[object, _Number] = {}
+        self._left = depth
 
     def condition(self, e: Expr) -> str:
         """A bool expression as a formula."""
@@ -75,11 +86,21 @@ class _Formula:
 
     def integer(self, e: Expr) -> _Number:
         """An expression of an integer dtype, or a bool as 0 and 1."""
+        if type(e) is Const:
+            return _Number(str(int(e.value)), int(e.value), int(e.value))
+        if self._left is None:
+            return self._computed(e)
+        if self._left == 0:
+            return self._unknown(e, *self._ends(e))
+        self._left -= 1
+        found = self._computed(e)
+        self._left += 1
+        return found
+
+    def _computed(self, e: Expr) -> _Number:
         if dtypes.is_bool(e.dtype):
             return self._flag(e)
         match e:
-            case Const(value=value):
-                return _Number(str(int(value)), int(value), int(value))
             case Binary():
                 return self._binary(e)
             case Call(fn="neg", args=(a,)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import dtypes
-from tilewright.tir import affine, arithmetic
+from tilewright.tir import affine, arithmetic, contradiction
 from tilewright.tir.contradiction import contradict
 from tilewright.tir.ir import (
     Binary,
@@ -112,8 +112,14 @@ POINTS = [
 ]
 
 
+@pytest.mark.parametrize("large", [contradiction.LARGE, 4])
 @pytest.mark.parametrize("first", range(0, 600, 100))
-def test_what_is_contradicted_holds_nowhere(first: int) -> None:
+def test_what_is_contradicted_holds_nowhere(
+    first: int, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where only the surface of most conditions is looked at first."""
+    monkeypatch.setattr(contradiction, "LARGE", large)
+    monkeypatch.setattr(contradiction, "DEPTH", 2)
     shown = 0
     for seed in range(first, first + 100):
         draw = Conditions(seed)
@@ -170,6 +176,15 @@ F = Buffer("F", (8,), "float32")
 )
 def test_contradictions(conditions: list[Expr]) -> None:
     assert contradict(conditions, {I: (0, 7)})
+
+
+def test_a_large_part_of_a_condition_is_not_looked_into() -> None:
+    least: Expr = const(32767, "int16")
+    for k in range(16):
+        least = binary(Op.MIN, least, Buffer(f"B{k}", (8,), "int16")[I] + cast("int16", I))
+    guard = binary(Op.MIN, least, R[I] - 3) > 0
+    assert contradict([guard, R[I] < 3], {I: (0, 7)})
+    assert not contradict([guard, R[I] < 5], {I: (0, 7)})
 
 
 @pytest.mark.parametrize(
