@@ -453,12 +453,19 @@ def _terms(e: Expr, size: Dim, around: _Loops, s: Simplifier) -> Iterator[Term]:
         if not moving:
             continue
         found = _values(moving[0], around) if len(moving) == 1 else None
-        if found is None:
-            for n in {place[v] for a in moving for v in variables(a) if v in place}:
-                yield Term(n, 1, size, 1)
+        step = product([c, *(as_dim(a) for a in factors(key) if not around.moves(a))])
+        if found is not None and all(_is_known(n, s) for n in (step, *found)):
+            yield Term(found[0], step, found[1], found[2])
             continue
-        step = product([c, *(as_dim(a) for a in factors(key) if a is not moving[0])])
-        yield Term(found[0], step, found[1], found[2])
+        for n in {place[v] for a in moving for v in variables(a) if v in place}:
+            yield Term(n, 1, size, 1)
+
+
+def _is_known(n: Dim, s: Simplifier) -> bool:
+    """Whether a number is over decisions only: what is loaded or passed is not known here."""
+    return isinstance(n, int) or not any(
+        type(x) is Load or (type(x) is Var and x not in s.ranges) for x in walk(n)
+    )
 
 
 def _values(atom: Expr, around: _Loops) -> tuple[int, Dim, Dim] | None:

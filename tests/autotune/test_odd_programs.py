@@ -209,3 +209,24 @@ def test_what_never_runs_costs_nothing() -> None:
     visits = profile(te.func([x, y, none, some])).visits
     assert len(visits) == 1
     assert visits[0].extents == (64,)
+
+
+@pytest.mark.parametrize("step", ["N[0]", "N[vi]", "n"])
+def test_steps_that_are_loaded_or_passed_are_not_known(step: str) -> None:
+    """Of such an index the estimate knows no more than the size of its dimension."""
+    func = parse(f"""
+@tw.script
+def strided(
+    A: T.Buffer((64,), "int32"),
+    N: T.Buffer((8,), "int64", value_range=(0, 10)),
+    n: T.int64,
+    S: T.Buffer((8,), "int32"),
+):
+    for i in range(8):
+        with T.block("S"):
+            vi = T.axis.spatial(8, i)
+            S[vi] = A[T.minimum(T.maximum(vi * {step}, 0), 63)]
+""")
+    a, s = np.arange(64, dtype=np.int32), np.zeros(8, np.int32)
+    build(func, "cpu -threads=1")(a, np.full(8, 3), 3, s)
+    assert s.tolist() == [3 * k for k in range(8)]
