@@ -53,6 +53,8 @@ from .structure import key_of, same, size
 from .visit import rewrite_children
 
 _SUMS = frozenset({Op.ADD, Op.SUB, Op.MUL})
+MOST_TERMS = 64
+"""Of a product that is multiplied out: those of many sums have too many."""
 NO_RANGES: Ranges = {}
 
 
@@ -184,8 +186,9 @@ class Simplifier(Context):
                     self._collect(a, scale * int(b.value), into)
                     return
                 p, q = self.poly(a), self.poly(b)
-                merge(into, times(p, q), scale)
-                return
+                if len(p) * len(q) <= MOST_TERMS:
+                    merge(into, times(p, q), scale)
+                    return
         elif kind is Call and e.fn == "neg":
             self._collect(e.args[0], -scale, into)
             return
@@ -195,7 +198,9 @@ class Simplifier(Context):
         found = self._polys.get(e)
         if found is None:
             rule = _INTEGER.get(e.op) if type(e) is Binary else None
-            if rule is not None:
+            if type(e) is Binary and e.op is Op.MUL:
+                found = _long_product(self, e)
+            elif rule is not None:
                 found = rule(self, e)
             else:
                 new = RULES[type(e)](self, e)
@@ -224,6 +229,12 @@ def _operands(s: Simplifier, e: Binary) -> tuple[Poly, Poly, Expr]:
     """Polynomials of the operands, and `e` with its operands simplified."""
     a, b = s.visit(e.a), s.visit(e.b)
     return s.poly(a), s.poly(b), e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
+
+
+def _long_product(s: Simplifier, e: Binary) -> Poly:
+    """A product of sums that stays as it is."""
+    a, b, shown = _operands(s, e)
+    return {s.atom((Op.MUL, frozenset((identity(a), identity(b)))), shown): 1}
 
 
 def _floordiv(s: Simplifier, e: Binary) -> Poly:

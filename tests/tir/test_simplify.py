@@ -206,6 +206,17 @@ def test_ranges_are_needed_for_what_could_wrap_around() -> None:
     assert structural_equal(simplify(raw(Op.SUB, I + J, I)), J)
 
 
+def test_products_of_many_sums_are_not_multiplied_out() -> None:
+    """They have 2**12 terms."""
+    product: Expr = I + 1
+    for k in range(2, 13):
+        product = product * (J * k + I)
+    s = Simplifier()
+    assert len(s.poly(product)) < 64
+    assert s(product) is product
+    assert structural_equal(s((I + J) * (I - J) + J * J), I * I)
+
+
 def test_assumptions() -> None:
     n = 100
     assert simplify(binary(Op.MIN, I * 8 + J, n - 1), CONCRETE, [n > I * 8 + J]) is not None
