@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import TuningError
-from ..schedule import Schedule
+from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.equality import structural_equal
 from ..tir.instruction_set import products_of
@@ -18,10 +18,16 @@ from .search.sketch import Sketch, sketches
 
 
 class Task(NamedTuple):
-    """A program to tune, and the user's sketches of it if only these are searched."""
+    """A program to tune, and the user's sketches of it if only these are searched.
+
+    `beside` are the user's concrete schedules as sketches, which are searched beside those by
+    rules. `first` are their traces.
+    """
 
     func: Func
     user_sketches: list[Sketch] | None
+    beside: Sequence[Sketch] = ()
+    first: Sequence[Trace] = ()
 
 
 class Prepared(NamedTuple):
@@ -40,10 +46,17 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
         return [Task(given, None)], False
     if isinstance(given, Sequence) and any(isinstance(f, Func) for f in given):
         return [Task(func, None) for func in _several(given)], True
-    user_sketches = _user_sketches(given)
-    return [
-        Task((given if isinstance(given, Schedule) else given[0]).original, user_sketches)
-    ], False
+    schedules = _schedules(given)
+    func = schedules[0].original
+    found = [
+        Sketch.of_concrete(s, f"own{n}") if s.space is None else Sketch.of(s, f"own{n}")
+        for n, s in enumerate(schedules)
+    ]
+    for sketch in found:
+        _require_importable(sketch)
+    if any(s.space is not None for s in schedules):
+        return [Task(func, found)], False
+    return [Task(func, None, found, [s.trace for s in schedules])], False
 
 
 def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Prepared:
@@ -52,15 +65,14 @@ def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Prepared:
     Raises `TuningError` for those that builders cannot import, and for the user's own sketches with
     inexact steps unless `inexact` allows them.
     """
-    if task.user_sketches is not None:
-        for sketch in task.user_sketches:
-            if sketch.trace.inexact and not inexact:
-                raise TuningError(
-                    "{0} has inexact steps ({1}), and no tolerance was given",
-                    sketch.name,
-                    ", ".join(sketch.trace.inexact),
-                    hint="say what error is accepted: tune(..., tolerance=1e-3)",
-                )
+    for sketch in (*(task.user_sketches or ()), *task.beside):
+        if sketch.trace.inexact and not inexact:
+            raise TuningError(
+                "{0} has inexact steps ({1}), and no tolerance was given",
+                sketch.name,
+                ", ".join(sketch.trace.inexact),
+                hint="say what error is accepted: tune(..., tolerance=1e-3)",
+            )
     own = any(instruction.home is not None for instruction, *_ in products_of(target))
     if task.user_sketches is not None or not (SKETCH_RULES or own):
         return Prepared(task.user_sketches, {})
@@ -94,26 +106,30 @@ def _several(funcs: Any) -> list[Func]:
     return list(funcs)
 
 
-def _user_sketches(func: Any) -> list[Sketch]:
-    """The user's symbolic schedules of a program as sketches."""
-    schedules: Any = [func] if isinstance(func, Schedule) else func
+def _schedules(given: Any) -> Sequence[Schedule]:
+    """The user's schedules, of one program."""
+    schedules: Any = [given] if isinstance(given, Schedule) else given
     several = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
     if not several or not schedules:
         raise TuningError(
-            "expected a program (Func) to tune, or an open schedule of it, found {0}",
-            shown(func),
-            hint=program_hint(func, "tw.tune"),
+            "expected a program (Func) to tune, or schedules of one, found {0}",
+            shown(given),
+            hint=program_hint(given, "tw.tune"),
         )
-    user_sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
-    for sketch, schedule in zip(user_sketches, schedules, strict=True):
+    for schedule in schedules:
+        if len(schedule.funcs) > 1:
+            raise TuningError(
+                "a schedule of several programs ({0}); a session tunes one",
+                ", ".join(schedule.funcs),
+                hint="tune([f, g]) tunes several that share a budget",
+            )
         if not structural_equal(schedule.original, schedules[0].original):
             raise TuningError(
                 "schedules of two programs, {0} and {1}; a session tunes one",
                 schedules[0].original.name,
                 schedule.original.name,
             )
-        _require_importable(sketch)
-    return user_sketches
+    return list(schedules)
 
 
 def _require_importable(sketch: Sketch) -> None:

@@ -101,7 +101,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
 
     Sketch rules make the schedules to search. Symbolic schedules of a program in place of `func`
-    are searched as they are; primitives of the user must come from modules that can be imported.
+    are searched as they are. Concrete ones, as you have written them, are candidates beside those
+    of the rules, and what they sampled is open again. Primitives of the user must come from modules
+    that can be imported.
 
     Several programs share one budget, and a list of results is returned. Each batch goes to the
     program for which it is expected to gain most, in seconds of a call times its weight (how often
@@ -169,7 +171,12 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
     prepared = [prepared_sketches(p, resolved, inexact=tolerance is not None) for p in programs]
     modules = sorted(
-        {name for some in prepared for sketch in some.sketches or () for name in sketch.modules}
+        {
+            name
+            for program, some in zip(programs, prepared, strict=True)
+            for sketch in (*(some.sketches or ()), *program.beside)
+            for name in sketch.modules
+        }
     )
     workers = WorkerPool(resolved, options.measure, modules)
     measurers: list[Measurer] = []
@@ -195,6 +202,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 seed=seed,
                 config=options.search,
                 prepared=prepared[n].sketches,
+                beside=program.beside,
                 known=known,
                 inexact=tolerance is not None,
                 as_written=program.user_sketches is None,
@@ -206,6 +214,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 rivals = _begin_with_rivals(search, program.func)
                 own_rules = OwnRules.of(search.sketches, prepared[n].refusals)
                 search.begin_with_each(own_rules.sketches)
+                for trace in program.first:
+                    search.begin_with(trace)
             search_seconds = meter.elapsed - began
             before = unfinished[n]
             if before is not None:

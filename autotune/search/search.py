@@ -139,12 +139,13 @@ class _Pool:
 class Search:
     """Ask/tell search over the sketches of a program. Deterministic for a seed.
 
-    With `inexact`, sketches with inexact steps are searched too. With `as_written`, so is the
+    With `inexact`, sketches with inexact steps are searched too. So are those `beside` the ones by
+    rules, which a build without records does not know. With `as_written`, so is the
     program itself: it is in the first batch unless it is predicted to be hopelessly slow.
     """
 
     @collected_later()
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each option has a name
         self,
         func: Func,
         target: Target,
@@ -152,6 +153,7 @@ class Search:
         seed: int = 0,
         config: SearchConfig | None = None,
         prepared: Sequence[Sketch] | None = None,
+        beside: Sequence[Sketch] = (),
         known: Sequence[Known] = (),
         inexact: bool = False,
         as_written: bool = False,
@@ -162,7 +164,7 @@ class Search:
         self.by_rules = (
             tuple(prepared) if prepared is not None else sketches(func, target, inexact=inexact)
         )
-        self.sketches = self.by_rules
+        self.sketches = self.by_rules + tuple(beside)
         plain = written(func, target) if as_written else None
         if plain is not None and all(s.trace != plain.trace for s in self.sketches):
             self.sketches += (plain,)

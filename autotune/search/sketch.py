@@ -67,6 +67,27 @@ class Sketch:
         func, space = schedule.func, schedule.space
         return Sketch(name, chosen, schedule.trace, func, space, tuple(prune))
 
+    @staticmethod
+    def of_concrete(schedule: Schedule, name: str) -> Sketch:
+        """A schedule that is not symbolic as a sketch: its sampled decisions are open again.
+
+        One without sampling steps is the only candidate. Raises `TuningError` where the steps are
+        refused as long as the decisions are open.
+        """
+        if not schedule.trace.decisions:
+            choices = (RuleChoice(name),)
+            return Sketch(name, choices, schedule.trace, schedule.func, Space(), ())
+        try:
+            opened = schedule.trace.opened().apply(schedule.original, symbolic=True)
+        except ScheduleError as error:
+            raise TuningError(
+                "{0}: its steps need the decisions that it sampled: {1}",
+                name,
+                error.condition,
+                hint="give these steps numbers in place of what the sample_ steps return",
+            ) from error
+        return Sketch.of(opened, name)
+
     @property
     def generator(self) -> str:
         """Its choices as text, which records of its schedules keep."""

@@ -12,8 +12,9 @@ import pytest
 from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.result import TuneResult
-from tilewright.schedule import PRIMITIVES, Schedule
-from tilewright.tuning_db import Outcome, ScheduleRecord, Session
+from tilewright.autotune.search.sketch import Sketch
+from tilewright.schedule import PRIMITIVES, Schedule, Trace
+from tilewright.tuning_db import Measurement, Outcome, ScheduleRecord, Session
 
 from .children import QUICK
 from .kernels import matmul
@@ -51,11 +52,65 @@ def test_sketches_of_ones_own_take_the_place_of_others(db: TuningDatabase, recor
     assert {s.generator for s in db.records(ScheduleRecord)} == {"own0"}
 
 
+def written() -> Schedule:
+    sch = Schedule(matmul())
+    i, j, k = sch.get_loops(sch.get_block(0))
+    sch.reorder(i, k, j)
+    sch.vectorize(j)
+    return sch
+
+
+def test_a_written_schedule_is_a_candidate_beside_the_sketches(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+    sch = written()
+    result = tune(sch, "cpu -threads=1", database=db, trials=8, config=QUICK)
+    assert result.trials == 8
+    records = {s.generator: s for s in db.records(ScheduleRecord)}
+    assert Trace.from_json(records["own0"].trace) == sch.trace
+    assert len(records) > 1
+    assert set(result.gains) <= {"written", "untuned"}
+
+
+def test_what_a_schedule_sampled_is_open_again(db: TuningDatabase, recorded: None) -> None:
+    sch = tiled(symbolic=False)
+    sketch = Sketch.of_concrete(sch, "own0")
+    assert sketch.trace == sch.trace.opened()
+    assert len(sketch.variables) == 1
+    tune([sch, written()], "cpu -threads=1", database=db, trials=4, config=QUICK)
+    own = {s.generator: s.trace for s in db.records(ScheduleRecord)}
+    assert Trace.from_json(own["own0"]) == sch.trace
+    assert Trace.from_json(own["own1"]) == written().trace
+
+
+def test_written_schedules_beside_open_ones_are_searched_alone(
+    db: TuningDatabase, recorded: None
+) -> None:
+    run(db, [tiled(), written()])
+    assert {s.generator for s in db.records(ScheduleRecord)} == {"own0", "own1"}
+
+
+def test_a_schedule_without_steps_is_the_program_as_written(
+    db: TuningDatabase, recorded: None
+) -> None:
+    tune(Schedule(matmul()), "cpu -threads=1", database=db, trials=4, config=QUICK)
+    traces = [Trace.from_json(s.trace) for s in db.records(ScheduleRecord)]
+    assert traces.count(Trace()) == 1
+
+
+def test_a_written_schedule_is_measured(db: TuningDatabase) -> None:
+    result = tune(written(), "cpu -threads=1", database=db, trials=3, config=QUICK)
+    assert result.outcomes == {Outcome.OK: 3}
+    (own,) = [s.id for s in db.records(ScheduleRecord) if s.generator == "own0"]
+    assert own in {m.schedule for m in db.records(Measurement)}
+
+
 def test_sketches_that_cannot_be_searched(db: TuningDatabase, recorded: None) -> None:
-    with pytest.raises(TuningError, match="or an open schedule of it, found 'list'"):
+    with pytest.raises(TuningError, match="or schedules of one, found 'list'"):
         run(db, [])
-    with pytest.raises(TuningError, match="own0 has no open decisions.*not symbolic"):
-        run(db, [tiled(symbolic=False)])
+    with pytest.raises(TuningError, match=r"a schedule of several programs \(a, b\)"):
+        run(db, [Schedule({"a": matmul(), "b": matmul()})])
     other = Schedule(ops.add_relu_func(8), symbolic=True)
     with pytest.raises(TuningError, match="schedules of two programs, matmul and add_relu"):
         run(db, [tiled(), other])

@@ -595,7 +595,7 @@ def test_pauses_of_a_session_are_not_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"func": matmul}, TuningError, "expected a program (Func) to tune, or an open"),
+        ({"func": matmul}, TuningError, "expected a program (Func) to tune, or schedules"),
         ({"database": "tuning.db"}, TuningError, "expected a TuningDatabase, found 'tuning.db'"),
         ({"trials": 0}, TuningError, "trials=0 is no budget"),
         ({"trials": None}, TuningError, "a session needs a budget"),
