@@ -11,12 +11,12 @@ from math import log
 from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
-from ..tuning_db.gains import gains_text
+from ..tuning_db.gains import gains_note, gains_text
 from ..tuning_db.interleaved_comparison import common_seconds
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from .result import origin_text
+from .result import origin_text, slower_finals_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -94,6 +94,7 @@ class Picture:
         self._error: str | None = None
         self._comparison: tuple[ComparedSchedule, ...] = ()
         self._gains: str | None = None
+        self._slower: str | None = None
         self._origin = ""
         self._kept: str | None = None
         self.ended = False
@@ -115,7 +116,9 @@ class Picture:
                     self._doing = "timing"
             case Final(comparison=comparison, gains=gains):
                 self._doing, self._comparison = "compared the finalists", comparison
-                self._gains = gains_text(gains)
+                gained = gains_text(gains)
+                self._gains = None if gained is None else f"{gained}{gains_note(gains)}"
+                self._slower = slower_finals_text(self._best, comparison[0].seconds)
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
                 self._kept = event.kept
@@ -207,14 +210,14 @@ class Picture:
             self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
 
     def _finals(self) -> list[str]:
-        """The finalists, a line each, the choice first; and what it gained."""
+        """The finalists, a line each, the choice first; why it is slower, and what it gained."""
         times = common_seconds(self._comparison) if self._comparison else []
         finalists = [
             f"{'->' if n == 0 else '  '} {compared.schedule[:12]}  "
             f"{format_seconds(seconds):>7}  {compared}"
             for n, (compared, seconds) in enumerate(zip(self._comparison, times, strict=True))
         ]
-        return finalists if self._gains is None else [*finalists, self._gains]
+        return [*finalists, *filter(None, (self._slower, self._gains))]
 
     def _which(self) -> str:
         """The program and a colon, where several share the budget."""

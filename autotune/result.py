@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
-from ..tuning_db.gains import Gains, gains_text
+from ..tuning_db.gains import Gains, gains_note, gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome, SessionStatus
 from .model.target_model import Roofline
 from .own_rules import RuleUse, rules_text
+
+_LONGER = 1.01
+"""From this factor on, finals that are slower than the trials are explained."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class TuneResult:
     interleaved with the best, or lower bounds.
 
     `best` may be of an earlier session, which `best.session` names; `own_seconds` is the best time
-    of this one, `None` if nothing ran.
+    of this one, `None` if nothing ran. `trial_seconds` is that of its trials, which finals replace.
 
     `rules` says what became of each rule that users registered: trials, or why it did not apply.
 
@@ -98,6 +101,7 @@ class TuneResult:
     noise: str | None
     doubts: str | None = None
     own_seconds: float | None = None
+    trial_seconds: float | None = None
     rules: Mapping[str, RuleUse] = field(default_factory=dict)
     kept: str | None = None
 
@@ -121,7 +125,10 @@ class TuneResult:
             best = f"best {format_seconds(self.best.seconds)}{whose} after {rest}"
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
-            lines = (best, self.gains_text, rules, self.noise, self.doubts, self.kept)
+            gained = self.gains_text
+            gains = None if gained is None else f"{gained}{gains_note(self.gains)}"
+            finals = self._finals_text()
+            lines = (best, finals, gains, rules, self.noise, self.doubts, self.kept)
             return "\n".join(filter(None, lines))
         more = "" if self.kept is None else f"\n{self.kept}"
         if not self.trials:
@@ -131,6 +138,22 @@ class TuneResult:
 
     def __repr__(self) -> str:
         return f"<TuneResult: {self}>"
+
+    def _finals_text(self) -> str | None:
+        if self.best is None or not self.best.comparison or self.best.session != self.session:
+            return None
+        return slower_finals_text(self.trial_seconds, self.best.seconds)
+
+
+def slower_finals_text(trials: float | None, finals: float) -> str | None:
+    """Why the best takes longer than it did in the trials; `None` if it does not."""
+    if trials is None or finals <= _LONGER * trials:
+        return None
+    before, after = format_seconds(trials), format_seconds(finals)
+    return (
+        f"the best trial took {before}, and {after} in the finals, which count: "
+        "the fastest of many trials is partly luck"
+    )
 
 
 def origin_text(best: str, session: str, own_seconds: float | None = None) -> str:

@@ -186,6 +186,7 @@ class Tuning:
             noise=self._noise(),
             doubts=self._doubts(),
             own_seconds=self._own_seconds(),
+            trial_seconds=None if self._fastest.first is None else self._fastest.first.seconds,
             rules=self.own_rules.uses,
             kept=kept,
         )

@@ -3,8 +3,8 @@
     python examples/demo.py [--trials 64] [--size 1024] [--database tuning.db]
 
 Tuning and building run in different processes, as in a real deployment: the second finds its
-schedule in the database and measures no candidates. It then compares the build with the same
-program unscheduled, with the default schedule, and with numpy.
+schedule in the database and measures no candidates. It then compares the build with the program as
+written, with the untuned build, which is what `tw.build` chooses without a record, and with numpy.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def build_and_compare(size: int, database: str) -> None:
         flush=True,
     )
     modules = {
-        "unscheduled": tw.build(tw.Schedule(func), target="cpu"),
-        "default schedule": tw.build(func, target="cpu"),
+        "as written": tw.build(tw.Schedule(func), target="cpu"),
+        "untuned build": tw.build(func, target="cpu"),
         TUNED: tuned,
     }
     rng = np.random.default_rng(0)
@@ -157,9 +157,9 @@ def show(rows: Sequence[Row], timings: Sequence[Timing], *, flops: int) -> None:
         )
     Console().print(table)
     print(
-        "Whole calls from Python, in float32, interleaved. `x tuned` is the median of\n"
-        "the ratios in each round; an interval around 1 is a tie. Errors are against the\n"
-        "product in float64."
+        "The untuned build is what tw.build chooses without a record. Whole calls from\n"
+        "Python, in float32, interleaved. `x tuned` is the median of the ratios in each\n"
+        "round; an interval around 1 is a tie. Errors are against the product in float64."
     )
 
 

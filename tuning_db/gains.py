@@ -90,6 +90,12 @@ def gains_text(gains: Gains) -> str | None:
     return ", ".join(_phrase(Baseline(baseline), gain) for baseline, gain in gains.items()) or None
 
 
+def gains_note(gains: Gains) -> str:
+    """What the words of the phrase mean, to append to it."""
+    untuned = " (the untuned build: what tw.build chooses without a record)"
+    return untuned if Baseline.UNTUNED in gains else ""
+
+
 def gain_cell(gain: Gain) -> str:
     """The gain for a column of numbers: `6.21`, `>130`, `tie` or `unsettled`."""
     if gain.at_least:

@@ -73,11 +73,22 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
         "   cdcdcdcdcdcd     1 ms  fastest",
         "   efefefefefef   1.1 ms  behind, 1.100 times the fastest (too few rounds)",
-        "31x the program as written, 1.03x the untuned build",
+        "31x the program as written, 1.03x the untuned build (the untuned build: what tw.build "
+        "chooses without a record)",
         "The reference kernel now takes 68 times as long as at the start; something else is "
         "running, and these times are not comparable.",
         "best 1 ms, 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
     ]
+
+
+def test_finals_that_are_slower_than_the_trials_are_explained() -> None:
+    slower = (ComparedSchedule("ab" * 32, 1.2e-3, 18, 1.0, None, Verdict.FASTEST),)
+    trials = [event for event in EVENTS if not isinstance(event, (Final, Drift, Ended))]
+    text = shown(Console(file=io.StringIO(), width=200), [*trials, Final(slower, 5.0)])
+    assert text.splitlines()[-1] == (
+        "the best trial took 1 ms, and 1.2 ms in the finals, which count: the fastest of many "
+        "trials is partly luck"
+    )
 
 
 @pytest.mark.parametrize("count", range(1, len(EVENTS) + 1))

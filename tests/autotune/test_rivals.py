@@ -57,6 +57,9 @@ def untuned_traces() -> list[Any]:
     ]
 
 
+NOTE = " (the untuned build: what tw.build chooses without a record)"
+
+
 @pytest.fixture
 def db() -> TuningDatabase:
     return TuningDatabase("sqlite://")
@@ -113,7 +116,7 @@ def test_the_gain_over_both_is_measured_in_the_finals(db: TuningDatabase, run: T
     assert all(gain.interval for gain in result.gains.values())
     assert result.gains == result.best.gains == final.gains
     line = "6.2x the program as written, 1.3x the untuned build"
-    assert str(result).splitlines()[1:] == [line]
+    assert str(result).splitlines()[1:] == [f"{line}{NOTE}"]
     assert f"\n  {line}\n" in str(explain(matmul(), TARGET, db))
     (session,) = db.records(Session)
     assert session.model["untuned"] in {c.schedule for c in result.best.comparison}
@@ -144,6 +147,11 @@ def test_no_best_is_slower_than_a_rival(run: Tune, rival: Baseline) -> None:
     assert result.best.seconds == 1.25e-3
     assert is_written(result.best.trace.to_json()) == (rival is Baseline.WRITTEN)
     assert f"the same machine code as {rival.phrase}" in str(result)
+    assert result.trial_seconds == pytest.approx(1e-3, rel=0.1)
+    assert str(result).splitlines()[1] == (
+        "the best trial took 1 ms, and 1.25 ms in the finals, which count: "
+        "the fastest of many trials is partly luck"
+    )
 
 
 def test_a_program_that_takes_seconds_is_never_run_again(run: Tune, hopeless: None) -> None:
@@ -154,7 +162,7 @@ def test_a_program_that_takes_seconds_is_never_run_again(run: Tune, hopeless: No
     assert result.gains["written"].at_least
     assert said(result) == {"written": 9000.0, "untuned": 1.31}
     assert str(result).splitlines()[1] == (
-        "more than 9000x the program as written, 1.3x the untuned build"
+        f"more than 9000x the program as written, 1.3x the untuned build{NOTE}"
     )
 
 
@@ -312,7 +320,7 @@ def test_kernels_of_the_same_machine_code_tie(db: TuningDatabase, run: Tune) -> 
     assert all(len(set(images)) == len(images) for images, _ in measurer.heats)
     assert {c.verdict for c in result.best.comparison[1:-1]} <= {Verdict.TIE, Verdict.FASTEST}
     line = "6.0x the program as written, the same machine code as the untuned build"
-    assert str(result).splitlines()[1] == line
+    assert str(result).splitlines()[1] == f"{line}{NOTE}"
     assert f"\n  {line}\n" in str(explain(matmul(), TARGET, db))
 
 
