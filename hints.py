@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_VALUES = "build the program and call the module with arrays"
+_VALUES = "mod(*arrays), with mod = tw.build(program): there is no value before"
 _SAVED = 'tw.build_library(program, "kernel.so"), and tw.load("kernel.so") reads it'
 
 _OPS = "argmax argmin max mean min prod relu sigmoid softmax sum tanh gelu"
@@ -63,6 +63,20 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "the variance is te.sum(te.square(x - mean[i]), axis=r) / extent",
         "zeros": "te.compute(shape, lambda i, j: te.const(0, dtype))",
     },
+    "script": {
+        "clip": "T.minimum(T.maximum(x, low), high)",
+        "gelu": "x * 0.5 * (T.erf(x * 0.7071067811865476) + 1.0)",
+        "if_then_else": "T.select(condition, a, b)",
+        "isnan": "x != x",
+        "max": "T.maximum(a, b); over a loop, C[i] = T.maximum(C[i], x)",
+        "min": "T.minimum(a, b); over a loop, C[i] = T.minimum(C[i], x)",
+        "power": "T.pow(x, y)",
+        "relu": "T.maximum(x, 0.0)",
+        "silu": "x * T.sigmoid(x)",
+        "square": "x * x",
+        "sum": "a loop with C[i] = C[i] + x",
+        "where": "T.select(condition, a, b)",
+    },
     "tilewright": {
         "Database": 'tw.TuningDatabase("tuning.db")',
         "Tensor": "te.placeholder(shape, dtype, name=...), of `from tilewright import te`",
@@ -83,13 +97,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         **{name: f"ops.{name}({{0}})" for name in _OPS.split()},
         "T": "ops.transpose({0}), or read it so: te.compute((n, m), lambda i, j: {0}[j, i])",
         "astype": "te.compute({0}.extents, lambda {1}: {0}[{1}].astype(dtype))",
-        "flatten": "the indices of the elements in order: te.compute((n * m,), "
-        "lambda i: {0}[i // m, i % m])",
+        "flatten": "te.compute((n * m,), lambda i: {0}[i // m, i % m])",
         "item": _VALUES,
         "numpy": _VALUES,
         "op": "{0}.stage, which is None for a placeholder",
-        "reshape": "the indices of the elements in order: te.compute((n, m), "
-        "lambda i, j: {0}[i * m + j])",
+        "reshape": "te.compute((n, m), lambda i, j: {0}[i * m + j])",
         "size": "math.prod({0}.extents)",
         "tolist": _VALUES,
         "transpose": "ops.transpose({0}, axes), or read it so: te.compute((n, m), "
@@ -98,7 +110,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "expression": {
         "T": "the indices in another order: X[j, i]",
         "clamp": "te.clip(x, low, high)",
-        "item": "te.compute, and build the program: an expression has no value before",
+        "item": _VALUES,
         "mean": "te.sum(x, axis=r) / extent",
         "shape": "X.extents, of the tensor: an expression is one element",
     },

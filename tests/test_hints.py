@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import T, ops
 from tilewright.hints import INSTEAD, OPTIONS
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
+from tilewright.tir.expr_parser import _SPECIAL
+from tilewright.tir.ir import FUNCTIONS
 
 N = np.ones((4, 6), np.float32)
 te: Any = _te  # wrong calls are what is tested
@@ -153,6 +155,7 @@ def test_names_that_a_module_does_not_have() -> None:
 
 
 SUBJECTS: dict[str, object] = {
+    "T": T,
     "te": te,
     "ops": ops,
     "tilewright": tw,
@@ -180,9 +183,10 @@ def test_hints_name_what_there_is(kind: str) -> None:
         "tensor": X,
         "expression": V[0],
         "schedule": tw.Schedule,
+        "script": dict.fromkeys([*FUNCTIONS, *_SPECIAL]),
         "module": tw.Module,
     }[kind]
-    known = getattr(own, "__all__", dir(own))
+    known = own if isinstance(own, dict) else getattr(own, "__all__", dir(own))
     for name, hint in INSTEAD[kind].items():
         assert name not in known, f"{kind} has {name}"
         for thing, attribute in _spelt(hint.format("X", "i, j")):
@@ -258,3 +262,17 @@ def test_options_of_other_compilers(option: str, hint: str) -> None:
         tw.build(FUNC, f"cpu {option}")
     assert str(error.value).endswith(f"hint: {hint}")
     assert set(OPTIONS.values()) <= set(CpuTarget.option_names)
+
+
+@pytest.mark.parametrize("name", INSTEAD["script"])
+def test_functions_that_scripts_do_not_have(name: str) -> None:
+    text = f"""
+def f(A: T.Buffer((4,), "float32")):
+    T.inplace(A)
+    for i in range(4):
+        A[i] = T.{name}(A[i], 1.0)
+"""
+    with pytest.raises(tw.ParseError) as error:
+        tw.script(text)
+    assert f"T.{name} is not a function of values" in str(error.value)
+    assert f"hint: write {INSTEAD['script'][name]}" in str(error.value)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .. import dtypes
 from ..errors import IRError, ParseError
+from ..hints import instead
 from .ir import (
     ARITHMETIC,
     COMPARISONS,
@@ -308,7 +309,7 @@ class ExprParser:
         near = difflib.get_close_matches(name, [*_SPECIAL, *FUNCTIONS, *dtypes.SCALARS], 1)
         raise self.source.error(
             node, "T.{0} is not a function of values", name,
-            hint=f"did you mean T.{near[0]}?" if near else None,
+            hint=instead("script", name) or (f"did you mean T.{near[0]}?" if near else None),
         )  # fmt: skip
 
     def _as(self, node: ast.AST, dtype: str, argument: ast.AST) -> Expr:
