@@ -229,4 +229,4 @@ def test_loading_takes_numpy_alone(tmp_path: Path, root: Path) -> None:
     assert run.stderr == ""
     libraries, rooms = run.stdout.splitlines()
     assert set(libraries.split()) <= {"numpy", "cython_runtime", "tests", "tilewright"}
-    assert rooms == "dtypes errors forks runtime target"
+    assert rooms == "dtypes errors forks hints runtime target"

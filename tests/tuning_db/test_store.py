@@ -359,7 +359,7 @@ def test_the_password_is_not_shown(new_place: Callable[[], str]) -> None:
         ("records", (int,), "kind is of type type, expected a class of records"),
         ("gains", (None,), "gains: best is None, expected a Best"),
         ("best", (), "best: missing a required argument: 'workload'"),
-        ("find", (MATMUL.id, 3), "find: too many positional arguments"),
+        ("find", (MATMUL.id, 3), "find: found 3 arguments; expected at most 2"),
         ("finish_session", (SESSION.id, "done"), "'done', expected one of running, finished, "),
         ("trials", ("\udc80",), "session is .* expected an id"),
         ("merge", (3,), "other is 3, expected a TuningDatabase or a path or a URL"),
