@@ -129,5 +129,6 @@ _REAL: dict[str, Function] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
+    "round": np.rint,
 }
 """Functions of reals that are exact, or rounded correctly."""

@@ -115,7 +115,7 @@ def expressions_of(dtype: str, a: Expr, b: Expr) -> list[Expr]:
     found += [call("neg", a), call("abs", a)]
     if facts.kind == "float":
         found += [Binary(op, a, b, dtype) for op in (Op.DIV, Op.FLOORDIV, Op.MOD)]
-        return [*found, *(call(fn, a) for fn in ("floor", "ceil", "trunc", "sqrt"))]
+        return [*found, *(call(fn, a) for fn in ("floor", "ceil", "trunc", "round", "sqrt"))]
     found += [Binary(op, a, b, dtype) for op in (Op.AND, Op.OR, Op.XOR)]
     found.append(call("not", a))
     nonzero = select(Binary(Op.NE, b, const(0, dtype), "bool"), b, const(3, dtype))
