@@ -26,6 +26,7 @@ def require_owned(stmt: Stmt, code: Stmt, func: Func, axes: Axes) -> None:
     checked when that was bound: its iterations are independent, or have internal buffers of their
     own. Threads have none of scope `shared`, and neither blocks nor threads of scope `global`.
     """
+    params = {p for p in func.params if isinstance(p, Buffer)}
     uses: dict[Buffer, list[Use]] = {}
     ranges = {v: (0, extent - 1) for v, (_, extent) in axes.items()}
     s = Simplifier({**ranges_of(code), **ranges})
@@ -34,26 +35,28 @@ def require_owned(stmt: Stmt, code: Stmt, func: Func, axes: Axes) -> None:
     for buffer, found in uses.items():
         if not any(use.writes for use in found):
             continue
-        scope = "global" if buffer in func.params else buffer.scope
+        scope = "global" if buffer in params else buffer.scope
         joined = _joined(stmt, buffer)
+        private = scope == "global" and buffer not in params  # perhaps of each iteration of a loop
+        free = {v for v, (axis, _) in axes.items() if private or axis not in joined}
         blocks, threads = list[Var](), list[Var]()
         for v, (axis, extent) in axes.items():
             if extent == 1:
                 continue
             if axis in BLOCK_AXES:
-                apart = axis in joined and not (scope == "global" and buffer in func.allocs)
-                if not apart:
+                if v in free:
                     blocks.append(v)
             elif scope in THREAD_SCOPES:
                 if axis not in joined:
                     threads.append(v)
-            elif axis in joined and buffer in func.allocs:
+            elif axis in joined and buffer not in params:
                 threads.append(v)
         if scope in THREAD_SCOPES:
             threads, blocks = [*blocks, *threads], []
         for whose, crossed in (("block", blocks), ("thread", threads)):
             if crossed:
-                _require_apart(buffer, scope, found, whose, crossed, axes, s)
+                others = [v for v in axes if v in free.difference(crossed)]
+                _require_apart(buffer, scope, found, whose, crossed, others, axes, s)
 
 
 def _joined(stmt: Stmt, buffer: Buffer) -> set[str]:
@@ -79,11 +82,19 @@ def _require_apart(
     uses: Sequence[Use],
     whose: str,
     crossed: Sequence[Var],
+    others: Sequence[Var],
     axes: Axes,
     s: Simplifier,
 ) -> None:
-    """Require that no element is used at two places along the axes `crossed`."""
-    loops = {v: axes[v][1] for v in crossed}
+    """Require that no element is used at two places along the axes `crossed`.
+
+    Along the `others` the places may differ too; along the rest they are the same.
+    """
+
+    def elsewhere(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
+        return differ(a[: len(crossed)], b[: len(crossed)])
+
+    loops = {v: axes[v][1] for v in (*crossed, *others)}
     outer = {v: n for v, (_, n) in axes.items() if v not in loops}
     for n, a in enumerate(uses):
         for b in uses[n:]:
@@ -92,7 +103,7 @@ def _require_apart(
             shared = {**outer, **loops}
             if tells_apart(a, b, crossed, outer, s):
                 continue
-            verdict = conflict(a.access(shared), b.access(shared), outer, loops, differ)
+            verdict = conflict(a.access(shared), b.access(shared), outer, loops, elsewhere)
             if not verdict.apart:
                 along = ", ".join(axes[v][0] for v in crossed)
                 raise _refusal(buffer, scope, whose, along, verdict)

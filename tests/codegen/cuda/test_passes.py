@@ -324,6 +324,21 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
             "R[0] is used at tx=0 and at tx=7",
         ],
     ),
+    "threads of other blocks": (
+        """
+def f(A: T.Buffer((6, 5), "float32"), S: T.float32):
+    for i in T.thread("threadIdx.y", 6):
+        for j in T.thread("blockIdx.x", 5):
+            A[i, j] = 0.0
+        for j in T.thread("threadIdx.x", 5):
+            A[i, j] = A[i, j] + S
+""",
+        [
+            "elements of A, of scope global",
+            "one block each (along blockIdx.x)",
+            "A[0, 1] is used at",
+        ],
+    ),
     "two launches": (
         """
 def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
