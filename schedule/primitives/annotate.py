@@ -5,12 +5,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace as _replace
+from functools import partial
 from typing import Any
 
 from ...tir.instruction import KEY
-from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
-from ..block_queries import bound_regions, buffers_in_order, free_vars, require_not_vectorized
+from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, IterKind, Label, Stmt, Var, product
+from ..block_queries import (
+    bound_regions,
+    buffers_in_order,
+    feeding,
+    free_vars,
+    require_not_vectorized,
+)
 from ..find import blocks_in, find_path, loop_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
@@ -20,6 +28,7 @@ UNROLL_LIMIT = 4096
 VECTOR_LIMIT = 1024
 NOTE_LIMIT = 4096
 THREAD_AXES = tuple(f"{unit}Idx.{axis}" for unit in ("block", "thread") for axis in "xyz")
+_THREADS = THREAD_AXES[3:]
 
 
 @primitive
@@ -164,6 +173,7 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
             thread_axis,
             lambda s=s: s.var.name,
             at=loop,
+            hint=partial(_beside, path, s, thread_axis),
         )
     kernel = next(s for s in path if type(s) is For)
     for s in loops_in(kernel):
@@ -180,6 +190,25 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
     require_concurrent(fn, path, "be bound to threads")
     bound = _replace(old, kind=ForKind.THREAD, thread=thread_axis)
     return rebuild(fn, path, bound), None
+
+
+def _beside(path: Sequence[Stmt], other: Stmt, axis: str) -> str | None:
+    """A hint where threads of a phase are bound around another phase, as TVM does it."""
+    old = path[-1]
+    assert isinstance(old, For)
+    assert isinstance(other, For)
+    outer, inner = (other, old) if any(s is other for s in path) else (old, other)
+    between = find_path(outer.body, inner.var) or ()
+    reducing = {v for b in blocks_in(outer) for v in feeding(b, IterKind.REDUCE)}
+    moved = [s.var.name for s in between[:-1] if type(s) is For and s.var in reducing]
+    threads = [s.var.name for s in path if type(s) is For and (s.thread in _THREADS or s is outer)]
+    if not axis.startswith("thread") or not moved:
+        return None
+    return (
+        f"the reduction stands around the phases: sch.reorder({', '.join((*moved, *threads))}) "
+        f"before blocks are moved into {moved[-1]}; each phase, such as a copy "
+        f"by all threads, then has its own loops over {axis}, beside those that compute"
+    )
 
 
 @primitive

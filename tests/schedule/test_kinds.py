@@ -306,6 +306,28 @@ def test_an_axis_is_bound_once_on_a_path() -> None:
             sch.bind(both[1 - k], "threadIdx.x")
 
 
+@pytest.mark.parametrize("copy_first", [False, True])
+def test_the_refusal_of_copies_inside_of_thread_loops_names_the_reorder(copy_first: bool) -> None:
+    sch = Schedule(matmul(32, 32, 32))
+    c = sch.get_block("C")
+    i, j, k = sch.get_loops(c)
+    _, t0 = sch.split(i, factors=[None, 8])
+    _, t1 = sch.split(j, factors=[None, 8])
+    k0, k1 = sch.split(k, factors=[None, 8])
+    sch.reorder(t0, t1, k0, k1)
+    copy = sch.cache_read(c, 0, "shared")
+    sch.compute_at(copy, k0)
+    inner = sch.get_loops(copy)[-1]
+    sch.bind(t0, "threadIdx.y")
+    first, second = (inner, t1) if copy_first else (t1, inner)
+    sch.bind(first, "threadIdx.x")
+    with pytest.raises(ScheduleError, match=r"threadIdx.x is bound to loop \w+ on the") as error:
+        sch.bind(second, "threadIdx.x")
+    text = str(error.value)
+    assert "the reduction stands around the phases: sch.reorder(r_0, i_1, j_1)" in text
+    assert "before blocks are moved into r_0" in text
+
+
 def test_extents_of_an_axis_agree_within_a_kernel() -> None:
     sch = Schedule(matmul_relu(4, 6, 3))
     c, d = sch.get_block("C"), sch.get_block("D")
