@@ -43,6 +43,7 @@ from .rewrite import map_stmts, statements
 from .uses import Use, uses_of
 
 _COMBINING = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
+_IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
 
 
 def collectives(func: Func) -> Func:
@@ -157,7 +158,7 @@ class _Collectives:
         """What all threads run instead of what the first one does in `s`; `None` if that is all."""
         if type(s) is If and s.other is None:
             return self.converted(s.then, (*outside, *conjuncts(s.cond)))
-        if type(s) is For and s.kind in (ForKind.SERIAL, ForKind.UNROLL):
+        if type(s) is For and s.kind in _IN_ORDER:
             body = self.converted(s.body, outside)
             return None if body is None else replace(s, body=body)
         stmts = flat(s)
@@ -178,7 +179,9 @@ class _Collectives:
         return seq(*new) if found else None
 
     def nested(self, s: Stmt, outside: tuple[Expr, ...]) -> Stmt | None:
-        return self.converted(s, outside) if isinstance(s, For | If) else None
+        """`converted` of a loop or a condition; `None` for others."""
+        goes_in = s.other is None if type(s) is If else type(s) is For and s.kind in _IN_ORDER
+        return self.converted(s, outside) if goes_in else None
 
     def alone(self, s: Stmt, outside: tuple[Expr, ...]) -> Stmt:
         """`s` for the first thread of a row, as before."""
@@ -193,7 +196,7 @@ class _Collectives:
             around, inner = (), loop
         if type(start) is not Store or type(inner) is not For or type(start.value) is not Const:
             return None
-        if inner.kind not in (ForKind.SERIAL, ForKind.UNROLL) or not isinstance(inner.extent, int):
+        if inner.kind not in _IN_ORDER or not isinstance(inner.extent, int):
             return None
         guards, update = _peeled(inner.body)
         if type(update) is not Store or update.buffer is not start.buffer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -458,3 +459,24 @@ def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
     )
     assert str(func).count('T.barrier("warp")') == 1
     assert "block" not in str(func).replace("blockIdx", "")
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        "for v in T.vectorized(4):\n    C[v] = A[v]",
+        "if n > 2:\n    C[0] = A[0]\nelse:\n    C[0] = A[1]",
+    ],
+)
+def test_what_one_thread_does_alone_may_combine_nothing(alone: str) -> None:
+    code = indent(alone, "            ")
+    func = parse(
+        f"""
+@tw.script
+def f(A: T.Buffer((4,), "float32"), n: T.int64, C: T.Buffer((4,), "float32")):
+    for tx in T.thread("threadIdx.x", 32):
+        if tx == 0:
+{code}
+"""
+    )
+    assert PASSES["collectives"](func) is func
