@@ -70,7 +70,7 @@ class SharedMemory:
         self.granule = min(sizes)
         ends = [o + elements(b) * n for b, o, n in zip(buffers, offsets, sizes, strict=True)]
         row = BANKS * BANK_BYTES
-        self.block_granules = -(-max(ends) // row) * row // self.granule
+        self.block_granules = -(-max(*ends, 1) // row) * row // self.granule
         self.size = blocks * self.block_granules
         self.number = {b: n for n, b in enumerate(buffers)}
         self.offset = {b: o // self.granule for b, o in zip(buffers, offsets, strict=True)}

@@ -206,6 +206,11 @@ def test_an_empty_program() -> None:
     assert not found.counts
 
 
+def test_a_shared_buffer_may_be_empty() -> None:
+    func = kernel("A float32 64; B float32 64", "B[t] = A[t]", shared="S float32 0")
+    assert not run(func).faults
+
+
 def test_one_object_may_stand_at_two_places() -> None:
     func = kernel("A float32 64; B float32 64", "B[t] = A[t]")
     assert isinstance(func.body, For)
