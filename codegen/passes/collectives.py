@@ -34,12 +34,14 @@ from ...tir.ir import (
     store,
     warp_shuffle,
 )
+from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk, with_func_body
+from .digits import tells_apart
 from .intervals import limits_of
 from .launches import Launch, launch_of, with_code
 from .owned import THREAD_SCOPES, differ
-from .rewrite import map_stmts, statements
+from .rewrite import map_stmts, ranges_of, statements
 from .uses import Use, uses_of
 
 _COMBINING = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
@@ -105,6 +107,8 @@ class _Collectives:
         assert isinstance(row.extent, int)
         self.lane, self.threads = row.var, row.extent
         self.others = {f.var: f.extent for f in (*launch.blocks, *launch.threads[:-1])}
+        self.simplifier = Simplifier(ranges_of(launch.statement()))
+        self.uses = uses_of(launch.code)
         self.elsewhere = {
             n
             for s in flat(func.body)
@@ -156,11 +160,6 @@ class _Collectives:
 
     def converted(self, s: Stmt, outside: tuple[Expr, ...]) -> Stmt | None:
         """What all threads run instead of what the first one does in `s`; `None` if that is all."""
-        if type(s) is If and s.other is None:
-            return self.converted(s.then, (*outside, *conjuncts(s.cond)))
-        if type(s) is For and s.kind in _IN_ORDER:
-            body = self.converted(s.body, outside)
-            return None if body is None else replace(s, body=body)
         stmts = flat(s)
         new = list[Stmt]()
         found = False
@@ -173,15 +172,19 @@ class _Collectives:
                 self.rescope(partial.parts)
                 found, n = True, n + 2
                 continue
-            inner = None if type(stmts[n]) is Store else self.nested(stmts[n], outside)
+            inner = self.nested(stmts[n], outside)
             new.append(self.alone(stmts[n], outside) if inner is None else inner)
             found, n = found or inner is not None, n + 1
         return seq(*new) if found else None
 
     def nested(self, s: Stmt, outside: tuple[Expr, ...]) -> Stmt | None:
-        """`converted` of a loop or a condition; `None` for others."""
-        goes_in = s.other is None if type(s) is If else type(s) is For and s.kind in _IN_ORDER
-        return self.converted(s, outside) if goes_in else None
+        """`converted` of what is in a loop or under a condition."""
+        if type(s) is If and s.other is None:
+            return self.converted(s.then, (*outside, *conjuncts(s.cond)))
+        if type(s) is For and s.kind in _IN_ORDER:
+            body = self.converted(s.body, outside)
+            return None if body is None else replace(s, body=body)
+        return None
 
     def alone(self, s: Stmt, outside: tuple[Expr, ...]) -> Stmt:
         """`s` for the first thread of a row, as before."""
@@ -242,7 +245,7 @@ class _Collectives:
             if isinstance(n, Load | Store) and n.buffer is p.parts and id(n) not in inside
         ]
         own_place = all(n.indices[dims[0]] is self.lane for n in uses)
-        return own_place and p.parts not in self.elsewhere
+        return own_place and p.parts not in self.elsewhere and self.is_of_rows(p.parts)
 
     def combined(self, p: _Partial) -> Stmt:
         """The reduction by all threads of a row."""
@@ -307,12 +310,12 @@ class _Collectives:
             if type(s) is not If or self.of_first_lane(s) is None or type(s.then) is not Store:
                 continue
             b = s.then.buffer
-            if len(written[b]) == 1 and self.is_rows_own(s.then, code, written):
+            if len(written[b]) == 1 and self.is_rows_own(s.then, written):
                 self.rescope(b)
                 return _without_first(code, s, _under(self.of_first_lane(s) or (), s.then))
         return code
 
-    def is_rows_own(self, s: Store, code: Stmt, written: Mapping[Buffer, Sequence[Store]]) -> bool:
+    def is_rows_own(self, s: Store, written: Mapping[Buffer, Sequence[Store]]) -> bool:
         """Whether all threads of a row may store `s` for themselves, and no others read it."""
         b = s.buffer
         if b not in self.func.allocs or b in self.elsewhere or b in self.renamed:
@@ -323,16 +326,19 @@ class _Collectives:
         )
         if not known or any(_mentions(i, self.lane) for i in s.indices):
             return False
-        uses = [u for u in uses_of(code) if u.buffer is b]
-        stores = [u for u in uses if u.writes]
-        return all(self.in_one_row(a, u) for a in stores for u in uses)
+        return self.is_of_rows(b)
 
-    def in_one_row(self, a: Use, b: Use) -> bool:
-        """Whether no element is used by both in different rows."""
+    def is_of_rows(self, b: Buffer) -> bool:
+        """Whether each element is used by the threads of one row."""
         moving = {v: n for v, n in self.others.items() if n != 1}
-        if not moving:
-            return True
-        return conflict(a.access(moving), b.access(moving), {}, moving, differ).apart
+        uses = [u for u in self.uses if u.buffer is b]
+
+        def apart(a: Use, u: Use) -> bool:
+            if tells_apart(a, u, moving, (), self.simplifier):
+                return True
+            return conflict(a.access(moving), u.access(moving), {}, moving, differ).apart
+
+        return not moving or all(apart(a, u) for a in uses if a.writes for u in uses)
 
     def rescope(self, b: Buffer) -> None:
         """Give each thread a buffer of its own."""

@@ -191,6 +191,23 @@ def f(A: T.Buffer((4, 128), "int32"), C: T.Buffer((4,), "int32")):
                     for r in range(100):
                         C[b * 2 + i] = T.maximum(P[b * 2 + i, r], C[b * 2 + i])
 """,
+    "collectives_of_other_rows": """
+def f(A: T.Buffer((4, 32), "float32"), C: T.Buffer((4,), "float32"), D: T.Buffer((4,), "float32")):
+    P = T.alloc((4, 32), "float32", scope="shared")
+    for ty in T.thread("threadIdx.y", 4):
+        for tx in T.thread("threadIdx.x", 32):
+            P[ty, tx] = A[ty, tx]
+            if (tx == 0) & (ty == 0):
+                for i in range(4):
+                    C[i] = 0.0
+                    for r in range(32):
+                        C[i] = C[i] + P[i, r]
+                for i in T.vectorized(4):
+                    if C[i] < 0.0:
+                        D[i] = 0.0
+                    else:
+                        D[i] = 1.0
+""",
     "collectives_none": """
 def f(A: T.Buffer((64,), "float32"), C: T.Buffer((1,), "float32")):
     P = T.alloc((64,), "float32", scope="shared")
