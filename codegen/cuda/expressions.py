@@ -58,7 +58,8 @@ _FLOAT_CALLS = {
     Op.MIN: "nan_min",
     Op.MAX: "nan_max",
 }
-_C_NAMES = {"abs": "fabs", "round": "rint"}  # `round` of C takes ties away from zero
+_C_NAMES = {"abs": "fabs", "round": "rint"}
+"""Functions with another name in C, where `round` takes ties away from zero."""
 _SHUFFLED = frozenset({"int32", "int64", "uint32", "uint64", "float16", "bfloat16", "float32",
                        "float64"})  # fmt: skip
 Text = tuple[str, int]

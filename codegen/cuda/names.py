@@ -20,7 +20,11 @@ _USED = frozenset(
         *("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "min", "max", "fmod"),
         *("copysign", "shared_memory", "workspace"),
         *(f"{kind}{lanes}" for kind in ("float", "double", "int", "uint") for lanes in (2, 4)),
-        *(f"{fn}{suffix}" for fn in (*FLOAT_FUNCTIONS, "abs", "fabs") for suffix in ("", "f")),
+        *(
+            f"{fn}{suffix}"
+            for fn in (*FLOAT_FUNCTIONS, "abs", "fabs", "rint")
+            for suffix in ("", "f")
+        ),
         *FUNCTIONS,
     )
 )

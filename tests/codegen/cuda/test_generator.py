@@ -28,7 +28,7 @@ from tilewright.tir.ir import Func
 
 from . import schedules
 from .host_run import emitted
-from .test_text import GROUPS, SCHEDULED, program
+from .test_text import GROUPS, SCHEDULED, functions, program
 
 GOLDENS = Path(__file__).parent / "goldens"
 TARGET = CudaTarget.named("sm_90a")
@@ -96,7 +96,8 @@ def test_schedules_compile_without_spills(arch: str, compiler: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_all_expressions_compile_without_warnings(arch: str, compiler: str) -> None:
     target = CudaTarget.named(arch)
-    compile_cubin(together({g: program(g)[0] for g in GROUPS}, target).text, target)
+    programs = {group: program(group)[0] for group in GROUPS} | {"functions": functions()[0]}
+    compile_cubin(together(programs, target).text, target)
 
 
 def test_compiled_code_has_the_launches_of_its_kernels(compiler: str) -> None:

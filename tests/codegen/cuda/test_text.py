@@ -16,6 +16,8 @@ from tilewright import dtypes
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
     COMPARISONS,
+    FLOAT_FUNCTIONS,
+    ROUNDINGS,
     Binary,
     Buffer,
     Cast,
@@ -115,7 +117,7 @@ def expressions_of(dtype: str, a: Expr, b: Expr) -> list[Expr]:
     found += [call("neg", a), call("abs", a)]
     if facts.kind == "float":
         found += [Binary(op, a, b, dtype) for op in (Op.DIV, Op.FLOORDIV, Op.MOD)]
-        return [*found, *(call(fn, a) for fn in ("floor", "ceil", "trunc", "round", "sqrt"))]
+        return [*found, *(call(fn, a) for fn in (*sorted(ROUNDINGS), "sqrt"))]
     found += [Binary(op, a, b, dtype) for op in (Op.AND, Op.OR, Op.XOR)]
     found.append(call("not", a))
     nonzero = select(Binary(Op.NE, b, const(0, dtype), "bool"), b, const(3, dtype))
@@ -163,6 +165,37 @@ def test_expressions_mean_what_the_interpreter_says(group: str, tmp_path: Path) 
         if dtypes.is_float(e.dtype):
             found, wanted = found.astype(np.float64), wanted.astype(np.float64)
         np.testing.assert_array_equal(found, wanted, err_msg=str(e))
+
+
+def functions() -> tuple[Func, list[np.ndarray[Any, Any]]]:
+    """A function of all functions that are not exact, and its arguments."""
+    inexact = sorted(FLOAT_FUNCTIONS.keys() - ROUNDINGS - {"pow"})
+    t, params, stores = Var("t"), list[Buffer](), list[Store]()
+    arguments = list[np.ndarray[Any, Any]]()
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        numbers = np.array([-2.5, -1.0, -0.3, 0.0, 0.1, 0.5, 1.0, 1.5, 3.0, 7.7])
+        a, b = (Buffer(f"{dtype}_{name}", (10,), dtype) for name in "ab")
+        params += [a, b]
+        arguments += [numbers.astype(dtypes.to_numpy(dtype)) for _ in (a, b)]
+        x, y = Load(a, (t,), dtype), Load(b, (t,), dtype)
+        for fn, e in [*((fn, call(fn, x)) for fn in inexact), ("pow", call("pow", x, y))]:
+            out = Buffer(f"{dtype}_{fn}", (10,), dtype)
+            params.append(out)
+            arguments.append(np.zeros(10, dtypes.to_numpy(dtype)))
+            stores.append(Store(out, (t,), e))
+    body = For(t, 10, seq(*stores), ForKind.THREAD, "threadIdx.x")
+    return Func("functions", tuple(params), (), body), arguments
+
+
+def test_functions_are_those_of_the_interpreter(tmp_path: Path) -> None:
+    func, arguments = functions()
+    expected = [a.copy() for a in arguments]
+    interpret(func, *expected)
+    run_text(func, tmp_path, *arguments)
+    for p, found, wanted in zip(func.params, arguments, expected, strict=True):
+        digits = 2.0 ** -dtypes.info(p.dtype).mantissa
+        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=4 * digits, atol=digits * 1e-3, err_msg=p.name)
 
 
 HOSTILE = (
