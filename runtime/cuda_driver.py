@@ -21,12 +21,17 @@ import numpy as np
 from ..errors import DeviceError, OutOfMemoryError, TilewrightError
 from .cuda_launch import KernelLaunch
 
-Launcher: TypeAlias = Callable[[int, Sequence[Any]], None]
-"""Launches kernels on a stream; for each there is an array of pointers to its parameters."""
+Launcher: TypeAlias = Callable[[int, Sequence[Any], int], None]
+"""Launches kernels on a stream; for each there is an array of pointers to its parameters.
+
+With an event other than 0, they wait for what it was recorded of, and it is recorded after them.
+"""
 
 OUT_OF_MEMORY = 2
 BAD_IMAGE = frozenset({200, 209, 218, 222, 223, 300})
 """Images that are damaged, or for another architecture."""
+CAPTURED = frozenset(range(900, 909))
+"""What cannot go into a graph, on a stream whose work does."""
 ILLEGAL_ADDRESS = 700
 OUT_OF_RESOURCES = 701
 _STICKY = {

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from ..errors import DeviceError
 from .argument_checks import make_binder
-from .cuda_driver import Device, Function
+from .cuda_driver import CAPTURED, Device, Function
 from .cuda_interface import NAME, read_interface, stream_handle
 from .cuda_launch import KernelLaunch
 from .cuda_memory import CudaMemory, DeviceArray, Owners
@@ -126,29 +126,36 @@ class CudaKernel:
         self._events: list[int] = []
 
     def __call__(self, *arguments: Any) -> None:
-        owners = self._owners(arguments)
-        values, _ = self.binder(arguments, owners)
-        self._order(owners)
-        self.run(values, owners.stream)
+        self.call(arguments)
+
+    def call(self, arguments: tuple[Any, ...], workspace: Any = None, stream: Any = None) -> None:
+        owners = self._owners(arguments) if stream is None else Owners(stream_handle(stream))
+        values, pointer = self._bound(arguments, workspace, owners)
+        if pointer is None:
+            self.submit(values, owners.stream)
+        else:
+            self.launch_with(values, owners.stream, pointer)
 
     def bind(
         self, arguments: tuple[Any, ...], workspace: Any = None, stream: Any = None
     ) -> CudaCall:
         owners = self._owners(arguments) if stream is None else Owners(stream_handle(stream))
+        values, pointer = self._bound(arguments, workspace, owners)
+        return CudaCall(self, values, owners.stream, pointer, owners)
+
+    def _bound(
+        self, arguments: tuple[Any, ...], workspace: Any, owners: Owners
+    ) -> tuple[list[Any], int | None]:
+        """The values of a call and the address of the caller's workspace, checked and ordered."""
         values, _ = self.binder(arguments, owners)
         if self.check_ranges is not None:
             self.check_ranges(values)
         pointer = None
         if workspace is not None:
             pointer = self.workspace_binder(workspace, values, owners)
-        self._order(owners)
-        return CudaCall(self, values, owners.stream, pointer, owners)
-
-    def run(self, values: Sequence[Any], stream: int) -> None:
-        """Submit a call with values that were bound."""
-        if self.check_ranges is not None:
-            self.check_ranges(values)
-        self.submit(values, stream)
+        if owners.producers:
+            self._order(owners)
+        return values, pointer
 
     def submit(self, values: Sequence[Any], stream: int) -> None:
         """Submit a call whose values of a `value_range` were checked."""
@@ -157,7 +164,11 @@ class CudaKernel:
             return
         workspace = self.pool.take(self.signature, stream)
         try:
-            self.launch_with(values, stream, workspace.memory.address)
+            self.launch_with(values, stream, workspace.memory.address, workspace.event)
+        except DeviceError as error:
+            if error.code in CAPTURED:
+                raise self.pool.captured(self.signature) from error
+            raise
         finally:
             self.pool.give_back(workspace)
 
@@ -167,14 +178,16 @@ class CudaKernel:
         self.fill(pack.slots, 0, *values, workspace)
         return pack
 
-    def launch_with(self, values: Sequence[Any], stream: int, workspace: int) -> None:
-        """Submit a call that computes in the workspace at an address."""
+    def launch_with(
+        self, values: Sequence[Any], stream: int, workspace: int, event: int = 0
+    ) -> None:
+        """Submit a call that computes in the workspace at an address, in order by its `event`."""
         try:
             pack = self._packs.pop()  # atomic: each thread has its own
         except IndexError:
             pack = _Pack(len(self.signature.arguments) + 1, self.kernels)
         self.fill(pack.slots, 0, *values, workspace)
-        self.launch(stream, pack.pointers)
+        self.launch(stream, pack.pointers, event)
         self._packs.append(pack)
 
     def _owners(self, arguments: Sequence[Any]) -> Owners:
@@ -251,7 +264,7 @@ class CudaCall:
         if self._pack is None:
             self.kernel.submit(self.values, self.stream)
         else:
-            self.kernel.launch(self.stream, self._pack.pointers)
+            self.kernel.launch(self.stream, self._pack.pointers, 0)
 
     @property
     def tensors(self) -> list[tuple[int, int]]:

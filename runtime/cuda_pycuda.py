@@ -41,6 +41,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGet": (_P, c_int),
     "cuDevicePrimaryCtxRetain": (_P, c_int),
     "cuCtxGetDevice": (_P,),
+    "cuCtxSetCurrent": (_P,),
     "cuCtxPushCurrent_v2": (_P,),
     "cuCtxPopCurrent_v2": (_P,),
     "cuCtxSynchronize": (),
@@ -227,14 +228,18 @@ class _Calls:
 
 
 class PycudaDevice(Device):
-    """A device by its primary context, current in a thread only while a function is called."""
+    """A device by its primary context.
+
+    A thread that uses no device has it as its current one from the first call on, as with CUDA's
+    own runtime. Where another one is current, it is so again after each call.
+    """
 
     def __init__(self, driver: PycudaDriver, facts: DeviceFacts, context: int) -> None:
         self.facts, self._driver, self._call = facts, driver, driver.call
         self._context, self._current = context, driver.current_context
 
     def _do(self, name: str, *arguments: Any, doing: str, details: tuple[Any, ...] = ()) -> None:
-        """Call a function in the context. Nearly always it is current: another library uses it."""
+        """Call a function in the context, which nearly always is current."""
         here, function = c_void_p(), self._call.functions[name]
         if not self._current(byref(here)) and here.value == self._context:
             code = function(*arguments)
@@ -247,6 +252,10 @@ class PycudaDevice(Device):
     @contextmanager
     def _entered(self) -> Iterator[_Calls]:
         call, here = self._call, c_void_p()
+        if not self._current(byref(here)) and here.value is None:
+            call("cuCtxSetCurrent", self._context, doing="to use its context")
+            yield call
+            return
         call("cuCtxPushCurrent_v2", self._context, doing="to use its context")
         try:
             yield call
@@ -343,23 +352,30 @@ class PycudaDevice(Device):
 
     def launcher(self, launches: Sequence[tuple[Function, KernelLaunch]]) -> Launcher:
         fixed = [(f.handle, *k.grid, *k.block, k.shared_bytes) for f, k in launches]
-        launch, current = self._call.functions["cuLaunchKernel"], self._current
-        context = self._context
+        functions, current, context = self._call.functions, self._current, self._context
+        launch, wait = functions["cuLaunchKernel"], functions["cuStreamWaitEvent"]
+        record = functions["cuEventRecord"]
 
-        def submit(stream: int, parameters: Sequence[Any]) -> None:
+        def submit(stream: int, parameters: Sequence[Any], event: int) -> None:
+            code = wait(stream, event, 0) if event else 0
+            if code:
+                raise self._call.error(code, "to order a stream")
             for numbers, pointers in zip(fixed, parameters, strict=True):
                 code = launch(*numbers, stream, pointers, None)
                 if code:
                     symbol = launches[fixed.index(numbers)][1].symbol
                     raise self._call.error(code, "to launch {0}", symbol)
+            code = record(event, stream) if event else 0
+            if code:
+                raise self._call.error(code, "to record an event")
 
-        def start(stream: int, parameters: Sequence[Any]) -> None:
+        def start(stream: int, parameters: Sequence[Any], event: int) -> None:
             here = c_void_p()
             if not current(byref(here)) and here.value == context:
-                submit(stream, parameters)
+                submit(stream, parameters, event)
                 return
             with self._entered():
-                submit(stream, parameters)
+                submit(stream, parameters, event)
 
         return start
 

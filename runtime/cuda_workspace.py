@@ -2,7 +2,8 @@
 
 A call returns before its kernels are done. Its workspace is lent again at once to the next call on
 the same stream, which comes after it anyway. A call on another stream takes one whose last call is
-done, or a new one; where there is no memory for that, it waits for one that is in use.
+done, or a new one; where there is no memory for that, it waits for one that is in use. Kernels wait
+for the last call in any case: a new stream may have the handle of one that was destroyed.
 """
 
 from __future__ import annotations
@@ -34,32 +35,29 @@ class StreamPool:
         self._lock = threading.Lock()
 
     def take(self, signature: Signature, stream: int) -> Workspace:
-        """Take a workspace for a call on a stream; return it by `give_back`.
+        """Take a workspace for a call on a stream, whose kernels are launched with its event.
 
-        Raises `OutOfMemoryError`, and `ArgumentError` where the stream's work goes into a graph.
+        Return it by `give_back`. Raises `OutOfMemoryError`, and `ArgumentError` where the stream's
+        work goes into a graph.
         """
-        device = self.device
-        if device.is_capturing(stream):
-            raise ArgumentError(
-                "{0}: the stream's work goes into a graph, which may run at any time, and a call "
-                "computes in a workspace that other calls use too",
-                signature.name,
-                hint="give the graph one of its own: module(..., workspace=module.workspace())",
-            )
         with self._lock:
             found = self._choose(signature.workspace_bytes, stream)
         if found is None:
             found = self._allocate(signature, stream)
-        # Nothing to wait for where the stream is that of the last call, unless it is a new stream
-        # with the handle of one that was destroyed.
-        device.wait(stream, found.event)
         return found if found.stream == stream else found._replace(stream=stream)
 
     def give_back(self, workspace: Workspace) -> None:
         """Return a workspace once all that computes in it was submitted to its stream."""
-        self.device.record(workspace.event, workspace.stream)
-        with self._lock:
-            self._idle.append(workspace)
+        self._idle.append(workspace)
+
+    def captured(self, signature: Signature) -> ArgumentError:
+        """The error for a call that would go into a graph with a workspace of the pool."""
+        return ArgumentError(
+            "{0}: the stream's work goes into a graph, which may run at any time, and the call "
+            "computes in a workspace that other calls use too",
+            signature.name,
+            hint="give the graph one of its own: module(..., workspace=module.workspace())",
+        )
 
     def _choose(self, size: int, stream: int) -> Workspace | None:
         """Take the workspace used last that is large enough, and whose calls come before."""
@@ -71,6 +69,8 @@ class StreamPool:
         return None
 
     def _allocate(self, signature: Signature, stream: int) -> Workspace:
+        if self.device.is_capturing(stream):
+            raise self.captured(signature)
         size = signature.workspace_bytes
         self._drop_smaller(size, stream)
         text, hint = "{0}: no memory for its workspace of {1} bytes", "free arrays of the device"

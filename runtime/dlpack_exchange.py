@@ -18,6 +18,9 @@ _NAME = b"dlpack_exchange_api"
 _MAJOR = 1
 # Version (major, minor), older table, functions: allocate, export, import, describe, stream.
 _TABLE = struct.Struct("=IIQQQQQQ")
+# `TENSOR`, and as bytes what is in it between the address and the shape.
+_KIND = struct.Struct("=iiiBBH")
+_FIELDS = struct.Struct(f"=Q{_KIND.size}sQQQ")
 _Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
 _Stream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.c_void_p)
 _Description = ctypes.c_char * TENSOR.size
@@ -72,7 +75,7 @@ def matcher(
     rank, (code, bits) = len(shape), CODES[dtype]
     words = f"={rank}q"
     sizes, steps = struct.pack(words, *shape), struct.pack(words, *strides)
-    expected, unpack = (CUDA, ordinal, rank, code, bits, 1), TENSOR.unpack
+    expected, unpack = _KIND.pack(CUDA, ordinal, rank, code, bits, 1), _FIELDS.unpack
     words_at = (ctypes.c_char * len(sizes)).from_address
 
     def match(exchange: Exchange, value: Any) -> int | None:
@@ -82,13 +85,14 @@ def matcher(
                 return None
         except Exception:  # noqa: BLE001  the library's own code; `view` says what it raises
             return None
-        found = unpack(description)
-        if found[1:7] != expected or not found[0]:
+        data, kind, shape_at, strides_at, offset = unpack(description)
+        if kind != expected or not data:
             return None
-        if rank and not (found[7] and found[8]):
-            return None
-        if rank and (words_at(found[7]).raw != sizes or words_at(found[8]).raw != steps):
-            return None
-        return int(found[0] + found[9])
+        if rank:
+            if not (shape_at and strides_at):
+                return None
+            if words_at(shape_at).raw != sizes or words_at(strides_at).raw != steps:
+                return None
+        return data + offset  # type: ignore[no-any-return]
 
     return match

@@ -39,6 +39,11 @@ class Kernel(Protocol):
         """Check the arguments and run the function with them."""
 
     @property
+    def call(self) -> Callable[..., None]:
+        """A function of the tuple of arguments, and the options as keywords: it calls."""
+        ...
+
+    @property
     def bind(self) -> Callable[..., Callable[[], None]]:
         """A function of the tuple of arguments, and the options as keywords.
 
@@ -85,6 +90,9 @@ class NativeKernel:
     def __call__(self, *arguments: Any) -> None:
         values, owners = self.binder(arguments)
         self.run(self.invoke, values, values, owners)
+
+    def call(self, arguments: tuple[Any, ...], workspace: Any) -> None:
+        self.bind(arguments, workspace)()
 
     def bind(self, arguments: tuple[Any, ...], workspace: Any = None) -> Callable[[], None]:
         values, owners = self.binder(arguments)

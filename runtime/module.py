@@ -130,7 +130,7 @@ class Module:
         if not options or not (given := self._given(options)):
             self._entry(*arguments)
         else:
-            self._kernel.bind(arguments, **given)()
+            self._kernel.call(arguments, **given)
 
     @property
     def resources(self) -> dict[str, dict[str, int | float]]:

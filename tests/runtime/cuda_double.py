@@ -327,9 +327,13 @@ class DoubleDevice(Device):
             (self.functions[function.handle], function, launch) for function, launch in launches
         ]
 
-        def start(stream: int, parameters: Sequence[Any]) -> None:
+        def start(stream: int, parameters: Sequence[Any], event: int) -> None:
+            if event:
+                self.wait(stream, event)
             for (kernel, function, launch), pointers in zip(known, parameters, strict=True):
                 self._launch(stream, kernel, function, launch, pointers)
+            if event:
+                self.record(event, stream)
 
         return start
 

@@ -32,7 +32,7 @@ EXPORT const struct launched *stub_last(void) { return &last; }
 EXPORT int stub_depth(void) { return depth; }
 EXPORT int stub_dynamic_shared(void) { return dynamic_shared; }
 EXPORT int stub_objects(void) { return allocations + modules + streams + events + graphs; }
-EXPORT void stub_reset(void) { lost = CUDA_SUCCESS; }
+EXPORT void stub_reset(void) { lost = CUDA_SUCCESS; depth = 0; }
 EXPORT CUcontext stub_other(void) { return (CUcontext)&contexts[2]; }
 
 EXPORT CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
@@ -82,6 +82,12 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return CUDA_SUCCESS; }
 EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
   *context = depth ? stack[depth - 1] : NULL;
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
+  if (!depth) depth = 1;
+  stack[depth - 1] = context;
+  if (!context) depth--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) { stack[depth++] = context; return CUDA_SUCCESS; }

@@ -610,8 +610,14 @@ def out_bytes(size: int) -> DeviceArray:
 
 def test_graphs_have_workspaces_of_their_own(device: DoubleDevice) -> None:
     mod, stream, c = with_workspace(device), device.new_stream(), out()
-    with pytest.raises(ArgumentError, match=r"into a graph.*\n.*workspace=module.workspace\(\)"):
+    says = r"into a graph.*\n.*workspace=module.workspace\(\)"
+    with pytest.raises(ArgumentError, match=says):  # there is none yet
         device.capture(stream, lambda: mod(c, 1.0, stream=stream))
+    mod(c, 1.0, stream=stream)
+    with pytest.raises(ArgumentError, match=says):
+        device.capture(stream, lambda: mod(c, 1.0, stream=stream))
+    mod.synchronize()
+    device.launches.clear()
     own = mod.workspace()
     graph = device.capture(stream, lambda: mod(c, 2.0, stream=stream, workspace=own))
     assert not device.launches

@@ -130,9 +130,12 @@ def test_a_thread_uses_the_device_of_its_context(
     opened: PycudaDriver, device: PycudaDevice, stub: Any
 ) -> None:
     assert opened.current() == 0
-    with opened.device(1)._entered():
-        assert opened.current() == 1
-    assert opened.current() == 0
+    second = opened.device(1)
+    second.synchronize()
+    assert opened.current() == 1
+    device.synchronize()
+    assert opened.current() == 1
+    assert stub.stub_depth() == 1
 
 
 @needs_tools
@@ -181,33 +184,34 @@ def test_kernels_are_described(device: PycudaDevice, stub: Any) -> None:
 
 
 @needs_tools
-@pytest.mark.parametrize("current", [False, True])
-def test_a_module_computes(opened: PycudaDriver, stub: Any, current: bool) -> None:
+@pytest.mark.parametrize("current", [None, 0, 1])
+def test_a_module_computes(opened: PycudaDriver, stub: Any, current: int | None) -> None:
     device = opened.device(0)
     x, y = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
     with use_driver(opened):
         mod = cuda_module(b"STUB", [(LAUNCH,)], AXPY, SM_90A, Origin("schedule"))
         a, b = DeviceArray.of(x), DeviceArray.of(y)
-        if current:
-            with device._entered():
-                mod(a, b, 0.5, N, stream=0xABCDE0)
-        else:
-            mod(a, b, 0.5, N, stream=0xABCDE0)
+        stub.stub_reset()
+        if current is not None:
+            opened.device(current).synchronize()
+        mod(a, b, 0.5, N, stream=0xABCDE0)
+    assert stub.stub_depth() == 1
+    assert opened.current() == (current or 0)
     assert (b.numpy() == y + 0.5 * x).all()
     assert list(stub.stub_last().contents) == [1, 2, 3, 8, 4, 2, 64 << 10]
     words = ctypes.cast(stub.stub_last(), ctypes.POINTER(ctypes.c_uint64))
     assert words[4] == 0xABCDE0  # behind the seven extents
     assert words[5] == device._context
-    assert stub.stub_depth() == 0
     assert stub.stub_dynamic_shared() == 64 << 10
 
 
 @needs_tools
 def test_another_context_stays_current(opened: PycudaDriver, device: PycudaDevice) -> None:
-    with opened.device(1)._entered():
-        address = device.allocate(8)
-        device.free(address)
-        assert opened.current() == 1
+    opened.device(1).synchronize()
+    address = device.allocate(8)
+    assert device.place_of(16384) == Place(0)
+    device.free(address)
+    assert opened.current() == 1
 
 
 @needs_tools
@@ -296,7 +300,7 @@ def test_too_many_threads(device: PycudaDevice) -> None:
     function = device.function(device.load(b"STUB"), "wide")
     launch = KernelLaunch("wide", (1, 1, 1), (512, 1, 1), ())
     with pytest.raises(DeviceError, match=r"refuses to launch wide: .*\n.*fewer threads"):
-        device.launcher([(function, launch)])(0, [(ctypes.c_void_p * 0)()])
+        device.launcher([(function, launch)])(0, [(ctypes.c_void_p * 0)()], 0)
 
 
 # What is missing
