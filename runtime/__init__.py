@@ -1,5 +1,6 @@
 """Load, call and time compiled code. Needs only numpy: deployments ship this."""
 
+from .cuda_memory import DeviceArray
 from .freed_memory import keep_freed_memory
 from .loader import load
 from .module import Module, Origin
@@ -8,6 +9,7 @@ from .timer import Timing, time_calls, time_interleaved
 
 __all__ = [
     "Argument",
+    "DeviceArray",
     "Module",
     "Origin",
     "Signature",

@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,10 @@ import pytest
 
 import tilewright
 from tilewright.cli.main import main as command_line
+from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.schedule import PRIMITIVES
 
+from .codegen.cuda.emulated import emulated_device
 from .instruction_sets import forgotten
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -190,6 +193,17 @@ def registry() -> Iterator[None]:
     PRIMITIVES.update(before)
 
 
+def device_of(path: Path) -> AbstractContextManager[object]:
+    """A GPU whose kernels the emulator runs, for the page that has one."""
+    if path.stem != "cuda":
+        return contextlib.nullcontext()
+    try:
+        nvcc()
+    except tilewright.BuildError as error:
+        pytest.skip(str(error))
+    return emulated_device()
+
+
 @pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +214,8 @@ def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, value in PLAIN.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    Page(path).run()
+    with device_of(path):
+        Page(path).run()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

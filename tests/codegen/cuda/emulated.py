@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cuda.emit import workspace_of
 from tilewright.codegen.cuda.emulate import emulate_launch
 from tilewright.codegen.cuda.emulate_faults import Fault, FaultKind
+from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
+from tilewright.runtime import Module, Origin
+from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch
 from tilewright.tir.ir import Buffer, Func, Var, integers
 
-from ...runtime.cuda_double import DoubleKernel, Launched
+from ...runtime.cuda_double import H200, DoubleDriver, DoubleKernel, Launched
 from ...runtime.cuda_double import Fault as Illegal
 
 
@@ -28,6 +35,29 @@ def emulated_kernels(
         launch.symbol: DoubleKernel(partial(_run, func, n, launch, faults))
         for n, launch in enumerate(launches)
     }
+
+
+@contextmanager
+def emulated_device() -> Iterator[list[Fault]]:
+    """Have an H200 here, whose kernels the emulator runs: those that are built in this process.
+
+    What the emulator finds is in the list.
+    """
+    driver = DoubleDriver([replace(H200, memory_bytes=1 << 28)])
+    faults, load = list[Fault](), CudaGenerator.load
+
+    def provide(
+        self: CudaGenerator, compiled: Compiled, origin: Origin, *, trust_indices: bool
+    ) -> Module:
+        assert not isinstance(compiled.lowered, str)
+        kernels = dict[str, DoubleKernel]()
+        for func, launches in zip(compiled.lowered, kernels_of(compiled), strict=True):
+            kernels |= emulated_kernels(func, launches, faults)
+        driver.provide(compiled.image, kernels)
+        return load(self, compiled, origin, trust_indices=trust_indices)
+
+    with use_driver(driver), patch.object(CudaGenerator, "load", provide):
+        yield faults
 
 
 def _run(
