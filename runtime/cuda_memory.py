@@ -121,6 +121,7 @@ class CudaMemory(Memory):
     """The memory of one device. What it reads and writes comes after all calls."""
 
     library: ClassVar[str] = "cupy"
+    usual_offset: ClassVar[int] = 0
 
     def __init__(self, device: Device) -> None:
         self.device = device

@@ -175,17 +175,18 @@ class _CallSampler:
     def _copied(self) -> list[Sequence[Any]]:
         """The values of the call, and those of copies of its tensors.
 
-        The copies are blocks of equal size. The first is copied from the arrays, the others from
-        those before them.
+        The copies are blocks of equal size, in which arrays are aligned as the caller's. The first
+        is copied from these, the others from those before them.
         """
         call, stream = self._call, self._clock.stream
-        sizes = [_aligned(size) for _, size in call.tensors]
-        block, cache_bytes = sum(sizes), self._device.facts.l2_bytes
-        if not block:
+        offsets, block = list[int](), 0
+        for address, size in call.tensors:
+            offsets.append(block + address % ALLOCATION_ALIGNMENT)
+            block = _aligned(offsets[-1] + size)
+        if not any(size for _, size in call.tensors):
             return [call.values]
-        count = min(_MAX_COPIES, 2 * cache_bytes // block)
+        count = min(_MAX_COPIES, 2 * self._device.facts.l2_bytes // block)
         first = self._allocate(count * block)
-        offsets = [sum(sizes[:n]) for n in range(len(sizes))]
         copies = list[Sequence[Any]]()
         for number in range(count):
             start = first + number * block

@@ -81,6 +81,9 @@ class Memory(ABC):
     """
 
     library: ClassVar[str]
+    usual_offset: ClassVar[int] = 16
+    """Bytes from a multiple of 4096 to where an array of a caller begins, typically: numpy's are
+    aligned to 16 bytes, not to a line of the cache."""
 
     def library_of(self, value: object) -> ArrayLibrary:
         """The library whose functions errors name for an array."""

@@ -2,8 +2,8 @@
 
 Floats have a magnitude from 0.5 to 1.5, so that products of many stay finite; they are positive
 only where the program takes logarithms, roots or powers. Integers are small and not zero, or in
-their declared range. Arrays are aligned as numpy aligns them (16 bytes, not a cache line), so that
-what is measured is what callers will see, and lie between guards that show stray writes.
+their declared range. Arrays are aligned as those of callers are, so that what is measured is what
+they will see, and lie between guards that show stray writes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ...tir.visit import walk
 
 GUARD = 4096
 _PATTERN = 0xA5
-_OFFSET = 16
 _POSITIVE = frozenset({"log", "sqrt", "rsqrt", "pow"})
 _SCALARS = {"float": 0.75, "int": 3, "uint": 3, "bool": True}
 
@@ -87,7 +86,7 @@ class Arguments:
 
     def _place(self, argument: Argument) -> View:
         """Memory of the argument's shape and strides between guards."""
-        start, size = GUARD + _OFFSET, argument.span_bytes
+        start, size = GUARD + self.memory.usual_offset, argument.span_bytes
         whole = self.memory.allocate(start + size + GUARD)
         view = self.memory.view(whole, argument.name)
         before = view._replace(shape=(start,), owner=whole)

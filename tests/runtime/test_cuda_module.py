@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright import dtypes, ops
+from tilewright.autotune.measure.inputs import Arguments
+from tilewright.codegen.calling_convention import signature_of
 from tilewright.errors import (
     ArgumentError,
     DeviceError,
@@ -843,3 +845,16 @@ def test_remedies_are_of_the_library(double: DoubleDriver, library: str, wrong: 
     mod = module(Signature("f", arguments), ())
     with pytest.raises(ArgumentError, match=re.escape(remedies[wrong])):
         mod(given, right if wrong == "overlap" else make(np.zeros((4, 8), np.float32)))
+
+
+def test_arguments_of_sessions_are_aligned_as_those_of_callers(double: DoubleDriver) -> None:
+    func = ops.add_relu_func(33)
+    memory = cuda_memory(0)
+    arguments = Arguments(func, signature_of(func), 7, memory)
+    views = [memory.view(value, "A") for value in arguments.values]
+    assert [view.pointer % 256 for view in views] == [0, 0, 0]
+    assert arguments.stray_write() is None
+    memory.write(views[2]._replace(shape=(34,)), 0)
+    assert arguments.stray_write() == "C"
+    arguments.reset()
+    assert np.isnan(arguments.outputs[0]).all()

@@ -108,6 +108,17 @@ def test_calls_take_copies_that_fill_the_cache_twice(device: DoubleDevice, secon
     assert (b.numpy() == 2).all()
 
 
+def test_copies_are_aligned_as_the_arrays_are(device: DoubleDevice) -> None:
+    whole = DeviceArray.of(np.ones(N + 12, np.float32))
+    a = DeviceArray(whole.view._replace(pointer=whole.view.pointer + 48, shape=(N,)), whole.memory)
+    b = arrays()[1]
+    module(device, 2e-6).time(a, b, min_samples=3, max_samples=3)
+    offsets = [[address % 256 for address in seen.words] for seen in device.launches]
+    assert len(addresses(device)) > 2
+    assert all(found == [48, 0] for found in offsets)
+    assert (b.numpy() == 2).all()
+
+
 def test_large_arrays_are_not_copied(device: DoubleDevice) -> None:
     large = ROOMY.l2_bytes // 2 + 256
     signature = Signature("f", tuple(replace(a, shape=(large,)) for a in SIGNATURE.arguments))
