@@ -51,6 +51,7 @@ _STICKY = {
 }
 _HINTS = {
     1: "a launch has wrong extents, or more shared memory than the device gives to a block",
+    3: "a forked process cannot use the device of its parent: start processes by spawn",
     46: "another process may use it exclusively",
     OUT_OF_RESOURCES: "build the kernel with fewer threads in a block, or with fewer registers",
     802: "the system is still starting, or a service of it (nvidia-fabricmanager) does not run",
@@ -303,4 +304,4 @@ def use_driver(other: Driver) -> Iterator[None]:
     try:
         yield
     finally:
-        _driver.remove(other)
+        _driver.pop()

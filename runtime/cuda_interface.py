@@ -87,11 +87,13 @@ def _interface(fields: Mapping[str, Any], value: Any, name: str) -> Interface:
     if not pointer and 0 not in shape:
         raise ArgumentError("argument {0}: exported with a null pointer to its elements", name)
     dtype = _DTYPES.get(typestr, f"typestr {show(typestr)}")
-    stream = fields.get("stream")
-    return Interface(
-        View(pointer, dtype, shape, steps, bool(read_only), value),
-        None if stream is None else normal(operator.index(stream)),
-    )
+    view, stream = View(pointer, dtype, shape, steps, bool(read_only), value), fields.get("stream")
+    if stream is None:
+        return Interface(view, None)
+    handle = operator.index(stream)
+    if handle not in range(1 << _BITS):
+        raise ValueError(f"stream {show(stream)}")
+    return Interface(view, normal(handle))
 
 
 def _integers(values: Any) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ KINDS = {
     "manifests": Kind("manifests", 300),
     "libraries": Kind("libraries", 200),
     "cache": Kind("cache", 60),
+    "gpu": Kind("gpu", 1500),
     "arrays": Kind("arrays", 3000),
     "programs": Kind("programs", 60, limit=120.0),
     "kills": Kind("kills", 4, limit=180.0),

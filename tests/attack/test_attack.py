@@ -23,6 +23,7 @@ TRIES = {
     "manifests": 12,
     "libraries": 12,
     "cache": 3,
+    "gpu": 60,
     "arrays": 80,
     "programs": 4,
     "kills": 1,

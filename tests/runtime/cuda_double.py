@@ -377,10 +377,10 @@ class DoubleDevice(Device):
 
     def synchronize_stream(self, stream: int) -> None:
         self._check("to wait")
-        self._run(self.streams[stream].last)
+        self._run(self._stream(stream).last)
 
     def is_capturing(self, stream: int) -> bool:
-        return self.streams[stream].graph is not None
+        return self._stream(stream).graph is not None
 
     def new_event(self, *, timed: bool = False) -> int:
         self._check("to make an event")
@@ -424,11 +424,11 @@ class DoubleDevice(Device):
     def capture(self, stream: int, submit: Callable[[], object]) -> int:
         assert stream != 0
         self._check("to capture")
-        graph = self.streams[stream].graph = []
+        graph = self._stream(stream).graph = []
         try:
             submit()
         finally:
-            self.streams[stream].graph = None
+            self._stream(stream).graph = None
         handle = next(self._handles)
         self.graphs[handle] = graph
         return handle
@@ -440,8 +440,13 @@ class DoubleDevice(Device):
     def free_graph(self, graph: int) -> None:
         del self.graphs[graph]
 
+    def _stream(self, stream: int) -> _Stream:
+        if stream not in self.streams:
+            raise self._error(400, "to use a stream")
+        return self.streams[stream]
+
     def _submit(self, stream: int, queue: Callable[[int], object]) -> None:
-        graph = self.streams[stream].graph
+        graph = self._stream(stream).graph
         if graph is None:
             queue(stream)
         else:
@@ -455,9 +460,7 @@ class DoubleDevice(Device):
         endless: bool = False,
         after: Sequence[Work] = (),
     ) -> Work:
-        if stream not in self.streams:
-            raise self._error(400, "to use a stream")
-        here = self.streams[stream]
+        here = self._stream(stream)
         if here.graph is not None:
             raise self._error(_CAPTURE_UNSUPPORTED, "to capture")
         before = [here]

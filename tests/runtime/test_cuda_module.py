@@ -351,6 +351,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "dimensions": (lambda: interfaced(shape=(1,) * 65), "is malformed: ValueError"),
     "address": (lambda: interfaced(data=(1 << 64, False)), "is malformed: ValueError"),
     "no interface": (lambda: interfaced(typestr=None), "is malformed: TypeError"),
+    "stream": (lambda: interfaced(stream=-(2**31)), "is malformed: ValueError"),
     "no pair": (lambda: interfaced(data=7), "is malformed: TypeError"),
 }
 
