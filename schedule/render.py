@@ -36,7 +36,8 @@ def explain(
     `at` is the position of the program to which the step was applied, `outputs` are the results of
     the earlier `steps`.
     """
-    data = error.data
+    # What refers to the error would keep it, and the frames that raised it.
+    data, arguments = error.data, error.arguments
 
     def about() -> dict[str, Any]:
         programs = tuple([funcs[at] for funcs in history])
@@ -45,7 +46,7 @@ def explain(
             "primitive": step.op,
             "given": step.arguments,
             "handles": partial(_names, step, outputs, programs[-1]),
-            "names": partial(_told_apart, error.arguments, step, outputs, programs[-1]),
+            "names": partial(_told_apart, arguments, step, outputs, programs[-1]),
             "func": programs[-1],
             "step": len(steps),
             "program": partial(func_text, programs[-1], data.get("at")),
