@@ -10,7 +10,7 @@ from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
-from ...tir.ir import Block, Buffer, Label, Var
+from ...tir.ir import Block, Buffer, Dim, Label, Var
 
 T = TypeVar("T")
 
@@ -66,3 +66,8 @@ def block_loops(sch: Schedule, label: Label) -> dict[Var, Var]:
     block = find_block(sch.func, label)
     loops = sch.get_loops(label)[-len(block.iters) :]
     return dict(zip([i.var for i in block.iters], loops, strict=True))
+
+
+def sampled(sch: Schedule, values: Sequence[int]) -> Dim:
+    """One of some values; the only one is no decision."""
+    return sch.sample_categorical(values) if len(values) > 1 else values[0]

@@ -380,7 +380,7 @@ def _chain(draft: Draft, last: Block, assigned: Collection[Label]) -> list[Block
     rows = {last.label: [i.var for i in last.iters][:count]}
 
     def joins(block: Block, readers: list[Block]) -> bool:
-        variables = _rows_read(block, readers, rows)
+        variables = rows_read(block, readers, rows)
         if variables is None or draft.rules.is_contraction(block):
             return False
         rows[block.label] = variables
@@ -426,7 +426,7 @@ def _reaching(
     return members[::-1]
 
 
-def _rows_read(
+def rows_read(
     block: Block, readers: list[Block], rows: Mapping[Label, list[Var]]
 ) -> list[Var] | None:
     """The variables of a block for rows, each of which is read in one row alone, if there are."""

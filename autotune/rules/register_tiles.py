@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
-from ...schedule.block_queries import free_vars
+from ...schedule.block_queries import free_vars, readers_of
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var, product
 from .access_patterns import (
@@ -148,6 +148,20 @@ def _weights(values: list[int], extent: int, favoured: int) -> list[float]:
 
 def _middle_tile(sch: Schedule, extent: int) -> Dim:
     return sch.sample_categorical(powers(min(MAX_MIDDLE, extent)))
+
+
+def hold_results(sch: Schedule, main: Label, scope: str) -> list[Label]:
+    """Hold the results of a block in a scope near it; the blocks that write them to memory.
+
+    What nothing reads, such as the largest value where its place alone is asked for, stays there.
+    """
+    writes: list[Label] = []
+    for n, out in enumerate(outputs_of(find_block(sch.func, main))):
+        if out.buffer in sch.func.allocs and not readers_of(sch.func, {out.buffer}, but=main):
+            sch.set_scope(main, n, scope)
+        else:
+            writes.append(sch.cache_write(main, n, scope))
+    return writes
 
 
 def write_back(

@@ -468,3 +468,10 @@ def chroma() -> Func:
         return te.select(c == 0, y, x[i, j, 2 - c] - y)
 
     return te.func([x, te.compute((3, 41, 3), channel, name="Y")], name="chroma")
+
+
+@formula
+def softmax_of_a_batch() -> Func:
+    """Rows of two dimensions, one of them short."""
+    x = tensor("X", 5, 3, 37)
+    return te.func([x, ops.softmax(x, name="Y")], name="softmax_of_a_batch")

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from .... import dtypes
 from ....schedule import Schedule
-from ....schedule.block_queries import free_vars, readers_of
+from ....schedule.block_queries import free_vars
 from ....schedule.find import find_block
 from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var, ceildiv, product
@@ -47,7 +47,7 @@ from ..common import block_loops, nbytes, widest
 from ..digits import lay_out_digits
 from ..draft import Draft, Option, Step
 from ..joining import flatten
-from ..register_tiles import RegisterTile, fewest_registers, sample_tile, write_back
+from ..register_tiles import RegisterTile, fewest_registers, hold_results, sample_tile, write_back
 from ..rule import Group, Variant
 from ..vectors import in_registers, lanes_for, unroll_hint
 from .elementwise import schedule_following
@@ -224,7 +224,7 @@ def _whole(
     sch = draft.schedule
     sizes = extents(block)
     loops = block_loops(sch, main)
-    writes = _in_register_tiles(sch, main)
+    writes = hold_results(sch, main, "register")
     lay_out_digits(sch, main)
     flatten(sch, main)
     if follow is not None:
@@ -241,20 +241,6 @@ def _whole(
         write_back(sch, write, main, tiles)
     sch.decompose_reduction(main, steps[0][0])
     return _Nest(main, top, middle[-1], steps, at_once)
-
-
-def _in_register_tiles(sch: Schedule, main: Label) -> list[Label]:
-    """Hold the results of a block in registers; the blocks that write them to memory.
-
-    What nothing reads, such as the largest value where its place alone is asked for, stays there.
-    """
-    writes: list[Label] = []
-    for n, out in enumerate(outputs_of(find_block(sch.func, main))):
-        if out.buffer in sch.func.allocs and not readers_of(sch.func, {out.buffer}, but=main):
-            sch.set_scope(main, n, "register")
-        else:
-            writes.append(sch.cache_write(main, n, "register"))
-    return writes
 
 
 def _blocked(

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ....errors import ScheduleError
 from ....schedule.block_queries import region_buffers
-from ....tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Region, Var
+from ....tir.ir import Binary, Block, Const, Dim, Label, Op, Region, Var
 from ....tir.structure import key_of
 from ....tir.visit import substitute, walk
-from ..access_patterns import consumers, extents, inputs_of, loads
+from ..access_patterns import consumers, extents, inputs_of
 from ..common import powers, widest
 from ..draft import Draft
 from ..rule import Group, Variant
+from ..stages import cheap_stages
 from ..vectors import lanes_for
 from .elementwise import schedule_elementwise
 
@@ -33,7 +34,7 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """Stages in tiles of rows, in rows, on their own, or inside the elements that read them."""
     del draft
     labels = [b.label for b in group.members]
-    cheap = _cheap(group.members)
+    cheap = cheap_stages(group.members)
 
     def inlined(draft: Draft, stages: Sequence[Label]) -> None:
         for label in stages:
@@ -60,19 +61,6 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     forms = (("tiled", tiled), ("rows", rows), ("apart", apart), ("inside", inside))
     for form, step in forms:
         yield Variant.of(form, step, form=form)
-
-
-def _cheap(members: Sequence[Block]) -> list[Label]:
-    """The stages that take no more than a load and an operation or two."""
-    return [
-        b.label
-        for b in members[:-1]
-        if sum(loads(b, i.buffer) for i in inputs_of(b)) <= 1 and _operations(b) <= 2
-    ]
-
-
-def _operations(block: Block) -> int:
-    return sum(type(n) is Binary and n.dtype != INDEX for n in walk(block.body))
 
 
 def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:

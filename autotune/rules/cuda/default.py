@@ -12,6 +12,8 @@ runs in one thread. There is nothing to decide.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ....schedule import Schedule
 from ....schedule.find import blocks_in, find_loop, find_path, loops_in, statements
 from ....schedule.primitives.statements import loose_statements
@@ -20,6 +22,7 @@ from ....tir.ir import Dim, For, ForKind, Label, Stmt, Var, product
 from ..access_patterns import in_order
 from ..common import fused, result_or_none, succeeds
 from ..draft import Draft
+from ..rule import Group, Variant
 
 THREADS = 256
 """Threads of a block: whole warps, and few enough for the registers of any thread."""
@@ -32,6 +35,11 @@ def bind_rest(draft: Draft) -> None:
     for block in in_order(draft.func):
         if _is_unbound(_nest_of(draft, block.label)):
             _bind(draft, draft.schedule.get_block(block.label))
+
+
+def default_variants(_draft: Draft, _group: Group) -> Iterator[Variant]:
+    """The group as it is bound in the end."""
+    yield Variant.of("default")
 
 
 def spread(sch: Schedule, loop: Var, threads: int) -> None:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from ....schedule import Schedule
 from ....tir.ir import Var
-from ..rule import RuleSet
-from .default import bind_rest
+from ..rule import GroupKind, RuleSet, SketchRule
+from .contraction import contraction_variants
+from .default import bind_rest, default_variants
+from .elementwise import elementwise_variants, pipeline_variants
+from .rows import rows_variants
 
 
 def _in_blocks(sch: Schedule, loop: Var) -> None:
     sch.bind(loop, "blockIdx.x")
 
 
-RULES = RuleSet(map_outer=_in_blocks, rules=(), complete=bind_rest)
+RULES = RuleSet(
+    map_outer=_in_blocks,
+    rules=(
+        SketchRule("default", GroupKind.ORDERED, default_variants),
+        SketchRule("contraction", GroupKind.CONTRACTION, contraction_variants),
+        SketchRule("rows", GroupKind.ROWS, rows_variants),
+        SketchRule("pipeline", GroupKind.PIPELINE, pipeline_variants),
+        SketchRule("elementwise", GroupKind.ELEMENTWISE, elementwise_variants),
+    ),
+    complete=bind_rest,
+)

@@ -1,0 +1,102 @@
+"""Spatial blocks: an element or a few vectors a thread, or tiles where an access runs across.
+
+    for b in thread("blockIdx.x"), n in unrolled(4):
+        for t in thread("threadIdx.x", 256), v in vectorized(4):
+            B[((b * 4 + n) * 256 + t) * 4 + v] = ..
+
+Vectors of 16 bytes next to each other in threads are whole sectors of memory, and several of them
+in a thread are on their way at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from ....tir.ir import Block, Label, Var
+from ..access_patterns import extents, inputs_of, is_flat, runs_across
+from ..common import fused, powers, sampled, widest
+from ..draft import Draft
+from ..rule import Group, Variant
+from ..stages import cheap_stages
+from ..vectors import native_lanes
+from .limits import block_sizes, limit_block, registers
+from .transposition import schedule_transposing
+
+MOST_VECTORS = 8
+"""Vectors of a thread, at most."""
+SHORT_ROW = 64
+"""Rows of fewer elements share blocks."""
+
+
+def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
+    """All elements in one loop, or the elements of rows; tiles where an input is transposed."""
+    del draft
+    (block,) = group.members
+
+    def variant(form: str, schedule: Callable[[Draft, Label], None]) -> Variant:
+        def step(draft: Draft) -> None:
+            schedule(draft, draft.schedule.get_block(block.label))
+
+        return Variant.of(form, step, form=form)
+
+    if runs_across(block) is not None:
+        yield variant("transposing", schedule_transposing)
+    yield variant("flat", schedule_flat)
+    sizes = extents(block)
+    if len(block.iters) > 1 and not is_flat(block) and sizes[block.iters[-1].var] >= SHORT_ROW:
+        yield variant("by_row", schedule_by_row)
+
+
+def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
+    """Stages that read windows of each other: each on its own, or inside the elements that read
+    them."""
+    del draft
+    labels = [b.label for b in group.members]
+    cheap = cheap_stages(group.members)
+
+    def apart(draft: Draft, inlined: Sequence[Label]) -> None:
+        for label in inlined:
+            draft.schedule.compute_inline(draft.schedule.get_block(label))
+        for label in labels:
+            if label not in inlined:
+                schedule_flat(draft, draft.schedule.get_block(label))
+
+    for form, inlined in (("apart", cheap), ("inside", labels[:-1])):
+        yield Variant.of(form, functools.partial(apart, inlined=inlined), form=form)
+
+
+def schedule_flat(draft: Draft, label: Label) -> None:
+    """Spread all elements of a block over threads."""
+    block, loops = draft.block(label), draft.schedule.get_loops(label)
+    if loops:
+        sizes = extents(block)
+        extent = math.prod(sizes[i.var] for i in block.iters)
+        _spread(draft, block, [], fused(draft.schedule, loops), extent)
+
+
+def schedule_by_row(draft: Draft, label: Label) -> None:
+    """Spread the elements of each row over threads: what a row shares is loaded once by each."""
+    block = draft.block(label)
+    *rows, along = draft.schedule.get_loops(label)
+    _spread(draft, block, rows, along, extents(block)[block.iters[-1].var])
+
+
+def _spread(draft: Draft, block: Block, around: Sequence[Var], loop: Var, extent: int) -> None:
+    """Cut a loop into what blocks, vectors and threads take; the loops `around` number blocks."""
+    sch = draft.schedule
+    lanes = sampled(sch, powers(min(native_lanes(draft.target.vector_bits, widest(block)), extent)))
+    threads = sampled(sch, block_sizes())
+    vectors = sampled(sch, powers(min(MOST_VECTORS, extent)))
+    values = [(i.buffer.dtype, vectors * lanes) for i in inputs_of(block)]
+    limit_block(draft, threads, registers([*values, (widest(block), vectors * lanes)]))
+    taken = vectors * lanes
+    draft.limit(
+        "the last block has work for each thread", (taken <= 1) | (threads * taken < 2 * extent)
+    )
+    blocks, several, thread, lane = sch.split(loop, factors=[None, vectors, threads, lanes])
+    sch.unroll(several)
+    sch.vectorize(lane)
+    sch.bind(fused(sch, [*around, blocks]), "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")

@@ -1,0 +1,144 @@
+"""Teams of threads, each of which takes a row of a chain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .... import dtypes
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction
+from ....schedule.find import find_loop
+from ....schedule.require import certain
+from ....tir.ir import Block, Dim, IterKind, Label, Var
+from ..access_patterns import extents, inputs_of, outputs_of, reduced, reduced_run, spatial
+from ..common import block_loops, fused
+from ..draft import Draft
+from ..vectors import native_lanes
+from .chains import Chain
+
+LEAST_RUN = 32
+"""Elements next to each other of which threads take neighbours, at least; else any order does."""
+
+
+@dataclass
+class Team:
+    """`threads` along a row, and `rows` in a block, each of which has as many.
+
+    A thread takes vectors of `lanes`, and `unrolled` steps at once; all of them where it has what
+    it holds in registers, which is `kept`. Where rows lie `across` memory, threads next to each
+    other take rows next to each other, else elements.
+    """
+
+    threads: Dim
+    rows: Dim
+    lanes: int = 1
+    unrolled: Dim = 1
+    kept: bool = False
+    across: bool = False
+    _vectors: dict[Label, list[Label]] = field(default_factory=dict)
+
+    def factor(self, draft: Draft, label: Label) -> Label:
+        """Let each thread reduce a part of each row. Returns the block of the parts."""
+        block = draft.block(label)
+        run = row_run(block)
+        *_, thread, _ = self.cut(draft.schedule, label, run)
+        return self.part(draft, label, thread, self.near(block, run))
+
+    def cut(self, sch: Schedule, label: Label, run: Sequence[Var], *chunks: Dim) -> tuple[Var, ...]:
+        """Cut a run of a block's reduced variables into steps, `chunks`, vectors, threads, lanes."""
+        loops = block_loops(sch, label)
+        factors = [None, *chunks, self.unrolled, self.threads, self.lanes]
+        return sch.split(fused(sch, [loops[v] for v in run]), factors=factors)
+
+    def near(self, block: Block, run: Sequence[Var]) -> list[int]:
+        """The inputs of which threads read vectors."""
+        if self.lanes == 1 or self.kept:
+            return []
+        return [n for n, i in enumerate(inputs_of(block)) if i.strides.get(run[-1]) == 1]
+
+    def part(self, draft: Draft, label: Label, thread: Var, near: Sequence[int]) -> Label:
+        """Let the iterations of a loop of a reduction be partial results, which are combined after.
+
+        Vectors of the inputs `near` are read at once. Returns the block of the partial results.
+        """
+        sch = draft.schedule
+        partial = sch.rfactor(thread, len(outputs_of(draft.block(label))[0].buffer.shape))
+        self._vectors[partial] = [sch.cache_read(partial, n, "local") for n in near]
+        return partial
+
+    def gather(self, draft: Draft, labels: Sequence[Label], count: int) -> Var:
+        """Bring blocks together, the first `count` variables of the last one being rows.
+
+        Returns the loop over a block's rows that they are in then.
+        """
+        sch, root = draft.schedule, labels[-1]
+        loops = sch.get_loops(root)
+        if count:
+            blocks, place = sch.split(loops[count - 1], factors=[None, self.rows])
+            blocks = fused(sch, [*loops[: count - 1], blocks])
+        else:
+            blocks = place = sch.add_unit_loop(loops[0] if loops else root)
+        for label in reversed(labels[:-1]):
+            sch.compute_at(label, place)
+        sch.bind(blocks, "blockIdx.x")
+        if count:
+            sch.bind(place, "threadIdx.x" if self.across else "threadIdx.y")
+        return place
+
+    def spread(self, draft: Draft, label: Label, place: Var) -> None:
+        """Spread a block of a row over its threads; what has one element of it is left to one."""
+        if label in self._vectors:
+            self._spread_parts(draft, label)
+            return
+        sch, block = draft.schedule, draft.block(label)
+        loops = sch.get_loops(label)
+        inside = loops[1 + next(n for n, v in enumerate(loops) if v is place) :]
+        kinds = {v: i.kind for v, i in zip(inside[::-1], block.iters[::-1], strict=False)}
+        along = [v for v in inside if kinds[v] is IterKind.SPATIAL]
+        if all(certain(find_loop(sch.func, v).extent == 1) for v in along):
+            return
+        *steps, thread, lane = sch.split(
+            fused(sch, along), factors=[None, self.unrolled, self.threads, self.lanes]
+        )
+        self._bind(sch, thread, steps)
+        (sch.unroll if has_reduction(block) else sch.vectorize)(lane)
+
+    def _spread_parts(self, draft: Draft, label: Label) -> None:
+        sch, block = draft.schedule, draft.block(label)
+        rank = min(len(outputs_of(block)[0].buffer.shape) - 1, len(spatial(block)) - 1)
+        thread = block_loops(sch, label)[spatial(block)[rank]]
+        *_, step, unrolled, lane = sch.get_loops(label)
+        self._bind(sch, thread, [step, unrolled])
+        sch.unroll(lane)
+        for copy in self._vectors[label]:
+            sch.compute_at(copy, unrolled)
+            sch.vectorize(sch.get_loops(copy)[-1])
+
+    def _bind(self, sch: Schedule, thread: Var, steps: Sequence[Var]) -> None:
+        sch.bind(thread, "threadIdx.y" if self.across else "threadIdx.x")
+        *outer, unrolled = steps
+        for loop in outer if self.kept else ():
+            sch.unroll(loop)
+        sch.unroll(unrolled)
+
+
+def row_run(block: Block) -> list[Var]:
+    """The reduced variables that threads take elements of; those before them are loops around."""
+    sizes = extents(block)
+    _, run = reduced_run(block, sizes)
+    return run if math.prod(sizes[v] for v in run) >= LEAST_RUN else reduced(block)
+
+
+def memory_lanes(draft: Draft, chain: Chain) -> int:
+    """Lanes of 16 bytes of what lies in memory, as many as rows are made of."""
+    internal = set(draft.func.allocs)
+    regions = [r for b in chain.members for r in (*b.reads, *b.writes) if chain.along(b)]
+    memory = [r.buffer.dtype for r in regions if r.buffer not in internal]
+    widest = max(memory, key=dtypes.nbytes, default="float32")
+    lanes = native_lanes(draft.target.vector_bits, widest)
+    lengths = [chain.length(b) for b in chain.members if chain.along(b)]
+    while any(n % lanes for n in lengths):
+        lanes //= 2
+    return lanes
