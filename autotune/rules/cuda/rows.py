@@ -47,9 +47,10 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         for across in _ways(chain):
             for kept in (True, False) if keeps else (False,):
                 name = f"{'columns' if across else 'rows'}{'_kept' if kept else ''}"
-                options = {"kept": kept, "across": across}
-                apply = functools.partial(schedule_rows, labels=labels, count=count, **options)
-                yield Variant.of(name, apply, **options)
+                apply = functools.partial(
+                    schedule_rows, labels=labels, count=count, kept=kept, across=across
+                )
+                yield Variant.of(name, apply, kept=kept, across=across)
             if is_long(draft, chain, across=across):
                 name = f"{'columns' if across else 'rows'}_split"
                 apply = functools.partial(schedule_split, labels=labels, count=count, across=across)
@@ -174,8 +175,8 @@ def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer]) -> 
         if chain.reduces_rows(b)
         for r in b.writes
     )
-    shared = team.rows * (shared + parts * (team.threads + 1))
-    limit_block(draft, team.threads * team.rows, registers([("float32", live * taken)]), shared)
+    held_bytes = team.rows * (shared + parts * (team.threads + 1))
+    limit_block(draft, team.threads * team.rows, registers([("float32", live * taken)]), held_bytes)
 
 
 def _live(chain: Chain, arrays: Sequence[Buffer]) -> int:

@@ -47,7 +47,7 @@ class Team:
         return self.part(draft, label, thread, self.near(block, run))
 
     def cut(self, sch: Schedule, label: Label, run: Sequence[Var], *chunks: Dim) -> tuple[Var, ...]:
-        """Cut a run of a block's reduced variables into steps, `chunks`, vectors, threads, lanes."""
+        """Cut a run of reduced variables into steps, `chunks`, vectors, threads and lanes."""
         loops = block_loops(sch, label)
         factors = [None, *chunks, self.unrolled, self.threads, self.lanes]
         return sch.split(fused(sch, [loops[v] for v in run]), factors=factors)
