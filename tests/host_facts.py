@@ -262,8 +262,17 @@ def _children() -> set[tuple[str, str]]:
 
     A server of databases, which is no Python, asks nothing.
     """
-    lists = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-    return {(pid, _waits(pid)) for pids in lists for pid in pids if _is_python(int(pid))}
+    return {(pid, _waits(pid)) for pid in _child_pids() if _is_python(int(pid))}
+
+
+def _child_pids() -> set[str]:
+    """Of all threads; read again where one ended meanwhile, whose children another has now."""
+    while True:
+        try:
+            lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        return {pid for pids in lists for pid in pids.split()}
 
 
 def _waits(pid: str) -> str:
