@@ -14,6 +14,7 @@ from .options import (
     Database,
     Parameters,
     Program,
+    SomeProgram,
     TargetText,
     Tolerance,
     open_database,
@@ -97,10 +98,21 @@ def show(
 
 
 @app.command()
-def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJson = False) -> None:
-    """Show the schedule that `build` takes for each workload, target and compiler."""
+def best(
+    program: SomeProgram = None,
+    param: Parameters = None,
+    db: Database = "tuning.db",
+    tolerance: Tolerance = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the schedule that `build` takes for each workload, or one, by target and compiler."""
+    from ..autotune.records import workload_record
+
+    if program is None and param:
+        raise typer.BadParameter("parameters of no program: name FILE.py:FUNCTION too")
+    wanted = None if program is None else workload_record(load_program(program, param or ())).id
     with open_database(db) as database:
-        found = list(best_rows(database, tolerance))
+        found = list(best_rows(database, tolerance, wanted))
     if as_json:
         print_json(found)
         return

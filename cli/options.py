@@ -30,6 +30,10 @@ Program = Annotated[
         metavar="FILE.py:FUNCTION", help="The function that makes the program; runs FILE.py."
     ),
 ]
+SomeProgram = Annotated[
+    str | None,
+    typer.Argument(metavar="[FILE.py:FUNCTION]", help="The function that makes the program."),
+]
 Programs = Annotated[
     list[str],
     typer.Argument(

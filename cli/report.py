@@ -58,12 +58,17 @@ def measurement_row(
     return {"id": m.id, **plain, **names, "inexact": inexact.get(m.schedule, "")}
 
 
-def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dict[str, Any]]:
+def best_rows(
+    database: TuningDatabase, tolerance: float | None, wanted: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """What `build` takes, as JSON, of each workload or the one with the id `wanted`."""
     from ..tuning_db import TargetRecord, Toolchain, Workload
 
     targets = {t.comparable: t for t in database.records(TargetRecord)}
     compilers = {t.generation: t for t in database.records(Toolchain)}
     for workload in database.records(Workload):
+        if wanted not in (None, workload.id):
+            continue
         applies = _replays(workload)
         for target in targets.values():
             for generation, compiler in compilers.items():

@@ -320,6 +320,12 @@ def _here(db: tw.TuningDatabase) -> Any:
 # Building
 
 
+def test_parameters_of_no_program_are_refused(run: Run, db: Path) -> None:
+    result = run("db", "best", *SIZES, "--db", db)
+    assert result.code == 2
+    assert "parameters of no program" in result.err
+
+
 @needs_linker
 def test_build_from_a_record(run: Run, matmul: str, db: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.so"
@@ -328,6 +334,8 @@ def test_build_from_a_record(run: Run, matmul: str, db: Path, tmp_path: Path) ->
     told = result.json
     assert told["files"] == [str(tmp_path / name) for name in ("out.so", "out.so.json", "out.h")]
     (best,) = run("db", "best", "--db", db, "--json").json
+    assert run("db", "best", matmul, *SIZES, "--db", db, "--json").json == [best]
+    assert run("db", "best", matmul, "--db", db, "--json").json == []  # of other sizes
     assert best["gains"]["written"]["ratio"] > 0
     assert told["origin"]["kind"] == "record"
     assert told["origin"]["record_id"] == best["measurement"]
