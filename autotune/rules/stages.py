@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.ir import INDEX, Binary, Block, Label
-from ...tir.visit import walk
+from ...tir.ir import Block, Label
 from .access_patterns import inputs_of, loads
+from .vectors import operations
 
 
 def cheap_stages(members: Sequence[Block]) -> list[Label]:
@@ -14,9 +14,5 @@ def cheap_stages(members: Sequence[Block]) -> list[Label]:
     return [
         b.label
         for b in members[:-1]
-        if sum(loads(b, i.buffer) for i in inputs_of(b)) <= 1 and _operations(b) <= 2
+        if sum(loads(b, i.buffer) for i in inputs_of(b)) <= 1 and operations(b) <= 2
     ]
-
-
-def _operations(block: Block) -> int:
-    return sum(type(n) is Binary and n.dtype != INDEX for n in walk(block.body))

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from ... import dtypes
 from ...schedule import Schedule
-from ...tir.ir import Label, Var
+from ...tir.ir import INDEX, Binary, Block, Call, Label, Var
+from ...tir.visit import walk
+
+MAX_OPERATIONS = 1024
+"""Operations of an unrolled body, at most: where one copy has many, more hide no latency, and LLVM
+takes seconds for them."""
+OF_A_CALL = 16
+"""Operations that a function counts for: `exp` and `erf` are polynomials."""
 
 
 def lanes_for(vector_bits: int, dtype: str, extent: int) -> int:
@@ -20,6 +27,18 @@ def lanes_for(vector_bits: int, dtype: str, extent: int) -> int:
 def native_lanes(vector_bits: int, dtype: str) -> int:
     """Lanes of a vector of `dtype` with so many bits; 1 where there are no vectors."""
     return max(1, vector_bits // dtypes.info(dtype).bits)
+
+
+def unroll_counts(blocks: Sequence[Block], counts: Sequence[int]) -> list[int]:
+    """The counts, of which the first is 1, for which unrolled bodies of the blocks stay short."""
+    longest = max(operations(b) for b in blocks)
+    return [n for n in counts if n == 1 or n * longest <= MAX_OPERATIONS]
+
+
+def operations(block: Block) -> int:
+    """Operations on elements of one iteration."""
+    nodes = [n for n in walk(block.body) if type(n) is Binary or type(n) is Call]
+    return sum(OF_A_CALL if type(n) is Call else 1 for n in nodes if n.dtype != INDEX)
 
 
 def in_registers(sch: Schedule, loops: Sequence[Var]) -> None:

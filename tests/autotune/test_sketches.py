@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import replace
@@ -901,3 +902,17 @@ def test_a_large_input_that_does_not_move_with_the_reduction_has_sketches() -> N
     k = te.reduce_axis(16, name="k")
     Y = te.compute((1024, 1024), lambda i, j: te.min(te.abs(X[i, j] - c[k]), axis=k), name="Y")
     assert sketches(te.func([X, c, Y]), target)
+
+
+@pytest.mark.parametrize(("terms", "counts"), [(1, [1, 2, 4, 8]), (12, [1, 2, 4]), (100, [1])])
+def test_long_bodies_are_not_unrolled(terms: int, counts: list[int]) -> None:
+    """LLVM takes long for them, and one copy has enough to do at once."""
+    x = te.placeholder((8, 400), name="X")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return functools.reduce(lambda a, b: a * b, (te.exp(x[i, j] * n) for n in range(terms)))
+
+    func = te.func([x, te.compute((8, 400), element)], name="f")
+    sketch = first_sketch(func, processor("cpu -mcpu=znver4 -threads=1"))
+    (step,) = (s for s in sketch.trace.steps if s.op == "sample_categorical")
+    assert dict(step.arguments)["candidates"] == tuple(counts)

@@ -26,7 +26,7 @@ from ..common import block_loops, nbytes, powers, succeeds, widest
 from ..draft import Draft
 from ..register_tiles import RegisterTile, write_back
 from ..rule import Group, Variant
-from ..vectors import in_registers, lanes_for, native_lanes, unroll_hint
+from ..vectors import in_registers, lanes_for, native_lanes, unroll_counts, unroll_hint
 from .register_transpose import transpose_in_registers
 
 MAX_UNROLL = 8
@@ -86,9 +86,8 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     if lanes == 1:
         draft.map_outer(*loops)
         return
-    unroll = sch.sample_categorical(
-        [u for u in (1, 2, 4, MAX_UNROLL) if (u - 1) * lanes < last_extent]
-    )
+    counts = [u for u in (1, 2, 4, MAX_UNROLL) if (u - 1) * lanes < last_extent]
+    unroll = sch.sample_categorical(unroll_counts([block], counts))
     outer, *registers = sch.split(loops[-1], factors=[None, unroll, lanes])
     in_registers(sch, registers)
     if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > cpu.l3_bytes:

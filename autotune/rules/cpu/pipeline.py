@@ -23,7 +23,7 @@ from ..common import powers, widest
 from ..draft import Draft
 from ..rule import Group, Variant
 from ..stages import cheap_stages
-from ..vectors import lanes_for
+from ..vectors import lanes_for, unroll_counts
 from .elementwise import schedule_elementwise
 
 MAX_ROWS = 128
@@ -94,7 +94,7 @@ def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:
     rest = [loop for v, loop in loops.items() if v not in {along, *moving}]
     within = [*inner, *rest] if by_row else [*rest, *inner]
     sch.reorder(*outer, *within, loops[along])
-    unroll = sch.sample_categorical(powers(MAX_UNROLL))
+    unroll = sch.sample_categorical(unroll_counts(blocks, powers(MAX_UNROLL)))
     if by_row:
         _compute_in_rows(draft, stages, outer[-1], {block.label: tuple(inner)})
     else:
