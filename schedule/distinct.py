@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ..tir.bounds import Bounds
 from ..tir.dependence import Access
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
+from ..tir.simplify import Simplifier, difference
 from ..tir.structure import key_of
 from .block_queries import Ranges, free_vars
 from .facts import fact, last, under
@@ -64,6 +65,7 @@ class _Ends:
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
         self._bounds = Bounds(ranges)
+        self._simplifier = Simplifier(ranges)
         self._found: dict[object, tuple[Dim | None, Dim | None]] = {}
 
     def __call__(self, e: Expr) -> tuple[Dim | None, Dim | None]:
@@ -75,6 +77,10 @@ class _Ends:
         if found is None:
             found = self._found[key] = self._bounds(e)
         return found
+
+    def is_exact(self, comparison: Expr) -> bool:
+        """Whether neither side wraps around."""
+        return difference(self._simplifier, comparison) is not None
 
 
 def _ends(ranges: Ranges) -> _Ends:
@@ -152,6 +158,7 @@ def _reach(terms: Mapping[object, Swept], guards: Sequence[Expr], ends: _Ends) -
             type(guard) is not Binary
             or guard.op is not Op.LT
             or any(v not in variables and not _is_size(v) for v in free_vars(guard))
+            or not ends.is_exact(guard)
         ):
             continue
         held, rest = _terms(guard.a - guard.b, ends)

@@ -28,7 +28,7 @@ from ..tir.ir import (
 )
 from ..tir.polynomial import ONE, add, factors
 from ..tir.prove import prove
-from ..tir.simplify import Simplifier
+from ..tir.simplify import Simplifier, difference
 from ..tir.structure import key_of
 from ..tir.visit import substitute, walk
 from .block_queries import (
@@ -148,7 +148,9 @@ def _by_values(condition: Expr, block: Block, moved: Sequence[Iter], old: Ranges
     if type(condition) is not Binary or condition.op not in (Op.LT, Op.GE):
         return None
     s = Simplifier(old)
-    left = add(s.poly(condition.a), s.poly(condition.b), -1)
+    left = difference(s, condition)
+    if left is None:
+        return None
     values = [s.poly(i.value) for i in block.iters]
     total: Expr = const(0)
     for n, (value, new) in enumerate(zip(values, moved, strict=True)):

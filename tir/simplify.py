@@ -373,6 +373,19 @@ def atom_ends(s: Simplifier, e: Expr) -> Interval | None:
     return None
 
 
+def difference(s: Simplifier, comparison: Expr) -> Poly | None:
+    """`a - b` of a comparison of indices such as `a < b`, not wrapped: it may leave int64.
+
+    `None` where a side may wrap around, so that the sign of the difference decides nothing.
+    """
+    if type(comparison) is not Binary or comparison.op not in COMPARISONS:
+        return None
+    if comparison.a.dtype != INDEX:
+        return None
+    a, b = s.poly(comparison.a), s.poly(comparison.b)
+    return add(a, b, -1) if s.fits(a) and s.fits(b) else None
+
+
 def facts_of(s: Simplifier, condition: Expr) -> list[Poly]:
     """Polynomials that are non-negative where `condition` holds."""
     if type(condition) is Call and condition.fn == "not":
@@ -383,12 +396,10 @@ def facts_of(s: Simplifier, condition: Expr) -> list[Poly]:
     op = condition.op
     if op is Op.AND and condition.dtype == "bool":
         return facts_of(s, condition.a) + facts_of(s, condition.b)
-    if op not in COMPARISONS or condition.a.dtype != INDEX:
+    down = difference(s, condition)
+    if down is None:
         return []
-    a, b = s.poly(condition.a), s.poly(condition.b)
-    if not (s.fits(a) and s.fits(b)):
-        return []
-    up, down = add(b, a, -1), add(a, b, -1)
+    up = negated(down)
     match op:
         case Op.LE:
             return [up]

@@ -26,7 +26,7 @@ from ...tir.ir import (
     cast,
 )
 from ...tir.polynomial import ONE, Poly
-from ...tir.simplify import Simplifier
+from ...tir.simplify import Simplifier, difference
 from ...tir.visit import nested
 
 
@@ -49,10 +49,11 @@ def is_bound(cond: Expr) -> bool:
 def slack(cond: Expr, s: Simplifier) -> Poly:
     """The polynomial that is non-negative where an inequality of indices holds.
 
-    Where a side may leave int64, and wrap around, it is the condition itself, as an atom.
+    Where a side or their difference may leave int64, it is the condition itself, as an atom.
     """
     assert isinstance(cond, Binary)
-    if not (s.fits(s.poly(cond.a)) and s.fits(s.poly(cond.b))):
+    found = difference(s, cond)
+    if found is None or not s.fits(found):
         return {cond: 1}
     left, right = (cond.a, cond.b) if cond.op in (Op.LT, Op.LE) else (cond.b, cond.a)
     p: Poly = dict(s.poly(right - left))

@@ -43,7 +43,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import Poly, factors, shifted
 from ...tir.prove import truth
-from ...tir.simplify import Simplifier
+from ...tir.simplify import Simplifier, difference
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
 from .near_loads import Lanes, is_bent, near_load
@@ -407,21 +407,24 @@ class _Vectorizer:
 
         `None` for others, and where a side may leave int64.
         """
-        p: Poly = dict(self.s.poly(cond.a - cond.b))
-        if not (self.s.fits(self.s.poly(cond.a)) and self.s.fits(self.s.poly(cond.b))):
+        found = difference(self.s, cond)
+        if found is None:
             return None
-        exact = self.s.fits(p)
+        exact = self.s.fits(found)
+        p: Poly = dict(self.s.poly(cond.a - cond.b) if exact else found)
         step = p.pop(self.var, 0)
         if step not in (1, -1) or any(self.depends(k) for k in p):
             return None
         op = cond.op if step == 1 else _MIRROR[cond.op]
         rest = {k: -c * step for k, c in p.items()}
-        end, first = self.s.build(rest), self.s.poly(self.base)
+        first = self.s.poly(self.base)
         if exact:
+            end = self.s.build(rest)
             limit = self.s(_clamp(self.s(end - self.base), const(-1), const(self.lanes)))
         elif self.s.fits(rest) and self.s.fits(first) and self.s.fits(shifted(first, self.lanes)):
-            # `end` may be any number: nothing is subtracted from it before it is near.
-            limit = self.s(_clamp(end, self.base - 1, self.base + self.lanes) - self.base)
+            # The end may be any number: nothing is subtracted from it before it is near.
+            near = _clamp(self.s.build(rest), self.base - 1, self.base + self.lanes)
+            limit = self.s(near - self.base)
         else:
             return None
         small = dtypes.vector("int32", self.lanes)

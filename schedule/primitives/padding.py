@@ -26,8 +26,8 @@ from ...tir.ir import (
     Var,
     seq,
 )
-from ...tir.polynomial import ONE
-from ...tir.simplify import Simplifier, simplify
+from ...tir.polynomial import ONE, negated
+from ...tir.simplify import Simplifier, difference, simplify
 from ...tir.visit import substitute
 from ..available import require_still_concurrent
 from ..block_queries import (
@@ -131,8 +131,11 @@ def _limits(c: Expr, extents: Mapping[Var, int]) -> tuple[Var, int, int] | None:
     if type(c) is not Binary or c.op not in (Op.LT, Op.LE, Op.GT, Op.GE):
         return None
     # As `left >= 0`, where left is a sum of a multiple of the variable and a number.
-    a, b = (c.a, c.b) if c.op in (Op.GT, Op.GE) else (c.b, c.a)
-    left = Simplifier({}).poly(a - b)
+    left = difference(Simplifier({v: (0, n - 1) for v, n in extents.items()}), c)
+    if left is None:
+        return None
+    if c.op in (Op.LT, Op.LE):
+        left = negated(left)
     rest = left.get(ONE, 0) - (c.op in (Op.LT, Op.GT))
     terms = [(k, n) for k, n in left.items() if k is not ONE]
     if len(terms) != 1:

@@ -29,6 +29,7 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.prove import prove
+from ...tir.simplify import Simplifier, difference
 from ...tir.visit import map_tuple, rewrite_children, substitute, with_body
 from ..block_queries import Ranges, loop_ranges
 from ..edits import copied
@@ -151,7 +152,7 @@ def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:
         below = find_path(loop.body, block.label) or ()
         ranges = {**outer, **loop_ranges(below)}
         for c in conjuncts(block.predicate):
-            limit = _limit(c, loop.var, ranges)
+            limit = _limit(c, loop, ranges)
             if limit is not None:
                 found = limit if found is None else _least(found, limit)
     if found is None:
@@ -173,14 +174,19 @@ def _least(a: Dim, b: Dim) -> Dim:
     return binary(Op.MIN, as_expr(a), as_expr(b))
 
 
-def _limit(condition: Expr, loop: Var, ranges: Ranges) -> Dim | None:
-    """The number of first iterations for which `condition`, some `x < n`, is sure to hold."""
+def _limit(condition: Expr, loop: For, ranges: Ranges) -> Dim | None:
+    """The number of first iterations for which `condition`, some `x < n`, is sure to hold.
+
+    `ranges` are those of the other loops.
+    """
     if type(condition) is not Binary or condition.op is not Op.LT:
         return None
-    parts = linear(condition.a - condition.b, (loop,))
-    if parts is None or loop not in parts.coefficients:
+    if difference(Simplifier({**ranges, **loop_ranges([loop])}), condition) is None:
         return None
-    scale = parts.coefficients[loop]
+    parts = linear(condition.a - condition.b, (loop.var,))
+    if parts is None or loop.var not in parts.coefficients:
+        return None
+    scale = parts.coefficients[loop.var]
     most = bound(parts.constant, ranges)[1]
     if most is None or not certain(scale >= 1):
         return None

@@ -28,7 +28,7 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.polynomial import Ranges
-from ...tir.simplify import Simplifier
+from ...tir.simplify import Simplifier, difference
 from ...tir.visit import substitute
 from ..block_queries import (
     feeding,
@@ -199,7 +199,7 @@ def _outer_condition(c: Expr, sizes: Mapping[Var, Dim], block: Block, s: Simplif
         return c
     whole = s(substitute(c, {v: const(0) for v in sizes}))
     parts = None
-    if type(c) is Binary and c.op in (Op.LT, Op.GE):
+    if type(c) is Binary and c.op in (Op.LT, Op.GE) and difference(s, c) is not None:
         parts = linear(c.a - c.b, sizes, s.ranges)
     reach = step = 0
     if parts is not None:
