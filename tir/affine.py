@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import VerifyError
 from .ir import Binary, Call, Cast, Const, Dim, Expr, Op, Var
+from .polynomial import HIGH, LOW
 from .simplify import Simplifier
 from .visit import walk
+from .windows import variables
 
 if TYPE_CHECKING:
     import islpy
@@ -63,8 +65,7 @@ def text(e: Expr, names: Mapping[Var, str]) -> str | None:
             if op is Op.MUL:
                 return f"({a} * {b})" if type(e.a) is Const or type(e.b) is Const else None
             if op in _DIVISIONS:
-                positive = type(e.b) is Const and e.b.value > 0
-                return _DIVISIONS[op].format(a, b) if positive else None
+                return _division(op, a, int(e.b.value)) if type(e.b) is Const else None
             template = _TEXT.get(op)
             return None if template is None else template.format(a, b)
         case Call(fn="neg" | "not" as fn, args=(a,)):
@@ -72,6 +73,67 @@ def text(e: Expr, names: Mapping[Var, str]) -> str | None:
             return None if inner is None else f"({'-' if fn == 'neg' else 'not '}{inner})"
         case _:
             return None
+
+
+def _division(op: Op, a: str, by: int) -> str | None:
+    """The library divides by positive numbers: `a // -n` is `-a // n`, `a % -n` is `-(-a % n)`."""
+    if by > 0:
+        return _DIVISIONS[op].format(a, by)
+    if by >= -1:  # the least integer has no opposite
+        return None
+    negative = _DIVISIONS[op].format(f"-{a}", -by)
+    return negative if op is Op.FLOORDIV else f"(-{negative})"
+
+
+def exact_ends(e: Expr, extents: Mapping[Var, int]) -> tuple[int, int] | None:
+    """The least and the greatest value of a quasi-affine expression, conditions counting as 0 or 1.
+
+    `None` where a part of it may leave int64, and wrap around: the library's integers do not.
+    """
+    match e:
+        case Var():
+            n = extents.get(e)
+            return None if n is None else (0, max(n - 1, 0))
+        case Const(value=value):
+            return int(value), int(value)
+        case Binary(op=op):
+            a, b = exact_ends(e.a, extents), exact_ends(e.b, extents)
+            if a is None or b is None:
+                return None
+            low, high = _ends_of(op, a, b)
+            return (low, high) if low >= LOW and high <= HIGH else None
+        case Call(fn="neg", args=(x,)):
+            inner = exact_ends(x, extents)
+            return None if inner is None or inner[0] == LOW else (-inner[1], -inner[0])
+        case Call(fn="not", args=(x,)):
+            return None if exact_ends(x, extents) is None else (0, 1)
+        case _:
+            return None
+
+
+def _ends_of(op: Op, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    match op:
+        case Op.ADD:
+            return a[0] + b[0], a[1] + b[1]
+        case Op.SUB:
+            return a[0] - b[1], a[1] - b[0]
+        case Op.MUL:
+            corners = [x * y for x in a for y in b]
+            return min(corners), max(corners)
+        case Op.FLOORDIV | Op.MOD:
+            if b[0] != b[1] or b[0] == 0:
+                return LOW - 1, HIGH + 1  # no quasi-affine expression
+            by = b[0]
+            if op is Op.MOD:
+                return min(by + 1, 0), max(by - 1, 0)
+            corners = [x // by for x in a]
+            return min(corners), max(corners)
+        case Op.MIN:
+            return min(a[0], b[0]), min(a[1], b[1])
+        case Op.MAX:
+            return max(a[0], b[0]), max(a[1], b[1])
+        case _:
+            return 0, 1
 
 
 def elements(
@@ -83,16 +145,16 @@ def elements(
 ) -> Elements | None:
     """The map from the variables in `shared` to the elements within `shape` that an access touches.
 
-    With `certain`, only elements that are certainly touched; `None` if that is not quasi-affine.
-    Otherwise all that may be touched: conditions and indices that are not quasi-affine may be
-    anything. A certain map is used to cover elements within the shape, so it does not repeat those
-    limits: subtracting a set with a limit is a separate query for each side.
+    With `certain`, only elements that are certainly touched; `None` if that is not quasi-affine, or
+    may wrap around. Otherwise all that may be touched: such conditions and indices may be anything.
+    A certain map is used to cover elements within the shape, so it does not repeat those limits:
+    subtracting a set with a limit is a separate query for each side.
     """
     moving = {v: n for v, n in box.extents.items() if v not in set(shared)}
     names = {v: f"v{k}" for k, v in enumerate(box.extents)}
     names |= {v: "0" for v, n in moving.items() if n == 1}  # each variable costs time
-    facts = [text(c, names) for c in without_casts(box.conditions, box.extents)]
-    places = [text(i, names) for i in without_casts(indices, box.extents)]
+    facts = _texts(box.conditions, box.extents, names)
+    places = _texts(indices, box.extents, names)
     if certain and None in (*facts, *places):
         return None
     limited = moving if certain else box.extents
@@ -110,6 +172,18 @@ def elements(
     body = " and ".join(limits) or "true"
     relation = f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}"
     return _bounded(lambda isl, context: isl.Map.read_from_str(context, relation))
+
+
+def _texts(
+    exprs: Sequence[Expr], extents: Mapping[Var, int | None], names: Mapping[Var, str]
+) -> list[str | None]:
+    """Those that are quasi-affine and do not wrap around; variables without an extent do not."""
+    known = {v: n for v, n in extents.items() if n is not None}
+    found: list[str | None] = []
+    for e in without_casts(exprs, extents):
+        exact = exact_ends(e, known) is not None or not known.keys() >= set(variables(e))
+        found.append(text(e, names) if exact else None)
+    return found
 
 
 def without_casts(exprs: Sequence[Expr], extents: Mapping[Var, int | None]) -> Sequence[Expr]:
@@ -144,11 +218,11 @@ class Solutions:
 def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solutions | None:
     """The values of variables from zero on, below their extents, for which `conditions` hold.
 
-    A variable without an extent may be any integer. Conditions that are not quasi-affine are left
-    out. `None` if the query takes too long.
+    A variable without an extent may be any integer. Conditions that are not quasi-affine, or may
+    wrap around, are left out. `None` if the query takes too long.
     """
     names = {v: f"v{k}" for k, v in enumerate(extents)}
-    facts = [text(c, names) for c in without_casts(conditions, extents)]
+    facts = _texts(conditions, extents, names)
     limits = [f"0 <= {names[v]} < {n}" for v, n in extents.items() if n is not None]
     limits += [f for f in facts if f is not None]
     values = _bounded(lambda isl, context: _set(isl, context, names.values(), limits))

@@ -247,11 +247,12 @@ def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements 
 def _with_unknowns(s: Simplifier, e: Any, unknown: dict[object, tuple[Var, int, int]]) -> Any:
     """`e` with variables from zero on for data and choices; `unknown` gets their inclusive bounds.
 
-    A part without bounds stays.
+    Data are also quotients and remainders of what may wrap around. A part without bounds stays.
     """
-    if type(e) is Binary:
+    wraps = type(e) is Binary and e.op in (Op.FLOORDIV, Op.MOD) and not s.fits(s.poly(e.a))
+    if type(e) is Binary and not wraps:
         return rewrite_children(e, lambda n: _with_unknowns(s, n, unknown))
-    if type(e) is not Select and not any(type(n) is Load for n in walk(e)):
+    if type(e) is not Select and not wraps and not any(type(n) is Load for n in walk(e)):
         return e
     if not s.fits(s.poly(e)):
         return e

@@ -501,3 +501,32 @@ def test_a_copy_in_digits_that_is_larger_than_what_it_holds_is_refused() -> None
     sch.reindex_cache_read(block, 1, "local", lambda i, j, k: (k, j // 2, i, j % 2))
     with pytest.raises(ScheduleError, match="B_local is indexed by vj // 2; what is padded"):
         sch.pad_einsum(block, [1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("condition", "shrinks"),
+    [
+        ("vi * 3 - 2 >= 1", True),
+        ("128 - vi * -4611686018427387904 >= -9223372036854775808", False),
+        ("vi * 4611686018427387904 < 4611686018427387905", False),
+    ],
+)
+def test_conditions_that_wrap_around_bound_nothing(condition: str, shrinks: bool) -> None:
+    """As int64, 2 * 2**62 is less than 1: a sum is no longer monotonic."""
+    sch = Schedule(
+        parse(f"""
+def f(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+    for i in range(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            B[vi] = T.select({condition}, A[vi], 0)
+""")
+    )
+    block = sch.get_block("B")
+    (loop,) = sch.get_loops(block)
+    if shrinks:
+        sch.decompose_padding(block, loop)
+        check_meaning(sch.original, sch.func)
+    else:
+        with pytest.raises(ScheduleError, match="not a bound of a single iteration variable"):
+            sch.decompose_padding(block, loop)

@@ -745,3 +745,58 @@ def _index(maker: Maker, size: int) -> Expr:
         [v, v % size, (v * 2) % size, binary(Op.MIN, v + 1, size - 1), size - 1 - v, v - 1,
          v // 2 * 2 + v % 2, maker.integer(2), binary(Op.MAX, maker.integer(2), 0) % size]
     )  # fmt: skip
+
+
+WRAPPING = """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((5,), "float32")):
+    S = T.alloc((5,), "float32")
+    for i in range(8):
+        S[(i * {factor}) % 5] = A[i]
+    for j in range(5):
+        C[j] = S[j]
+"""
+
+
+def test_stores_at_wrapping_indices_are_taken_for_what_they_are() -> None:
+    """4 * i takes all values modulo 5, which i * 2**62 as int64 does not: 3 is never stored."""
+    verify(parse(WRAPPING.format(factor=4)))
+    wrapped = {((i * 2**62 + 2**63) % 2**64 - 2**63) % 5 for i in range(8)}
+    assert wrapped == {0, 1, 2, 4}
+    with pytest.raises(VerifyError, match="not shown to be stored"):
+        verify(parse(WRAPPING.format(factor=2**62)))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "({0} + 1) % -255 % 5",
+        "({0} + 1) // -255 % 5",
+        "({0} - 9223372036854775807) // -9223372036854775807 % 5",
+    ],
+)
+def test_a_read_at_what_was_stored_in_the_same_iteration(place: str) -> None:
+    """Divisors may be negative."""
+    verify(
+        parse(f"""
+def f(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
+    S = T.alloc((5,), "float32")
+    for i in range(5):
+        for j_0, j_1 in T.grid(1, 8):
+            if j_0 * 8 + j_1 < 1:
+                S[{place.format("i")} + j_0 * 8 + j_1] = A[i]
+        C[i] = S[{place.format("i")}]
+""")
+    )
+
+
+def test_a_remainder_of_what_wraps_around_is_below_its_divisor() -> None:
+    verify(
+        parse("""
+def f(A: T.Buffer((5,), "float32"), P: T.Buffer((1,), "int64"), C: T.Buffer((5,), "float32")):
+    S = T.alloc((11,), "float32")
+    for j in range(5):
+        S[j * 2 + 1] = A[j]
+    for i in range(5):
+        C[i] = S[(i * P[0] - 7) % 5 * 2 + 1]
+""")
+    )
