@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 from ..errors import TargetError, similar
+from .gpu_rates import GpuRates, rates_of
 from .target import Fact, Target, register_kind
 
 WARP = 32
 """Threads of a warp."""
+SECTOR_BYTES = 32
+"""What global memory moves at least."""
+BANKS = 32
+BANK_BYTES = 4
+"""Shared memory, and the width of a bank."""
 
 
 class Limits(NamedTuple):
@@ -101,6 +107,12 @@ class CudaTarget(Target):
         if not self.arch:
             raise TargetError("{0} names no architecture", self, hint="add -arch=sm_90a")
         return ARCHS[self.arch]
+
+    @property
+    def rates(self) -> GpuRates:
+        """The rates of the device. Raises `TargetError` while the architecture is left open."""
+        _ = self.limits
+        return rates_of(self.arch, self.model, self.l2_bytes)
 
     @property
     def capability(self) -> tuple[int, int]:

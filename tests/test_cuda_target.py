@@ -73,3 +73,21 @@ def test_times_compare_on_one_model_with_one_limit_of_power() -> None:
     assert device == plain
     assert device.perf_class == "cuda/sm_90a/NVIDIA-H200/132SMs/141GiB/700W"
     assert replace(device, power_watts=350).perf_class != device.perf_class
+
+
+def test_each_architecture_has_the_rates_of_its_device() -> None:
+    for arch in ARCHS:
+        rates = CudaTarget.named(arch).rates
+        assert 1e9 < rates.hertz < 3e9
+        assert rates.memory < rates.l2
+        assert rates.l1_bytes > ARCHS[arch].sm_bytes
+    with pytest.raises(TargetError, match="names no architecture"):
+        _ = CudaTarget().rates
+
+
+def test_a_device_that_is_known_by_name_has_its_own_memory() -> None:
+    named = CudaTarget(arch="sm_90a", model="NVIDIA H200", l2_bytes=60 << 20, sms=132)
+    plain = CudaTarget.named("sm_90a")
+    assert (named.rates.memory, named.rates.l2_bytes) == (4.8e12, 60 << 20)
+    assert (plain.rates.memory, plain.rates.l2_bytes) == (3.35e12, 50 << 20)
+    assert named.rates.float32 == plain.rates.float32

@@ -13,11 +13,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ... import dtypes
+from ...target.cuda import BANK_BYTES, BANKS
 from ...tir.ir import Buffer, Stmt
 from .emulate_batch import Active, Array, Batch
 from .emulate_faults import Action, FaultKind
 from .emulate_races import Clock, Log
-from .emulate_traffic import BANK_BYTES, BANKS, Counts, sectors, wavefronts
+from .emulate_traffic import Counts, sectors, wavefronts
 
 
 class Place(NamedTuple):

@@ -17,12 +17,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...target.cuda import BANK_BYTES, BANKS, SECTOR_BYTES
 from ...tir.ir import WARP
 from .emulate_batch import Active, Array
-
-SECTOR_BYTES = 32
-BANKS = 32
-BANK_BYTES = 4
 
 
 @dataclass
