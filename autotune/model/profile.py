@@ -123,7 +123,7 @@ class Visit:
     each with the number of the access that it is computed from alone, if there is one: what a
     vector of that holds is computed once. `operations` are all of them but casts, and `expensive`
     the calls that are not among them. One iteration of the loops above the vectors is one
-    `instruction`, where it runs as one.
+    `instruction`, where it runs as one. `loops` are those around the `block` itself.
     """
 
     name: str
@@ -137,6 +137,8 @@ class Visit:
     expensive: int
     accumulates: bool
     dtype: str
+    block: Block
+    loops: tuple[For, ...]
     instruction: Instruction | None = None
 
 
@@ -176,7 +178,7 @@ def profile(
     alone = []
     for b, loops in around.items():
         made = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
-        key = (b, made, *((s.var, s.extent, s.kind) for s in loops))
+        key = (b, made, *((s.var, s.extent, s.kind, s.thread) for s in loops))
         visit = read.get(key)
         if visit is None:
             visit = read[key] = _visit(b, loops, ranges, private)
@@ -273,6 +275,8 @@ def _visit(
         expensive,
         accumulates,
         dtype,
+        block,
+        tuple(around),
         None if instruction is None else find_instruction(instruction),
     )
 

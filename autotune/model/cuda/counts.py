@@ -1,0 +1,348 @@
+"""Counts of what launches ask of the hardware, for rows of decisions.
+
+For whole tiles they are those that the emulator counts (`codegen/cuda/emulate_traffic.py`). Of
+tiles that are partly outside of an array the share is taken that is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from .... import dtypes
+from ....codegen.passes.launches import THREAD_AXES
+from ....target.cuda import SECTOR_BYTES, WARP
+from ....tir.conditions import conjuncts
+from ....tir.evaluate import Columns
+from ....tir.ir import Binary, Call, Cast, Dim, ForKind, Op, Stmt, Var, product
+from ....tir.visit import walk
+from ....tir.windows import variables
+from ...rules.access_patterns import EXPENSIVE
+from ..profile import Ints, Profile
+from .barriers import Barriers
+from .launches import Access, Launch, Phase, launches_of
+from .patterns import Floats, Pattern, PhasePatterns, straight_loops
+from .spans import Shapes, at_zero, least, span
+
+
+class Dims:
+    """Dimensions that are evaluated together: a number of each row for each of them."""
+
+    def __init__(self, bounds: Mapping[Var, tuple[int, int]]) -> None:
+        self._bounds = bounds
+        self._places: dict[Dim, int] = {}
+        self._exprs: list[Dim] = []
+        self._columns: Columns | None = None
+        self._values: list[Floats] = []
+
+    def need(self, dim: Dim) -> None:
+        """Have a dimension evaluated."""
+        if not isinstance(dim, int) and dim not in self._places:
+            self._places[dim] = len(self._exprs)
+            self._exprs.append(dim)
+
+    def evaluate(self, rows: Ints) -> None:
+        """Evaluate all for these rows, which calls refer to from then on."""
+        if self._columns is None:
+            self._columns = Columns(self._exprs, self._bounds)
+        self._values = list(self._columns(rows).astype(np.float64).T)
+
+    def __call__(self, dim: Dim) -> Floats:
+        if isinstance(dim, int):
+            return np.asarray(float(dim))
+        return self._values[self._places[dim]]
+
+
+@dataclass
+class Counts:
+    """What a launch asks for, by all its blocks; numbers of each row.
+
+    `requests`, `shuffles` and `warp_barriers` are by warps, `barriers` by blocks, and operations by
+    threads: those on floats, and the expensive functions among them.
+    """
+
+    global_requests: Floats
+    sectors_read: Floats
+    sectors_written: Floats
+    shared_requests: Floats
+    wavefronts: Floats
+    shuffles: Floats
+    barriers: Floats
+    warp_barriers: Floats
+    operations: Floats
+    expensive: Floats
+
+    def of_row(self, row: int) -> dict[str, float]:
+        """The counts of a row by name."""
+        columns = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
+        return {name: float(c[row] if c.ndim else c) for name, c in columns.items()}
+
+
+@dataclass
+class AccessCounts:
+    """Of an access of memory in a block: how often its threads get to it, and how often they have
+    to, where straight code keeps what it has loaded; the bytes that it touches in all."""
+
+    pattern: Pattern
+    visits: Floats
+    loads: Floats
+    footprint: Floats
+
+
+@dataclass
+class PhaseCounts:
+    """Of a phase in a block: its iterations, and those of straight code; what it accesses.
+
+    `threads` run it. The loops that reduce make a chain of dependent operations, of which straight
+    code has `independent` ones.
+    """
+
+    phase: Phase
+    threads: Floats
+    visits: Floats
+    straight: Floats
+    independent: Floats
+    share: Floats
+    accesses: list[AccessCounts] = field(default_factory=list)
+
+
+@dataclass
+class LaunchCounts:
+    """A launch: `blocks` of `threads`, the counts of all, and those of each phase in a block."""
+
+    blocks: Floats
+    threads: Floats
+    shared_bytes: Floats
+    counts: Counts
+    phases: list[PhaseCounts]
+
+
+def count(source: Profile, rows: Ints) -> list[LaunchCounts]:
+    """The counts of each launch of a profile for rows (rows, variables)."""
+    bounds = dict(source.bounds)
+    dims = Dims(bounds)
+    counters = [LaunchCounter(launch, bounds, dims) for launch in launches_of(source)]
+    dims.evaluate(rows)
+    return [counter(rows) for counter in counters]
+
+
+class LaunchCounter:
+    """The counts of a launch as a function of rows."""
+
+    def __init__(self, launch: Launch, bounds: dict[Var, tuple[int, int]], dims: Dims) -> None:
+        self.launch, self.dims = launch, dims
+        self.shapes = Shapes(launch)
+        self.phases = [_PhaseCounter(p, self.shapes, bounds, dims) for p in launch.phases]
+        self.barriers = Barriers(launch)
+        self.shared = {b: self.shapes.bytes(b) for b in self.shapes.shared()}
+        for dim in (*launch.extents.values(), *self.shared.values(), *self.barriers.extents()):
+            dims.need(dim)
+
+    def __call__(self, rows: Ints) -> LaunchCounts:
+        """The counts for rows, whose dimensions are evaluated."""
+        d = self.dims
+        blocks = _product(d(n) for n in self.launch.blocks)
+        x, y, z = map(d, self.launch.threads)
+        threads = x * y * z
+        warps = np.ceil(threads / WARP)
+        counts = Counts(*([np.zeros(len(rows))] * len(Counts.__dataclass_fields__)))
+        phases = [counter(rows) for counter in self.phases]
+        shared = self._shared_bytes(phases, x, y * z)
+        in_warp = np.where((x <= WARP) & ((y * z == 1) | self.barriers.apart_by_row), 1.0, 0.0)
+        waits = self.barriers(d)
+        counts.barriers = counts.barriers + waits * (1 - in_warp) * blocks
+        counts.warp_barriers = counts.warp_barriers + waits * in_warp * warps * blocks
+        for counter, phase in zip(self.phases, phases, strict=True):
+            every = _product(d(n) for n in counter.blocks)
+            for a in phase.accesses:
+                _add(counts, a, every * phase.share)
+            done = phase.visits * phase.threads * every * phase.share
+            if counter.phase.collective:
+                self._combine(counts, phase, x, threads, every)
+            else:
+                counts.operations = counts.operations + counter.operations * done
+            counts.expensive = counts.expensive + counter.expensive * done
+        zero = np.zeros(len(rows))
+        return LaunchCounts(blocks + zero, threads + zero, shared + zero, counts, phases)
+
+    def _combine(
+        self, counts: Counts, phase: PhaseCounts, x: Floats, threads: Floats, blocks: Floats
+    ) -> None:
+        """Add what the threads of rows do to combine what they hold in part."""
+        times = phase.visits * blocks
+        warps = np.ceil(threads / WARP)
+        steps = np.ceil(np.log2(np.minimum(x, WARP)))
+        several = np.where(x > WARP, np.ceil(x / WARP), 0.0)
+        counts.shuffles = counts.shuffles + steps * warps * times
+        combined = steps + np.maximum(several - 1, 0)
+        counts.operations = counts.operations + combined * threads * times
+        requests = np.where(several > 0, 1 + several, 0.0) * warps * times
+        counts.shared_requests = counts.shared_requests + requests
+        counts.wavefronts = counts.wavefronts + requests
+        counts.barriers = counts.barriers + np.where(several > 0, times, 0.0)
+
+    def _shared_bytes(self, phases: list[PhaseCounts], x: Floats, rows: Floats) -> Floats:
+        """The shared memory of a block: what is live at once, where that is much."""
+        sizes = {b: self.dims(n) for b, n in self.shared.items()}
+        total: Floats = np.zeros(())
+        for size in sizes.values():
+            total = total + size
+        for p in phases:
+            if p.phase.collective:
+                several = np.ceil(x / WARP) * rows * 4
+                total = total + np.where(x > WARP, np.ceil(several / 16) * 16, 0.0)
+        if len(sizes) < 2:
+            return total
+        tops = [_top(p) for p in self.launch.phases]
+        order = {top: n for n, top in enumerate(dict.fromkeys(tops))}
+        live = {b: [order[_top(p)] for p, _ in self.shapes.uses[b]] for b in sizes}
+        peak: Floats = np.zeros(())
+        for n in order.values():
+            here = [size for b, size in sizes.items() if min(live[b]) <= n <= max(live[b])]
+            peak = np.maximum(peak, sum(here, np.zeros(())))
+        return np.where(total > PLENTY, np.minimum(peak, total), total)
+
+
+PLENTY = 8 << 10
+"""Bytes up to which shared buffers never have bytes in common, as in `passes/arena.py`."""
+
+
+class _PhaseCounter:
+    """The counts of a phase as a function of rows."""
+
+    def __init__(
+        self, phase: Phase, shapes: Shapes, bounds: dict[Var, tuple[int, int]], dims: Dims
+    ) -> None:
+        self.phase, self.dims = phase, dims
+        self.patterns = PhasePatterns(phase, shapes, bounds)
+        block = phase.visit.block
+        self.blocks = [f.extent for axis, f in phase.axes.items() if axis.startswith("block")]
+        self.operations, self.expensive = _operations(block.body)
+        reducing = phase.reducing
+        straight = straight_loops(phase)
+        self.shares = list(_shares(phase))
+        self._visits = _times(phase, reducing if phase.collective else ())
+        self._straight = product([f.extent for f in straight])
+        self._independent = product([f.extent for f in straight if f.var not in reducing])
+        self._accesses = []
+        for a in self.patterns.accesses:
+            out = reducing if a.first or phase.collective else set()
+            again = {f.var for f in straight if f.var not in a.moving}
+            self._accesses.append(
+                (_times(phase, out), _times(phase, out | again), _footprint(a, phase))
+            )
+        self._lanes: Dim = 1 if phase.vector is None else phase.vector.extent
+        for dim in (*self.blocks, self._visits, self._straight, self._independent, self._lanes):
+            dims.need(dim)
+        for every, kept, footprint in self._accesses:
+            for dim in (every, kept, *footprint):
+                dims.need(dim)
+        for share in self.shares:
+            for dim in share:
+                dims.need(dim)
+
+    def __call__(self, rows: Ints) -> PhaseCounts:
+        d = self.dims
+        found = self.patterns(rows)
+        share: Floats = np.ones(len(rows))
+        for bound, top, outer in self.shares:
+            inside = np.minimum(d(bound) / np.maximum(d(top) + 1, 1), 1.0)
+            share = share * np.where(d(outer) > 0, inside, 1.0)
+        accesses = []
+        for pattern, (every, kept, spans) in zip(found.accesses, self._accesses, strict=True):
+            size = dtypes.nbytes(pattern.access.buffer.dtype)
+            touched = _bytes([d(n) for n in spans], size)
+            accesses.append(AccessCounts(pattern, d(every), d(kept), touched))
+        visits = d(self._visits) * d(self._lanes)
+        return PhaseCounts(
+            self.phase,
+            found.threads,
+            visits,
+            d(self._straight),
+            d(self._independent),
+            share,
+            accesses,
+        )
+
+
+def _add(counts: Counts, a: AccessCounts, blocks: Floats) -> None:
+    access = a.pattern.access
+    times = a.visits * blocks * access.times
+    requests, transactions = a.pattern.requests * times, a.pattern.transactions * times
+    if access.scope == "shared":
+        counts.shared_requests = counts.shared_requests + requests
+        counts.wavefronts = counts.wavefronts + transactions
+        return
+    counts.global_requests = counts.global_requests + requests
+    if access.stores:
+        counts.sectors_written = counts.sectors_written + transactions
+    else:
+        counts.sectors_read = counts.sectors_read + transactions
+
+
+def _times(phase: Phase, out: Collection[Var]) -> Dim:
+    """The iterations of the loops that a thread runs, but for those `out` of the count."""
+    return product([f.extent for f in phase.steps if f.var not in out])
+
+
+def _footprint(access: Access, phase: Phase) -> tuple[Dim, ...]:
+    """The elements that a block touches of an array along each of its dimensions."""
+    blocks = [f for f in phase.loops if f.thread is not None and f.thread.startswith("block")]
+    loops = {f.var: f.extent for f in phase.loops if f not in set(blocks)}
+    found = []
+    for i, n in zip(access.indices, access.buffer.shape, strict=True):
+        reach = span(at_zero(i, blocks), loops)
+        found.append(n if reach is None else least(reach[1] - reach[0] + 1, n))
+    return tuple(found) or (1,)
+
+
+def _shares(phase: Phase) -> Iterable[tuple[Dim, Dim, Dim]]:
+    """Of the guards of a phase: the bound, the most that is compared, and the most of it that
+    loops around the threads add."""
+    lanes = [f for f in phase.loops if f.kind is ForKind.VECTOR or f.thread in THREAD_AXES]
+    for guard in conjuncts(phase.visit.block.predicate):
+        if type(guard) is not Binary or guard.op is not Op.LT:
+            continue
+        loops = {f.var: f.extent for f in phase.loops}
+        value = span(guard.a, loops)
+        outer = span(at_zero(guard.a, lanes), loops)
+        if value is not None and outer is not None and not variables(guard.b) & loops.keys():
+            yield guard.b, value[1], outer[1]
+
+
+def _operations(body: Stmt) -> tuple[int, int]:
+    """The operations on floats of an iteration, and the expensive functions among them."""
+    count = expensive = 0
+    for n in walk(body):
+        match n:
+            case Binary(a=a) if dtypes.is_float(a.dtype):
+                count += 1
+                expensive += n.op is Op.DIV
+            case Cast(dtype=dtype) if dtypes.is_float(dtype):
+                count += 1
+            case Call(fn=fn, dtype=dtype) if dtypes.is_float(dtype):
+                count += 1
+                expensive += fn in EXPENSIVE
+            case _:
+                pass
+    return count, expensive
+
+
+def _product(numbers: Iterable[Floats]) -> Floats:
+    result: Floats = np.ones(())
+    for n in numbers:
+        result = result * n
+    return result
+
+
+def _bytes(extents: Sequence[Floats], element_bytes: int) -> Floats:
+    """The bytes of a part of an array, whose rows are whole sectors."""
+    *outer, last = extents
+    return _product(outer) * np.maximum(last * element_bytes, SECTOR_BYTES)
+
+
+def _top(phase: Phase) -> object:
+    """The statement of a thread's code that a phase is in, outermost."""
+    return next((f.var for f in phase.loops if f.kind is not ForKind.THREAD), phase.visit.block)

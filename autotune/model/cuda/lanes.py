@@ -1,0 +1,121 @@
+"""What requests of warps cost: sectors of global memory, wavefronts of shared memory.
+
+The rules are those of `codegen/cuda/emulate_traffic.py`, for the threads of one block of many
+candidates at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ....target.cuda import BANK_BYTES, BANKS, SECTOR_BYTES, WARP
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The threads of blocks, one block after the other.
+
+    For each thread the number of its block and that of its warp among all, its lane, and its place
+    along x, y and z. For each warp its block.
+    """
+
+    block: Ints
+    warp: Ints
+    lane: Ints
+    x: Ints
+    y: Ints
+    z: Ints
+    block_of_warp: Ints
+    blocks: int
+
+    @staticmethod
+    def of(x: Ints, y: Ints, z: Ints) -> Threads:
+        """The threads of blocks of these extents."""
+        threads = x * y * z
+        warps = -(-threads // WARP)
+        count = len(threads)
+        block = np.repeat(np.arange(count), threads)
+        number = np.arange(len(block)) - np.repeat(np.cumsum(threads) - threads, threads)
+        warp = np.repeat(np.cumsum(warps) - warps, threads) + number // WARP
+        rest, place_x = np.divmod(number, x[block])
+        place_z, place_y = np.divmod(rest, y[block])
+        return Threads(
+            block,
+            warp,
+            number % WARP,
+            place_x,
+            place_y,
+            place_z,
+            np.repeat(np.arange(count), warps),
+            count,
+        )
+
+    def where(self, chosen: Mask) -> Threads:
+        """Those of them that are chosen."""
+        return Threads(
+            self.block[chosen],
+            self.warp[chosen],
+            self.lane[chosen],
+            self.x[chosen],
+            self.y[chosen],
+            self.z[chosen],
+            self.block_of_warp,
+            self.blocks,
+        )
+
+    def count(self) -> Ints:
+        """The threads of each block."""
+        return np.bincount(self.block, minlength=self.blocks)
+
+    def requests(self) -> Ints:
+        """The warps of each block that have one of these threads."""
+        used = np.zeros(len(self.block_of_warp), dtype=np.bool_)
+        used[self.warp] = True
+        return np.bincount(self.block_of_warp[used], minlength=self.blocks)
+
+    def sectors(self, elements: Ints, element_bytes: int) -> Ints:
+        """The sectors of a request of each warp for these elements, by blocks."""
+        distinct = _distinct(self.warp, elements // (SECTOR_BYTES // element_bytes))
+        return np.bincount(self.block_of_warp[distinct[0]], minlength=self.blocks)
+
+    def wavefronts(self, elements: Ints, element_bytes: int, access_bytes: Ints) -> Ints:
+        """The wavefronts of accesses to shared memory, each of so many bytes, by blocks."""
+        found = np.zeros(self.blocks, dtype=np.int64)
+        words = elements * element_bytes // BANK_BYTES
+        parts = np.maximum(access_bytes // BANK_BYTES, 1)
+        for n in np.unique(parts).tolist():
+            chosen = parts == n
+            group = (self.warp[chosen] * WARP + self.lane[chosen]) // (WARP // n)
+            every = words[chosen][:, None] + np.arange(n)
+            groups = np.broadcast_to(group[:, None], every.shape)
+            own, word = _distinct(groups.ravel(), every.ravel())
+            first = int(own.min()) if len(own) else 0
+            used = np.bincount((own - first) * BANKS + word % BANKS)
+            used.resize(-(-len(used) // BANKS) * BANKS)
+            fronts = used.reshape(-1, BANKS).max(axis=1)
+            warps = (np.arange(len(fronts)) + first) // n
+            found += np.bincount(
+                self.block_of_warp[warps], weights=fronts, minlength=self.blocks
+            ).astype(np.int64)
+        return found
+
+
+def _distinct(groups: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+    """The different numbers of each group, with their groups."""
+    if len(numbers) == 0:
+        return groups, numbers
+    low = int(numbers.min())
+    size = int(numbers.max()) - low + 1
+    keys = groups * size + (numbers - low)
+    keys.sort()
+    new = np.empty(len(keys), dtype=np.bool_)
+    new[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    group, number = np.divmod(keys[new], size)
+    return group, number + low

@@ -1,0 +1,266 @@
+"""The requests of a phase, counted by the addresses of the threads of a block.
+
+Which addresses these are depends on few decisions: each combination of them is counted once,
+whatever the number of rows. Loops that a thread runs, and the blocks, are taken to be at 0. Where
+they move an access by no multiple of a sector, the count is the mean over the places in a sector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .... import dtypes
+from ....codegen.passes.vectors import MAX_BYTES, MIN_BYTES
+from ....target.cuda import SECTOR_BYTES
+from ....tir.evaluate import Columns
+from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var, as_expr, const
+from ....tir.visit import substitute
+from ....tir.windows import variables
+from ..profile import Ints
+from .lanes import Threads
+from .launches import ROW, Access, Phase, is_one
+from .spans import Shapes, least, place
+
+Floats = npt.NDArray[np.float64]
+LETTERS = "xyz"
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a block asks for an access, each time its threads get to it once; for each row.
+
+    `transactions` are sectors or wavefronts. `lanes` are the elements of a move, of which a vector
+    is `moves`.
+    """
+
+    access: Access
+    requests: Floats
+    transactions: Floats
+    lanes: Floats
+    moves: Floats
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """The accesses of a phase, and the `threads` of a block that run it."""
+
+    threads: Floats
+    accesses: tuple[Pattern, ...]
+
+
+class PhasePatterns:
+    """The patterns of a phase as functions of rows of decisions."""
+
+    def __init__(self, phase: Phase, shapes: Shapes, bounds: dict[Var, tuple[int, int]]) -> None:
+        self.phase = phase
+        self._places = {f"threadIdx.{c}": Var(f"t{c}") for c in LETTERS}
+        self._vector = phase.vector
+        self.accesses = _executed(phase)
+        by_thread: list[Dim] = []
+        by_block: list[Dim] = [*shapes.launch.threads]
+        vector = self._vector
+        by_block.append(1 if vector is None else vector.extent)
+        self._steps: list[range] = []
+        for a in self.accesses:
+            strides = shapes.strides(a.buffer)
+            offset = as_expr(place(a.buffer, a.indices, strides))
+            by_thread += [self._at(offset), self._at(offset, 1), self._at(offset, -1)]
+            start = len(by_block)
+            by_block += self._moved(offset)
+            self._steps.append(range(start, len(by_block)))
+        predicate = phase.visit.block.predicate
+        by_thread.append(1 if predicate is None else self._at(predicate))
+        names = {v for e in (*by_thread, *by_block) for v in variables(e)} & bounds.keys()
+        self._columns = [n for n, v in enumerate(bounds) if v in names]
+        own = {v: bounds[v] for v in bounds if v in names}
+        self._sizes = [high - low + 1 for low, high in own.values()]
+        self._lows = [low for low, _ in own.values()]
+        threads = dict.fromkeys(self._places.values(), (0, MOST_THREADS - 1))
+        self._by_thread = Columns(by_thread, {**own, **threads})
+        self._by_block = Columns(by_block, own)
+
+    def _at(self, e: Expr, lane: int = 0, moved: dict[Var, Expr] | None = None) -> Expr:
+        """An expression of a thread where all loops are at 0, but for a lane: -1 is the last."""
+        values: dict[Var, Expr] = {}
+        for f in self.phase.loops:
+            if f.thread in self._places:
+                values[f.var] = self._places[f.thread]
+            elif f is self._vector and lane:
+                values[f.var] = const(1) if lane == 1 else as_expr(f.extent - 1)
+            else:
+                values[f.var] = const(0)
+        return substitute(e, values | (moved or {}))
+
+    def _moved(self, e: Expr) -> list[Dim]:
+        """Of each loop that moves an access of the first thread: its extent, and by how many
+        elements it does so in the second iteration, in one in the middle and in the last one."""
+        first = {v: const(0) for v in self._places.values()}
+        start = substitute(self._at(e), first)
+        found: list[Dim] = []
+        used = variables(e)
+        for f in self.phase.loops:
+            own = f is self._vector or f.thread in self._places
+            if own or is_one(f.extent) or f.var not in used:
+                continue
+            extent = as_expr(f.extent)
+            found.append(f.extent)
+            for iteration in (const(1), extent // 2, extent - 1):
+                there = substitute(self._at(e, 0, {f.var: iteration}), first)
+                found.append((there - start) * as_expr(least(f.extent - 1, 1)))
+        return found
+
+    def __call__(self, rows: Ints) -> Patterns:
+        """The patterns for each of the rows."""
+        combinations, inverse = self._distinct(rows)
+        blocks = self._by_block(combinations).astype(np.int64)
+        x, y, z, extent = (blocks[:, n] for n in range(4))
+        threads = Threads.of(x, y, z)
+        places = np.stack([threads.x, threads.y, threads.z], axis=1)
+        columns = self._by_thread(np.concatenate([combinations[threads.block], places], axis=1))
+        running = columns[:, -1] != 0
+        for letter in LETTERS:
+            axis = f"threadIdx.{letter}"
+            if axis not in self.phase.axes and not (axis == ROW and self.phase.replicated):
+                running &= getattr(threads, letter) == 0
+        chosen = threads if running.all() else threads.where(running)
+        addresses = [
+            [
+                column[running] if chosen is not threads else column
+                for column in columns.T[n : n + 3]
+            ]
+            for n in range(0, 3 * len(self.accesses), 3)
+        ]
+        steps = [blocks[:, list(n)].reshape(len(blocks), -1, 4) for n in self._steps]
+        lanes = self._lanes(chosen, addresses, steps, extent)
+        found = []
+        for a, at, by, wide in zip(self.accesses, addresses, steps, lanes, strict=True):
+            requests, transactions = _counted(a, chosen, at[0], by, wide)
+            moves = extent // wide
+            found.append(
+                Pattern(
+                    a,
+                    (requests * moves)[inverse].astype(np.float64),
+                    (transactions * moves)[inverse],
+                    wide[inverse].astype(np.float64),
+                    moves[inverse].astype(np.float64),
+                )
+            )
+        return Patterns(chosen.count()[inverse].astype(np.float64), tuple(found))
+
+    def _distinct(self, rows: Ints) -> tuple[Ints, Any]:
+        """The different combinations of the decisions that count, and which one each row has."""
+        own = rows[:, self._columns]
+        if not self._columns or len(rows) < 2:
+            return own[:1], np.zeros(len(rows), dtype=np.int64)
+        if float(np.prod(np.array(self._sizes, dtype=np.float64))) < 2.0**62:
+            key = np.zeros(len(rows), dtype=np.int64)
+            for n, (size, low) in enumerate(zip(self._sizes, self._lows, strict=True)):
+                key = key * size + (own[:, n] - low)
+            _, index, inverse = np.unique(key, return_index=True, return_inverse=True)
+            return own[index], inverse
+        combinations, inverse = np.unique(own, axis=0, return_inverse=True)
+        return combinations, inverse.ravel()
+
+    def _lanes(
+        self, threads: Threads, addresses: list[list[Ints]], steps: list[Ints], extent: Ints
+    ) -> list[Ints]:
+        """The elements that each access moves at once, by blocks: as `passes/vectors.py` does."""
+        if self._vector is None:
+            return [np.ones(threads.blocks, dtype=np.int64) for _ in self.accesses]
+        found = []
+        for a, (first, second, last), by in zip(self.accesses, addresses, steps, strict=True):
+            size = dtypes.nbytes(a.buffer.dtype)
+            own = extent[threads.block]
+            apart = ((own > 1) & (second - first != 1)) | (last - first != own - 1)
+            adjacent = np.bincount(threads.block, weights=apart, minlength=threads.blocks) == 0
+            start = np.zeros(threads.blocks, dtype=np.int64)
+            # The lowest bit of all addresses together is that of their greatest divisor.
+            np.bitwise_or.at(start, threads.block, first)
+            moved_by = by[:, :, 1:].reshape(len(by), -1).T
+            together = reduce(np.bitwise_or, moved_by, start | extent | (MAX_BYTES // size))
+            lanes = together & -together
+            moved = adjacent & (lanes > 1) & (lanes * size >= MIN_BYTES)
+            found.append(np.where(moved, lanes, 1))
+        body = self.phase.visit.block.body
+        if type(body) is Store and type(body.value) is Load and len(found) == 2:
+            both = (found[0] > 1) & (found[1] > 1)
+            least = np.where(both, np.minimum(*found), 0)
+            found = [np.where(both, least, n) for n in found]
+        return found
+
+
+def _executed(phase: Phase) -> list[Access]:
+    """The accesses of memory of a phase; of a collective its result alone."""
+    found = phase.in_memory()
+    if phase.collective:
+        found = [a for a in found if a.stores and not a.first]
+    return found
+
+
+def _counted(
+    access: Access, threads: Threads, elements: Ints, steps: Ints, lanes: Ints
+) -> tuple[Ints, Floats]:
+    """The requests and transactions of a block for an access by these threads."""
+    size = dtypes.nbytes(access.buffer.dtype)
+    requests = threads.requests()
+    if access.scope == "shared":
+        width = lanes[threads.block] * size
+        return requests, threads.wavefronts(elements, size, width).astype(np.float64)
+    sector = SECTOR_BYTES // size
+    total = threads.sectors(elements, size).astype(np.float64)
+    if not (steps[:, :, 1:] % sector).any():
+        return requests, total
+    shares = _places(steps, sector)
+    total = total * shares[:, 0]
+    for residue in range(1, sector):
+        share = shares[:, residue]
+        moved = share > 0
+        if moved.any():
+            chosen = moved[threads.block]
+            there = threads.where(chosen)
+            total = total + there.sectors(elements[chosen] + residue, size) * share
+    return requests, total
+
+
+def _places(steps: Ints, sector: int) -> Floats:
+    """How often loops move an access to each place in a sector, as shares of all iterations."""
+    count = len(steps)
+    found = np.zeros((count, sector))
+    found[:, 0] = 1.0
+    rows = np.arange(count)[:, None]
+    for extent, first, middle, last in steps.transpose(1, 2, 0):
+        linear = ((first * (extent // 2) - middle) % sector == 0) & (
+            (first * (extent - 1) - last) % sector == 0
+        )
+        step = np.where(linear, first % sector, np.gcd(np.gcd(first, middle), last) % sector)
+        if not step.any():
+            continue
+        period = sector // np.gcd(step, sector)
+        whole, rest = np.divmod(np.where(linear, extent, period), period)
+        moved = np.zeros_like(found)
+        for n in range(int(period.max())):
+            times = np.where(n < period, whole + (n < rest), 0)
+            source = (np.arange(sector) - (n * step)[:, None]) % sector
+            moved += found[rows, source] * times[:, None]
+        found = moved / moved.sum(axis=1, keepdims=True)
+    return found
+
+
+def straight_loops(phase: Phase) -> list[For]:
+    """The loops whose iterations become straight code: what is unrolled, and what indexes
+    registers, up to a loop that is neither."""
+    indexing = {v for a in phase.accesses if a.scope == "thread" for v in a.moving}
+    found: list[For] = []
+    for f in reversed(phase.loops):
+        if f.kind is ForKind.THREAD:
+            continue
+        if f.kind not in (ForKind.UNROLL, ForKind.VECTOR) and f.var not in indexing:
+            break
+        found.append(f)
+    return found
