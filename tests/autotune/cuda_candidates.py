@@ -11,9 +11,11 @@ from tilewright.autotune.search.sketch import Sketch
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.launches import launches_of
+from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
 
+from ..codegen.cuda.schedules import matmul_func
 from ..codegen.machinery import random_arguments
 
 TARGET = CudaTarget.named("sm_90a")
@@ -63,3 +65,46 @@ def numbers(launch: LaunchCounts, row: int) -> Numbers:
 def scheduled(func: Func, sketch: Sketch, row: np.ndarray) -> Func:
     """A candidate as a program."""
     return sketch.trace.with_row(tuple(row.tolist())).apply(func).func
+
+
+def tiled_matmul(n: int, m: int, k: int) -> Sketch:
+    """A product by tiles in shared memory, whose sizes are open.
+
+    The decisions are the steps of a tile, the threads and the elements of a thread along rows, and
+    both along columns.
+    """
+    sch = Schedule(matmul_func(n, m, k), symbolic=True)
+    b = sch.get_block("C")
+    i, j, r = sch.get_loops(b)
+    acc = sch.cache_write(b, 0, "local")
+    step = sch.sample_categorical([4, 8, 16, 32])
+    ty, iy, tx, jx = (
+        sch.sample_categorical(values)
+        for values in (
+            [1, 2, 4, 8, 16, 32],
+            [1, 2, 4, 8, 16],
+            [1, 2, 4, 8, 16, 32],
+            [1, 2, 4, 8, 16],
+        )
+    )
+    bi, ti, ii = sch.split(i, factors=[None, ty, iy])
+    bj, tj, jj = sch.split(j, factors=[None, tx, jx])
+    k0, k1 = sch.split(r, factors=[None, step])
+    sch.reorder(bi, bj, k0, ti, tj, k1, ii, jj)
+    sch.bind(bi, "blockIdx.x")
+    sch.bind(bj, "blockIdx.y")
+    copies = [sch.cache_read(b, number, "shared") for number in (0, 1)]
+    for c in copies:
+        sch.compute_at(c, k0)
+    sch.reverse_compute_at(acc, bj)
+    init = sch.decompose_reduction(b, k0)
+    for c in copies:
+        _, t = sch.split(sch.fuse(*sch.get_loops(c)[-2:]), factors=[None, ty * tx])
+        sch.bind(t, "threadIdx.x")
+    sch.bind(sch.fuse(ti, tj), "threadIdx.x")
+    sch.bind(sch.fuse(*sch.get_loops(init)[2:4]), "threadIdx.x")
+    rows, columns = sch.get_loops(acc)[-2:]
+    own_rows, own_columns = sch.split(rows, factors=[ty, iy]), sch.split(columns, factors=[tx, jx])
+    sch.reorder(own_rows[0], own_columns[0], own_rows[1], own_columns[1])
+    sch.bind(sch.fuse(own_rows[0], own_columns[0]), "threadIdx.x")
+    return Sketch.of(sch, "tiled")

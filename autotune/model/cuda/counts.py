@@ -223,6 +223,7 @@ class _PhaseCounter:
         reducing = phase.reducing
         straight = straight_loops(phase)
         self.shares = list(_shares(phase))
+        self.guards = len(conjuncts(block.predicate))
         self._visits = _times(phase, reducing if phase.collective else ())
         self._straight = product([f.extent for f in straight])
         self._independent = product([f.extent for f in straight if f.var not in reducing])
@@ -245,11 +246,16 @@ class _PhaseCounter:
 
     def __call__(self, rows: Ints) -> PhaseCounts:
         d = self.dims
-        found = self.patterns(rows)
         share: Floats = np.ones(len(rows))
+        whole = np.full(len(rows), self.guards == len(self.shares))
         for bound, top, outer in self.shares:
-            inside = np.minimum(d(bound) / np.maximum(d(top) + 1, 1), 1.0)
+            # Where the threads reach beyond by themselves, those that do so are left out already.
+            fits = d(top) - d(outer) < d(bound)
+            whole &= fits
+            reach = np.where(fits, d(top), d(outer)) + 1
+            inside = np.minimum(d(bound) / np.maximum(reach, 1), 1.0)
             share = share * np.where(d(outer) > 0, inside, 1.0)
+        found = self.patterns(rows, whole)
         accesses = []
         for pattern, (every, kept, spans) in zip(found.accesses, self._accesses, strict=True):
             size = dtypes.nbytes(pattern.access.buffer.dtype)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ....target.cuda import BANK_BYTES, BANKS, SECTOR_BYTES, WARP
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -22,7 +23,7 @@ class Threads:
     """The threads of blocks, one block after the other.
 
     For each thread the number of its block and that of its warp among all, its lane, and its place
-    along x, y and z. For each warp its block.
+    along x, y and z. For each warp its block. Of each block the share of its warps that are here.
     """
 
     block: Ints
@@ -33,11 +34,15 @@ class Threads:
     z: Ints
     block_of_warp: Ints
     blocks: int
+    share_of_warps: Floats
 
     @staticmethod
-    def of(x: Ints, y: Ints, z: Ints) -> Threads:
-        """The threads of blocks of these extents."""
+    def of(x: Ints, y: Ints, z: Ints, most_warps: int | None = None) -> Threads:
+        """The threads of blocks of these extents, of the first warps of each block."""
         threads = x * y * z
+        all_warps = -(-threads // WARP)
+        if most_warps is not None:
+            threads = np.minimum(threads, most_warps * WARP)
         warps = -(-threads // WARP)
         count = len(threads)
         block = np.repeat(np.arange(count), threads)
@@ -54,6 +59,7 @@ class Threads:
             place_z,
             np.repeat(np.arange(count), warps),
             count,
+            warps / all_warps,
         )
 
     def where(self, chosen: Mask) -> Threads:
@@ -67,6 +73,7 @@ class Threads:
             self.z[chosen],
             self.block_of_warp,
             self.blocks,
+            self.share_of_warps,
         )
 
     def count(self) -> Ints:

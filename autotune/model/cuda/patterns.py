@@ -7,6 +7,7 @@ they move an access by no multiple of a sector, the count is the mean over the p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -29,6 +30,8 @@ from .spans import Shapes, least, place
 Floats = npt.NDArray[np.float64]
 LETTERS = "xyz"
 MOST_THREADS = 1024
+SAMPLED = 4
+"""Warps of a block that stand for all of them, where all threads run."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Pattern:
     lanes: Floats
     moves: Floats
 
+    @property
+    def numbers(self) -> tuple[Floats, ...]:
+        return self.requests, self.transactions, self.lanes, self.moves
+
 
 @dataclass(frozen=True)
 class Patterns:
@@ -58,24 +65,78 @@ class PhasePatterns:
     """The patterns of a phase as functions of rows of decisions."""
 
     def __init__(self, phase: Phase, shapes: Shapes, bounds: dict[Var, tuple[int, int]]) -> None:
-        self.phase = phase
+        self.accesses = _executed(phase)
+        # The lanes of a copy are those that both of its accesses have.
+        groups = [self.accesses] if phase.vector else [[a] for a in self.accesses] or [[]]
+        predicate = phase.visit.block.predicate
+        self._whole = [_Group(g, phase, shapes, bounds, None) for g in groups]
+        self._partial = self._whole
+        if predicate is not None:
+            self._partial = [_Group(g, phase, shapes, bounds, predicate) for g in groups]
+
+    def __call__(self, rows: Ints, whole: npt.NDArray[np.bool_]) -> Patterns:
+        """The patterns for each of the rows.
+
+        Those of `whole` ones have no guard that fails for a thread of the first block.
+        """
+        if whole.all() or self._partial is self._whole:
+            return _together([group(rows) for group in self._whole])
+        if not whole.any():
+            return _together([group(rows) for group in self._partial])
+        inside = _together([group(rows[whole]) for group in self._whole])
+        across = _together([group(rows[~whole]) for group in self._partial])
+
+        def merged(a: Floats, b: Floats) -> Floats:
+            result = np.empty(len(rows))
+            result[whole], result[~whole] = a, b
+            return result
+
+        accesses = tuple(
+            Pattern(a.access, *(merged(*pair) for pair in zip(a.numbers, b.numbers, strict=True)))
+            for a, b in zip(inside.accesses, across.accesses, strict=True)
+        )
+        return Patterns(merged(inside.threads, across.threads), accesses)
+
+
+def _together(parts: Sequence[Patterns]) -> Patterns:
+    return Patterns(parts[0].threads, tuple(a for p in parts for a in p.accesses))
+
+
+class _Group:
+    """Accesses of a phase whose patterns are counted for the same combinations of decisions."""
+
+    def __init__(
+        self,
+        accesses: list[Access],
+        phase: Phase,
+        shapes: Shapes,
+        bounds: dict[Var, tuple[int, int]],
+        predicate: Expr | None,
+    ) -> None:
+        self.accesses, self.phase = accesses, phase
         self._places = {f"threadIdx.{c}": Var(f"t{c}") for c in LETTERS}
         self._vector = phase.vector
-        self.accesses = _executed(phase)
+        self._idle = [
+            c
+            for c, axis in zip(LETTERS, self._places, strict=True)
+            if axis not in phase.axes
+            and not (axis == ROW and phase.replicated)
+            and not is_one(shapes.launch.extents[axis])
+        ]
         by_thread: list[Dim] = []
         by_block: list[Dim] = [*shapes.launch.threads]
-        vector = self._vector
-        by_block.append(1 if vector is None else vector.extent)
+        by_block.append(1 if self._vector is None else self._vector.extent)
         self._steps: list[range] = []
         for a in self.accesses:
-            strides = shapes.strides(a.buffer)
-            offset = as_expr(place(a.buffer, a.indices, strides))
-            by_thread += [self._at(offset), self._at(offset, 1), self._at(offset, -1)]
+            offset = as_expr(place(a.buffer, a.indices, shapes.strides(a.buffer)))
+            by_thread += [self._at(offset, lane) for lane in self._ends]
             start = len(by_block)
-            by_block += self._moved(offset)
+            if self._vector is not None or a.scope != "shared":
+                by_block += self._moved(offset)
             self._steps.append(range(start, len(by_block)))
-        predicate = phase.visit.block.predicate
-        by_thread.append(1 if predicate is None else self._at(predicate))
+        self._guarded = predicate is not None
+        if predicate is not None:
+            by_thread.append(self._at(predicate))
         names = {v for e in (*by_thread, *by_block) for v in variables(e)} & bounds.keys()
         self._columns = [n for n, v in enumerate(bounds) if v in names]
         own = {v: bounds[v] for v in bounds if v in names}
@@ -84,6 +145,11 @@ class PhasePatterns:
         threads = dict.fromkeys(self._places.values(), (0, MOST_THREADS - 1))
         self._by_thread = Columns(by_thread, {**own, **threads})
         self._by_block = Columns(by_block, own)
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        """The lanes at which addresses are needed; -1 is the last one."""
+        return (0,) if self._vector is None else (0, 1, -1)
 
     def _at(self, e: Expr, lane: int = 0, moved: dict[Var, Expr] | None = None) -> Expr:
         """An expression of a thread where all loops are at 0, but for a lane: -1 is the last."""
@@ -120,38 +186,28 @@ class PhasePatterns:
         combinations, inverse = self._distinct(rows)
         blocks = self._by_block(combinations).astype(np.int64)
         x, y, z, extent = (blocks[:, n] for n in range(4))
-        threads = Threads.of(x, y, z)
+        every = not self._guarded and not self._idle
+        threads = Threads.of(x, y, z, SAMPLED if every else None)
         places = np.stack([threads.x, threads.y, threads.z], axis=1)
-        columns = self._by_thread(np.concatenate([combinations[threads.block], places], axis=1))
-        running = columns[:, -1] != 0
-        for letter in LETTERS:
-            axis = f"threadIdx.{letter}"
-            if axis not in self.phase.axes and not (axis == ROW and self.phase.replicated):
-                running &= getattr(threads, letter) == 0
-        chosen = threads if running.all() else threads.where(running)
-        addresses = [
-            [
-                column[running] if chosen is not threads else column
-                for column in columns.T[n : n + 3]
-            ]
-            for n in range(0, 3 * len(self.accesses), 3)
-        ]
+        columns = self._by_thread(np.concatenate([combinations[threads.block], places], axis=1)).T
+        running = columns[-1] != 0 if self._guarded else np.ones(len(threads.x), dtype=np.bool_)
+        for letter in self._idle:
+            running &= getattr(threads, letter) == 0
+        if not running.all():
+            threads, columns = threads.where(running), columns[:, running]
+        ends = len(self._ends)
+        addresses = [columns[n : n + ends] for n in range(0, ends * len(self.accesses), ends)]
         steps = [blocks[:, list(n)].reshape(len(blocks), -1, 4) for n in self._steps]
-        lanes = self._lanes(chosen, addresses, steps, extent)
+        lanes = self._lanes(threads, addresses, steps, extent)
+        warps = threads.share_of_warps
         found = []
         for a, at, by, wide in zip(self.accesses, addresses, steps, lanes, strict=True):
-            requests, transactions = _counted(a, chosen, at[0], by, wide)
+            requests, transactions = _counted(a, threads, at[0], by, wide)
             moves = extent // wide
-            found.append(
-                Pattern(
-                    a,
-                    (requests * moves)[inverse].astype(np.float64),
-                    (transactions * moves)[inverse],
-                    wide[inverse].astype(np.float64),
-                    moves[inverse].astype(np.float64),
-                )
-            )
-        return Patterns(chosen.count()[inverse].astype(np.float64), tuple(found))
+            numbers = (requests * moves / warps, transactions * moves / warps, wide, moves)
+            found.append(Pattern(a, *(n[inverse].astype(np.float64) for n in numbers)))
+        count = x * y * z if every else threads.count()
+        return Patterns(count[inverse].astype(np.float64), tuple(found))
 
     def _distinct(self, rows: Ints) -> tuple[Ints, Any]:
         """The different combinations of the decisions that count, and which one each row has."""
@@ -168,7 +224,7 @@ class PhasePatterns:
         return combinations, inverse.ravel()
 
     def _lanes(
-        self, threads: Threads, addresses: list[list[Ints]], steps: list[Ints], extent: Ints
+        self, threads: Threads, addresses: list[Ints], steps: list[Ints], extent: Ints
     ) -> list[Ints]:
         """The elements that each access moves at once, by blocks: as `passes/vectors.py` does."""
         if self._vector is None:

@@ -63,7 +63,8 @@ def span(e: Expr, loops: Mapping[Var, Dim]) -> Span | None:
     a, b = span(e.a, loops), span(e.b, loops)
     if a is None or b is None:
         return None
-    return _SPANS[e.op](a, b) if e.op in _SPANS else None
+    found = _SPANS[e.op](a, b) if e.op in _SPANS else None
+    return None if found is None else (as_dim(found[0]), as_dim(found[1]))
 
 
 def _multiplied(a: Span, b: Span) -> Span | None:
