@@ -18,7 +18,8 @@ class GpuRates(NamedTuple):
     that an SM takes in a cycle from L1, of which there are `l1_bytes`, shared memory included.
     `l2` and `memory` are bytes in a second for all SMs, and `l2_bytes` the size of the second
     level. The latencies are cycles until a load is there, or a barrier passed, or an arithmetic
-    result known. `launch` is the seconds of a kernel that does nothing.
+    result known, and `block_start` those in which an SM starts a block. `launch` is the seconds of
+    a kernel that does nothing.
     """
 
     hertz: float
@@ -37,6 +38,7 @@ class GpuRates(NamedTuple):
     l2_latency: float = 270.0
     memory_latency: float = 600.0
     barrier_latency: float = 30.0
+    block_start: float = 60.0
     launch: float = 2.0e-6
 
 
@@ -46,6 +48,8 @@ class GpuRates(NamedTuple):
 # "H100 Tensor Core GPU Architecture" (SXM5), and the data sheets of RTX A6000, L40 and H200.
 # Latencies and the rate of L2: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
 # Architecture via Microbenchmarking", arXiv 2402.13499; Jia et al., arXiv 1804.06826 (Volta).
+# The starts of kernels and blocks are rough: what they are for is that few large blocks are
+# preferred to many small ones that do the same.
 _KB, _MB = 1024, 1 << 20
 RATES: Mapping[str, GpuRates] = {
     "sm_80": GpuRates(1.41e9, 64, 32, 16, 64, 192 * _KB, 40 * _MB, 4.2e12, 1.555e12),

@@ -798,4 +798,4 @@ def test_model_report_of_too_little(run: Run, db: Path) -> None:
     assert "no samples to train on" in missing.err
     unknown = run("model", "report", "--db", db, "--kind", "quantum")
     assert unknown.code == 1
-    assert "no cost model for targets of kind 'quantum'; there is one for cpu" in unknown.err
+    assert "no cost model for targets of kind 'quantum'; there is one for cpu, cuda" in unknown.err

@@ -1,6 +1,7 @@
 """The model of a kind of target before anything is measured: an estimate and a roofline.
 
-Each kind has one `TargetModel`. `cpu/` has that of processors; `register_model` adds another.
+Each kind has one `TargetModel`: `cpu/` has that of processors, `cuda/` that of GPUs.
+`register_model` adds another.
 """
 
 from __future__ import annotations
@@ -113,7 +114,13 @@ def _cpu() -> TargetModel:
     return MODEL
 
 
-_MODELS = Registry("cost model", "register_model", {"cpu": _cpu})
+def _cuda() -> TargetModel:
+    from .cuda.model import MODEL
+
+    return MODEL
+
+
+_MODELS = Registry("cost model", "register_model", {"cpu": _cpu, "cuda": _cuda})
 
 
 def register_model(kind: str, load: Callable[[], TargetModel]) -> None:

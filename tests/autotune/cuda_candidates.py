@@ -13,7 +13,7 @@ from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, as_expr
 
 from ..codegen.cuda.schedules import matmul_func
 from ..codegen.machinery import random_arguments
@@ -107,4 +107,11 @@ def tiled_matmul(n: int, m: int, k: int) -> Sketch:
     own_rows, own_columns = sch.split(rows, factors=[ty, iy]), sch.split(columns, factors=[tx, jx])
     sch.reorder(own_rows[0], own_columns[0], own_rows[1], own_columns[1])
     sch.bind(sch.fuse(own_rows[0], own_columns[0]), "threadIdx.x")
-    return Sketch.of(sch, "tiled")
+    limits, threads, held = TARGET.limits, ty * tx, iy * jx + iy + jx + 32
+    prune = {
+        "a block has a warp of threads": threads >= 32,
+        "a block has no more threads than the device runs": threads <= limits.block_threads,
+        "what a thread holds fits its registers": held <= limits.thread_registers,
+        "the threads of a block share the registers": threads * held <= limits.block_registers,
+    }
+    return Sketch.of(sch, "tiled", prune=[(name, as_expr(e)) for name, e in prune.items()])

@@ -95,7 +95,8 @@ def test_a_part_of_a_tile_counts_in_part() -> None:
 
 @pytest.mark.parametrize(("stride", "sectors"), [(1, 4), (2, 8), (8, 32), (64, 32)])
 def test_sectors_of_strided_requests(stride: int, sectors: int) -> None:
-    threads = Threads.of(*(np.array([n]) for n in (64, 1, 1)))
+    one = np.array([1])
+    threads = Threads.of(64 * one, one, one)
     assert threads.sectors(threads.x * stride, 4).tolist() == [2 * sectors]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from ....codegen.passes.launches import THREAD_AXES
 from ....tir.ir import Buffer, Dim
 from ....tir.windows import variables
+from .dims import Floats
 from .launches import Launch, Phase
-from .patterns import Floats
 
 
 class Use(NamedTuple):

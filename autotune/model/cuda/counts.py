@@ -6,7 +6,7 @@ tiles that are partly outside of an array the share is taken that is inside.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -15,44 +15,16 @@ from .... import dtypes
 from ....codegen.passes.launches import THREAD_AXES
 from ....target.cuda import SECTOR_BYTES, WARP
 from ....tir.conditions import conjuncts
-from ....tir.evaluate import Columns
-from ....tir.ir import Binary, Call, Cast, Dim, ForKind, Op, Stmt, Var, product
+from ....tir.ir import Binary, Buffer, Call, Cast, Dim, ForKind, Op, Stmt, Var, product
 from ....tir.visit import walk
 from ....tir.windows import variables
 from ...rules.access_patterns import EXPENSIVE
 from ..profile import Ints, Profile
 from .barriers import Barriers
+from .dims import Dims, Floats
 from .launches import Access, Launch, Phase, launches_of
-from .patterns import Floats, Pattern, PhasePatterns, straight_loops
+from .patterns import Pattern, PhasePatterns, straight_loops
 from .spans import Shapes, at_zero, least, span
-
-
-class Dims:
-    """Dimensions that are evaluated together: a number of each row for each of them."""
-
-    def __init__(self, bounds: Mapping[Var, tuple[int, int]]) -> None:
-        self._bounds = bounds
-        self._places: dict[Dim, int] = {}
-        self._exprs: list[Dim] = []
-        self._columns: Columns | None = None
-        self._values: list[Floats] = []
-
-    def need(self, dim: Dim) -> None:
-        """Have a dimension evaluated."""
-        if not isinstance(dim, int) and dim not in self._places:
-            self._places[dim] = len(self._exprs)
-            self._exprs.append(dim)
-
-    def evaluate(self, rows: Ints) -> None:
-        """Evaluate all for these rows, which calls refer to from then on."""
-        if self._columns is None:
-            self._columns = Columns(self._exprs, self._bounds)
-        self._values = list(self._columns(rows).astype(np.float64).T)
-
-    def __call__(self, dim: Dim) -> Floats:
-        if isinstance(dim, int):
-            return np.asarray(float(dim))
-        return self._values[self._places[dim]]
 
 
 @dataclass
@@ -95,8 +67,8 @@ class AccessCounts:
 class PhaseCounts:
     """Of a phase in a block: its iterations, and those of straight code; what it accesses.
 
-    `threads` run it. The loops that reduce make a chain of dependent operations, of which straight
-    code has `independent` ones.
+    `threads` run it, a `share` of the iterations. Straight code has so many `independent` chains of
+    operations. `operations` are those of an iteration, and the expensive functions among them.
     """
 
     phase: Phase
@@ -105,18 +77,21 @@ class PhaseCounts:
     straight: Floats
     independent: Floats
     share: Floats
+    operations: tuple[int, int]
     accesses: list[AccessCounts] = field(default_factory=list)
 
 
 @dataclass
 class LaunchCounts:
-    """A launch: `blocks` of `threads`, the counts of all, and those of each phase in a block."""
+    """A launch: `blocks` of `threads`, the counts of all, those of each phase in a block, and the
+    sizes of the arrays in global memory."""
 
     blocks: Floats
     threads: Floats
     shared_bytes: Floats
     counts: Counts
     phases: list[PhaseCounts]
+    array_bytes: dict[Buffer, Floats]
 
 
 def count(source: Profile, rows: Ints) -> list[LaunchCounts]:
@@ -137,6 +112,14 @@ class LaunchCounter:
         self.phases = [_PhaseCounter(p, self.shapes, bounds, dims) for p in launch.phases]
         self.barriers = Barriers(launch)
         self.shared = {b: self.shapes.bytes(b) for b in self.shapes.shared()}
+        self.arrays = {
+            a.buffer: product(a.buffer.shape) * dtypes.nbytes(a.buffer.dtype)
+            for phase in launch.phases
+            for a in phase.in_memory()
+            if a.scope == "global"
+        }
+        for dim in self.arrays.values():
+            dims.need(dim)
         for dim in (*launch.extents.values(), *self.shared.values(), *self.barriers.extents()):
             dims.need(dim)
 
@@ -165,7 +148,8 @@ class LaunchCounter:
                 counts.operations = counts.operations + counter.operations * done
             counts.expensive = counts.expensive + counter.expensive * done
         zero = np.zeros(len(rows))
-        return LaunchCounts(blocks + zero, threads + zero, shared + zero, counts, phases)
+        sizes = {b: d(n) for b, n in self.arrays.items()}
+        return LaunchCounts(blocks + zero, threads + zero, shared + zero, counts, phases, sizes)
 
     def _combine(
         self, counts: Counts, phase: PhaseCounts, x: Floats, threads: Floats, blocks: Floats
@@ -219,9 +203,9 @@ class _PhaseCounter:
         self.patterns = PhasePatterns(phase, shapes, bounds)
         block = phase.visit.block
         self.blocks = [f.extent for axis, f in phase.axes.items() if axis.startswith("block")]
-        self.operations, self.expensive = _operations(block.body)
+        self.operations, self.expensive = operations_of(block.body)
         reducing = phase.reducing
-        straight = straight_loops(phase)
+        straight = straight_loops(phase, shapes)
         self.shares = list(_shares(phase))
         self.guards = len(conjuncts(block.predicate))
         self._visits = _times(phase, reducing if phase.collective else ())
@@ -269,6 +253,7 @@ class _PhaseCounter:
             d(self._straight),
             d(self._independent),
             share,
+            (self.operations, self.expensive),
             accesses,
         )
 
@@ -318,7 +303,7 @@ def _shares(phase: Phase) -> Iterable[tuple[Dim, Dim, Dim]]:
             yield guard.b, value[1], outer[1]
 
 
-def _operations(body: Stmt) -> tuple[int, int]:
+def operations_of(body: Stmt) -> tuple[int, int]:
     """The operations on floats of an iteration, and the expensive functions among them."""
     count = expensive = 0
     for n in walk(body):

@@ -102,9 +102,9 @@ class Threads:
             every = words[chosen][:, None] + np.arange(n)
             groups = np.broadcast_to(group[:, None], every.shape)
             own, word = _distinct(groups.ravel(), every.ravel())
-            first = int(own.min()) if len(own) else 0
-            used = np.bincount((own - first) * BANKS + word % BANKS)
-            used.resize(-(-len(used) // BANKS) * BANKS)
+            first = int(own[0]) if len(own) else 0
+            size = (int(own[-1]) - first + 1) * BANKS if len(own) else 0
+            used = np.bincount((own - first) * BANKS + word % BANKS, minlength=size)
             fronts = used.reshape(-1, BANKS).max(axis=1)
             warps = (np.arange(len(fronts)) + first) // n
             found += np.bincount(
@@ -114,7 +114,7 @@ class Threads:
 
 
 def _distinct(groups: Ints, numbers: Ints) -> tuple[Ints, Ints]:
-    """The different numbers of each group, with their groups."""
+    """The different numbers of each group, with their groups, in order of these."""
     if len(numbers) == 0:
         return groups, numbers
     low = int(numbers.min())

@@ -23,12 +23,14 @@ from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var, as_expr, const
 from ....tir.visit import substitute
 from ....tir.windows import variables
 from ..profile import Ints
+from .dims import Floats
 from .lanes import Threads
-from .launches import ROW, Access, Phase, is_one
+from .launches import ROW, THREAD, Access, Phase, is_one
 from .spans import Shapes, least, place
 
-Floats = npt.NDArray[np.float64]
 LETTERS = "xyz"
+_EACH = 4
+"""Numbers of a pattern."""
 MOST_THREADS = 1024
 SAMPLED = 4
 """Warps of a block that stand for all of them, where all threads run."""
@@ -142,6 +144,9 @@ class _Group:
         own = {v: bounds[v] for v in bounds if v in names}
         self._sizes = [high - low + 1 for low, high in own.values()]
         self._lows = [low for low, _ in own.values()]
+        # Combinations that were counted, by their numbers in order.
+        self._keys = np.full(1, -1, dtype=np.int64)
+        self._numbers = np.zeros((1 + _EACH * len(accesses), 1))
         threads = dict.fromkeys(self._places.values(), (0, MOST_THREADS - 1))
         self._by_thread = Columns(by_thread, {**own, **threads})
         self._by_block = Columns(by_block, own)
@@ -183,7 +188,30 @@ class _Group:
 
     def __call__(self, rows: Ints) -> Patterns:
         """The patterns for each of the rows."""
-        combinations, inverse = self._distinct(rows)
+        own = rows[:, self._columns]
+        key = np.zeros(len(rows), dtype=np.int64)
+        for n, (size, low) in enumerate(zip(self._sizes, self._lows, strict=True)):
+            key = key * size + (own[:, n] - low)
+        places = np.searchsorted(self._keys, key)
+        new = self._keys[np.minimum(places, len(self._keys) - 1)] != key
+        if new.any():
+            keys, index = np.unique(key[new], return_index=True)
+            known = np.concatenate([self._keys, keys])
+            numbers = np.concatenate([self._numbers, self._counted(own[new][index]).T], axis=1)
+            order = np.argsort(known, kind="stable")
+            self._keys, self._numbers = known[order], numbers[:, order]
+            places = np.searchsorted(self._keys, key)
+        threads, *columns = self._numbers[:, places]
+        return Patterns(
+            threads,
+            tuple(
+                Pattern(a, *columns[_EACH * n : _EACH * (n + 1)])
+                for n, a in enumerate(self.accesses)
+            ),
+        )
+
+    def _counted(self, combinations: Ints) -> Floats:
+        """The threads of a block that run, and the numbers of each `Pattern`."""
         blocks = self._by_block(combinations).astype(np.int64)
         x, y, z, extent = (blocks[:, n] for n in range(4))
         every = not self._guarded and not self._idle
@@ -199,29 +227,13 @@ class _Group:
         addresses = [columns[n : n + ends] for n in range(0, ends * len(self.accesses), ends)]
         steps = [blocks[:, list(n)].reshape(len(blocks), -1, 4) for n in self._steps]
         lanes = self._lanes(threads, addresses, steps, extent)
-        warps = threads.share_of_warps
-        found = []
+        found: list[npt.NDArray[Any]] = [x * y * z if every else threads.count()]
         for a, at, by, wide in zip(self.accesses, addresses, steps, lanes, strict=True):
             requests, transactions = _counted(a, threads, at[0], by, wide)
             moves = extent // wide
-            numbers = (requests * moves / warps, transactions * moves / warps, wide, moves)
-            found.append(Pattern(a, *(n[inverse].astype(np.float64) for n in numbers)))
-        count = x * y * z if every else threads.count()
-        return Patterns(count[inverse].astype(np.float64), tuple(found))
-
-    def _distinct(self, rows: Ints) -> tuple[Ints, Any]:
-        """The different combinations of the decisions that count, and which one each row has."""
-        own = rows[:, self._columns]
-        if not self._columns or len(rows) < 2:
-            return own[:1], np.zeros(len(rows), dtype=np.int64)
-        if float(np.prod(np.array(self._sizes, dtype=np.float64))) < 2.0**62:
-            key = np.zeros(len(rows), dtype=np.int64)
-            for n, (size, low) in enumerate(zip(self._sizes, self._lows, strict=True)):
-                key = key * size + (own[:, n] - low)
-            _, index, inverse = np.unique(key, return_index=True, return_inverse=True)
-            return own[index], inverse
-        combinations, inverse = np.unique(own, axis=0, return_inverse=True)
-        return combinations, inverse.ravel()
+            times = moves / threads.share_of_warps
+            found += [requests * times, transactions * times, wide, moves]
+        return np.stack(found, axis=1).astype(np.float64)
 
     def _lanes(
         self, threads: Threads, addresses: list[Ints], steps: list[Ints], extent: Ints
@@ -308,10 +320,13 @@ def _places(steps: Ints, sector: int) -> Floats:
     return found
 
 
-def straight_loops(phase: Phase) -> list[For]:
+def straight_loops(phase: Phase, shapes: Shapes) -> list[For]:
     """The loops whose iterations become straight code: what is unrolled, and what indexes
     registers, up to a loop that is neither."""
-    indexing = {v for a in phase.accesses if a.scope == "thread" for v in a.moving}
+    indexing: set[Var] = set()
+    for a in phase.accesses:
+        if a.scope == THREAD:
+            indexing |= a.moving - {f.var for f in shapes.common(a.buffer)}
     found: list[For] = []
     for f in reversed(phase.loops):
         if f.kind is ForKind.THREAD:

@@ -192,6 +192,8 @@ class Shapes:
         around = {f.var for f in self.common(buffer)}
         found: Dim = 1
         for phase, a in self.uses[buffer]:
+            if phase.collective:
+                continue
             own = [
                 f.extent
                 for f in phase.loops
