@@ -24,7 +24,7 @@ from ...tir.widen import widened
 from ...tuning_db.values import Outcome
 from ..garbage import collected_later
 from .inputs import Arguments
-from .interchange import interchanged
+from .interchange import reference_program
 from .limits import limit_memory, unlimit_memory
 from .numeric_check import Deviation, Exact, check_outputs, deviation, tolerance_of
 from .program_text import parse_program
@@ -76,7 +76,7 @@ class Runner:
 
     def _reference(self, _: dict[str, Any], __: bytes) -> Message:
         program = self._ready()
-        module = to_module(compile_func(interchanged(program.func), program.target))
+        module = to_module(program.compiled(program.func))
         values = program.values(module)
 
         def run() -> None:
@@ -92,7 +92,7 @@ class Runner:
         program = self._ready()
         func = widened(program.func)
         arguments = program.arguments.converted(func, signature_of(func))
-        module = to_module(compile_func(interchanged(func), program.target))
+        module = to_module(program.compiled(func))
         module(*arguments.values)
         write_outputs(program.reference, program.signature, arguments.outputs, wide=True)
         expected = read_outputs(program.reference, program.signature)
@@ -199,6 +199,10 @@ class _Program:
         if not self._limited and addresses is not None:
             limit_memory(self._allowed + addresses)
             self._limited = True
+
+    def compiled(self, func: Func) -> Compiled:
+        """The unscheduled program, or another form of it."""
+        return compile_func(reference_program(func, self.target), self.target)
 
     def load(self, image: bytes, form: dict[str, Any]) -> Module:
         """The module of a `Kernel`'s image and the other fields of its message."""
