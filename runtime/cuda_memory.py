@@ -204,6 +204,9 @@ class CudaMemory(Memory):
     def array(self, view: View) -> DeviceArray:
         return DeviceArray(view, self)
 
+    def free_bytes(self) -> int:
+        return self.device.memory_info()[0]
+
     def allocate(self, size: int) -> DeviceArray:
         owner = Allocation(self.device, size)
         return DeviceArray(View(owner.address, "uint8", (size,), None, False, owner), self)

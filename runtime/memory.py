@@ -137,6 +137,10 @@ class Memory(ABC):
         Raises `DeviceError` where that takes more than `seconds`.
         """
 
+    def free_bytes(self) -> int | None:
+        """The bytes that are free on a device; `None` for the host, where processes are limited."""
+        return None
+
     def empty(self, argument: Argument) -> Any:
         """A new compact array for an argument, uninitialised. Raises `OutOfMemoryError`."""
         size = argument.size * argument.itemsize

@@ -197,6 +197,13 @@ class Signature:
         """The bytes of the workspaces of `symbols`."""
         return (self.workspace_bytes, *(p.workspace_bytes for p in self.packers))
 
+    @property
+    def extra_bytes(self) -> int:
+        """The bytes that calls take beside the arguments of the caller: workspaces and what is
+        packed."""
+        packed = (a.span_bytes for a in self.arguments if a.packing is not None)
+        return sum(self.workspaces) + sum(packed)
+
     def with_workspaces(self, sizes: Sequence[int]) -> Signature:
         """This signature with the workspaces of `symbols` in bytes."""
         own, *others = sizes

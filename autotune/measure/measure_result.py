@@ -24,7 +24,8 @@ class MeasureConfig:
     `build_grace` in any case); once there is a time to beat, a candidate gets at most `patience`
     times it (and `run_grace` in any case) before it counts as hanging. Its code may take
     `run_memory` beyond the arguments, by default half of the memory that may be used, and its
-    compilation `build_memory`.
+    compilation `build_memory`. On a device these are its workspaces and packed operands, by default
+    half of the device's memory that the arguments leave free.
 
     A candidate is timed by `min_samples` to `max_samples` samples of at least `sample_seconds`
     within `timing_seconds`, and dropped early once it is slower than `slack` times the best.

@@ -20,7 +20,6 @@ from typing import NamedTuple, Self, TypeGuard
 
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
-from ...codegen.detect import usable_memory
 from ...errors import TuningError
 from ...target import Target
 from ...tir.ir import Func
@@ -339,7 +338,7 @@ class Measurer:
     def _handshakes_of_runner(self) -> list[Handshake]:
         fields = {
             **self._program,
-            "memory": self.config.run_memory or usable_memory() // 2,
+            "memory": self.config.run_memory,
             "seed": self.config.seed,
             "outputs": self._outputs,
         }

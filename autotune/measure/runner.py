@@ -12,9 +12,10 @@ from typing import Any
 from ...codegen.build import compile_func, to_module
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Compiled, Launch
-from ...codegen.detect import resolve
+from ...codegen.detect import resolve, usable_memory
 from ...codegen.generator import generator_for
-from ...errors import BuildError, KernelError, OutOfMemoryError
+from ...errors import BuildError, DeviceError, KernelError, OutOfMemoryError
+from ...runtime.memory import memory_for
 from ...runtime.module import Module
 from ...runtime.signature import Signature
 from ...runtime.target_runtime import runtime_for
@@ -30,6 +31,8 @@ from .numeric_check import Deviation, Exact, check_outputs, deviation, tolerance
 from .program_text import parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
+
+_SMALLER = "tune smaller sizes, or free memory that other programs take"
 
 
 class Runner:
@@ -56,9 +59,14 @@ class Runner:
     def answer(self, message: Message) -> Message:
         try:
             return self._answers[message.fields["do"]](message.fields, message.data)
+        except OutOfMemoryError as error:
+            return _failed(Outcome.OUT_OF_MEMORY, error)
+        except DeviceError as error:
+            if not error.sticky:  # the device refuses to launch it
+                return _failed(Outcome.BUILD_ERROR, error)
+            return Message({**_failed(Outcome.CRASH, error).fields, "unusable": True})
         except KernelError as error:
-            memory = isinstance(error, OutOfMemoryError)
-            return _failed(Outcome.OUT_OF_MEMORY if memory else Outcome.CRASH, error)
+            return _failed(Outcome.CRASH, error)
         except MemoryError:
             return _failed(Outcome.OUT_OF_MEMORY, "no memory to load or run it")
         except BuildError as error:
@@ -187,10 +195,15 @@ class _Program:
         self.generator = generator_for(self.target)
         self.runtime = runtime_for(self.target)
         self.signature: Signature = signature_of(self.func)
-        self.arguments = Arguments(self.func, self.signature, fields["seed"], self.runtime.memory)
+        memory, name = self.runtime.memory, self.signature.name
+        size = sum(a.span_bytes for a in self.signature.arguments)
+        with memory_for("{0}: no memory for its arguments of {1} bytes", name, size, hint=_SMALLER):
+            self.arguments = Arguments(self.func, self.signature, fields["seed"], memory)
         self.tolerance = tolerance_of(self.func)
         self.reference: int = fields["outputs"]
-        self._allowed: int = fields["memory"]
+        free = memory.free_bytes()
+        self._on_device = free is not None
+        self._allowed: int = fields["memory"] or (usable_memory() if free is None else free) // 2
         self._limited = False
 
     def limit(self) -> None:
@@ -208,6 +221,14 @@ class _Program:
         """The module of a `Kernel`'s image and the other fields of its message."""
         text = form["signature"]
         signature = self.signature if text is None else Signature.from_json(json.loads(text))
+        if self._on_device and signature.extra_bytes > self._allowed:
+            raise OutOfMemoryError(
+                "{0}: its workspaces and packed operands are {1} bytes; a candidate may take {2}",
+                signature.name,
+                signature.extra_bytes,
+                self._allowed,
+                hint="MeasureConfig.run_memory is the limit",
+            )
         launches = tuple(map(Launch.from_json, form["launches"]))
         # What is timed is the kernel, and its arguments are made here.
         return to_module(

@@ -92,10 +92,14 @@ class SupervisedWorker:
     def receive(self, event: Event) -> Event | Requeue | None:
         """The answer to the request that an event of the worker is; `None` if it is of another.
 
+        A worker that answers that it is `unusable`, because of the request, is ended.
+
         Raises `TuningError` where workers cannot start or do not take the program.
         """
         if not self._owed:
             self._failures = 0
+            if isinstance(event, Message) and event.fields.get("unusable"):
+                self.close()
             return event
         welcome = self._owed[0]
         if isinstance(event, Message):

@@ -305,7 +305,10 @@ class Worker:
         return Died(status, killed, _is_out_of_memory(killed, output, kills), output, fault)
 
     def _end_process(self) -> None:
-        """Kill the process, wait for its end and close its input."""
+        """Kill the process with all that it has started, such as a compiler, wait for its end and
+        close its input."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # it leads a group of its own
         self.process.kill()
         self.process.wait()
         assert self.process.stdin is not None

@@ -39,7 +39,7 @@ from ..runtime.cuda_double import Fault as DeviceFault
 
 FAULTS = "TILEWRIGHT_TEST_FAULTS"
 """A variable of the environment: JSON of numbers of threads of a block, and what such a kernel
-does: `endless`, or the number of an error of the driver."""
+does: `endless`, `refused` by the device, or the number of an error of the driver."""
 NVCC = "TILEWRIGHT_TEST_NVCC"
 """A variable of the environment, set where nvcc compiles."""
 MEMORY = 1 << 28
@@ -103,6 +103,8 @@ def _kernels(func: Func, launches: Sequence[KernelLaunch]) -> dict[str, DoubleKe
         fault = planted.get(str(launch.threads))
         if fault == "endless":
             kernel.endless = True
+        elif fault == "refused":
+            kernel.max_threads = launch.threads - 1
         elif fault is not None:
             kernel.run = _failing(fault)
     return kernels
