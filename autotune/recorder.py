@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from ..tuning_db.values import (
     AnyRecord,
     ComparedSchedule,
     Environment,
+    Json,
     Measurement,
     Outcome,
     ScheduleRecord,
@@ -73,6 +74,7 @@ class Recorder:
         self._feature_version = feature_version
         self.session = session
         self._database = database
+        self._resources: dict[str, Mapping[str, Json] | None] = {}
         self._last_beat = time.monotonic()
 
     def trial(
@@ -82,6 +84,8 @@ class Recorder:
         features: tuple[float, ...] = (),
     ) -> Measurement:
         """Record a schedule, its measurement, and its check if there was one."""
+        if measured.kernel is not None:
+            self._resources[schedule.id] = measured.kernel.resources
         measurement = self._measurement(
             schedule.id,
             measured.outcome,
@@ -194,4 +198,5 @@ class Recorder:
             created=created,
             features=features or None,
             feature_version=self._feature_version if features else None,
+            resources=self._resources.get(schedule),
         )

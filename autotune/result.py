@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.gains import Gains, gains_note, gains_text
-from ..tuning_db.values import ComparedSchedule, Outcome, SessionStatus
+from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
 from .model.target_model import Roofline
 from .own_rules import RuleUse, rules_text
 
@@ -24,7 +24,8 @@ class BestResult:
     `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself
     first; it is empty where there were none. `gains` are those of the same comparison over the
     baselines that took part. `generator` names the rules of the schedule, with their options.
-    `session` is the one that measured it.
+    `session` is the one that measured it. `resources` are what its kernels take, as the compiler
+    reports it (see `Measurement`).
     """
 
     seconds: float
@@ -35,6 +36,7 @@ class BestResult:
     gains: Gains = field(default_factory=dict)
     generator: str = ""
     session: str = ""
+    resources: Mapping[str, Json] | None = None
 
     def __repr__(self) -> str:
         text = f"{format_seconds(self.seconds)}, schedule {self.schedule_id:.12}"

@@ -304,6 +304,7 @@ class Tuning:
             written.id,
             generator=generator,
             session=written.session,
+            resources=written.resources,
         )
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)

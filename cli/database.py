@@ -76,6 +76,7 @@ def show(
 ) -> None:
     """Show a record; for schedules and measurements also the steps."""
     from ..tuning_db import Measurement, ScheduleRecord, to_plain
+    from ..tuning_db.resources import resources_text
 
     with open_database(db) as database:
         record = database.find(id)
@@ -85,11 +86,13 @@ def show(
             else record
         )
     facts = {"kind": record.kind, "id": record.id, **to_plain(record)}
+    taken = resources_text(record.resources) if isinstance(record, Measurement) else []
     if isinstance(schedule, ScheduleRecord):
         facts["generator"] = schedule.generator
     if as_json:
         print_json(facts)
         return
+    facts["resources"] = taken or None
     print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
     if isinstance(schedule, ScheduleRecord):
         typer.echo(printable(f"\n{steps(schedule)}"))

@@ -125,6 +125,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
             "measurement": best.measurement_id,
             "generator": best.generator,
             "session": best.session,
+            "resources": best.resources,
             "comparison": [to_plain(compared) for compared in best.comparison],
             "trace": json.loads(best.trace.to_json()),
         },
@@ -193,6 +194,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
     from ..autotune.own_rules import rules_text
     from ..autotune.result import origin_text
     from ..tuning_db.interleaved_comparison import summary
+    from ..tuning_db.resources import resources_text
 
     best = "no candidate is correct; `tilewright db list` shows what became of them"
     if not result.trials:
@@ -207,6 +209,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
         best = f"{time_text(result.best.seconds)}{speed}{own}"
     counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
     comparison = () if result.best is None else result.best.comparison
+    resources = [] if result.best is None else resources_text(result.best.resources)
     print_facts(
         {
             "best": best,
@@ -214,6 +217,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "finals": f"{summary(comparison)}{whose}" if comparison else None,
             "roofline": roof,
             "rules": None if result.best is None else result.best.generator or None,
+            "resources": None if result.best is None else "; ".join(resources) or None,
             "own rules": rules_text(result.rules, result.trials),
             "measurement": None if result.best is None else result.best.measurement_id,
             "trials": f"{result.trials} ({counts or 'none'})",

@@ -148,6 +148,14 @@ class CodeGenerator(ABC, Generic[T, E]):
     def check(self, compiled: Compiled) -> None:
         """Raise `ArtifactError` unless the image may be that of its signature and target."""
 
+    def resources(self, compiled: Compiled) -> dict[str, dict[str, int]] | None:
+        """What the kernels take, by their symbols, as the compiler reports it; `None` if nothing.
+
+        Records of measurements keep it.
+        """
+        del compiled
+        return None
+
     @abstractmethod
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
         """Load compiled code into this process.

@@ -49,6 +49,7 @@ LIMITS: dict[str, int] = {
     "measurement.samples": 100_000,
     "measurement.error": 16_000,
     "measurement.features": 10_000,
+    "measurement.resources": 256_000,
 }
 # No line of an export is longer: a record's largest field, each character of which takes up to 12
 # as an escape, and the rest.
@@ -283,6 +284,14 @@ def _check_measurement(record: Measurement) -> None:
         raise DatabaseError("measurement has features without their version, or the reverse")
     if not all(map(math.isfinite, record.features or ())):
         raise DatabaseError("measurement has a feature that is not finite")
+    for kernel, taken in (record.resources or {}).items():
+        counts = taken.values() if isinstance(taken, dict) else [None]
+        if not all(type(n) is int and 0 <= n <= LARGEST_INTEGER for n in counts):
+            raise DatabaseError(
+                "measurement.resources has {0!r:.80}: {1!r:.80}, expected counts by name",
+                kernel,
+                taken,
+            )
 
 
 def _exactly(*kinds: type) -> Callable[[Json], Json]:

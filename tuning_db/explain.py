@@ -33,6 +33,7 @@ from .interleaved_comparison import common_seconds, summary
 from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
+from .resources import resources_text
 from .tables import measurement, schedule, target, toolchain, workload
 from .values import Best, Outcome, TargetRecord, Verdict, Workload
 
@@ -303,6 +304,8 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"toolchain: {story.generation}"
     yield "searched: " + ", ".join(story.layers)
     yield _best_line(story.best)
+    if story.best is not None and story.best.measurement is not None:
+        yield from (f"  {line}" for line in resources_text(story.best.measurement.resources))
     if (gained := gains_text(story.gains)) is not None:
         yield f"  {gained}"
     yield from _comparison_lines(story.best)

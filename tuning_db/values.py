@@ -74,14 +74,20 @@ class Record:
 
 @dataclass(frozen=True)
 class Digested(Record):
-    """A record whose id is the digest of its content, less the fields in `outside_id`."""
+    """A record whose id is the digest of its content, less the fields in `outside_id`.
+
+    Those `added_later` are no part of the content where they are `None`: records that were written
+    before keep their ids.
+    """
 
     outside_id: ClassVar[frozenset[str]] = frozenset()
+    added_later: ClassVar[frozenset[str]] = frozenset()
 
     @cached_property
     def id(self) -> str:
         """SHA-256 hex digest of the content as canonical JSON."""
-        return digest({k: v for k, v in to_plain(self).items() if k not in self.outside_id})
+        left_out = self.outside_id | {k for k in self.added_later if getattr(self, k) is None}
+        return digest({k: v for k, v in to_plain(self).items() if k not in left_out})
 
 
 @dataclass(frozen=True)
@@ -240,9 +246,12 @@ class Measurement(Digested):
     characters that no database holds replaced). `features` is the row the cost model saw, with the
     `feature_version` that made it, or both None. Measurements of one session with the same
     `created` are interleaved: sample n of each was taken in round n. They are compared by rounds.
+    `resources` are numbers by name for each kernel by its symbol: what the compiler reports of it
+    (registers of a thread, spills, shared memory of a block); None where it reports nothing.
     """
 
     kind: ClassVar[str] = "measurement"
+    added_later: ClassVar[frozenset[str]] = frozenset({"resources"})
     session: str
     schedule: str
     workload: str
@@ -256,6 +265,7 @@ class Measurement(Digested):
     created: datetime
     features: tuple[float, ...] | None = None
     feature_version: str | None = None
+    resources: Mapping[str, Json] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

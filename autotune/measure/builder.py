@@ -10,6 +10,7 @@ from typing import Any
 from ...codegen.build import compile_func
 from ...codegen.compiled import Compiled
 from ...codegen.detect import resolve
+from ...codegen.generator import generator_for
 from ...errors import ScheduleError, TilewrightError
 from ...schedule import Trace
 from ...target import Target
@@ -43,7 +44,8 @@ class Builder:
             return Message(told)
         signature = json.dumps(compiled.signature.to_json())
         kernel = Kernel(compiled.image, compiled.launches, signature)
-        return Message({**told, **kernel.form()}, kernel.image)
+        resources = generator_for(compiled.target).resources(compiled)
+        return Message({**told, **kernel.form(), "resources": resources}, kernel.image)
 
     def _program(self, fields: dict[str, Any]) -> Message:
         unlimit_memory()

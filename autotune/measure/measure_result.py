@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -101,16 +102,17 @@ class Kernel(NamedTuple):
     """Compiled code of a candidate: its image and launches.
 
     `signature` is JSON, and may ask for packed operands; `None` is the program's. `error_factor` is
-    that of the `BuildRequest`.
+    that of the `BuildRequest`. `resources` are those of a `Measurement`.
     """
 
     image: bytes
     launches: tuple[Launch, ...] = ()
     signature: str | None = None
     error_factor: float = 1.0
+    resources: Mapping[str, Any] | None = None
 
     def form(self) -> dict[str, Any]:
-        """All of it but the image, as fields of a message."""
+        """What it takes to run beside the image, as fields of a message."""
         launches = [launch.to_json() for launch in self.launches]
         return {"launches": launches, "signature": self.signature}
 

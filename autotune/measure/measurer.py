@@ -387,7 +387,7 @@ def _built(answer: Event, error_factor: float) -> Built | MeasureResult:
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
     fields = answer.fields
     launches = tuple(map(Launch.from_json, fields["launches"]))
-    kernel = Kernel(answer.data, launches, fields["signature"], error_factor)
+    kernel = Kernel(answer.data, launches, fields["signature"], error_factor, fields["resources"])
     return Built(kernel, answer.fields["seconds"])
 
 

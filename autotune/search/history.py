@@ -77,6 +77,7 @@ def best_known(
         database.gains(best),
         best.schedule.generator,
         best.measurement.session,
+        best.measurement.resources,
     )
 
 

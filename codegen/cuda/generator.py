@@ -6,6 +6,7 @@ has the launches of its kernels: `kernels`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import metadata
@@ -107,6 +108,19 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         for kernel in (k for kernels in kernels_of(compiled) for k in kernels):
             if f".text.{kernel.symbol}\0".encode() not in compiled.image:
                 raise ArtifactError("its code does not define {0}", kernel.symbol)
+
+    def resources(self, compiled: Compiled) -> dict[str, dict[str, int]]:
+        """What ptxas reports of each kernel, with all of the shared memory, threads and blocks."""
+        return {
+            k.symbol: {
+                **({} if k.resources is None else k.resources.to_json()),
+                "shared_bytes": k.shared_bytes + (k.resources.shared_bytes if k.resources else 0),
+                "threads": k.threads,
+                "blocks": math.prod(k.grid),
+            }
+            for kernels in kernels_of(compiled)
+            for k in kernels
+        }
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
         from ...runtime.cuda_runtime import cuda_module

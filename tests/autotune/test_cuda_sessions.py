@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,8 +16,11 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureConfig
+from tilewright.cli.main import main
+from tilewright.codegen.cuda import detection
+from tilewright.runtime import cuda_runtime
 from tilewright.runtime.cuda_memory import DeviceArray
-from tilewright.tuning_db import Outcome
+from tilewright.tuning_db import Environment, Outcome, TargetRecord, Toolchain
 
 from ..runtime.cuda_double import DoubleDriver
 from .emulated_gpu import emulated_gpu
@@ -47,6 +51,13 @@ def test_a_session_and_the_build_that_takes_its_best(database: tw.TuningDatabase
     assert result.trials == 8
     assert result.outcomes == {Outcome.OK: 8}
     assert result.best is not None
+    taken = {"registers": 32, "stack_bytes": 8, "spill_store_bytes": 4, "spill_load_bytes": 4}
+    for measured in database.measurements():
+        (kernel,) = (measured.resources or {}).values()
+        assert isinstance(kernel, dict)
+        assert kernel.items() >= taken.items()
+        assert kernel["threads"] * kernel["blocks"] <= 2048
+        assert measured.environment == database.get(Environment, measured.environment).id
     module = tw.build(func, target="cuda", database=database)
     assert module.origin.kind == "record"
     rng = np.random.default_rng(0)
@@ -54,6 +65,61 @@ def test_a_session_and_the_build_that_takes_its_best(database: tw.TuningDatabase
     given = [DeviceArray.of(x) for x in (a, b, np.zeros_like(a))]
     module(*given)
     np.testing.assert_array_equal(given[2].numpy(), np.maximum(a + b, 0))
+
+
+PROGRAM = """
+from tilewright import ops
+
+
+def rectified():
+    return ops.add_relu_func(200)
+"""
+
+
+@pytest.mark.usefixtures("gpu")
+def test_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    program, db = f"{tmp_path / 'program.py'}:rectified", ["--db", str(tmp_path / "tuning.db")]
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["tilewright", *arguments, *db])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    taken = "add_relu_kernel: 32 registers, 8 stack bytes, 4 spill store bytes, 4 spill load bytes"
+    tuned = run("tune", program, "--target", "cuda", "--trials", "4")
+    assert "trials       4 (4 ok)" in tuned
+    assert taken in tuned
+    assert taken in run("db", "explain", program, "--target", "cuda")
+    best = json.loads(run("db", "best", "--json"))
+    assert [b["target"] for b in best] == ["cuda -arch=sm_90a"]
+    listed = json.loads(run("db", "list", "--json"))
+    assert {m["target_text"] for m in listed} == {"cuda -arch=sm_90a"}
+    assert {len(m["resources"]) for m in listed} == {1}
+    assert taken in run("db", "show", best[0]["measurement"])
+
+
+@pytest.mark.usefixtures("gpu")
+def test_records_say_on_what_they_were_measured(
+    database: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = {"sm_mhz": 1980, "power_watts": 310, "temperature_c": 41, "power_limit_watts": 700}
+    monkeypatch.setattr(cuda_runtime, "device_state", lambda _: state)
+    monkeypatch.setattr(detection, "power_limit", lambda _: 700)
+    tw.tune(ops.add_relu_func(100), "cuda", trials=1, database=database, config=QUICK)
+    (target,) = database.records(TargetRecord)
+    assert target.text == "cuda -arch=sm_90a"
+    assert target.compat == "cuda/sm_90a"
+    assert target.perf == "cuda/sm_90a/NVIDIA-H200/132SMs/0GiB/700W"
+    (toolchain,) = database.records(Toolchain)
+    assert toolchain.generation == "ptxas 13.0"
+    assert toolchain.versions["nvcc"] == "13.0.88"
+    (environment,) = database.records(Environment)
+    assert environment.facts.items() >= {**state, "driver": "13.0", "arch": "sm_90a"}.items()
 
 
 _SCRIPT = """

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tilewright.tuning_db import Best, Outcome, Reason, Refused, TuningDatabase
+from tilewright.tuning_db import Best, Measurement, Outcome, Reason, Refused, TuningDatabase
 
 from .samples import (
     ARM,
+    BASE,
     CPU,
     LLVM,
     MATMUL,
@@ -187,3 +188,12 @@ def test_the_text_of_an_empty_database(new_place: Callable[[], str]) -> None:
             "found: nothing usable",
             "  there are no measurements of this workload",
         ]
+
+
+def test_what_the_kernels_of_the_best_take(db: TuningDatabase) -> None:
+    taken = {"registers": 40, "spill_store_bytes": 0, "shared_bytes": 1024}
+    found, measured, check = verified(8, 0.25)
+    assert isinstance(measured, Measurement)
+    db.put(*BASE, found, dataclasses.replace(measured, resources={"mm": taken}), check)
+    text = str(db.explain(MATMUL, CPU, LLVM))
+    assert "\n  mm: 40 registers, 1024 shared bytes\n" in f"{text}\n"

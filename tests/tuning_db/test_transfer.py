@@ -46,7 +46,7 @@ from .samples import (
 
 Place = Callable[[], str]
 Line = dict[str, Any]
-HEADER = '{"format":"tilewright-tuning-records","version":4}'
+HEADER = '{"format":"tilewright-tuning-records","version":5}'
 
 
 def dump(db: TuningDatabase) -> str:
@@ -82,7 +82,7 @@ def full(full_text: str) -> list[Line]:
 
 
 def test_the_format(full: list[Line]) -> None:
-    assert full[0] == {"format": "tilewright-tuning-records", "version": 4}
+    assert full[0] == {"format": "tilewright-tuning-records", "version": 5}
     assert full[-1] == {"end": len(ONE_OF_EACH)}
     assert [line["kind"] for line in full[1:-1]] == list(KINDS)
 
@@ -153,16 +153,24 @@ def test_a_file_of_the_first_version_is_read(full: list[Line], memory: TuningDat
 
 
 def as_before(lines: list[Line], version: int) -> list[Line]:
-    """The lines of an export as versions 1 to 3 wrote them."""
+    """The lines of an export as versions 1 to 4 wrote them."""
     header, *records, _ = copy.deepcopy(lines)
-    records = [line for line in records if line["kind"] != Machine.kind]
+    if version < 4:
+        records = [line for line in records if line["kind"] != Machine.kind]
     for line in records:
+        if line["kind"] == "measurement":
+            del line["value"]["resources"]
         if line["kind"] == "workload" and version == 1:
             del line["value"]["family"]
         if line["kind"] == "schedule" and version < 3:
             del line["value"]["inexact"]
             line["value"]["parent"] = None
     return [{**header, "version": version}, *records, {"end": len(records)}]
+
+
+def test_a_file_of_the_fourth_version_is_read(full: list[Line], memory: TuningDatabase) -> None:
+    assert sum(load(memory, as_before(full, 4)).values()) == len(ONE_OF_EACH)
+    assert load(memory, full) == dict.fromkeys(KINDS, 0)
 
 
 def test_a_file_of_the_third_version_is_read(full: list[Line], memory: TuningDatabase) -> None:
@@ -309,7 +317,7 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
     [
         (lambda c: c[1:], "line 1: not an export of tuning records"),
         (lambda _: [], "line 1: the file ends here, expected an end line"),
-        (lambda c: [c[0] | {"version": 5}, *c[1:]], "line 1: written in version 5 of the format"),
+        (lambda c: [c[0] | {"version": 6}, *c[1:]], "line 1: written in version 6 of the format"),
         (lambda c: [c[0] | {"version": "1"}, *c[1:]], "line 1: written in version '1'"),
         (lambda c: c[:-1], "line 12: the file ends here, expected an end line"),
         (lambda c: [*c[:9], *c[10:]], "line 11: found 9 records, expected 10"),

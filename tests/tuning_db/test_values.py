@@ -16,6 +16,7 @@ from tilewright.tuning_db import (
     AnyRecord,
     Environment,
     Machine,
+    Measurement,
     Outcome,
     ScheduleRecord,
     SessionStatus,
@@ -28,6 +29,7 @@ from tilewright.tuning_db.codec import LIMITS, check, from_plain
 from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, printable, to_plain
 
 from .samples import (
+    BASE,
     CPU,
     MACHINE,
     NOON,
@@ -277,6 +279,8 @@ def test_outcomes() -> None:
 def _different(name: str, value: object) -> object:
     if name == "features":
         return (1.0,)
+    if name == "resources":
+        return {"kernel": {"registers": 40}}
     match value:
         case None:
             return 1.0 if name in ("seconds", "max_error") else NOON if name == "ended" else "x"
@@ -300,3 +304,14 @@ def _different(name: str, value: object) -> object:
             return {**value, "another": 1}
         case _:
             raise AssertionError(value)
+
+
+def test_resources_are_counts_by_name_of_each_kernel(db: TuningDatabase) -> None:
+    plain = measurement(8, 0.125)
+    told = dataclasses.replace(plain, resources={"k": {"registers": 40, "blocks": 8}})
+    assert dataclasses.replace(told, resources=None).id == plain.id != told.id
+    db.put(*BASE, schedule(8), told)
+    assert db.get(Measurement, told.id).resources == {"k": {"registers": 40, "blocks": 8}}
+    for wrong in ({"k": 40}, {"k": {"registers": -1}}, {"k": {"registers": "40"}}):
+        with pytest.raises(DatabaseError, match="expected counts by name"):
+            db.put(dataclasses.replace(plain, resources=wrong))
