@@ -183,6 +183,8 @@ class CodeGenerator(ABC, Generic[T, E]):
     def environment(self, target: T, *, runs: bool) -> dict[str, str]:
         """Variables for a process that compiles kernels for `target`, or `runs` and times them."""
 
+    on_device: ClassVar[bool] = False
+    """Whether kernels run on a device, which work of the processors here does not disturb."""
     measures: ClassVar[bool] = False
     """Whether it can `measure` this machine."""
 

@@ -608,7 +608,7 @@ def test_target(run: Run) -> None:
 
 
 def test_a_gpu_and_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_generator, "version", lambda: "13.0.88")
+    monkeypatch.setattr(cuda_generator, "versions", lambda: {"nvcc": "13.0.88"})
     with use_driver(DoubleDriver()):
         told = run("target", "cuda", "--json").json
         assert told["target"] == "cuda -arch=sm_90a"
@@ -625,7 +625,7 @@ def test_all_that_a_gpu_lacks_is_told(run: Run, monkeypatch: pytest.MonkeyPatch)
         raise tw.TargetError("there is no driver", hint="install that")
 
     monkeypatch.setattr(cuda_pycuda, "open_driver", no_driver)
-    monkeypatch.setattr(cuda_generator, "version", no_compiler)
+    monkeypatch.setattr(cuda_generator, "versions", no_compiler)
     both = "there is no driver\n  hint: install that\nthere is no nvcc\n  hint: install it"
     here = run("target", "cuda")
     assert (here.code, here.out, here.err) == (1, "", f"tilewright: {both}\n")

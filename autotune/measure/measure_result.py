@@ -20,13 +20,14 @@ class MeasureConfig:
     """How candidates are built, run and timed. Times are in seconds, sizes in bytes.
 
     `builders` is the number of processes that compile, by default one for each processor that may
-    be used. A candidate may take `build_timeout` to compile and `run_timeout` to load and time;
-    once it is known how long builds take, at most `build_patience` times their median (and
-    `build_grace` in any case); once there is a time to beat, a candidate gets at most `patience`
-    times it (and `run_grace` in any case) before it counts as hanging. Its code may take
-    `run_memory` beyond the arguments, by default half of the memory that may be used, and its
-    compilation `build_memory`. On a device these are its workspaces and packed operands, by default
-    half of the device's memory that the arguments leave free.
+    be used, but for one where kernels run on a device: that is the runner's. A candidate may take
+    `build_timeout` to compile and `run_timeout` to load and time; once it is known how long builds
+    take, at most `build_patience` times their median (and `build_grace` in any case); once there is
+    a time to beat, a candidate gets at most `patience` times it (and `run_grace` in any case)
+    before it counts as hanging. Its code may take `run_memory` beyond the arguments, by default
+    half of the memory that may be used, and its compilation `build_memory`. On a device these are
+    its workspaces and packed operands, by default half of the device's memory that the arguments
+    leave free.
 
     A candidate is timed by `min_samples` to `max_samples` samples of at least `sample_seconds`
     within `timing_seconds`, and dropped early once it is slower than `slack` times the best.

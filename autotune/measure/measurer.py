@@ -3,7 +3,8 @@
 Builders and the runner are processes of their own (`worker`); a candidate that crashes, hangs or
 takes too much memory costs its process, which is replaced. A process that is killed from outside
 says nothing of its candidate, which gets another one; only if that is killed too, it counts as a
-crash. While a candidate is timed, no builder works and this process waits.
+crash. While a candidate is timed, no builder works and this process waits. Kernels that run on a
+device are not disturbed: then builders go on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple, Self, TypeGuard
 
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
+from ...codegen.generator import generator_for
 from ...errors import TuningError
 from ...target import Target
 from ...tir.ir import Func
@@ -84,6 +86,7 @@ class Measurer:
         self._no_rounding: str | None = None
         self._workers = WorkerPool(target, self.config) if workers is None else workers
         self._program = {"do": "program", **program_fields(func, target)}
+        self._on_device = generator_for(target).on_device
         self._runner = self._workers.runner
         self._runner.inherit(self._outputs)
 
@@ -121,9 +124,10 @@ class Measurer:
 
         `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
         with the unscheduled program. `meanwhile` is work for this process in short steps, done
-        while builders work; all of it is done before anything is timed.
+        while builders work; all of it is done before anything is timed on this machine's
+        processors.
         """
-        for built in self.build(requests, meanwhile):
+        for built in self._to_time(requests, meanwhile):
             if isinstance(built, MeasureResult):
                 yield built
                 continue
@@ -136,44 +140,47 @@ class Measurer:
         self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
     ) -> list[Built | MeasureResult]:
         """Compile schedules, as many at a time as there are builders."""
-        began = time.monotonic()
+        return list(self._as_built(requests, meanwhile))
+
+    def _to_time(
+        self, requests: Sequence[BuildRequest], meanwhile: Iterable[None]
+    ) -> Iterable[Built | MeasureResult]:
+        """The schedules of requests, each when it may be timed."""
+        if self._on_device:
+            return self._as_built(requests, meanwhile)
+        return self.build(requests, meanwhile)
+
+    def _as_built(
+        self, requests: Sequence[BuildRequest], meanwhile: Iterable[None]
+    ) -> Iterator[Built | MeasureResult]:
+        """Compile schedules; each, in order, as soon as it is. Builders go on meanwhile."""
         work = _Work(meanwhile)
         self._runner.take_up(self._handshakes_of_runner)
-        waiting = deque(range(len(requests)))
-        results: dict[int, Built | MeasureResult] = {}
-        requeued: set[int] = set()
-        at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
-        free = list(self._workers.builders)
-        while len(results) < len(requests):
-            while free and waiting:
-                supervised, number = free.pop(), waiting.popleft()
-                message = Message({"do": "build", "trace": requests[number].trace})
-                supervised.take_up(self._handshakes_of_builder)
-                worker = supervised.ask(message, self._build_timeout())
-                at_work[worker] = (supervised, number)
-            for worker, event in turn(list(at_work), self.tick, work.step):
-                if worker not in at_work:
-                    continue  # it died after its answer, which is the next request's matter
-                supervised, number = at_work[worker]
-                answer = supervised.receive(event)
-                if answer is None:
-                    continue
-                del at_work[worker]
-                free.append(supervised)
-                if isinstance(answer, Requeue):
-                    waiting.appendleft(number)
-                elif was_killed(answer) and number not in requeued:
-                    _log.info("a builder was killed; its candidate gets another")
-                    requeued.add(number)
-                    waiting.appendleft(number)
-                else:
-                    results[number] = built = _built(answer, requests[number].error_factor)
-                    if isinstance(built, Built):
-                        self._build_seconds.append(built.seconds)
-        work.finish()
-        self.seconds_building += time.monotonic() - began - work.seconds
-        self.seconds_meanwhile += work.seconds
-        return [results[n] for n in range(len(requests))]
+        builds = _Builds(self._workers.builders, requests, self._ask_builder, self._hear_built)
+        try:
+            for number in range(len(requests)):
+                began, before = time.monotonic(), work.seconds
+                while number not in builds.results:
+                    builds.hear(self.tick, work.step)
+                if not builds.at_work:
+                    work.finish()
+                self.seconds_building += time.monotonic() - began - (work.seconds - before)
+                yield builds.results[number]
+                builds.hear(self.tick, wait=False)
+        finally:
+            self.seconds_meanwhile += work.seconds
+            builds.give_up()
+
+    def _ask_builder(self, supervised: SupervisedWorker, request: BuildRequest) -> Worker:
+        supervised.take_up(self._handshakes_of_builder)
+        message = Message({"do": "build", "trace": request.trace})
+        return supervised.ask(message, self._build_timeout())
+
+    def _hear_built(self, answer: Event, request: BuildRequest) -> Built | MeasureResult:
+        built = _built(answer, request.error_factor)
+        if isinstance(built, Built):
+            self._build_seconds.append(built.seconds)
+        return built
 
     def run(self, built: Built, best_seconds: float | None = None) -> MeasureResult:
         """Time a compiled candidate, and check it if it beats `best_seconds`."""
@@ -357,6 +364,64 @@ class Measurer:
 
     def _hear_reference(self, answer: Message) -> None:
         self.reference_seconds = float(answer.fields["seconds"])
+
+
+class _Builds:
+    """Requests that builders work on, and what became of those before.
+
+    `ask` gives a request to a builder, `hear` makes a result of the answer. A builder that was
+    killed from outside says nothing of its request, which gets another one.
+    """
+
+    def __init__(
+        self,
+        builders: Sequence[SupervisedWorker],
+        requests: Sequence[BuildRequest],
+        ask: Callable[[SupervisedWorker, BuildRequest], Worker],
+        hear: Callable[[Event, BuildRequest], Built | MeasureResult],
+    ) -> None:
+        self.results: dict[int, Built | MeasureResult] = {}
+        self.at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
+        self._requests, self._ask, self._hear = requests, ask, hear
+        self._waiting = deque(range(len(requests)))
+        self._requeued: set[int] = set()
+        self._free = list(builders)
+        self._assign()
+
+    def hear(
+        self, tick: Callable[[], None], work: Callable[[], bool] = lambda: False, wait: bool = True
+    ) -> None:
+        """Hear what builders have to say, and give them more to do."""
+        busy = list(self.at_work)
+        for worker, event in turn(busy, tick, work, wait=wait) if busy else ():
+            if worker not in self.at_work:
+                continue  # it died after its answer, which is the next request's matter
+            supervised, number = self.at_work[worker]
+            answer = supervised.receive(event)
+            if answer is None:
+                continue
+            del self.at_work[worker]
+            self._free.append(supervised)
+            if isinstance(answer, Requeue):
+                self._waiting.appendleft(number)
+            elif was_killed(answer) and number not in self._requeued:
+                _log.info("a builder was killed; its candidate gets another")
+                self._requeued.add(number)
+                self._waiting.appendleft(number)
+            else:
+                self.results[number] = self._hear(answer, self._requests[number])
+        self._assign()
+
+    def give_up(self) -> None:
+        """End the builders that are at work: nobody waits for their answers."""
+        for supervised, _ in self.at_work.values():
+            supervised.close()
+        self.at_work.clear()
+
+    def _assign(self) -> None:
+        while self._free and self._waiting:
+            supervised, number = self._free.pop(), self._waiting.popleft()
+            self.at_work[self._ask(supervised, self._requests[number])] = supervised, number
 
 
 class _Work:

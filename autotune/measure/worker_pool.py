@@ -28,7 +28,7 @@ class WorkerPool:
         generator = generator_for(target)
         self.builders = [
             SupervisedWorker("builder", {**ALONE, **generator.environment(target, runs=False)})
-            for _ in range(config.builders or usable_processors())
+            for _ in range(config.builders or max(1, usable_processors() - generator.on_device))
         ]
         environment = generator.environment(target, runs=True)
         self.runner = SupervisedWorker("runner", {**ALONE, **environment})

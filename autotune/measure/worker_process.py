@@ -320,11 +320,14 @@ def turn(
     workers: Sequence[Worker],
     tick: Callable[[], None],
     work: Callable[[], bool] = lambda: False,
+    *,
+    wait: bool = True,
 ) -> list[tuple[Worker, Event]]:
     """Wait for events of workers that owe an answer, and return them.
 
     `tick` is called at least every 0.2 seconds; it may raise to give up waiting. `work` is called
-    instead of waiting as long as it returns that it had something to do.
+    instead of waiting as long as it returns that it had something to do. Without `wait` there may
+    be no events.
     """
     while True:
         tick()
@@ -336,10 +339,11 @@ def turn(
             if worker.sending:
                 by_fd[worker.requests] = worker
                 poll.register(worker.requests, select.POLLOUT)
-        wait = 0.0 if work() else min(_TICK, *(w.patience for w in workers)) + 1e-3
+        patience = min(_TICK, *(w.patience for w in workers)) + 1e-3
+        most = 0.0 if work() or not wait else patience
         events: list[tuple[Worker, Event]] = []
         began = time.monotonic()
-        ready = poll.poll(wait * 1000)
+        ready = poll.poll(most * 1000)
         waited = min(time.monotonic() - began, _LONGEST)
         for worker in workers:
             worker.waited(waited)
@@ -354,7 +358,7 @@ def turn(
             if worker not in heard and not worker.dead and (late := worker.late()) is not None:
                 worker.kill()
                 events.append((worker, late))
-        if events:
+        if events or not wait:
             return events
 
 

@@ -1,4 +1,4 @@
-"""The code generator for GPUs of NVIDIA: CUDA C++, compiled by nvcc, and cubins.
+"""The code generator for GPUs of NVIDIA: CUDA C++, compiled by nvcc or NVRTC, and cubins.
 
 An image is one cubin, of the kernels of a function and of its packers. Of each function, `needs`
 has the launches of its kernels: `kernels`.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ArtifactError, BuildError, TargetError, TilewrightError
 from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
@@ -19,9 +19,9 @@ from ...runtime.module import Module, Origin
 from ...target import CudaTarget, Fact
 from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
+from .compiler import compile_cubin, compile_ptx, versions
 from .emit import Emitted, emit
 from .lowering import passes
-from .nvcc import compile_cubin, compile_ptx, version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,8 @@ _SUFFIX = ".cubin"
 
 
 class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
+    on_device: ClassVar[bool] = True
+
     @property
     def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
         return {"cuda": lambda compiled: compiled.text, "ptx": _ptx}
@@ -62,9 +64,10 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
             )
 
     def tools(self) -> Tools:
-        found = version()
-        release = ".".join(found.split(".")[:2])
-        return Tools(f"ptxas {release}", {"nvcc": found})
+        found = versions()
+        (version,) = found.values()
+        release = ".".join(version.split(".")[:2])
+        return Tools(f"ptxas {release}", found)
 
     def runtimes(self) -> dict[str, Fact]:
         """pycuda, by its version."""
@@ -75,7 +78,7 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
 
     def missing(self) -> list[TilewrightError]:
         found: list[TilewrightError] = []
-        for needed in (version, self.host):
+        for needed in (versions, self.host):
             try:
                 needed()
             except TilewrightError as error:

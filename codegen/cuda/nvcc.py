@@ -22,7 +22,7 @@ _HINT = (
     "install the CUDA toolkit (cuda-nvcc and cuda-cudart-dev, or conda's cuda-nvcc), and have nvcc "
     "on the PATH or name its folder by CUDA_HOME; to run a kernel that is built, none is needed"
 )
-_MOST = 4000
+MOST = 4000
 """Letters of what the compiler says that an error shows."""
 
 
@@ -97,7 +97,7 @@ def _run(
                 raise BuildError(
                     "nvcc refuses the kernel for {0}:\n{1}",
                     target,
-                    (done.stderr.strip() or done.stdout.strip())[-_MOST:],
+                    (done.stderr.strip() or done.stdout.strip())[-MOST:],
                     hint="if g++ is missing, install it: nvcc calls it",
                 )
             return output.read_bytes(), done.stderr + done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,3 +140,24 @@ wait
             time.sleep(0.05)
         assert running
     assert all(gone(pid) for pid in running)
+
+
+def test_builders_go_on_while_the_device_is_timed() -> None:
+    """The second candidate is at a builder while the first one runs."""
+    with Measurer(ops.add_relu_func(1000), resolve("cuda"), QUICK) as opened:
+        results = opened.measure([request(32), request(96), request(160)], None)
+        first = next(results)
+        busy = [worker for worker in opened._workers.builders if not worker.worker.idle]
+        assert (first.outcome, len(busy)) == (Outcome.OK, 1)
+        assert [r.outcome for r in results] == [Outcome.OK, Outcome.OK]
+
+
+def test_what_nobody_waits_for_is_no_later_answer() -> None:
+    with Measurer(ops.add_relu_func(1000), resolve("cuda"), QUICK) as opened:
+        results = opened.measure([request(32), request(96)], None)
+        assert isinstance(results, Generator)
+        next(results)
+        results.close()
+        found = measured(opened, 160)
+        assert found.kernel is not None
+        assert [k["threads"] for k in (found.kernel.resources or {}).values()] == [160]

@@ -13,6 +13,7 @@ import pytest
 
 from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cuda import nvrtc
 from tilewright.codegen.cuda.emit import Emitted, emit
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
 from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, version
@@ -165,7 +166,8 @@ def test_without_a_compiler_the_error_says_what_to_install(
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    with pytest.raises(BuildError, match="no nvcc on this machine") as error:
+    monkeypatch.setattr(nvrtc, "_load", lambda _: None)
+    with pytest.raises(BuildError, match="neither nvcc nor NVRTC on this machine") as error:
         compile_func(schedules.elementwise(16), TARGET)
     assert "install the CUDA toolkit" in str(error.value)
 
