@@ -396,7 +396,9 @@ def test_what_a_kind_lacks_is_named(program: Func) -> None:
         next(plans(Draft(tw.Schedule(program), Slate()), Drafts()))
     with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
         fusion_groups(program, Slate())
-    with pytest.raises(TargetError, match=r"no cost model .* 'slate'; there is one for cpu, cuda, toy"):
+    with pytest.raises(
+        TargetError, match=r"no cost model .* 'slate'; there is one for cpu, cuda, toy"
+    ):
         model_for(Slate())
 
 
