@@ -6,6 +6,9 @@ must schedule it, or leave it as it is, and a candidate of theirs compute the sa
 refused, with a `ScheduleError` that can be read, and in no other way. What fails is shrunk, by
 leaving out steps that do not matter, and printed; the exit status is 1. Ctrl-C ends the run with
 the summary of what was done so far.
+
+With `--gpu`, loops are bound to axes of a GPU as well, and the emulator runs the launches: what
+lowering does not refuse computes the same, without a race.
 """
 
 from __future__ import annotations
@@ -26,11 +29,12 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=1 << 40, help="at most so many changes")
     options.add_argument("--jobs", type=int, default=1, help="in how many processes (1)")
     options.add_argument("--compile-every", type=int, default=0, help="compile each n-th program")
+    options.add_argument("--gpu", action="store_true", help="bind loops to axes, and emulate")
     options.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
     given = options.parse_args()
     if given.jobs < 1:
         options.error(f"--jobs {given.jobs}; expected at least 1")
-    plan = Plan(given.compile_every, given.keep_going)
+    plan = Plan(given.compile_every, given.keep_going, given.gpu)
     seeds = range(given.seed, given.seed + given.count)
     done = Outcome()
     interrupted = False

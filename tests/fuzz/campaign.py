@@ -17,6 +17,7 @@ import pytest
 from ..schedule.random_cases import Tally
 from ..wellformed import keep_structure
 from .case import Failure, run_case
+from .gpu_case import run_gpu_case
 from .shrink import shrunk
 
 CHUNK = 8
@@ -25,10 +26,14 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """The work for each seed: every `compile_every`-th program is compiled too, 0 for none."""
+    """The work for each seed: every `compile_every`-th program is compiled too, 0 for none.
+
+    With `gpu`, steps that bind loops to axes of a GPU come too, and the emulator runs the program.
+    """
 
     compile_every: int = 0
     keep_going: bool = False
+    gpu: bool = False
 
 
 @dataclass
@@ -37,20 +42,25 @@ class Outcome:
 
     programs: int = 0
     compiled: int = 0
+    emulated: int = 0
     tally: Tally = field(default_factory=Tally)
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
         self.programs += other.programs
         self.compiled += other.compiled
+        self.emulated += other.emulated
         self.tally.update(other.tally)
         self.failures += other.failures
 
     def summary(self) -> str:
         """A line that says it all, and lines that say it for each primitive."""
         t = self.tally
+        ran = f"{self.compiled:,} of them compiled too"
+        if self.emulated:
+            ran = f"{self.emulated:,} of them emulated as launches of a GPU"
         return (
-            f"{self.programs:,} programs interpreted, {self.compiled:,} of them compiled too: "
+            f"{self.programs:,} programs interpreted, {ran}: "
             f"{t.changes.total():,} accepted steps that change something, "
             f"{t.queries.total():,} queries and samples, {t.refusals.total():,} refused steps, "
             f"{len(self.failures):,} failures\n"
@@ -67,6 +77,15 @@ def run_seeds(seeds: Iterable[int], plan: Plan) -> Outcome:
     """Try these seeds; without `keep_going` not further than to the first failure."""
     done = Outcome()
     for seed in seeds:
+        if plan.gpu:
+            done.programs += 1
+            found = run_gpu_case(seed, done.tally)
+            done.emulated += found.emulated
+            if found.failure is not None:
+                done.failures.append(found.failure)
+                if not plan.keep_going:
+                    break
+            continue
         compiled = plan.compile_every > 0 and seed % plan.compile_every == 0
         with pytest.MonkeyPatch.context() as patch:
             keep_structure(patch)

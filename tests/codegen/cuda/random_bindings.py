@@ -27,15 +27,20 @@ EXTENTS = (2, 3, 8, 32, 40)
 """Threads that the loop of a phase is split into."""
 
 
-def a_bound_program(seed: int) -> Func:
-    """A random program with a random schedule, bound to axes of a GPU where that is possible."""
+def a_bound_program(seed: int, tally: Tally | None = None) -> Func:
+    """A random program with a random schedule, bound to axes of a GPU where that is possible.
+
+    `tally` counts the steps before the bindings.
+    """
     rng = np.random.default_rng(seed)
 
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
     func, steps = a_case(pick)
-    sch, _ = apply_random_steps(Schedule(func, seed=seed), pick, pick(MOST_STEPS), Tally(), steps)
+    sch, _ = apply_random_steps(
+        Schedule(func, seed=seed), pick, pick(MOST_STEPS), tally or Tally(), steps
+    )
     for block in blocks_in(sch.func.body):
         sch = _attempted(sch, partial(_in_order, referred(sch, block.label)), pick)
     for _ in range(pick(MOST_STEPS)):
