@@ -27,6 +27,7 @@ from ...tir.ir import (
     Var,
     as_expr,
     binary,
+    ceildiv,
     const,
     load,
     select,
@@ -63,7 +64,9 @@ PADDING = 64
 
 
 @primitive
-def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tuple[Label, ...]]:
+def pad_einsum(
+    fn: Func, block: Label, padding: Sequence[Dim], always: bool = False
+) -> tuple[Func, tuple[Label, ...]]:
     """Pad the extents of a sum of products to multiples of `padding`, by copies with zeros.
 
         pad_einsum(block, [1, 1, 4]):
@@ -73,6 +76,8 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
               for i, j, k in 12: C[i, j] += A_pad[i, k] * B_pad[k, j]
 
     `padding` has a number for each iteration variable of the block, in order; 1 means no padding.
+    Copies are made where a number does not divide its extent; with `always`, where it is not 1, and
+    it may be a decision that is open.
     Padded dimensions must be indexed by plain iteration variables, except for windows: an input
     indexed by `x + k` grows by as many elements as `x`, unless `x` is a reduce variable. Inputs
     grow only at their ends: one indexed by `9 - x` is refused where `x` reaches 10. If dimensions
@@ -85,7 +90,7 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
     require_unit(fn, found)
     path = find_path(top, block) or ()
     loops = [s for s in path if type(s) is For]
-    padded = _padded_iters(found, loops, padding)
+    padded = _padded_iters(found, loops, padding, always=always)
     if not padded:
         return fn, ()
     require(
@@ -122,10 +127,12 @@ class _Padded(NamedTuple):
 
     loop: Var
     inside: int
-    extent: int
+    extent: Dim
 
 
-def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) -> dict[Var, _Padded]:
+def _padded_iters(
+    block: Block, loops: Sequence[For], padding: Sequence[Dim], *, always: bool
+) -> dict[Var, _Padded]:
     """The iteration variables whose extents grow. Their loops must be theirs alone."""
     require(
         len(padding) == len(block.iters),
@@ -139,18 +146,23 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
     own = {s.var: s for s in loops}
     for i, p in zip(block.iters, padding, strict=True):
         require(
-            isinstance(p, int) and isinstance(i.extent, int),
+            (always or isinstance(p, int)) and isinstance(i.extent, int),
             "padding {0} for an extent of {1}: which copies are made is open",
             p,
             i.extent,
             at=block.label,
-            hint="give the padding as a number, such as the largest that is sampled",
+            hint="give a number, such as the largest that is sampled, or have copies made `always`",
         )
-        assert isinstance(p, int)
         assert isinstance(i.extent, int)
         require(p >= 1, "padding {0} is not positive", p, at=block.label)
-        extent = -(-i.extent // p) * p
-        if extent == i.extent:
+        require(
+            isinstance(p, int) or p > 1,
+            "padding {0} may be 1, for which no copies are made",
+            p,
+            at=block.label,
+        )
+        extent = ceildiv(i.extent, p) * p
+        if p == 1 if always and isinstance(p, int) else certain(extent == i.extent):
             continue
         require(
             p <= PADDING * i.extent,
@@ -225,7 +237,7 @@ class _Grown(NamedTuple):
     """A dimension that is padded: how much of it is copied, and its size with zeros."""
 
     inside: Dim
-    extent: int
+    extent: Dim
 
 
 class _Move(NamedTuple):

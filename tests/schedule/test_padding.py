@@ -63,6 +63,31 @@ def test_open_padding() -> None:
         sch.pad_einsum(sch.get_block("C"), [1, 1, p])
 
 
+def test_copies_that_are_made_always(golden: Golden) -> None:
+    func = matmul(8, 10, 12)
+    golden("pad_einsum/always", func, lambda s: s.pad_einsum(s.get_block("C"), [1, 4, 4], True))
+
+
+def test_open_padding_with_copies_always() -> None:
+    func = matmul(7, 10, 9)
+    sch = Schedule(func, symbolic=True)
+    block = sch.get_block("C")
+    p = sch.sample_categorical([2, 3, 8])
+    assert len(sch.pad_einsum(block, [p, p, 1], always=True)) == 3
+    for loop in sch.get_loops(block)[:2]:
+        sch.split(loop, factors=[None, p], perfect=True)
+    for value in (2, 3, 8):
+        check_meaning(func, sch.trace.with_row([value]).apply(func).func)
+
+
+def test_open_padding_that_may_be_none() -> None:
+    sch = Schedule(matmul(), symbolic=True)
+    p = sch.sample_categorical([1, 2])
+    sch.pad_einsum(sch.get_block("C"), [p, 1, 1], always=True)
+    assert sch.space is not None
+    assert any("> 1" in str(c.condition) for c in sch.space.constraints)
+
+
 def test_sum_whose_terms_need_not_vanish() -> None:
     sch = Schedule(weighted("float32"))
     with pytest.raises(ScheduleError, match="w is not padded along vr: zero times its elements"):
