@@ -12,6 +12,7 @@ from ...tir.ir import (
     Block,
     Buffer,
     Dim,
+    Expr,
     For,
     ForKind,
     Func,
@@ -25,7 +26,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.joined import joined
+from ...tir.joined import joined, two_digits
 from ...tir.prove import prove
 from ...tir.structure import same
 from ...tir.visit import substitute
@@ -273,14 +274,25 @@ def _require_apart(fn: Func, consumer: Block, produced: _Produced) -> None:
     """
     path = path_to(fn, consumer.label)
     follows = produced.followed and all(
-        produced.ranges.keys() <= set(joined(w.buffer, tuple(r.min for r in w.ranges)).indices)
-        for w in consumer.writes
+        produced.ranges.keys() <= _telling_apart(consumer, w) for w in consumer.writes
     )
     for k, s in enumerate(path):
         if type(s) is For and s.var in concurrent_loops([s]):
             apart = follows and touches_apart(path[: k + 1], produced.source, produced.buffer)
             if not apart or has_reduction(consumer):
                 require_still_concurrent(fn, (s.var,))
+
+
+def _telling_apart(block: Block, write: Region) -> set[Expr]:
+    """The iteration variables of a block that the place of what it writes determines.
+
+    They are indices, or the digits of one, whatever dimensions are joined to that.
+    """
+    found: set[Expr] = set()
+    extents = {i.var: i.extent for i in block.iters}
+    for e in joined(write.buffer, tuple(r.min for r in write.ranges)).indices:
+        found.update(two_digits(e, extents) or (e,))
+    return found
 
 
 def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
