@@ -71,6 +71,9 @@ def _vector(loop: For, s: Simplifier) -> Stmt:
     plain = replace(loop, kind=ForKind.UNROLL)
     if type(body) is not Store or not isinstance(loop.extent, int):
         return plain
+    chosen = _chosen(loop, conditions, body, s)
+    if chosen is not None:
+        return chosen
     moved = _moves(loop, body, s)
     if moved is None:
         return plain
@@ -89,6 +92,34 @@ def _vector(loop: For, s: Simplifier) -> Stmt:
         single = _under(each, body)
         moved = If(whole, moved, fresh(replace(plain, body=single)))
     return decided(_under(outer, moved))
+
+
+def _chosen(loop: For, conditions: list[Expr], store: Store, s: Simplifier) -> Stmt | None:
+    """A vectorized loop that stores elements or zeros as a choice between two loops.
+
+    `None` unless all lanes make the same choice, and elements that are loaded can be moved.
+    """
+    value = load = store.value
+    while type(load) is Select:
+        load = load.then
+    if type(value) is not Select or type(load) is not Load:
+        return None
+    if _place(load.buffer, load.indices[0], loop, s) is None:
+        return None
+    outer = list[Expr]()
+    for c in conjuncts(value.cond):
+        if _mentions(c, loop.var):
+            if not (is_bound(c) and _alike(c, loop, s)):
+                return None
+            c = s(substitute(c, {loop.var: const(0)}))
+        outer.append(c)
+    condition = conjunction(outer)
+    assert condition is not None
+    then, other = (
+        _vector(replace(loop, body=_under(conditions, replace(store, value=x))), s)
+        for x in (value.then, value.other)
+    )
+    return decided(If(condition, then, fresh(other)))
 
 
 def _without_carry(e: Expr, loop: For, s: Simplifier) -> Expr:

@@ -243,6 +243,17 @@ def f(A: T.Buffer((250,), "float32"), B: T.Buffer((250,), "float32"), C: T.Buffe
                 if A[bx * 8 + v] < 0.0:
                     C[bx * 32 + tx * 4 + v] = A[bx * 8 + v]
 """,  # noqa: E501
+    "vectors_or_zeros": """
+def f(A: T.Buffer((250,), "float32"), B: T.Buffer((256,), "float32"), n: T.int64):
+    for bx in T.thread("blockIdx.x", 8):
+        for tx in T.thread("threadIdx.x", 8):
+            for v in T.vectorized(4):
+                B[bx * 32 + tx * 4 + v] = T.select((bx < n) & (bx * 32 + tx * 4 + v < 248), T.select(tx < n, A[bx * 32 + tx * 4 + v], 1.0), 0.0)
+            for v in T.vectorized(4):
+                B[bx * 32 + tx * 4 + v] = T.select(bx * 32 + tx * 4 + v < 250, A[bx * 32 + tx * 4 + v], 0.0)
+            for v in T.vectorized(4):
+                B[bx * 32 + tx * 4 + v] = T.select(bx < n, A[bx * 30 + v], 0.0)
+""",  # noqa: E501
     "unroll_owned": """
 def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
     for tx in T.thread("threadIdx.x", 4):
