@@ -27,15 +27,18 @@ from ...tir.visit import children
 from .access_patterns import extents, last_digits, outputs_of
 
 
-def has_digits(block: Block) -> bool:
-    """Whether a block reads at quotients and remainders of a variable."""
-    return bool(_cuts(block))
+def has_digits(block: Block, *, contiguous: bool = False) -> bool:
+    """Whether a block reads at quotients and remainders of a variable.
+
+    One along which the outputs are contiguous is not read by itself as well, unless `contiguous`.
+    """
+    return bool(_cuts(block, contiguous=contiguous))
 
 
-def separate_digits(sch: Schedule, label: Label) -> None:
+def separate_digits(sch: Schedule, label: Label, *, contiguous: bool = False) -> None:
     """Let a contraction iterate over the quotient and the remainder of each such variable."""
     block = find_block(sch.func, label)
-    cuts = _cuts(block)
+    cuts = _cuts(block, contiguous=contiguous)
     parts: list[Expr] = []
     for i in block.iters:
         by = cuts.get(i.var)
@@ -59,10 +62,10 @@ def lay_out_digits(sch: Schedule, label: Label) -> None:
         sch.transform_layout(label, ("write", n), IndexMap(indices, tuple(parts)))
 
 
-def _cuts(block: Block) -> dict[Var, int]:
+def _cuts(block: Block, *, contiguous: bool) -> dict[Var, int]:
     """The spatial variables that inputs use in quotients and remainders by one number.
 
-    Where the outputs are contiguous in one, alone.
+    Where the outputs are contiguous in one, alone, unless `contiguous`.
     """
     divisors: dict[Var, int] = {}
     sizes, outputs = extents(block), outputs_of(block)
@@ -72,7 +75,7 @@ def _cuts(block: Block) -> dict[Var, int]:
         if i.kind is not IterKind.SPATIAL:
             continue
         by = {n for e in indices for n in _divisors(e, i.var)}
-        if outputs and outputs[0].strides.get(i.var) != 1:
+        if contiguous or (outputs and outputs[0].strides.get(i.var) != 1):
             by.discard(0)
         if len(by) == 1:
             (number,) = by

@@ -1,11 +1,13 @@
 """Sketches for GPUs: random candidates compute what the program does, and keep the limits.
 
-The interpreter runs them, iterations of threads and blocks in any order.
+The interpreter runs them, iterations of threads and blocks in any order, or where that is much the
+emulator.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
 from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.codegen.cuda.emulate import emulate
+from tilewright.codegen.lower import lower
 from tilewright.schedule.find import loops_in, statements
 from tilewright.target import CudaTarget
 from tilewright.tir import te
@@ -20,9 +24,9 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import ForKind, Func, Store
 from tilewright.tir.visit import walk
 
-from .checking import Array, arguments, planned, some_rows
+from .checking import MAX_INTERPRETED, Array, arguments, planned, points, some_rows
 from .formulas import FORMULAS
-from .selection import OPERATORS, operator, operator_name, selected
+from .selection import OPERATORS, POINTWISE, operator, operator_name, selected
 
 TARGET = CudaTarget.named("sm_90a")
 ROWS = 4
@@ -39,15 +43,24 @@ def scheduled(func: Func, sketch: Sketch, row: list[int]) -> Func:
     return sketch.trace.with_row(row).apply(func).func
 
 
+def of_rules(made: tuple[Sketch, ...]) -> tuple[Sketch, ...]:
+    """The sketches without what the default binds, which has tests of its own; all if it is that
+    alone."""
+    return tuple(s for s in made if "default" not in s.name.split("+")) or made
+
+
 def check_candidates(func: Func, made: tuple[Sketch, ...], rows: int = ROWS) -> None:
     """Candidates of sketches compute what a program does, in threads of a block as it may have."""
     wanted, rng = expected(func), np.random.default_rng(0)
-    for sketch in made:
+    for sketch in of_rules(made):
         for row in some_rows(sketch, rng, max(1, rows // len(made))):
             candidate = scheduled(func, sketch, row.tolist())
             check_threads(candidate)
             found = arguments(func, 1)
-            interpret(candidate, *found, order="shuffled")
+            if points(func) <= MAX_INTERPRETED:
+                interpret(candidate, *found, order="shuffled")
+            else:
+                assert not emulate(lower(candidate, TARGET), *found).faults
             check = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
             assert check.passed, f"{sketch.name} {row.tolist()}: {check}"
 
@@ -73,6 +86,56 @@ def test_candidates_of_operators(number: int) -> None:
 def test_candidates_of_formulas(name: str) -> None:
     func = FORMULAS[name]()
     check_candidates(func, selected(func, TARGET), 2)
+
+
+EMULATED: dict[str, tuple[str, dict[str, Any]]] = {
+    "matmul": ("matmul_func", {"n": 33, "m": 50, "k": 17}),
+    "matmul_of_whole_vectors": ("matmul_func", {"n": 36, "m": 52, "k": 20}),
+    "matmul_transposed": ("matmul_func", {"n": 24, "m": 20, "k": 12, "transpose_a": True}),
+    "matmul_bias_gelu": (
+        "matmul_func",
+        {"n": 9, "m": 40, "k": 12, "bias": True, "epilogue": "gelu"},
+    ),
+    "matmul_bfloat16": ("matmul_func", {"n": 17, "m": 24, "k": 16, "dtype": "bfloat16"}),
+    "batched_matmul": ("matmul_func", {"n": 9, "m": 19, "k": 16, "batch": 2, "transpose_b": True}),
+    "gemv": ("matmul_func", {"n": 1, "m": 40, "k": 30}),
+    "gemv_of_rows": ("matmul_func", {"n": 30, "m": 1, "k": 70}),
+    "conv2d": ("conv2d_func", {"n": 2, "c": 5, "h": 9, "w": 19, "o": 7}),
+    "conv2d_nhwc": (
+        "conv2d_func",
+        {"c": 4, "h": 8, "w": 8, "o": 6, "stride": 2, "layout": "NHWC", "bias": True},
+    ),
+    "conv2d_pointwise": ("conv2d_func", {**POINTWISE, "c": 16, "h": 7, "w": 8, "o": 12}),
+    "conv2d_grouped": ("conv2d_func", {"n": 2, "c": 8, "h": 7, "w": 9, "o": 24, "groups": 2}),
+    "conv2d_grouped_nhwc": (
+        "conv2d_func",
+        {"c": 6, "h": 6, "w": 5, "o": 32, "groups": 2, "layout": "NHWC", "bias": True},
+    ),
+    "depthwise": ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
+    "softmax": ("softmax_func", {"n": 5, "m": 133}),
+    "layer_norm": ("layer_norm_func", {"n": 5, "m": 96}),
+    "row_sums": ("reduction_func", {"n": 21, "m": 135, "axis": 1}),
+    "column_sums": ("reduction_func", {"n": 135, "m": 21, "axis": 0}),
+    "transposition": ("transpose_func", {"n": 37, "m": 70}),
+    "elementwise": ("add_relu_func", {"n": 1003}),
+}
+"""Operators at small odd sizes."""
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_every_sketch_runs_in_the_emulator(name: str) -> None:
+    """The last programs of candidates compute what the program does, without races."""
+    make, options = EMULATED[name]
+    func = getattr(ops, make)(**options)
+    wanted, rng = expected(func), np.random.default_rng(1)
+    for sketch in of_rules(sketches(func, TARGET)):
+        for row in some_rows(sketch, rng, 2):
+            lowered = lower(scheduled(func, sketch, row.tolist()), TARGET)
+            found = arguments(func, 1)
+            emulation = emulate(lowered, *found)
+            assert not emulation.faults, f"{sketch.name} {row.tolist()}: {emulation.faults[0]}"
+            check = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+            assert check.passed, f"{sketch.name} {row.tolist()}: {check}"
 
 
 def axes(func: Func) -> list[dict[str, object]]:

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from ....schedule.block_queries import buffers_in_order, has_reduction
 from ....tir.ir import Label
 from ..access_patterns import extents, reduced, spatial
-from ..common import fused, sampled
+from ..common import fused, sampled, succeeds
 from ..draft import Draft
 from ..register_tiles import hold_results
 from .chains import chain_of
+from .elementwise import schedule_flat
 from .limits import block_sizes, limit_block, registers, registers_of
 
 KEPT = 64
@@ -47,12 +48,13 @@ def schedule_by_thread(draft: Draft, labels: Sequence[Label], count: int) -> Non
     threads = sampled(sch, block_sizes(32, 512))
     limit_block(draft, threads, registers([("float32", held)]))
     blocks, place = sch.split(fused(sch, sch.get_loops(root)[:count]), factors=[None, threads])
+    # Before others come in: what the root writes is apart as its rows are numbered now.
+    sch.bind(blocks, "blockIdx.x")
+    sch.bind(place, "threadIdx.x")
     for label in reversed(labels[:-1]):
         sch.compute_at(label, place)
     for label in writes:
         sch.reverse_compute_at(label, place)
-    sch.bind(blocks, "blockIdx.x")
-    sch.bind(place, "threadIdx.x")
     for label in labels[:-1]:
         for n in range(len(buffers_in_order(draft.block(label).writes))):
             sch.set_scope(label, n, "local")
@@ -67,15 +69,22 @@ def schedule_results(draft: Draft, labels: Sequence[Label]) -> None:
     count = len(spatial(draft.block(main)))
     writes = hold_results(sch, main, "local")
     for label in following:
-        sch.reverse_compute_inline(label)
+        follow_results(draft, label)
     threads = sampled(sch, block_sizes(32, 512))
     limit_block(draft, threads, registers([]))
     blocks, place = sch.split(fused(sch, sch.get_loops(main)[:count]), factors=[None, threads])
-    for label in writes:
-        sch.reverse_compute_at(label, place)
+    # Before what writes the results comes in: these are apart as they are numbered now.
     sch.bind(blocks, "blockIdx.x")
     sch.bind(place, "threadIdx.x")
+    for label in writes:
+        sch.reverse_compute_at(label, place)
     unroll_reduction(draft, main)
+
+
+def follow_results(draft: Draft, label: Label) -> None:
+    """Compute a block where the results that it reads are copied, else in a launch of its own."""
+    if not succeeds(draft.schedule.reverse_compute_inline, label):
+        schedule_flat(draft, label)
 
 
 def unroll_reduction(draft: Draft, label: Label) -> None:

@@ -14,8 +14,9 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from ....schedule.block_queries import has_reduction
 from ....tir.ir import Block, Label, Var
-from ..access_patterns import extents, inputs_of, is_flat, runs_across
+from ..access_patterns import consumers, extents, has_guard, inputs_of, is_flat, runs_across
 from ..common import fused, powers, sampled, widest
 from ..draft import Draft
 from ..rule import Group, Variant
@@ -31,8 +32,10 @@ SHORT_ROW = 64
 
 
 def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
-    """All elements in one loop, or the elements of rows; tiles where an input is transposed."""
-    del draft
+    """All elements in one loop, or the elements of rows; tiles where an input is transposed.
+
+    What pads an input of reductions is computed where these read it, first of all.
+    """
     (block,) = group.members
 
     def variant(form: str, schedule: Callable[[Draft, Label], None]) -> Variant:
@@ -41,6 +44,9 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
         return Variant.of(form, step, form=form)
 
+    readers = consumers(draft.func, block)
+    if readers and has_guard(block) and all(map(has_reduction, readers)):
+        yield variant("inlined", _inline)
     if runs_across(block) is not None:
         yield variant("transposing", schedule_transposing)
     yield variant("flat", schedule_flat)
@@ -65,6 +71,10 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     for form, inlined in (("apart", cheap), ("inside", labels[:-1])):
         yield Variant.of(form, functools.partial(apart, inlined=inlined), form=form)
+
+
+def _inline(draft: Draft, label: Label) -> None:
+    draft.schedule.compute_inline(label)
 
 
 def schedule_flat(draft: Draft, label: Label) -> None:

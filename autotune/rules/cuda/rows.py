@@ -18,7 +18,7 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from .... import dtypes
-from ....schedule.block_queries import buffers_in_order, has_reduction
+from ....schedule.block_queries import buffers_in_order, has_reduction, readers_of
 from ....schedule.reduction_blocks import match_updates
 from ....schedule.require import require
 from ....tir.ir import Block, Buffer, Dim, Label, ceildiv
@@ -112,8 +112,15 @@ def schedule_rows(
     for label in order:
         team.spread(draft, label, place)
         for n, buffer in enumerate(buffers_in_order(draft.block(label).writes)):
-            if buffer in draft.func.allocs and label not in copies:
+            local = buffer in draft.func.allocs and not _leaves(draft, buffer, order)
+            if local and label not in copies:
                 sch.set_scope(label, n, "local" if buffer in held else "shared")
+
+
+def _leaves(draft: Draft, buffer: Buffer, labels: Sequence[Label]) -> bool:
+    """Whether blocks beside these read a buffer."""
+    readers = readers_of(draft.func, {buffer})
+    return any(b.label not in labels for b in readers)
 
 
 def _decide(draft: Draft, chain: Chain, *, kept: bool, across: bool) -> Team:

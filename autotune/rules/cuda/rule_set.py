@@ -7,6 +7,7 @@ from ....tir.ir import Var
 from ..rule import GroupKind, RuleSet, SketchRule
 from .contraction import contraction_variants
 from .default import bind_rest, default_variants
+from .digits import separate_all_digits
 from .elementwise import elementwise_variants, pipeline_variants
 from .rows import rows_variants
 
@@ -24,5 +25,6 @@ RULES = RuleSet(
         SketchRule("pipeline", GroupKind.PIPELINE, pipeline_variants),
         SketchRule("elementwise", GroupKind.ELEMENTWISE, elementwise_variants),
     ),
+    rewrites=(separate_all_digits,),
     complete=bind_rest,
 )
