@@ -97,6 +97,7 @@ EMULATED: dict[str, tuple[str, dict[str, Any]]] = {
         {"n": 9, "m": 40, "k": 12, "bias": True, "epilogue": "gelu"},
     ),
     "matmul_bfloat16": ("matmul_func", {"n": 17, "m": 24, "k": 16, "dtype": "bfloat16"}),
+    "matmul_of_parts": ("matmul_func", {"n": 20, "m": 33, "k": 260, "bias": True}),
     "batched_matmul": ("matmul_func", {"n": 9, "m": 19, "k": 16, "batch": 2, "transpose_b": True}),
     "gemv": ("matmul_func", {"n": 1, "m": 40, "k": 30}),
     "gemv_of_rows": ("matmul_func", {"n": 30, "m": 1, "k": 70}),

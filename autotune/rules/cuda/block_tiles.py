@@ -37,6 +37,12 @@ VECTOR = 4
 """Elements of a vector of a thread's tile."""
 BANKS = 32
 """Elements of 4 bytes in all banks."""
+MOST_PADDED = 1.25
+"""How much larger the result may be in whole warps of better lanes than of others."""
+MOST_COPIED = 16
+"""Elements that a thread copies at once, at most: each has a place of its own to compute."""
+ADDING_THREADS = 256
+"""Threads of a block that adds up parts of results."""
 LANES = ((4, 8), (2, 16), (8, 4), (1, 32), (16, 2), (32, 1))
 """Rows and columns of a warp's threads, the best ones first: they read the fewest bytes."""
 
@@ -67,7 +73,8 @@ class BlockTile:
 def decide_tile(draft: Draft, matmul: Matmul) -> BlockTile:
     """Decide the tiles of a product, within the limits of the target."""
     sch, (_, *sides, steps) = draft.schedule, matmul.sizes
-    lanes = min(LANES, key=lambda n: _padded(sides[0], n[0]) * _padded(sides[1], n[1]))
+    area = [_padded(sides[0], n[0]) * _padded(sides[1], n[1]) for n in LANES]
+    lanes = next(n for n, size in zip(LANES, area, strict=True) if size <= MOST_PADDED * min(area))
     warps, vectors = list[Dim](), list[Dim]()
     for extent, along in zip(sides, lanes, strict=True):
         most = -(-extent // (along * VECTOR))
@@ -89,7 +96,9 @@ def _limit(draft: Draft, matmul: Matmul, tile: BlockTile) -> None:
     held: list[tuple[str, Dim]] = [(out, product([n * VECTOR for n in tile.vectors]))]
     shared: Dim = 0
     for axis, operand in enumerate(matmul.operands):
-        held.append((operand.dtype, tile.vectors[axis] * VECTOR))
+        copied = ceildiv(tile.size(axis) * tile.steps, tile.threads)
+        held.append((operand.dtype, tile.vectors[axis] * VECTOR + copied * operand.moved))
+        draft.limit("a thread copies few elements at once", copied <= MOST_COPIED)
         row = tile.warps[axis] * tile.lanes[axis] * VECTOR + BANKS + _apart(operand)
         row = row * tile.vectors[axis] + BANKS
         shared = shared + row * tile.steps * dtypes.nbytes(operand.dtype)
@@ -107,10 +116,16 @@ def _apart(operand: Operand) -> int:
     return BANKS // 4 if operand.along_steps else BANKS // 2
 
 
-def schedule_product(draft: Draft, matmul: Matmul, tile: BlockTile) -> None:
-    """Compute a product by such tiles."""
-    sch, main = draft.schedule, matmul.main
-    tiled = _tiled(sch, matmul, tile)
+def schedule_product(
+    draft: Draft, matmul: Matmul, tile: BlockTile, parts: Dim | None = None
+) -> None:
+    """Compute a product by such tiles.
+
+    With `parts`, blocks compute so many parts of the reduction, which a second launch adds up.
+    """
+    sch = draft.schedule
+    tiled = _tiled(sch, matmul, tile, parts)
+    main = tiled.main
     around = sch.get_loops(main)[:-3]
     sides = [
         sch.split(loop, factors=[None, *tile.cut(axis)], perfect=True)
@@ -141,30 +156,48 @@ def schedule_product(draft: Draft, matmul: Matmul, tile: BlockTile) -> None:
 @dataclass(frozen=True)
 class _Tiled:
     """The blocks of a padded product: copies to shared memory, copies of these to registers, and
-    what writes the result."""
+    what writes what `main` computes."""
 
+    main: Label
     copies: tuple[Label, Label]
     read: tuple[Label, Label]
     write: Label
 
 
-def _tiled(sch: Schedule, matmul: Matmul, tile: BlockTile) -> _Tiled:
+def _tiled(sch: Schedule, matmul: Matmul, tile: BlockTile, parts: Dim | None) -> _Tiled:
     """Pad a product to whole tiles; the copies pad, and what they read is computed there."""
     main = matmul.main
     batch = len(sch.get_loops(main)) - 3
-    padding = [*[1] * batch, tile.size(0), tile.size(1), tile.steps]
-    *copied, write = sch.pad_einsum(main, padding, always=True)
+    steps = tile.steps if parts is None else tile.steps * parts
+    *copied, crop = sch.pad_einsum(main, [*[1] * batch, tile.size(0), tile.size(1), steps], True)
     for operand in matmul.operands:
         for view in (operand.copy, *operand.views):
             sch.compute_inline(view)
     sch.reverse_compute_inline(matmul.write)
     sch.set_scope(main, 0, "local")
+    write = crop
+    if parts is not None:
+        part, _ = sch.split(sch.get_loops(main)[-1], factors=[parts, None], perfect=True)
+        main = sch.rfactor(part, 0)
+        *others, part, step = sch.get_loops(main)
+        sch.reorder(part, *others, step)
+        write = sch.cache_write(main, 0, "local")
+        # First: that all parts are written is plain to see where these are not scheduled yet.
+        _add_up(sch, matmul.main, crop)
     numbers = [operand.number for operand in matmul.operands]
     copies = [writer_of(sch, main, n, copied) for n in numbers]
     for label in copies:
         sch.set_scope(label, 0, "shared")
     read = [sch.cache_read(main, n, "local") for n in numbers]
-    return _Tiled((copies[0], copies[1]), (read[0], read[1]), write)
+    return _Tiled(main, (copies[0], copies[1]), (read[0], read[1]), write)
+
+
+def _add_up(sch: Schedule, main: Label, crop: Label) -> None:
+    """Add up the parts of each result by a thread."""
+    blocks, thread = sch.split(fused(sch, sch.get_loops(crop)), factors=[None, ADDING_THREADS])
+    sch.bind(blocks, "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")
+    sch.compute_at(main, thread)
 
 
 def vectorized(sch: Schedule, loop: Var, lanes: int) -> None:

@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 
-from ....tir.ir import Label
-from ..access_patterns import last_digits, spatial
+from ....target.cuda import CudaTarget
+from ....tir.ir import Block, Label
+from ..access_patterns import extents, last_digits, reduced, spatial
+from ..common import powers, sampled
 from ..draft import Draft
 from ..rule import Group, Variant
 from .block_tiles import VECTOR, decide_tile, schedule_product
 from .by_thread import schedule_results
+from .limits import limits_of
 from .matmul_form import as_matmul, matmul_form
 
+PART = 128
+"""Steps of a part of a reduction, at least."""
+MOST_PARTS = 64
+FEW_RESULTS = 4096
+"""Results of a multiprocessor, below which parts of the reduction are worth a second launch."""
 
-def contraction_variants(_draft: Draft, group: Group) -> Iterator[Variant]:
-    """By tiles, where it is a product of matrices, or a thread for each result."""
+
+def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
+    """By tiles, where it is a product of matrices, or a thread for each result.
+
+    Where a device would have few tiles, these may be of parts of the reduction.
+    """
     main, *following = group.members
     if matmul_form(main, *following) is not None:
         apply = functools.partial(_schedule_tiled, labels=group.labels)
         yield Variant.of("tiled", apply, tiled=True)
+        if _is_long(draft, main):
+            apply = functools.partial(_schedule_tiled, labels=group.labels, split=True)
+            yield Variant.of("tiled_split", apply, tiled=True, split=True)
     if spatial(main) and not last_digits(main):
         apply = functools.partial(schedule_results, labels=group.labels)
         yield Variant.of("by_thread", apply)
     yield Variant.of("default", default=True)
 
 
-def _schedule_tiled(draft: Draft, labels: Sequence[Label]) -> None:
+def _is_long(draft: Draft, main: Block) -> bool:
+    """Whether tiles of the result are too few for the device, and the reduction is long."""
+    sizes = extents(main)
+    results = math.prod(sizes[v] for v in spatial(main))
+    steps = math.prod(sizes[v] for v in reduced(main))
+    return results < FEW_RESULTS * CudaTarget.of(draft.target).sms and steps >= 2 * PART
+
+
+def _schedule_tiled(draft: Draft, labels: Sequence[Label], *, split: bool = False) -> None:
     matmul = as_matmul(draft, labels, VECTOR)
-    schedule_product(draft, matmul, decide_tile(draft, matmul))
+    tile, parts = decide_tile(draft, matmul), None
+    if split:
+        most = min(MOST_PARTS, matmul.sizes[-1] // PART)
+        parts = sampled(draft.schedule, powers(most)[1:])
+        grid = limits_of(draft).grid
+        draft.limit("the parts fit a grid", parts * matmul.sizes[0] <= grid[2])
+    schedule_product(draft, matmul, tile, parts)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ....schedule import Schedule
-from ....schedule.block_queries import buffers_in_order
+from ....schedule.block_queries import buffers_in_order, free_vars
 from ....schedule.find import find_block
 from ....schedule.index_map import IndexMap
 from ....schedule.reduction_blocks import match_reduction
@@ -49,6 +49,7 @@ class Operand:
     """The `number`-th input of a product: the block that copies it, and how it lies in memory.
 
     It is contiguous `along_steps`, else along rows or columns, and aligned for `lanes` elements.
+    `moved` are the registers that a thread takes for an element that it copies.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Operand:
     views: tuple[Label, ...]
     along_steps: bool
     lanes: int
+    moved: int
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,13 @@ def matmul_form(block: Block, follow: Block | None = None) -> MatmulForm | None:
     columns = min((0, 1), key=lambda n: stored[groups[n][-1]])
     tiled = {*groups[0], *groups[1]}
     strides = inputs[columns].strides
+    # All steps that are taken at once are then at one place of a window.
+    window = {v for i in inputs for e in i.at.indices if type(e) is not Var for v in free_vars(e)}
     return MatmulForm(
         tuple(v for v in order if sizes[v] > 1 and v not in tiled),
         tuple(groups[1 - columns]),
         tuple(groups[columns]),
-        tuple(sorted(reduced(block), key=lambda v: -(strides.get(v) or 0))),
+        tuple(sorted(reduced(block), key=lambda v: (v not in window, -(strides.get(v) or 0)))),
         1 - columns,
     )
 
@@ -143,7 +147,9 @@ def as_matmul(draft: Draft, labels: Sequence[Label], most_lanes: int) -> Matmul:
         place = (*(v for v in batch if v in used), step, tile)
         copy = sch.reindex_cache_read(main, n, "shared", IndexMap(iters, place))
         dtype = inputs[n].buffer.dtype
-        operands.append(Operand(n, dtype, copy, views[n], along_steps, lanes))
+        window = any(type(e) is not Var for e in inputs[n].at.indices)
+        moved = 1 if lanes > 1 else 4 if window else 2
+        operands.append(Operand(n, dtype, copy, views[n], along_steps, lanes, moved))
     extent = extents(draft.block(main))
     batches = math.prod(extent[v] for v in batch)
     return Matmul(
