@@ -17,7 +17,7 @@ import numpy as np
 
 from .... import dtypes
 from ....target import CudaTarget, Target
-from ....target.cuda import SECTOR_BYTES, WARP
+from ....target.cuda import BANK_BYTES, SECTOR_BYTES, WARP
 from ....tir.ir import Binary, Buffer, Op, Stmt
 from ....tir.visit import walk
 from ..profile import Ints, Profile
@@ -127,7 +127,7 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
     blocks, threads = launch.blocks, launch.threads
     warps = np.ceil(threads / WARP)
     room = np.floor(limits.block_registers / np.maximum(warps * WARP, 1) / 8) * 8
-    allowed = np.minimum(np.minimum(room, limits.thread_registers), 255.0)
+    allowed = np.minimum(room, limits.thread_registers)
     spilled = np.maximum(registers - allowed, 0.0)
     taken = np.minimum(registers, np.maximum(allowed, 8.0))
     per_sm = blocks_per_sm(limits, threads, taken, launch.shared_bytes)
@@ -171,7 +171,7 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
         "spilled": spilled,
         "shared_bytes": launch.shared_bytes / limits.block_bytes,
         "sector_use": work.sectors / ideal,
-        "conflicts": work.wavefronts / np.maximum(work.shared_requests, 1.0),
+        "conflicts": work.wavefronts / np.maximum(work.ideal_wavefronts, 1.0),
         "access_bytes": work.access_bytes,
         "independent": work.independent,
         "loads": work.loads,
@@ -194,7 +194,7 @@ class _Work:
     ) -> None:
         self.rates, self.launch = target.rates, launch
         self.arithmetic = self.special = self.instructions = self.wavefronts = np.zeros(())
-        self.sectors = self.l2_bytes = self.shared_requests = self.ideal_sectors = np.zeros(())
+        self.sectors = self.l2_bytes = self.ideal_wavefronts = self.ideal_sectors = np.zeros(())
         self.loads = self.steps = self._fixed = self._from_memory = np.zeros(())
         self.independent: Floats = np.ones(())
         self.access_bytes: Floats = np.zeros(())
@@ -240,7 +240,8 @@ class _Work:
         requests, transactions = a.pattern.requests * times, a.pattern.transactions * times
         if access.scope == "shared":
             self.wavefronts = self.wavefronts + transactions
-            self.shared_requests = self.shared_requests + requests
+            words = np.maximum(a.pattern.lanes * size / BANK_BYTES, 1.0)
+            self.ideal_wavefronts = self.ideal_wavefronts + requests * words
             return requests
         self.sectors = self.sectors + np.maximum(transactions, requests)
         self.ideal_sectors = self.ideal_sectors + requests * a.pattern.lanes * size

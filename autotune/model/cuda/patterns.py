@@ -216,8 +216,9 @@ class _Group:
         x, y, z, extent = (blocks[:, n] for n in range(4))
         every = not self._guarded and not self._idle
         threads = Threads.of(x, y, z, SAMPLED if every else None)
-        places = np.stack([threads.x, threads.y, threads.z], axis=1)
-        columns = self._by_thread(np.concatenate([combinations[threads.block], places], axis=1)).T
+        decided = [column[threads.block] for column in np.ascontiguousarray(combinations.T)]
+        inputs = [*decided, threads.x, threads.y, threads.z]
+        columns = self._by_thread.of_columns(inputs, len(threads.x)).T
         running = columns[-1] != 0 if self._guarded else np.ones(len(threads.x), dtype=np.bool_)
         for letter in self._idle:
             running &= getattr(threads, letter) == 0
