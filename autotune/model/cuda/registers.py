@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .... import dtypes
-from ....tir.ir import Dim, Var, product
+from ....tir.ir import Dim, Select, Var, product
+from ....tir.visit import walk
 from ..profile import Ints, Profile
 from .dims import Dims, Floats
 from .launches import THREAD, Launch, launches_of
@@ -32,6 +33,10 @@ MOST_LOADS = 64.0
 MOST_UNROLLED = 20.0
 MOST_COPIED = 36.0
 """Registers of loads of iterations that nvcc unrolls by itself, at most: of sums, and of others."""
+GUARDED = 3.0
+MOST_GUARDED = 160.0
+"""Registers of a load of a copy to shared memory that is guarded: the element, its address and the
+conditions; and of all such loads of straight code, at most."""
 WHOLLY = 32.0
 """Iterations of a loop that nvcc unrolls as a whole, at most."""
 PARTLY = 16.0
@@ -82,15 +87,20 @@ class Registers:
             addresses = {(a.buffer, a.stores) for a in memory if a.scope == "global"}
             fixed = ADDRESS * len(addresses) + FUNCTION * bool(phase.visit.expensive)
             stored = {a.buffer for a in memory if a.stores}
+            copies = any(a.stores and a.scope == "shared" for a in memory)
+            body = phase.visit.block.body
+            guarded = copies and any(type(n) is Select for n in walk(body))
+            each = GUARDED if guarded else 1.0
             loads = []
             for a in memory:
                 own = product([f.extent for f in straight if f.var in a.moving])
                 if not a.stores and a.buffer not in stored:
                     inner = [f for f in reversed(phase.steps) if f not in straight]
                     again = [f.extent for f in takewhile(lambda f: f.var not in waiting, inner)]
-                    loads.append(_Loads(words(a.buffer.dtype), own, again))
+                    loads.append(_Loads(words(a.buffer.dtype) * each, own, again))
             sums = any(a.stores and a.scope == THREAD for a in phase.accesses)
             most = MOST_UNROLLED if phase.visit.accumulates and sums else MOST_COPIED
+            most = MOST_GUARDED if each > 1 else most
             self._phases.append(_Phase(fixed, most, loads))
         for held in self._held:
             dims.need(held.elements)
