@@ -90,17 +90,17 @@ class Registers:
             copies = any(a.stores and a.scope == "shared" for a in memory)
             body = phase.visit.block.body
             guarded = copies and any(type(n) is Select for n in walk(body))
-            each = GUARDED if guarded else 1.0
+            weight = GUARDED if guarded else 1.0
             loads = []
             for a in memory:
                 own = product([f.extent for f in straight if f.var in a.moving])
                 if not a.stores and a.buffer not in stored:
                     inner = [f for f in reversed(phase.steps) if f not in straight]
                     again = [f.extent for f in takewhile(lambda f: f.var not in waiting, inner)]
-                    loads.append(_Loads(words(a.buffer.dtype) * each, own, again))
+                    loads.append(_Loads(words(a.buffer.dtype) * weight, own, again))
             sums = any(a.stores and a.scope == THREAD for a in phase.accesses)
             most = MOST_UNROLLED if phase.visit.accumulates and sums else MOST_COPIED
-            most = MOST_GUARDED if each > 1 else most
+            most = MOST_GUARDED if guarded else most
             self._phases.append(_Phase(fixed, most, loads))
         for held in self._held:
             dims.need(held.elements)
