@@ -94,7 +94,7 @@ def exact_ends(e: Expr, extents: Mapping[Var, int]) -> tuple[int, int] | None:
         case Var():
             n = extents.get(e)
             return None if n is None else (0, max(n - 1, 0))
-        case Const(value=value):
+        case Const(value=int() as value):  # bools are
             return int(value), int(value)
         case Binary(op=op):
             a, b = exact_ends(e.a, extents), exact_ends(e.b, extents)

@@ -800,3 +800,17 @@ def f(A: T.Buffer((5,), "float32"), P: T.Buffer((1,), "int64"), C: T.Buffer((5,)
         C[i] = S[(i * P[0] - 7) % 5 * 2 + 1]
 """)
     )
+
+
+def test_conditions_on_floats_say_nothing_of_indices() -> None:
+    with pytest.raises(VerifyError, match="not shown to be stored"):
+        verify(
+            parse("""
+def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    S = T.alloc((4,), "float32")
+    for i in range(4):
+        if A[i] > T.float32("-inf"):
+            S[i] = A[i]
+        C[i] = S[i]
+""")
+        )
