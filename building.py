@@ -298,7 +298,7 @@ def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
     from .codegen.cache import compile_cached
     from .codegen.generator import generator_for
 
-    if generator_for(target).timed_on(target) == target and not choice.foreign:
+    if not generator_for(target).may_end_process(target, foreign=choice.foreign):
         return compile_cached(choice.func, target, strict_fp=strict_fp)
     from .autotune.measure.compiler import compile_in_child
 

@@ -125,6 +125,13 @@ class CodeGenerator(ABC, Generic[T, E]):
 
     # Code
 
+    def may_end_process(self, target: T, *, foreign: bool) -> bool:
+        """Whether to compile may end this process instead of raising an error.
+
+        `foreign` are schedules that no session on this machine has measured.
+        """
+        return foreign or self.timed_on(target) != target
+
     def compiled_target(self, target: T) -> T:
         """The resolved target that code is compiled for where `target` is asked for."""
         return target

@@ -86,8 +86,16 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         return found
 
     def timed_on(self, target: CudaTarget) -> CudaTarget:
-        del target
-        return self.host()
+        """The device that is here; without one nothing is timed, and it is `target` itself."""
+        try:
+            return self.host()
+        except TargetError:
+            return target
+
+    def may_end_process(self, target: CudaTarget, *, foreign: bool) -> bool:
+        """nvcc is a process of its own, and NVRTC returns errors."""
+        del target, foreign
+        return False
 
     def passes(self, target: CudaTarget) -> tuple[Pass, ...]:
         del target

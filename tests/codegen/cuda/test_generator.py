@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tilewright import ops
+from tilewright.building import build_library
 from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cuda import nvrtc
+from tilewright.codegen.cuda import detection, nvrtc
 from tilewright.codegen.cuda.emit import Emitted, emit
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
 from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, version
@@ -26,6 +28,7 @@ from tilewright.runtime.files import replace_files
 from tilewright.runtime.module import Origin
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
+from tilewright.tuning_db import TuningDatabase
 
 from . import schedules
 from .host_run import emitted
@@ -249,3 +252,22 @@ assert not any(name.startswith("llvmlite") for name in sys.modules)
     )
     assert done.returncode == 0, done.stderr
     assert "add_relu_kernel" in done.stdout
+
+
+def test_libraries_are_built_where_there_is_no_device(
+    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the estimate, or by what is recorded; nothing that this machine times belongs to them."""
+    del compiler
+
+    def none() -> CudaTarget:
+        raise TargetError("there is no device")
+
+    monkeypatch.setattr(detection, "host_target", none)
+    program = ops.add_relu_func(4099)
+    with TuningDatabase(tmp_path / "tuning.db") as db:
+        library = build_library(program, tmp_path / "f.cubin", str(TARGET), db)
+    assert library.origin.kind == "model"
+    manifest, _ = read_artifact(tmp_path / "f.cubin")
+    assert manifest.target == TARGET
+    assert CudaGenerator().timed_on(TARGET) is TARGET
