@@ -14,7 +14,8 @@ from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.schedule import Schedule
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Block, Func
+from tilewright.tir.visit import walk
 
 from ..codegen.cuda import schedules
 from .cuda_candidates import TARGET, emulated, estimated, numbers, scheduled
@@ -73,16 +74,29 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_counts_of_rows_are_those_of_the_emulator(name: str) -> None:
-    """So are those of the programs that the rows stand for."""
+    """So are those of the programs that the rows stand for.
+
+    Sketches of tiles have rows whose tiles are not whole: parts of them are estimated.
+    """
     func, rng = PROGRAMS[name](), np.random.default_rng(0)
     for sketch in sketches(func, TARGET):
-        rows = Rowspace(sketch).sample(rng, 3)
+        rows = Rowspace(sketch).sample(rng, 8 if "tiled" in sketch.name else 3)
         launches = count(profile(sketch.func, sketch.space.bounds), rows)
+        whole = 0
         for n, row in enumerate(rows):
             program = scheduled(func, sketch, row)
+            if "tiled" in sketch.name and not is_whole(program):
+                continue
             found = [numbers(launch, n) for launch in launches]
             assert found == estimated(program), f"{sketch.name} {row}"
             assert found == emulated(program), f"{sketch.name} {row}"
+            whole += 1
+        assert whole > 0
+
+
+def is_whole(program: Func) -> bool:
+    """Whether each block of a program runs in all iterations of its loops."""
+    return all(n.predicate is None for n in walk(program) if isinstance(n, Block))
 
 
 def test_a_part_of_a_tile_counts_in_part() -> None:
