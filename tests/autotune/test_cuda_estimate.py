@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune.model.cuda import patterns
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.model import MODEL
 from tilewright.autotune.model.cuda.occupancy import blocks_per_sm
@@ -244,6 +245,15 @@ def test_rows_do_not_change_each_other() -> None:
     whole = Estimator(source, TARGET)(rows)
     assert np.array_equal(np.concatenate([halves[1].seconds, halves[0].seconds]), whole.seconds)
     assert len(estimator(rows[:0]).seconds) == 0
+
+
+def test_combinations_that_are_too_many_to_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = tiled_matmul(512, 512, 512)
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 64)
+    source = profile(sketch.func, sketch.space.bounds)
+    numbered = Estimator(source, TARGET)(rows)
+    monkeypatch.setattr(patterns, "MOST_KEYS", 1)
+    assert np.array_equal(Estimator(source, TARGET)(rows).features, numbered.features)
 
 
 def test_blocks_that_no_sm_runs_come_last() -> None:

@@ -7,6 +7,7 @@ they move an access by no multiple of a sector, the count is the mean over the p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,19 +20,20 @@ from .... import dtypes
 from ....codegen.passes.vectors import MAX_BYTES, MIN_BYTES
 from ....target.cuda import SECTOR_BYTES
 from ....tir.evaluate import Columns
-from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var, as_expr, const
-from ....tir.visit import substitute
+from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var
 from ....tir.windows import variables
 from ..profile import Ints
+from .addresses import LETTERS, Addresses
 from .dims import Floats
 from .lanes import Threads
 from .launches import ROW, THREAD, Access, Phase, is_one
-from .spans import Shapes, least, place
+from .spans import Shapes
 
-LETTERS = "xyz"
 _EACH = 4
 """Numbers of a pattern."""
 MOST_THREADS = 1024
+MOST_KEYS = 1 << 62
+"""Combinations of decisions that have a number each, at most."""
 SAMPLED = 4
 """Warps of a block that stand for all of them, where all threads run."""
 
@@ -71,10 +73,11 @@ class PhasePatterns:
         # The lanes of a copy are those that both of its accesses have.
         groups = [self.accesses] if phase.vector else [[a] for a in self.accesses] or [[]]
         predicate = phase.visit.block.predicate
-        self._whole = [_Group(g, phase, shapes, bounds, None) for g in groups]
+        addresses = Addresses(phase, shapes)
+        self._whole = [_Group(g, addresses, bounds, None) for g in groups]
         self._partial = self._whole
         if predicate is not None:
-            self._partial = [_Group(g, phase, shapes, bounds, predicate) for g in groups]
+            self._partial = [_Group(g, addresses, bounds, predicate) for g in groups]
 
     def __call__(self, rows: Ints, whole: npt.NDArray[np.bool_]) -> Patterns:
         """The patterns for each of the rows.
@@ -110,17 +113,16 @@ class _Group:
     def __init__(
         self,
         accesses: list[Access],
-        phase: Phase,
-        shapes: Shapes,
+        addresses: Addresses,
         bounds: dict[Var, tuple[int, int]],
         predicate: Expr | None,
     ) -> None:
+        phase, shapes = addresses.phase, addresses.shapes
         self.accesses, self.phase = accesses, phase
-        self._places = {f"threadIdx.{c}": Var(f"t{c}") for c in LETTERS}
         self._vector = phase.vector
         self._idle = [
             c
-            for c, axis in zip(LETTERS, self._places, strict=True)
+            for c, axis in zip(LETTERS, addresses.places, strict=True)
             if axis not in phase.axes
             and not (axis == ROW and phase.replicated)
             and not is_one(shapes.launch.extents[axis])
@@ -130,15 +132,14 @@ class _Group:
         by_block.append(1 if self._vector is None else self._vector.extent)
         self._steps: list[range] = []
         for a in self.accesses:
-            offset = as_expr(place(a.buffer, a.indices, shapes.strides(a.buffer)))
-            by_thread += [self._at(offset, lane) for lane in self._ends]
+            by_thread += addresses.of_threads(a)
             start = len(by_block)
             if self._vector is not None or a.scope != "shared":
-                by_block += self._moved(offset)
+                by_block += addresses.moved(a)
             self._steps.append(range(start, len(by_block)))
         self._guarded = predicate is not None
         if predicate is not None:
-            by_thread.append(self._at(predicate))
+            by_thread.append(addresses.at(predicate))
         names = {v for e in (*by_thread, *by_block) for v in variables(e)} & bounds.keys()
         self._columns = [n for n, v in enumerate(bounds) if v in names]
         own = {v: bounds[v] for v in bounds if v in names}
@@ -147,48 +148,17 @@ class _Group:
         # Combinations that were counted, by their numbers in order.
         self._keys = np.full(1, -1, dtype=np.int64)
         self._numbers = np.zeros((1 + _EACH * len(accesses), 1))
-        threads = dict.fromkeys(self._places.values(), (0, MOST_THREADS - 1))
+        self._ends = len(addresses.ends)
+        threads = dict.fromkeys(addresses.places.values(), (0, MOST_THREADS - 1))
         self._by_thread = Columns(by_thread, {**own, **threads})
         self._by_block = Columns(by_block, own)
-
-    @property
-    def _ends(self) -> tuple[int, ...]:
-        """The lanes at which addresses are needed; -1 is the last one."""
-        return (0,) if self._vector is None else (0, 1, -1)
-
-    def _at(self, e: Expr, lane: int = 0, moved: dict[Var, Expr] | None = None) -> Expr:
-        """An expression of a thread where all loops are at 0, but for a lane: -1 is the last."""
-        values: dict[Var, Expr] = {}
-        for f in self.phase.loops:
-            if f.thread in self._places:
-                values[f.var] = self._places[f.thread]
-            elif f is self._vector and lane:
-                values[f.var] = const(1) if lane == 1 else as_expr(f.extent - 1)
-            else:
-                values[f.var] = const(0)
-        return substitute(e, values | (moved or {}))
-
-    def _moved(self, e: Expr) -> list[Dim]:
-        """Of each loop that moves an access of the first thread: its extent, and by how many
-        elements it does so in the second iteration, in one in the middle and in the last one."""
-        first = {v: const(0) for v in self._places.values()}
-        start = substitute(self._at(e), first)
-        found: list[Dim] = []
-        used = variables(e)
-        for f in self.phase.loops:
-            own = f is self._vector or f.thread in self._places
-            if own or is_one(f.extent) or f.var not in used:
-                continue
-            extent = as_expr(f.extent)
-            found.append(f.extent)
-            for iteration in (const(1), extent // 2, extent - 1):
-                there = substitute(self._at(e, 0, {f.var: iteration}), first)
-                found.append((there - start) * as_expr(least(f.extent - 1, 1)))
-        return found
 
     def __call__(self, rows: Ints) -> Patterns:
         """The patterns for each of the rows."""
         own = rows[:, self._columns]
+        if math.prod(self._sizes) > MOST_KEYS:
+            combinations, place = np.unique(own, axis=0, return_inverse=True)
+            return self._patterns(self._counted(combinations).T[:, place.ravel()])
         key = np.zeros(len(rows), dtype=np.int64)
         for n, (size, low) in enumerate(zip(self._sizes, self._lows, strict=True)):
             key = key * size + (own[:, n] - low)
@@ -201,7 +171,10 @@ class _Group:
             order = np.argsort(known, kind="stable")
             self._keys, self._numbers = known[order], numbers[:, order]
             places = np.searchsorted(self._keys, key)
-        threads, *columns = self._numbers[:, places]
+        return self._patterns(self._numbers[:, places])
+
+    def _patterns(self, numbers: Floats) -> Patterns:
+        threads, *columns = numbers
         return Patterns(
             threads,
             tuple(
@@ -224,7 +197,7 @@ class _Group:
             running &= getattr(threads, letter) == 0
         if not running.all():
             threads, columns = threads.where(running), columns[:, running]
-        ends = len(self._ends)
+        ends = self._ends
         addresses = [columns[n : n + ends] for n in range(0, ends * len(self.accesses), ends)]
         steps = [blocks[:, list(n)].reshape(len(blocks), -1, 4) for n in self._steps]
         lanes = self._lanes(threads, addresses, steps, extent)
