@@ -28,10 +28,17 @@ class CudaRuntime(TargetRuntime):
 
     timer: ClassVar[Timer] = CudaTimer()
 
+    def __init__(self, ordinal: int | None = None) -> None:
+        """Of a device, or of that which the calling thread uses."""
+        self._ordinal = ordinal
+
+    def on_device(self, ordinal: int) -> CudaRuntime:
+        return CudaRuntime(ordinal)
+
     @property
     def memory(self) -> CudaMemory:
-        """That of the device that this thread uses. Raises `TargetError` where there is none."""
-        return cuda_memory(driver().current())
+        """That of the device. Raises `TargetError` where there is none."""
+        return cuda_memory(driver().current() if self._ordinal is None else self._ordinal)
 
     def conditions(self) -> dict[str, Fact]:
         """The driver's version, and the state of the device that this thread uses."""
@@ -56,6 +63,7 @@ class CudaRuntime(TargetRuntime):
                 manifest.target,
                 manifest.provenance.origin,
                 trust_indices=trust_indices,
+                ordinal=self._ordinal,
             )
         except (TargetError, DeviceError) as error:
             raise ArtifactError("{0} does not load: {1}", path, error) from error

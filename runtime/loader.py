@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import ArtifactError
+from ..errors import ArgumentError, ArtifactError
 from .artifact import Manifest, read_artifact
 from .module import Module
 from .target_runtime import runtime_for
@@ -18,7 +18,9 @@ from .target_runtime import runtime_for
 _REPLACING_SECONDS = 0.05
 
 
-def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module:
+def load(
+    path: str | os.PathLike[str], *, trust_indices: bool = False, device: int | None = None
+) -> Module:
     """Load the module of an artifact: the file of its code, with its manifest beside it.
 
     For processors that is a shared library, `matmul.so`. The file is read once; these bytes are
@@ -27,15 +29,23 @@ def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module
 
     A module that registers a kind of target is to be imported before artifacts for it are loaded.
 
+    An artifact for GPUs is loaded to the device of that number, by default to the one that this
+    thread uses.
+
     Calls check the values of integer tensors that have a `value_range`. `trust_indices` omits the
     check; a value out of its range then makes the kernel read or write other memory.
 
     Raises `ArtifactError` for code or a manifest that is missing, damaged, of another version, for
-    an unknown kind of target, or for a machine with instructions that this one does not have.
+    an unknown kind of target, or for a machine with instructions that this one does not have, and
+    `ArgumentError` for a `device` that is none.
     """
     place = Path(path).absolute()
     manifest, code = _read(place)
     runtime = runtime_for(manifest.target)
+    if device is not None:
+        if type(device) is not int or device < 0:
+            raise ArgumentError("device: expected the number of a device, found {0!r:.80}", device)
+        runtime = runtime.on_device(device)
     return runtime.load(manifest, code, place, trust_indices=trust_indices)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..errors import ArgumentError
 from ..target import Fact, Target
 from ..target.registry import Registry
 from .memory import Memory
@@ -32,6 +33,14 @@ class TargetRuntime(ABC):
     @property
     @abstractmethod
     def memory(self) -> Memory: ...
+
+    def on_device(self, ordinal: int) -> TargetRuntime:
+        """The runtime of one of a kind's devices. Raises `ArgumentError` where it has none."""
+        raise ArgumentError(
+            "device={0}: this code runs on processors, and devices have no numbers there",
+            ordinal,
+            hint="leave `device` out",
+        )
 
     def conditions(self) -> dict[str, Fact]:
         """What bears on timings at this moment and no target says, for people and for records."""

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArtifactError, KernelError
+from tilewright.errors import ArgumentError, ArtifactError, KernelError
 from tilewright.runtime import Argument, Origin, Signature, cpu_runtime, load, loader
 from tilewright.runtime.artifact import (
     Provenance,
@@ -140,6 +140,8 @@ def test_a_loaded_module_runs(library: Path) -> None:
     assert mod.origin == ORIGIN
     assert mod.target == GENERIC
     assert load(str(library)).signature == SIGNATURE
+    with pytest.raises(ArgumentError, match="this code runs on processors"):
+        load(library, device=0)
 
 
 @pytest.mark.parametrize("name", ["_handle", "_name", "__class__", "_FuncPtr"])

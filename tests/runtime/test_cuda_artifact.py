@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArtifactError, TargetError
+from tilewright.errors import ArgumentError, ArtifactError, TargetError
 from tilewright.runtime import Argument, Origin, Signature, cuda_pycuda, load, loader
 from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
 from tilewright.runtime.cuda_driver import Driver, use_driver
@@ -89,6 +89,25 @@ def test_an_artifact_is_loaded_and_called(double: DoubleDriver, tmp_path: Path) 
     assert (mod.signature, mod.target, mod.origin, mod.device) == (SIGNATURE, SM_90A, ORIGIN, 0)
     assert double.device(0).launches[0].shared_bytes == 1024
     assert mod.resources["twice_0"]["threads"] == N
+
+
+def test_an_artifact_is_loaded_to_a_device_that_is_named(tmp_path: Path) -> None:
+    driver = DoubleDriver([H200, replace(H200, ordinal=1)])
+    driver.provide(IMAGE, {"twice_0": DoubleKernel(twice)})
+    path = write(tmp_path / "twice.cubin")
+    with use_driver(driver):
+        mod = load(path, device=1)
+        assert mod.device == 1
+        a = DeviceArray.of(np.ones(N, np.float32), 1)
+        b = DeviceArray.of(np.zeros(N, np.float32), 1)
+        mod(a, b)
+        assert (b.numpy() == 2).all()
+        assert load(path).device == 0
+        with pytest.raises(ArtifactError, match="does not load: there is no device 2"):
+            load(path, device=2)
+        for wrong in (-1, True, "1"):
+            with pytest.raises(ArgumentError, match="expected the number of a device"):
+                load(path, device=wrong)  # type: ignore[arg-type]
 
 
 def test_packers_are_functions_of_the_image(double: DoubleDriver, tmp_path: Path) -> None:
