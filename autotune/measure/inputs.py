@@ -64,6 +64,14 @@ class Arguments:
         arguments = self.signature.arguments
         return [self.memory.read(v) for n, v in self._views.items() if arguments[n].written]
 
+    @property
+    def on_host(self) -> list[Any]:
+        """All arguments: arrays with the elements that they have now, and numbers."""
+        return [
+            self.memory.read(self._views[n]) if n in self._views else value
+            for n, value in enumerate(self.values)
+        ]
+
     def reset(self) -> None:
         """Restore the arguments that the kernel writes to their contents before a call.
 

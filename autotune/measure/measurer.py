@@ -364,6 +364,12 @@ class Measurer:
 
     def _hear_reference(self, answer: Message) -> None:
         self.reference_seconds = float(answer.fields["seconds"])
+        if answer.fields["not_sampled"] is not None:
+            _log.warning(
+                "what the program as written computes on the device is not compared with the "
+                "host: %s",
+                answer.fields["not_sampled"],
+            )
 
 
 class _Builds:

@@ -138,7 +138,7 @@ def deviation(results: Array, expected: Array, exact: Array) -> Deviation:
     """
     if results.size == 0:
         return Deviation(0.0, 0.0)
-    scale = _typical(expected)
+    scale = typical_size(expected)
     worst, where, squares = -1.0, 0, 0.0
     flat = [array.reshape(-1) for array in (results, expected, exact)]
     for start in range(0, results.size, _CHUNK):
@@ -163,7 +163,7 @@ def _errors(results: Array, expected: Array, exact: Array, scale: float) -> Arra
     return error
 
 
-def _typical(expected: Array) -> float:
+def typical_size(expected: Array) -> float:
     """The root mean square of the finite elements; 1 where they are all zero."""
     total, count = 0.0, 0
     flat = expected.reshape(-1)

@@ -24,6 +24,7 @@ from ...tir.ir import Func
 from ...tir.widen import widened
 from ...tuning_db.values import Outcome
 from ..garbage import collected_later
+from .host_sample import check_sample
 from .inputs import Arguments
 from .interchange import reference_program
 from .limits import limit_memory, unlimit_memory
@@ -92,9 +93,14 @@ class Runner:
             module.synchronize()
 
         seconds = program.runtime.timer.time_once(run)
-        write_outputs(program.reference, program.signature, program.arguments.outputs)
+        outputs = program.arguments.outputs
+        write_outputs(program.reference, program.signature, outputs)
+        not_sampled = None
+        if program.generator.on_device:
+            on_host = program.arguments.on_host
+            not_sampled = check_sample(program.func, on_host, outputs, program.tolerance)
         program.arguments.reset()
-        return Message({"seconds": seconds})
+        return Message({"seconds": seconds, "not_sampled": not_sampled})
 
     def _rounding(self, _: dict[str, Any], __: bytes) -> Message:
         program = self._ready()

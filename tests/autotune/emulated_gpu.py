@@ -30,7 +30,7 @@ from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch, KernelResources, kernels_to_json
 from tilewright.target import CudaTarget, Target
 from tilewright.tir.evaluate import Columns
-from tilewright.tir.ir import Func, product
+from tilewright.tir.ir import Buffer, Func, integers, product
 from tilewright.tir.parser import parse
 
 from ..codegen.cuda.emulated import emulated_kernels
@@ -39,7 +39,7 @@ from ..runtime.cuda_double import Fault as DeviceFault
 
 FAULTS = "TILEWRIGHT_TEST_FAULTS"
 """A variable of the environment: JSON of numbers of threads of a block, and what such a kernel
-does: `endless`, `refused` by the device, or the number of an error of the driver."""
+does: `wrong` results, `endless`, `refused` by the device, or the number of the driver's error."""
 NVCC = "TILEWRIGHT_TEST_NVCC"
 """A variable of the environment, set where nvcc compiles."""
 MEMORY = 1 << 28
@@ -105,9 +105,24 @@ def _kernels(func: Func, launches: Sequence[KernelLaunch]) -> dict[str, DoubleKe
             kernel.endless = True
         elif fault == "refused":
             kernel.max_threads = launch.threads - 1
+        elif fault == "wrong":
+            kernel.run = _wrong(kernel.run, func)
         elif fault is not None:
             kernel.run = _failing(fault)
     return kernels
+
+
+def _wrong(run: Callable[[Launched], object], func: Func) -> Callable[[Launched], None]:
+    """Adds 1 to the elements of the last parameter."""
+    last = func.params[-1]
+    assert isinstance(last, Buffer)
+
+    def wrong(launched: Launched) -> None:
+        run(launched)
+        elements = launched.array(len(launched.words) - 1, last.dtype, integers(last.shape))
+        elements += np.ones((), elements.dtype)
+
+    return wrong
 
 
 def _failing(code: int) -> Callable[[Launched], None]:

@@ -36,8 +36,8 @@ def gpu() -> Iterator[None]:
 
 @pytest.fixture
 def measurer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Measurer]:
-    """Kernels with blocks of 64, 128, 192 and 320 threads fail."""
-    faults = {"64": 700, "128": 702, "192": "endless", "320": "refused"}
+    """Kernels with blocks of 64, 128, 192, 320 and 416 threads fail."""
+    faults = {"64": 700, "128": 702, "192": "endless", "320": "refused", "416": "wrong"}
     monkeypatch.setenv(FAULTS, json.dumps(faults))
     with Measurer(ops.add_relu_func(1000), resolve("cuda"), QUICK) as opened:
         yield opened
@@ -67,6 +67,20 @@ def test_a_device_that_is_lost_costs_the_runner_and_the_candidate(measurer: Meas
         assert words in str(lost.error)
         assert gone(before)
     assert measured(measurer, 32).outcome is Outcome.OK
+
+
+def test_a_candidate_with_wrong_results(measurer: Measurer) -> None:
+    found = measured(measurer, 416)
+    assert (found.outcome, found.seconds) == (Outcome.WRONG_RESULT, None)
+
+
+def test_a_reference_with_wrong_results_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FAULTS, json.dumps({"256": "wrong"}))  # blocks of the default binding
+    with (
+        Measurer(ops.add_relu_func(1000), resolve("cuda"), QUICK) as opened,
+        pytest.raises(TuningError, match="C of the program as written differs from float64"),
+    ):
+        opened.await_reference()
 
 
 def test_a_kernel_that_never_ends_is_ended_with_its_runner(measurer: Measurer) -> None:

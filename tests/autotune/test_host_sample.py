@@ -1,0 +1,83 @@
+"""Elements of programs on the host: they agree with the interpreter, and wrong ones are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import ops
+from tilewright.autotune.measure import host_sample
+from tilewright.autotune.measure.host_sample import check_sample
+from tilewright.autotune.measure.numeric_check import tolerance_of
+from tilewright.errors import KernelError
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.visit import stored_buffers
+
+from .checking import arguments
+from .formulas import FORMULAS
+from .kernels import centred_sums
+from .test_default import CASES
+
+
+def results(func: Func) -> tuple[list[Any], list[Any]]:
+    """The arguments of a call, and its outputs."""
+    given, after = arguments(func, 1), arguments(func, 1)
+    interpret(func, *after)
+    written = stored_buffers(func)
+    return given, [a for p, a in zip(func.params, after, strict=True) if p in written]
+
+
+def check(func: Func) -> None:
+    given, outputs = results(func)
+    tolerance = tolerance_of(func)
+    assert check_sample(func, given, outputs, tolerance) is None
+    for n, output in enumerate(outputs):
+        if output.size:
+            wrong = [*outputs[:n], output + np.ones((), output.dtype), *outputs[n + 1 :]]
+            with pytest.raises(KernelError, match="differs from float64 on the host"):
+                check_sample(func, given, wrong, tolerance)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_operators(name: str, options: dict[str, Any]) -> None:
+    check(getattr(ops, name)(**options))
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas(name: str) -> None:
+    check(FORMULAS[name]())
+
+
+def test_results_that_cancel_are_as_inexact_as_the_program() -> None:
+    func = centred_sums()
+    given, outputs = results(func)
+    assert check_sample(func, given, outputs, 1e-9) is None
+    outputs[0] = outputs[0] + np.float32(100 * np.abs(outputs[0]).max())
+    with pytest.raises(KernelError):
+        check_sample(func, given, outputs, 1e-9)
+
+
+def test_what_is_beyond_the_budget_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    func = ops.matmul_func(16, 16, 64)
+    given, outputs = results(func)
+    for budget, reason in ((64 * 64, None), (64, None), (63, "more than")):
+        monkeypatch.setattr(host_sample, "BUDGET", budget)
+        found = check_sample(func, given, outputs, tolerance_of(func))
+        assert found is None if reason is None else found is not None and reason in found
+
+
+def test_why_a_program_is_not_sampled() -> None:
+    func = parse("""
+@tw.script
+def scan(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.opaque(8, i)
+            B[vi] = A[vi] + 1.0
+""")
+    found = check_sample(func, *results(func), tolerance_of(func))
+    assert found == "the block B writes other elements than those of its iterations"
