@@ -16,9 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.autotune.model import target_model
-from tilewright.autotune.model.profile import Ints, Profile, profile
-from tilewright.autotune.model.target_model import Estimate, Roofline, TargetModel
 from tilewright.codegen import generator
 from tilewright.codegen.compiled import Compiled, Launch
 from tilewright.codegen.cuda.emit import Emitted
@@ -28,9 +25,8 @@ from tilewright.codegen.generator import Code, Part, Tools
 from tilewright.runtime import Module, Origin
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch, KernelResources, kernels_to_json
-from tilewright.target import CudaTarget, Target
-from tilewright.tir.evaluate import Columns
-from tilewright.tir.ir import Buffer, Func, integers, product
+from tilewright.target import CudaTarget
+from tilewright.tir.ir import Buffer, Func, integers
 from tilewright.tir.parser import parse
 
 from ..codegen.cuda.emulated import emulated_kernels
@@ -132,40 +128,15 @@ def _failing(code: int) -> Callable[[Launched], None]:
     return run
 
 
-class _Estimator:
-    """Visits of blocks take all the time."""
-
-    def __init__(self, source: Profile, target: Target) -> None:
-        del target
-        visits = [product(v.extents) for v in source.visits]
-        self._columns = Columns(visits, source.bounds)
-
-    def __call__(self, rows: Ints) -> Estimate:
-        seconds = 1e-9 * (1.0 + self._columns(rows).sum(axis=1))
-        return Estimate(seconds, np.log2(seconds)[:, None].astype(np.float32))
-
-
-def _roofline(func: Func, target: Target) -> Roofline:
-    estimate = _Estimator(profile(func), target)(np.zeros((1, 0), dtype=np.int64))
-    return Roofline(float(estimate.seconds[0]), 0.0)
-
-
-MODEL = TargetModel(("log_seconds",), "emulated 1", _Estimator, _roofline)
-
-
 @contextmanager
 def emulated_gpu() -> Iterator[DoubleDriver]:
     """Have an H200 here and in the processes of sessions, whose kernels the emulator runs."""
     own = EmulatedGenerator()
-    generators, models = generator._GENERATORS, target_model._MODELS
+    generators = generator._GENERATORS
     before = generators.of_kind("cuda")
     with ExitStack() as stack:
         generators._loaded["cuda"] = own
         stack.callback(generators._loaded.__setitem__, "cuda", before)
-        if "cuda" not in models._loaders:
-            models._loaders["cuda"] = lambda: MODEL
-            stack.callback(models._loaders.pop, "cuda")
-            stack.callback(models._loaded.pop, "cuda", None)
         stack.enter_context(use_driver(own.driver))
         yield own.driver
 

@@ -17,13 +17,13 @@ from tilewright import ops
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.cli.main import main
-from tilewright.codegen.cuda import detection
+from tilewright.codegen.cuda import compiler, detection
 from tilewright.runtime import cuda_runtime
 from tilewright.runtime.cuda_memory import DeviceArray
 from tilewright.tuning_db import Environment, Outcome, TargetRecord, Toolchain
 
 from ..runtime.cuda_double import DoubleDriver
-from .emulated_gpu import emulated_gpu
+from .emulated_gpu import NVCC, emulated_gpu
 
 QUICK = TuneConfig(
     rounds=2,
@@ -142,3 +142,22 @@ def test_a_session_imports_no_llvmlite(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "(1 ok)" in done.stdout
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_session_with_the_compiler(
+    database: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        versions = compiler.versions()
+    except tw.BuildError as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv(NVCC, "1")
+    result = tw.tune(ops.softmax_func(8, 40), "cuda", trials=2, database=database, config=QUICK)
+    assert result.outcomes == {Outcome.OK: 2}, result.error
+    (toolchain,) = database.records(Toolchain)
+    assert toolchain.versions.items() >= versions.items()
+    for measured in database.measurements():
+        for kernel in (measured.resources or {}).values():
+            assert isinstance(kernel, dict)
+            assert kernel["registers"] not in (0, 32), "what ptxas reports"
