@@ -120,6 +120,12 @@ def test_batches_and_groups_are_numbered_by_their_own_axis() -> None:
     assert launch["blockIdx.z"] == 3 * 2
 
 
+def test_more_batches_than_a_grid_has_are_not_tiled() -> None:
+    names = [s.name for s in sketches(ops.matmul_func(4, 4, 4, batch=65536), TARGET)]
+    assert names
+    assert "tiled" not in names
+
+
 def candidate_of(sketch: Sketch, func: Func) -> Func:
     (row,) = some_rows(sketch, np.random.default_rng(0), 1)
     return sketch.trace.with_row(row.tolist()).apply(func).func

@@ -108,7 +108,8 @@ def _limit(draft: Draft, matmul: Matmul, tile: BlockTile) -> None:
         draft.limit("tiles are not much larger than the result", tile.size(axis) < 2 * least)
     grid = limits_of(draft).grid
     blocks = ceildiv(matmul.sizes[1], tile.size(0))
-    draft.limit("the blocks fit a grid", (blocks <= grid[1]) & (matmul.sizes[0] <= grid[2]))
+    draft.limit("the blocks along rows fit a grid", blocks <= grid[1])
+    draft.limit("the batches fit a grid", matmul.sizes[0] <= grid[2])
 
 
 def _apart(operand: Operand) -> int:
