@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
+from ..runtime.measure.comparison import CheckResult
 from ..tuning_db import TuningDatabase
 from ..tuning_db.gains import UNTUNED_KEY, Gains, gains_of
 from ..tuning_db.interleaved_comparison import compare_schedules
@@ -28,7 +29,7 @@ from ..tuning_db.values import (
     Workload,
     utc_now,
 )
-from .measure.measure_result import CheckResult, MeasureResult
+from .measure.measure_result import MeasureResult
 from .result import BestResult
 from .search.history import best_known
 from .search.replay import Replays

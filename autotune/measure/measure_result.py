@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...codegen.compiled import Launch
 from ...errors import TuningError
+from ...runtime.measure.comparison import CheckResult
 from ...schedule import Trace
 from ...tuning_db.values import Outcome
 
@@ -61,31 +61,6 @@ class MeasureConfig:
         for name, value in vars(self).items():
             if name != "seed" and value is not None and not value > 0:
                 raise TuningError("MeasureConfig.{0}: expected more than 0, found {1}", name, value)
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """A numeric check against the unscheduled program.
-
-    `max_error` is the largest deviation, in the measure of `numeric_check`; `tolerance` limits it.
-    `error` says what is wrong where it did not pass.
-    """
-
-    passed: bool
-    max_error: float
-    tolerance: float
-    error: str | None = None
-
-    @staticmethod
-    def from_json(fields: dict[str, Any]) -> CheckResult:
-        """The result of `to_json`."""
-        error = fields["max_error"]
-        return CheckResult(**{**fields, "max_error": math.inf if error is None else error})
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON, where `null` stands for infinity."""
-        finite = self.max_error < math.inf
-        return {**asdict(self), "max_error": self.max_error if finite else None}
 
 
 class BuildRequest(NamedTuple):

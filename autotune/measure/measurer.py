@@ -23,10 +23,11 @@ from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
 from ...codegen.generator import generator_for
 from ...errors import TuningError
+from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
-from .measure_result import BuildRequest, CheckResult, Kernel, MeasureConfig, MeasureResult
+from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
 from .protocol import Message
 from .reference import new_memory

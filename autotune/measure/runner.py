@@ -25,7 +25,7 @@ from ...tir.widen import widened
 from ...tuning_db.values import Outcome
 from ..garbage import collected_later
 from .host_sample import check_sample
-from .inputs import Arguments
+from .inputs import arguments_of
 from .interchange import reference_program
 from .limits import limit_memory, unlimit_memory
 from .numeric_check import Deviation, Exact, check_outputs, deviation, tolerance_of
@@ -105,7 +105,7 @@ class Runner:
     def _rounding(self, _: dict[str, Any], __: bytes) -> Message:
         program = self._ready()
         func = widened(program.func)
-        arguments = program.arguments.converted(func, signature_of(func))
+        arguments = program.arguments.converted(signature_of(func))
         module = to_module(program.compiled(func))
         module(*arguments.values)
         write_outputs(program.reference, program.signature, arguments.outputs, wide=True)
@@ -204,7 +204,7 @@ class _Program:
         memory, name = self.runtime.memory, self.signature.name
         size = sum(a.span_bytes for a in self.signature.arguments)
         with memory_for("{0}: no memory for its arguments of {1} bytes", name, size, hint=_SMALLER):
-            self.arguments = Arguments(self.func, self.signature, fields["seed"], memory)
+            self.arguments = arguments_of(self.func, self.signature, fields["seed"], memory)
         self.tolerance = tolerance_of(self.func)
         self.reference: int = fields["outputs"]
         free = memory.free_bytes()

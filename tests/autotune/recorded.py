@@ -9,10 +9,10 @@ from typing import Any, Self
 
 from tilewright.autotune.measure.measure_result import (
     BuildRequest,
-    CheckResult,
     Kernel,
     MeasureResult,
 )
+from tilewright.runtime.measure.comparison import CheckResult
 from tilewright.tuning_db import Outcome
 
 PASSED = CheckResult(True, 1e-7, 1e-5)

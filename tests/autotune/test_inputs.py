@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tilewright import Func, dtypes, te
-from tilewright.autotune.measure.inputs import Arguments
+from tilewright.autotune.measure.inputs import arguments_of
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.runner import _Program
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.runtime.host_memory import HOST_MEMORY
+from tilewright.runtime.measure.inputs import Arguments
 
 
 def copy(dtype: str, **options: Any) -> Func:
@@ -22,7 +23,7 @@ def copy(dtype: str, **options: Any) -> Func:
 
 
 def arguments(func: Func, seed: int = 0) -> Arguments:
-    return Arguments(func, signature_of(func), seed, HOST_MEMORY)
+    return arguments_of(func, signature_of(func), seed, HOST_MEMORY)
 
 
 @pytest.mark.parametrize("dtype", dtypes.SCALARS)

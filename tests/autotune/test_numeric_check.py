@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import TuningError, te
-from tilewright.autotune.measure.measure_result import CheckResult, Kernel
+from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.numeric_check import (
     Deviation,
     Exact,
@@ -20,6 +20,7 @@ from tilewright.autotune.measure.numeric_check import (
     require_tolerance,
     tolerance_of,
 )
+from tilewright.runtime.measure.comparison import CheckResult
 
 from .kernels import affine, matmul
 

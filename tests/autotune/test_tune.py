@@ -20,7 +20,7 @@ from tilewright.autotune import tune as tuning
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.events import Drift, Ended, Event, Final, Started, Trial
-from tilewright.autotune.measure.measure_result import CheckResult, MeasureResult
+from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
@@ -29,6 +29,7 @@ from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.runtime.measure.comparison import CheckResult
 from tilewright.schedule import Trace
 from tilewright.tuning_db import (
     Outcome,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tilewright import dtypes, ops
-from tilewright.autotune.measure.inputs import Arguments
+from tilewright.autotune.measure.inputs import arguments_of
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.errors import (
     ArgumentError,
@@ -851,7 +851,7 @@ def test_remedies_are_of_the_library(double: DoubleDriver, library: str, wrong: 
 def test_arguments_of_sessions_are_aligned_as_those_of_callers(double: DoubleDriver) -> None:
     func = ops.add_relu_func(33)
     memory = cuda_memory(0)
-    arguments = Arguments(func, signature_of(func), 7, memory)
+    arguments = arguments_of(func, signature_of(func), 7, memory)
     views = [memory.view(value, "A") for value in arguments.values]
     assert [view.pointer % 256 for view in views] == [0, 0, 0]
     assert arguments.stray_write() is None

@@ -1,0 +1,1 @@
+"""Measuring what another machine packed: `python -m tilewright.runtime.measure`."""
