@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from ..errors import TilewrightError
-from . import database, models, programs
+from . import database, measuring, models, programs
 from .options import OPTIONS
 
 app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **OPTIONS)
@@ -27,6 +27,7 @@ app.command()(programs.build)
 app.command()(programs.target)
 app.add_typer(database.app, name="db")
 app.add_typer(models.app, name="model")
+app.add_typer(measuring.app, name="measure")
 
 
 def main() -> None:

@@ -123,6 +123,18 @@ class CodeGenerator(ABC, Generic[T, E]):
     def timed_on(self, target: T) -> T:
         """This machine as the target whose `perf_class` the timings of `target` here belong to."""
 
+    def timed_there(self, target: T, machine: Mapping[str, Any]) -> T:
+        """Another machine as the target whose `perf_class` timings of `target` there belong to.
+
+        `machine` is what `TargetRuntime.machine` said there. Raises `ArtifactError` where it is
+        malformed.
+        """
+        del machine
+        return target
+
+    suffix: ClassVar[str] = ".so"
+    """Of the names of files of code that `files` writes."""
+
     # Code
 
     def may_end_process(self, target: T, *, foreign: bool) -> bool:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ArtifactError
-from ..target import FEATURES
+from ..target import FEATURES, Fact
 from . import openmp
 from .artifact import Fields, Manifest
-from .host import CPUINFO, HOST, cpu_flags, host_limit, request_tiles
+from .host import CPUINFO, HOST, cpu_flags, host_limit, model_name, request_tiles
 from .host_memory import HOST_MEMORY
 from .memory import Memory
 from .module import Module
@@ -26,6 +26,9 @@ class CpuRuntime(TargetRuntime):
     """The code of an artifact is a shared library. `openmp` says that it calls OpenMP's runtime."""
 
     memory: ClassVar[Memory] = HOST_MEMORY
+
+    def machine(self) -> dict[str, Fact]:
+        return {"model": model_name()}
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
         return {"openmp": Fields(data).get("openmp", bool)}

@@ -14,7 +14,7 @@ from .cuda_driver import BAD_IMAGE, Device, driver
 from .cuda_kernel import CudaKernel, LoadedImage
 from .cuda_launch import KernelLaunch, kernels_from_json
 from .cuda_memory import CudaMemory, cuda_memory
-from .cuda_nvml import device_state
+from .cuda_nvml import device_state, power_limit
 from .cuda_timer import CudaTimer
 from .module import Module, Origin
 from .ranges import trusting
@@ -46,6 +46,19 @@ class CudaRuntime(TargetRuntime):
         facts = found.facts()[found.current()]
         version = ".".join(map(str, facts.driver_version))
         return {"driver": version, **device_state(facts.pci_bus_id)}
+
+    def machine(self) -> dict[str, Fact]:
+        """The device that this thread uses."""
+        found = driver()
+        facts = found.facts()[found.current()]
+        return {
+            "model": facts.name,
+            "capability": ".".join(map(str, facts.capability)),
+            "sms": facts.sms,
+            "memory_bytes": facts.memory_bytes,
+            "l2_bytes": facts.l2_bytes,
+            "power_watts": power_limit(facts.pci_bus_id),
+        }
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
         signature = Signature.from_json(data.get("signature"))

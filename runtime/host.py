@@ -69,6 +69,11 @@ def cpu_fact(cpuinfo: Path, *names: str) -> str | None:
     return None
 
 
+def model_name(cpuinfo: Path = CPUINFO) -> str:
+    """The processor's name for people, empty if it is not known."""
+    return " ".join((cpu_fact(cpuinfo, "model name") or "").split())
+
+
 @cache
 def request_tiles() -> bool:
     """Ask for tile registers for all threads of this process; returns whether they are granted.

@@ -46,6 +46,13 @@ class TargetRuntime(ABC):
         """What bears on timings at this moment and no target says, for people and for records."""
         return {}
 
+    def machine(self) -> dict[str, Fact]:
+        """What this machine is, where it measures what another one packed.
+
+        `CodeGenerator.timed_there` reads it. Raises `TargetError` where there is no such machine.
+        """
+        return {}
+
     @abstractmethod
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """What the code of an artifact needs to be called, of the JSON object of its manifest.

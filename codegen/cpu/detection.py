@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import TargetError
-from ...runtime.host import HOST, cpu_fact, cpu_flags, host_limit, request_tiles
+from ...runtime import host
+from ...runtime.host import HOST, cpu_flags, host_limit, request_tiles
 from ...target import CPUS, FEATURES, CpuTarget, baseline, missing_features
 from ..detect import ROOT, read_file, read_integer, usable_processors
 
@@ -100,7 +101,7 @@ def caches(root: Path = ROOT) -> Caches:
 
 def model_name(root: Path = ROOT) -> str:
     """The processor's name for people, empty if it is not known."""
-    return " ".join((cpu_fact(root / "proc/cpuinfo", "model name") or "").split())
+    return host.model_name(root / "proc/cpuinfo")
 
 
 def _size(text: str) -> int:

@@ -72,6 +72,17 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
     def timed_on(self, target: CpuTarget) -> CpuTarget:
         return host_target().with_threads(target.threads)
 
+    def timed_there(self, target: CpuTarget, machine: Mapping[str, Any]) -> CpuTarget:
+        """The processor there. One like this machine's has the name that this machine has.
+
+        LLVM, which names processors, is not there: any other has the name of `target`.
+        """
+        model = machine.get("model")
+        if not isinstance(model, str):
+            raise ArtifactError("these are no facts of a processor: {0!r:.80}", dict(machine))
+        here = self.timed_on(target)
+        return here if model == here.model else replace(target, model=model)
+
     def tools(self) -> Tools:
         found = llvm.llvm_version()
         versions = {"llvm": found, "llvmlite": llvm.llvmlite_version()}

@@ -27,20 +27,25 @@ def host_target() -> CudaTarget:
 
 def target_of(facts: DeviceFacts) -> CudaTarget:
     """The target of a device: the newest architecture whose code it runs. Raises `TargetError`."""
-    runs = [arch for arch in ARCHS if CudaTarget(arch=arch).runs_on(facts.capability)]
-    if not runs:
-        raise TargetError(
-            "{0} is {1}, which no code is made for; known: {2}",
-            facts.name,
-            facts.arch,
-            ", ".join(ARCHS),
-            hint="use a device of one of these architectures",
-        )
     return CudaTarget(
-        arch=runs[-1],
+        arch=newest_arch(facts.name, facts.capability),
         model=facts.name,
         sms=facts.sms,
         memory_bytes=facts.memory_bytes,
         l2_bytes=facts.l2_bytes,
         power_watts=power_limit(facts.pci_bus_id),
     )
+
+
+def newest_arch(name: str, capability: tuple[int, int]) -> str:
+    """The newest architecture whose code a device runs. Raises `TargetError`."""
+    runs = [arch for arch in ARCHS if CudaTarget(arch=arch).runs_on(capability)]
+    if not runs:
+        raise TargetError(
+            "{0} is sm_{1}{2}, which no code is made for; known: {3}",
+            name,
+            *capability,
+            ", ".join(ARCHS),
+            hint="use a device of one of these architectures",
+        )
+    return runs[-1]

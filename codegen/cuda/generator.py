@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ArtifactError, BuildError, TargetError, TilewrightError
 from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
@@ -96,6 +97,28 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         """nvcc is a process of its own, and NVRTC returns errors."""
         del target, foreign
         return False
+
+    def timed_there(self, target: CudaTarget, machine: Mapping[str, Any]) -> CudaTarget:
+        """The device there: the newest architecture whose code it runs, as it is named here."""
+        from .detection import newest_arch
+
+        try:
+            major, _, minor = str(machine["capability"]).partition(".")
+            model = str(machine["model"])
+            arch = newest_arch(model, (int(major), int(minor)))
+            return replace(
+                target,
+                arch=arch,
+                model=model,
+                sms=int(machine["sms"]),
+                memory_bytes=int(machine["memory_bytes"]),
+                l2_bytes=int(machine["l2_bytes"]),
+                power_watts=int(machine["power_watts"]),
+            )
+        except (KeyError, TypeError, ValueError, TargetError) as error:
+            raise ArtifactError("these are no facts of a device: {0!r}", error) from error
+
+    suffix: ClassVar[str] = _SUFFIX
 
     def passes(self, target: CudaTarget) -> tuple[Pass, ...]:
         del target

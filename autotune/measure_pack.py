@@ -1,0 +1,222 @@
+"""Packing candidates for a machine elsewhere: what the search asks for, compiled into a folder.
+
+`runtime/measure/` measures it there, and `measure_import.py` makes records of the results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..codegen.compiled import Compiled
+from ..codegen.detect import resolve, usable_processors
+from ..codegen.generator import generator_for
+from ..errors import IRError, TilewrightError, TuningError
+from ..runtime.artifact import Provenance, parse_manifest
+from ..runtime.files import File, replace_files
+from ..runtime.measure.pack import PACK, Limits, Pack, PackedCandidate, PackedFile
+from ..runtime.measure.results import now
+from ..runtime.module import Origin
+from ..target import Target
+from ..tir.ir import Func
+from ..tir.verify import verify
+from ..tir.widen import widened
+from ..tuning_db.values import Outcome, TargetRecord, to_plain
+from .config import TuneConfig
+from .measure.compiler import compile_in_child
+from .measure.inputs import needs_positive
+from .measure.interchange import interchanged
+from .measure.numeric_check import tolerance_of
+from .model.cost_model import PARAMETERS
+from .records import toolchain_record, workload_record
+from .rules.rule_sets import rules_for
+from .search.drawing import Drawn, drawn_by_search, model_or_none
+from .search.sketch import written
+
+Compile: TypeAlias = Callable[[Func, Target], Compiled]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What was written: the pack, and whether a search chose its candidates."""
+
+    pack: Pack
+    folder: Path
+    searched: bool
+
+    @property
+    def built(self) -> int:
+        return sum(c.file is not None for c in self.pack.candidates)
+
+
+def write_pack(
+    func: Func,
+    target: Target | str,
+    folder: Path,
+    *,
+    trials: int = 64,
+    seed: int = 0,
+    config: TuneConfig | None = None,
+    compile_program: Compile = compile_in_child,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Packed:
+    """Compile the candidates that the search asks for into a new folder, and what to expect.
+
+    The folder is there when all of it is written. Candidates that do not compile are in it with
+    their errors, for the records. Raises `TuningError` for a folder that is there, and for fewer
+    than 1 trials; `BuildError` where the unscheduled program does not compile; and what drawing
+    candidates raises.
+    """
+    if trials < 1:
+        raise TuningError("{0} trials: expected 1 at least", trials)
+    verify(func)
+    resolved = resolve(target)
+    if os.path.lexists(folder):
+        raise TuningError("{0} is there already", folder, hint="name a new folder")
+    unfinished = folder.with_name(f".{folder.name}.unfinished-{os.getpid()}")
+    try:
+        unfinished.mkdir()
+    except OSError as error:
+        raise TuningError("cannot write {0}: {1}", folder, error.strerror or error) from error
+    try:
+        pack = _Packer(resolved, unfinished, compile_program, tell).pack(
+            func, trials, seed, config or TuneConfig()
+        )
+        unfinished.rename(folder)
+    except OSError as error:
+        raise TuningError("cannot write {0}: {1}", folder, error.strerror or error) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Packed(pack, folder, model_or_none(resolved) is not None)
+
+
+class _Packer:
+    """Writes the files of a pack for a target into a folder."""
+
+    def __init__(
+        self, target: Target, folder: Path, compile_program: Compile, tell: Callable[[str], object]
+    ) -> None:
+        self._target, self._folder, self._tell = target, folder, tell
+        self._generator = generator_for(target)
+        self._compile = compile_program
+        self._versions = toolchain_record(target)
+
+    def pack(self, func: Func, trials: int, seed: int, config: TuneConfig) -> Pack:
+        reference = self._written("reference", _reference(func, self._target))
+        drawn = drawn_by_search(func, self._target, trials, seed)
+        model = model_or_none(self._target)
+        version = None if model is None else model.feature_version
+        created = now()
+        pack = Pack(
+            records=self._records(func, len(drawn), seed, config, version, created),
+            feature_version=version,
+            created=created,
+            seed=config.measure.seed,
+            positive=needs_positive(func),
+            tolerance=tolerance_of(func),
+            limits=_limits(config),
+            reference=reference,
+            wide=self._wide(func),
+            candidates=tuple(self._candidates(func, drawn)),
+        )
+        replace_files([File(self._folder / PACK, _text(pack))])
+        return pack
+
+    def _records(
+        self,
+        func: Func,
+        trials: int,
+        seed: int,
+        config: TuneConfig,
+        version: str | None,
+        created: str,
+    ) -> dict[str, Any]:
+        """The records that do not depend on who measures. The session has not started."""
+        # Who measures knows the class of its machine.
+        target = TargetRecord(str(self._target), self._target.compat_class, perf="")
+        session = {
+            "trials": trials,
+            "seconds": None,
+            "seed": seed,
+            "search": config.to_json(),
+            "model": {"features": version, **PARAMETERS},
+            "started": created,
+        }
+        return {
+            "workload": to_plain(workload_record(func)),
+            "target": to_plain(target),
+            "toolchain": to_plain(self._versions),
+            "session": session,
+        }
+
+    def _candidates(self, func: Func, drawn: Sequence[Drawn]) -> list[PackedCandidate]:
+        def build(numbered: tuple[int, Drawn]) -> PackedCandidate:
+            number, candidate = numbered
+            found = self._candidate(func, f"c{number:04d}", candidate)
+            self._tell(f"{number + 1}/{len(drawn)}: {candidate.sketch}: {found.outcome or 'built'}")
+            return found
+
+        with ThreadPoolExecutor(usable_processors()) as pool:
+            return list(pool.map(build, enumerate(drawn)))
+
+    def _candidate(self, func: Func, name: str, drawn: Drawn) -> PackedCandidate:
+        record = to_plain(drawn.schedule)
+        factor = float(drawn.trace.error_factor)
+        try:
+            file = self._written(name, drawn.trace.apply(func).func, drawn.schedule.id)
+        except TilewrightError as error:
+            outcome = Outcome.BUILD_ERROR.value
+            return PackedCandidate(record, drawn.features, factor, None, outcome, str(error))
+        return PackedCandidate(record, drawn.features, factor, file)
+
+    def _wide(self, func: Func) -> PackedFile | None:
+        try:
+            wide = widened(func)
+        except IRError:  # products of instructions have no other dtypes
+            return None
+        return self._written("wide", _reference(wide, self._target))
+
+    def _written(self, name: str, func: Func, schedule: str | None = None) -> PackedFile:
+        """Compile a program into an artifact of the folder."""
+        compiled = self._compile(func, self._target)
+        path = self._folder / f"{name}{self._generator.suffix}"
+        versions = {key: str(text) for key, text in self._versions.versions.items()}
+        provenance = Provenance(Origin("schedule"), schedule, None, versions)
+        replace_files(self._generator.files(compiled, path, provenance, intermediate=False))
+        manifest = path.with_name(path.name + ".json")
+        return PackedFile(path.name, parse_manifest(manifest.read_bytes(), manifest).sha256)
+
+
+def _reference(func: Func, target: Target) -> Func:
+    """The unscheduled program, ready to be compiled for a target."""
+    if rules_for(target).complete is None:
+        return interchanged(func)
+    return written(func, target).trace.with_row(()).apply(func).func
+
+
+def _limits(config: TuneConfig) -> Limits:
+    measure = config.measure
+    return Limits(
+        min_samples=measure.min_samples,
+        max_samples=measure.max_samples,
+        sample_seconds=measure.sample_seconds,
+        timing_seconds=measure.timing_seconds,
+        slack=measure.slack,
+        # By the clock: another machine may be busy.
+        run_timeout=4 * measure.run_timeout,
+        reference_timeout=measure.reference_timeout,
+        finalists=config.finalists,
+        margin=config.margin,
+        rounds=config.rounds,
+        final_seconds=config.final_seconds,
+    )
+
+
+def _text(pack: Pack) -> bytes:
+    return json.dumps(pack.to_json(), sort_keys=True).encode() + b"\n"

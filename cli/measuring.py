@@ -1,0 +1,74 @@
+"""The commands `tilewright measure ...`: measuring on a machine elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import OPTIONS, AsJson, Database, Parameters, Program, TargetText, open_database
+from .program_file import load_program
+from .report import print_json
+
+app = typer.Typer(
+    help="Measure on a machine elsewhere: pack candidates here, run them there, import.", **OPTIONS
+)
+
+
+@app.command()
+def pack(
+    program: Program,
+    out: Annotated[Path, typer.Option(help="The folder to write, which is not there yet.")],
+    param: Parameters = None,
+    target: TargetText = "cpu",
+    trials: Annotated[int, typer.Option(help="Candidates to compile.", min=1)] = 64,
+    seed: Annotated[int, typer.Option(help="The seed of the search.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compile what the search asks for into a folder, for a machine that is not this one.
+
+    There, `python -m tilewright.runtime.measure FOLDER --out results.jsonl` measures it.
+    """
+    from ..autotune.measure_pack import write_pack
+
+    func = load_program(program, param or ())
+    found = write_pack(
+        func, target, out, trials=trials, seed=seed, tell=lambda text: typer.echo(text, err=True)
+    )
+    if not found.searched:
+        typer.echo(
+            "warning: there is no model of times for this kind of target: the candidates were "
+            "drawn at random",
+            err=True,
+        )
+    count, built = len(found.pack.candidates), found.built
+    if as_json:
+        told = {"folder": str(out), "candidates": count, "built": built}
+        print_json({**told, "digest": found.pack.digest, "searched": found.searched})
+        return
+    typer.echo(f"{out}: {built} of {count} candidates of {func.name} compiled")
+    typer.echo(
+        f"measure them there: python -m tilewright.runtime.measure {out} --out results.jsonl"
+    )
+
+
+@app.command("import")
+def import_results(
+    file: Annotated[Path, typer.Argument(help="The results, as they were written there.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Import results of a machine elsewhere as records; importing twice is as once."""
+    from ..autotune.measure_import import import_results as put
+
+    with open_database(db, create=True) as database:
+        found = put(file, database)
+    if found.cut:
+        typer.echo(f"warning: the last line of {file} was cut off, and is left out", err=True)
+    if as_json:
+        print_json(found._asdict())
+        return
+    typer.echo(f"{found.measurements} measurements, {found.new} new records")
+    if found.missing:
+        typer.echo(f"{found.missing} candidates are not measured yet")

@@ -1,0 +1,201 @@
+"""The results of a pack, a line at a time: what was written stays, whatever ends the process.
+
+    {"kind": "pack", "pack": {...}}                          what was measured, all of pack.json
+    {"kind": "run", "number": 0, "machine": {...}, ...}      a run of the command begins
+    {"kind": "candidate", "run": 0, "candidate": 7, "outcome": "ok", "samples": [...], ...}
+    {"kind": "finals", "run": 0, "samples": {"7": [...], ...}}
+
+Each line has a digest of itself and of the line before it: a line that was changed, left out or
+moved is found. A last line without its end was being written when the process ended, and is
+dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from ...errors import ArtifactError
+from .checked_json import DIGEST, parse_sealed, sealed
+from .pack import MAX_BYTES, Pack
+
+FORMAT = "tilewright-measure-results"
+VERSION = 1
+_BEGINNING = b'{"digest":"'
+
+
+@dataclass
+class Results:
+    """The lines of a file: runs, candidates by number, and the finals in their order."""
+
+    pack: Pack
+    digest: str
+    runs: list[Mapping[str, Any]] = field(default_factory=list)
+    candidates: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    finals: list[Mapping[str, Any]] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def missing(self) -> list[int]:
+        """The candidates that were built and have no result yet."""
+        built = (n for n, c in enumerate(self.pack.candidates) if c.file is not None)
+        return [n for n in built if n not in self.candidates]
+
+    @property
+    def timed(self) -> dict[int, float]:
+        """The seconds of the candidates that ran, the fastest first."""
+        found = {n: r["seconds"] for n, r in self.candidates.items() if r["outcome"] == "ok"}
+        return dict(sorted(found.items(), key=lambda pair: pair[1]))
+
+    def add(self, line: Mapping[str, Any], what: str) -> None:
+        """Take in a line after the first. Raises `ArtifactError` where it makes no sense."""
+        kind, digest = line.get("kind"), line[DIGEST]
+        try:
+            if kind == "run":
+                if line["number"] != len(self.runs) or not isinstance(line["machine"], dict):
+                    raise ValueError("a run out of order")
+                datetime.fromisoformat(line["started"])
+                self.runs.append(line)
+            elif kind == "candidate":
+                self._check_candidate(line)
+                self.candidates[line["candidate"]] = line
+            elif kind == "finals":
+                if not 0 <= line["run"] < len(self.runs):
+                    raise ValueError("finals of no run")
+                if not {int(n) for n in line["samples"]} <= self.timed.keys():
+                    raise ValueError("finals of candidates that did not run")
+                self.finals.append(line)
+            else:
+                raise ValueError(f"a line of kind {kind!r:.40}")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ArtifactError("{0} makes no sense: {1}", what, error) from error
+        self.digest = digest
+
+    def _check_candidate(self, line: Mapping[str, Any]) -> None:
+        number = line["candidate"]
+        if type(number) is not int or number not in self.missing:
+            raise ValueError(f"candidate {number!r:.40} is none that is left to measure")
+        if not 0 <= line["run"] < len(self.runs):
+            raise ValueError("a candidate of no run")
+        if line["outcome"] == "ok":
+            if not (line["check"]["passed"] and line["seconds"] > 0 and line["samples"]):
+                raise ValueError("a time without a check that passed")
+        elif not isinstance(line["error"], str):
+            raise ValueError("a failure without a reason")
+
+
+def read_results(path: Path) -> Results:
+    """The results in a file. Raises `ArtifactError` for a file that is damaged, or none."""
+    try:
+        with path.open("rb") as file:
+            return _read(file, path)[0]
+    except OSError as error:
+        raise ArtifactError("cannot read {0}: {1}", path, error.strerror or error) from error
+
+
+class ResultsFile:
+    """A file of results, open for more lines. Only one process has it open."""
+
+    def __init__(self, file: IO[bytes], path: Path, results: Results) -> None:
+        self._file, self._path, self.results = file, path, results
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Write a line; it is on disk when this returns. Raises `ArtifactError`."""
+        written = sealed({**line, "created": now()}, self.results.digest)
+        self.results.add(json.loads(json.dumps(written)), str(self._path))
+        _write(self._file, written, self._path)
+
+
+@contextmanager
+def results_of(path: Path, pack: Pack) -> Iterator[ResultsFile]:
+    """The file of a pack's results: a new one, or one that goes on.
+
+    Raises `ArtifactError` for results of another pack and for a damaged file, which stay as they
+    are, and where another process writes to it.
+    """
+    try:
+        file = open(path, "a+b")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise ArtifactError("cannot write {0}: {1}", path, error.strerror or error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArtifactError("{0} is being written by another process", path) from None
+        except OSError:
+            pass  # some network file systems have no locks
+        file.seek(0)
+        if not os.fstat(file.fileno()).st_size or not file.readline().endswith(b"\n"):
+            _require_new(file, path)
+            first = sealed(
+                {"kind": "pack", "format": FORMAT, "version": VERSION, "pack": pack.to_json()}
+            )
+            _write(file, first, path)
+            yield ResultsFile(file, path, Results(pack, first[DIGEST]))
+            return
+        file.seek(0)
+        results, end = _read(file, path)
+        if results.pack.digest != pack.digest:
+            raise ArtifactError(
+                "{0} has the results of another pack: expected {1:.12}, found {2:.12}",
+                path,
+                pack.digest,
+                results.pack.digest,
+                hint="name another file with --out",
+            )
+        file.truncate(end)
+        yield ResultsFile(file, path, results)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _require_new(file: IO[bytes], path: Path) -> None:
+    """Empty a file whose first line was being written; refuse any other without a whole line."""
+    file.seek(0)
+    begun = file.read(len(_BEGINNING))
+    if not _BEGINNING.startswith(begun):
+        raise ArtifactError("{0} is there, and has no results", path, hint="name another file")
+    file.truncate(0)
+
+
+def _read(file: IO[bytes], path: Path) -> tuple[Results, int]:
+    """The results, and where the last whole line ends."""
+    text = file.read(4 * MAX_BYTES + 1)
+    if len(text) > 4 * MAX_BYTES:
+        raise ArtifactError("{0} has more than {1} bytes", path, 4 * MAX_BYTES)
+    end = text.rfind(b"\n") + 1
+    lines = text[:end].splitlines()
+    if not lines:
+        raise ArtifactError("{0} has no results", path)
+    first = parse_sealed(lines[0], f"{path}, line 1")
+    if first.get("format") != FORMAT or first.get("version") != VERSION:
+        raise ArtifactError(
+            "{0} has no results: expected the format {1}, version {2}", path, FORMAT, VERSION
+        )
+    given = first.get("pack")
+    packed = parse_sealed(json.dumps(given).encode(), f"{path}, line 1: the pack")
+    results = Results(Pack.from_json(packed), first[DIGEST])
+    for number, line in enumerate(lines[1:], 2):
+        what = f"{path}, line {number}"
+        results.add(parse_sealed(line, what, results.digest), what)
+    results.cut = end < len(text)
+    return results, end
+
+
+def _write(file: IO[bytes], line: Mapping[str, Any], path: Path) -> None:
+    try:
+        file.write(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+        file.flush()
+        with suppress(OSError):  # a pipe, say
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ArtifactError("cannot write {0}: {1}", path, error.strerror or error) from error

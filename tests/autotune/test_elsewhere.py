@@ -1,0 +1,406 @@
+"""Measuring on a machine elsewhere: pack, run, stop, run on, import."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.measure_import import import_results
+from tilewright.autotune.measure_pack import write_pack
+from tilewright.autotune.records import target_record
+from tilewright.codegen.build import compile_func
+from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cuda.emulate_faults import Fault
+from tilewright.codegen.cuda.generator import kernels_of
+from tilewright.codegen.cuda.nvcc import nvcc
+from tilewright.codegen.detect import resolve
+from tilewright.errors import ArtifactError, KernelError, TuningError
+from tilewright.runtime.cuda_driver import use_driver
+from tilewright.runtime.measure.bench import Bench, Message
+from tilewright.runtime.measure.checked_json import sealed
+from tilewright.runtime.measure.pack import read_pack
+from tilewright.runtime.measure.results import read_results
+from tilewright.runtime.measure.supervisor import Child, measure
+from tilewright.target import Target
+from tilewright.tir.ir import Func
+from tilewright.tuning_db import Measurement, Outcome, Session, SessionStatus, Verification
+
+from ..codegen.cuda.emulated import emulated_kernels
+from ..runtime.cuda_double import H200, DoubleDriver, DoubleKernel, Launched
+from ..runtime.cuda_double import Fault as Illegal
+
+HERE = "cpu -mcpu=x86-64-v2 -threads=1"
+TRIALS = 4
+
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+
+
+def program() -> Func:
+    return ops.matmul_func(24, 24, 24)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packed") / "matmul"
+    found = write_pack(program(), HERE, folder, trials=TRIALS, compile_program=compile_func)
+    assert found.built == TRIALS
+    assert found.searched
+    return folder
+
+
+@pytest.fixture
+def folder(packed: Path, tmp_path: Path) -> Path:
+    """A copy of the pack, as on another machine."""
+    shutil.copytree(packed, tmp_path / "pack")
+    return tmp_path / "pack"
+
+
+class Here:
+    """Measures in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bench = Bench(folder)
+
+    def ask(self, message: Message, seconds: float) -> Message:
+        del seconds
+        answer: dict[str, Any] = json.loads(json.dumps(self._bench.answer(message)))
+        return answer
+
+    def stop(self) -> None:
+        pass
+
+
+def ticking(step: float = 1.0) -> Callable[[], float]:
+    """A clock that goes on by `step` whenever it is read."""
+    numbers = iter(range(10_000))
+    return lambda: step * next(numbers)
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a pack, with a digest that is right."""
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(sealed(data)))
+
+
+def test_pack_run_stop_run_on_import(folder: Path, tmp_path: Path) -> None:
+    out, location = tmp_path / "results.jsonl", tmp_path / "tuning.db"
+    first = measure(folder, out, seconds=2.5, clock=ticking(), start=Here)
+    assert len(first.candidates) == 2
+    assert len(first.missing) == TRIALS - 2
+    with tw.TuningDatabase(location) as database:
+        assert import_results(out, database).missing == TRIALS - 2
+        (session,) = database.records(Session)
+        assert session.status is SessionStatus.INTERRUPTED
+        again = measure(folder, out, start=Here)
+        assert not again.missing
+        assert len(again.runs) == 2
+        assert again.candidates[0] == first.candidates[0]
+        assert import_results(out, database).new > 0
+        assert import_results(out, database).new == 0
+        (session,) = database.records(Session)
+        assert session.status is SessionStatus.FINISHED
+        trials = [m for m in database.records(Measurement) if m.features]
+        assert [m.outcome for m in trials] == [Outcome.OK] * TRIALS
+        assert all(v.passed for v in database.records(Verification))
+        assert len(again.finals) == 2
+        lines = out.read_bytes()
+        measure(folder, out, start=Here)  # nothing is left
+        assert out.read_bytes() == lines
+        target = resolve(HERE)
+        (known,) = {m.target for m in trials}
+        assert known == target_record(target).id
+        assert tw.build(program(), HERE, database, allow=["record"]).origin.kind == "record"
+
+
+def test_the_command_needs_numpy_alone(folder: Path, tmp_path: Path) -> None:
+    """It runs where the libraries of compiling, learning and records are not."""
+    missing = tmp_path / "missing"
+    for name in ("llvmlite", "xgboost", "sqlalchemy", "islpy", "alembic", "typer", "psutil"):
+        (missing / name).mkdir(parents=True)
+        (missing / name / "__init__.py").write_text("raise ImportError('not here')\n")
+    path = os.pathsep.join([str(missing), *sys.path])
+    out = tmp_path / "results.jsonl"
+    command = [sys.executable, "-m", "tilewright.runtime.measure", str(folder), "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    for seconds, status in (("0", 3), ("100", 0)):
+        done = subprocess.run(
+            [*command, "--seconds", seconds],
+            env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == status, done.stderr
+    assert not read_results(out).missing
+    (folder / "c0001.so").write_bytes(b"")
+    out.unlink()
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 1
+    assert "c0001.so is damaged" in done.stderr
+    assert len(read_results(out).candidates) == 1
+
+
+class Killed(Child):
+    """Candidate 1 ends its process."""
+
+    def ask(self, message: Message, seconds: float) -> Message:
+        if message.get("candidate") == 1:
+            os.kill(self._process.pid, signal.SIGKILL)
+        return super().ask(message, seconds)
+
+
+class Blocked(Child):
+    """Candidate 1 takes too long."""
+
+    def ask(self, message: Message, seconds: float) -> Message:
+        if message.get("candidate") == 1:
+            os.kill(self._process.pid, signal.SIGSTOP)
+            seconds = 0.1
+        return super().ask(message, seconds)
+
+
+@pytest.mark.parametrize(
+    ("start", "outcome"), [(Killed, "crash"), (Blocked, "run_timeout")], ids=["killed", "blocked"]
+)
+def test_a_candidate_that_ends_the_process_costs_itself(
+    folder: Path, tmp_path: Path, start: type[Child], outcome: str
+) -> None:
+    results = measure(folder, tmp_path / "results.jsonl", start=start)
+    found = [results.candidates[n]["outcome"] for n in range(TRIALS)]
+    assert found == ["ok", outcome, "ok", "ok"]
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        import_results(tmp_path / "results.jsonl", database)
+        failed = [m for m in database.records(Measurement) if m.outcome.value == outcome]
+        assert [m.seconds for m in failed] == [None]
+
+
+def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
+    """Another program's code, whose manifest and digests are right."""
+    other = tmp_path / "other"
+    i, j = (ops.matmul_func(24, 24, 24) for _ in range(2))
+    text = repr(i).replace("A[", "B[", 1)
+    assert text != repr(j)
+    from tilewright.tir.parser import parse
+
+    write_pack(parse(text), HERE, other, trials=1, compile_program=compile_func)
+    for name in ("c0000.so", "c0000.so.json"):
+        shutil.copy(other / name, folder / name.replace("0000", "0002"))
+    sha256 = json.loads((other / "c0000.so.json").read_text())["sha256"]
+    changed(folder / "pack.json", lambda d: d["candidates"][2]["file"].update(sha256=sha256))
+    results = measure(folder, tmp_path / "results.jsonl", start=Here)
+    assert results.candidates[2]["outcome"] == "wrong_result"
+    assert "expected" in results.candidates[2]["error"]
+    assert 2 not in results.timed
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda f: (f / "pack.json").unlink(), "is no pack"),
+        (lambda f: (f / "pack.json").write_text("{}"), "damaged or changed"),
+        (lambda f: (f / "pack.json").write_text('{"a": NaN}'), "not a JSON text"),
+        (lambda f: (f / "reference.so").write_bytes(b"\x7fELF"), "is damaged"),
+        (lambda f: (f / "reference.so.json").unlink(), "has no manifest"),
+        (lambda f: shutil.copy(f / "c0000.so", f / "reference.so"), "expected"),
+        (
+            lambda f: changed(f / "pack.json", lambda d: d["reference"].update(name="../a.so")),
+            "expected the name of a file in the folder",
+        ),
+        (
+            lambda f: changed(f / "pack.json", lambda d: d["reference"].update(name="/etc/a.so")),
+            "expected the name of a file in the folder",
+        ),
+        (lambda f: changed(f / "pack.json", lambda d: d.update(version=9)), "of version 9"),
+        (lambda f: changed(f / "pack.json", lambda d: d.update(format="x")), "no pack"),
+        (lambda f: changed(f / "pack.json", lambda d: d["limits"].update(slack=-1)), "more than 0"),
+        (
+            lambda f: changed(f / "pack.json", lambda d: d["candidates"].append(3)),
+            "expected an object",
+        ),
+    ],
+)
+def test_damaged_and_foreign_packs_are_refused(
+    folder: Path, tmp_path: Path, change: Callable[[Path], object], says: str
+) -> None:
+    change(folder)
+    with pytest.raises(ArtifactError, match=says):
+        measure(folder, tmp_path / "results.jsonl", start=Here)
+
+
+def test_links_are_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "reference.so").rename(tmp_path / "elsewhere.so")
+    (folder / "reference.so").symlink_to(tmp_path / "elsewhere.so")
+    with pytest.raises(ArtifactError, match="is a link"):
+        measure(folder, tmp_path / "results.jsonl", start=Here)
+
+
+@pytest.fixture(scope="module")
+def measured(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("measured") / "results.jsonl"
+    measure(packed, out, start=Here)
+    return out
+
+
+def _cut(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:-1], lines[-1][:20]]
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda lines: [lines[0], lines[1], *lines[3:]], "damaged or changed"),
+        (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "damaged or changed"),
+        (lambda lines: [*lines[:2], lines[2].replace(b'"ok"', b'"no"'), *lines[3:]], "changed"),
+        (lambda lines: [b'{"digest":"1"}\n', *lines[1:]], "damaged or changed"),
+        (lambda lines: [b"matmul, 3 ms\n"], "not a JSON text"),
+        (lambda _: [], "has no results"),
+    ],
+)
+def test_damaged_results_are_refused_and_stay(
+    packed: Path,
+    measured: Path,
+    tmp_path: Path,
+    damage: Callable[[list[bytes]], list[bytes]],
+    says: str,
+) -> None:
+    out = tmp_path / "results.jsonl"
+    content = b"".join(damage(measured.read_bytes().splitlines(keepends=True)))
+    out.write_bytes(content)
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        with pytest.raises(ArtifactError, match=says):
+            import_results(out, database)
+        assert not list(database.records(Measurement))
+    if content:
+        with pytest.raises(ArtifactError, match=says):
+            measure(packed, out, start=Here)
+    assert out.read_bytes() == content
+
+
+def test_a_line_that_was_being_written_is_dropped(
+    packed: Path, measured: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "results.jsonl"
+    lines = measured.read_bytes().splitlines(keepends=True)
+    out.write_bytes(b"".join(_cut(lines[:4])))
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        found = import_results(out, database)
+        assert found.cut
+        assert (found.measurements, found.missing) == (1, TRIALS - 1)
+    assert not measure(packed, out, start=Here).missing
+    assert out.read_bytes().startswith(b"".join(lines[:3]))
+    out.write_bytes(lines[0][:5])
+    assert not measure(packed, out, start=Here).missing
+
+
+def test_other_files_are_not_written_to(packed: Path, measured: Path, tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear reader")
+    with pytest.raises(ArtifactError, match="has no results"):
+        measure(packed, letter, start=Here)
+    assert letter.read_text() == "Dear reader"
+    other = tmp_path / "other"
+    write_pack(ops.add_relu_func(64), HERE, other, trials=1, compile_program=compile_func)
+    results = Path(shutil.copy(measured, tmp_path / "results.jsonl"))
+    with pytest.raises(ArtifactError, match="results of another pack"):
+        measure(other, results, start=Here)
+    assert results.read_bytes() == measured.read_bytes()
+    with pytest.raises(TuningError, match="there already"):
+        write_pack(program(), HERE, other)
+
+
+def test_a_pack_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fails(func: Func, target: Target) -> Compiled:
+        raise tw.BuildError("no compiler")
+
+    with pytest.raises(tw.BuildError, match="no compiler"):
+        write_pack(program(), HERE, tmp_path / "pack", compile_program=fails)
+    assert not list(tmp_path.iterdir())
+
+
+class EmulatedDevice:
+    """Compiles for a driver of our own, whose launches the emulator runs."""
+
+    def __init__(self) -> None:
+        self.driver = DoubleDriver([replace(H200, memory_bytes=1 << 28)])
+        self.faults: list[Fault] = []
+        self.images: list[bytes] = []
+
+    def compile(self, func: Func, target: Target) -> Compiled:
+        compiled = compile_func(func, target)
+        assert not isinstance(compiled.lowered, str)
+        kernels = dict[str, DoubleKernel]()
+        for lowered, launches in zip(compiled.lowered, kernels_of(compiled), strict=True):
+            kernels |= emulated_kernels(lowered, launches, self.faults)
+        for kernel in kernels.values():
+            kernel.seconds = 0.05  # one call is a sample
+        self.driver.provide(compiled.image, kernels)
+        self.images.append(compiled.image)
+        return compiled
+
+
+@pytest.fixture
+def device() -> Iterator[EmulatedDevice]:
+    try:
+        nvcc()
+    except tw.BuildError as error:
+        pytest.skip(str(error))
+    found = EmulatedDevice()
+    with use_driver(found.driver):
+        yield found
+
+
+def test_gpus_through_the_driver(device: EmulatedDevice, tmp_path: Path) -> None:
+    """One candidate loses the device: it costs itself."""
+    func, out = ops.add_relu_func(512), tmp_path / "results.jsonl"
+    target = "cuda -arch=sm_90a"
+    found = write_pack(func, target, tmp_path / "p", trials=3, compile_program=device.compile)
+    assert found.built == 3
+    assert (tmp_path / "p" / "c0000.cubin").is_file()
+    last = read_pack(tmp_path / "p").candidates[2]
+    assert last.file is not None
+
+    def lose(_: Launched) -> None:
+        raise Illegal
+
+    code = (tmp_path / "p" / last.file.name).read_bytes()
+    (image,) = {i for i in device.images if code.startswith(i)}
+    broken = device.driver.images[image].kernels
+    device.driver.provide(image, {name: DoubleKernel(lose) for name in broken})
+
+    def start(folder: Path) -> Here:
+        device.driver.devices.clear()  # a new process finds a device that works
+        return Here(folder)
+
+    results = measure(tmp_path / "p", out, start=start)
+    outcomes = [results.candidates[n]["outcome"] for n in range(3)]
+    assert outcomes == ["ok", "ok", "crash"]
+    assert not device.faults
+    assert len(results.finals) == 1
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        import_results(out, database)
+        (record,) = database.records(type(target_record(resolve("cpu"))))
+        assert record.compat == "cuda/sm_90a"
+        assert record.perf.startswith("cuda/sm_90a/NVIDIA-H200/132SMs")
+
+
+def test_code_for_another_gpu_is_refused(device: EmulatedDevice, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    write_pack(
+        ops.add_relu_func(64), "cuda -arch=sm_80", folder, trials=1, compile_program=device.compile
+    )
+    with pytest.raises((ArtifactError, KernelError), match="does not run on NVIDIA H200"):
+        measure(folder, tmp_path / "results.jsonl", start=Here)
