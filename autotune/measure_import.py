@@ -61,6 +61,14 @@ def import_results(path: Path, database: TuningDatabase) -> Imported:
     return Imported(database.put(*records), count, len(results.missing), results.cut)
 
 
+class _More(NamedTuple):
+    """What a pack says of a candidate beside its schedule."""
+
+    features: tuple[float, ...] | None
+    feature_version: str | None
+    resources: Mapping[str, Any] | None
+
+
 class _Origin(NamedTuple):
     """The records that measurements of a run refer to."""
 
@@ -81,22 +89,28 @@ def _records(results: Results) -> Iterator[AnyRecord]:
     schedules = [_schedule(candidate.schedule) for candidate in pack.candidates]
     for number, candidate in enumerate(pack.candidates):
         schedule, line = schedules[number], results.candidates.get(number)
-        features = (candidate.features or None, pack.feature_version)
+        more = _More(candidate.features or None, pack.feature_version, candidate.resources)
         if line is not None:
             yield schedule
-            yield from _candidate(origins[line["run"]], schedule, line, features)
+            yield from _candidate(origins[line["run"]], schedule, line, more)
         elif candidate.file is None:
             failed = {
                 "outcome": candidate.outcome, "error": candidate.error, "created": pack.created
             }  # fmt: skip
             yield schedule
-            yield from _candidate(origins[0], schedule, failed, features)
+            yield from _candidate(origins[0], schedule, failed, more)
     for finals in results.finals:
         moment = datetime.fromisoformat(finals["created"])
         for number, row in finals["samples"].items():
             samples = tuple(map(float, row))
             yield _measurement(
-                origins[finals["run"]], schedules[int(number)].id, Outcome.OK, samples, None, moment
+                origins[finals["run"]],
+                schedules[int(number)].id,
+                Outcome.OK,
+                samples,
+                None,
+                moment,
+                _More(None, None, pack.candidates[int(number)].resources),
             )
 
 
@@ -104,13 +118,13 @@ def _candidate(
     origin: _Origin,
     schedule: ScheduleRecord,
     line: Mapping[str, Any],
-    features: tuple[tuple[float, ...] | None, str | None],
+    more: _More,
 ) -> Iterator[AnyRecord]:
     """The measurement of a candidate, and its check."""
     moment = datetime.fromisoformat(line["created"])
     outcome = Outcome(line["outcome"])
     samples = tuple(map(float, line["samples"])) if outcome is Outcome.OK else ()
-    yield _measurement(origin, schedule.id, outcome, samples, line.get("error"), moment, *features)
+    yield _measurement(origin, schedule.id, outcome, samples, line.get("error"), moment, more)
     if "check" in line:
         check = CheckResult.from_json(line["check"])
         yield Verification(
@@ -132,9 +146,9 @@ def _measurement(
     samples: tuple[float, ...],
     error: str | None,
     created: datetime,
-    features: tuple[float, ...] | None = None,
-    feature_version: str | None = None,
+    more: _More | None = None,
 ) -> Measurement:
+    more = more or _More(None, None, None)
     return Measurement(
         session=origin.session.id,
         schedule=schedule,
@@ -147,8 +161,9 @@ def _measurement(
         samples=samples,
         error=error,
         created=created,
-        features=features,
-        feature_version=feature_version if features else None,
+        features=more.features,
+        feature_version=more.feature_version if more.features else None,
+        resources=more.resources,
     )
 
 

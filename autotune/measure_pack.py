@@ -31,13 +31,11 @@ from ..tuning_db.values import Outcome, TargetRecord, to_plain
 from .config import TuneConfig
 from .measure.compiler import compile_in_child
 from .measure.inputs import needs_positive
-from .measure.interchange import interchanged
+from .measure.interchange import reference_program
 from .measure.numeric_check import tolerance_of
 from .model.cost_model import PARAMETERS
 from .records import toolchain_record, workload_record
-from .rules.rule_sets import rules_for
 from .search.drawing import Drawn, drawn_by_search, model_or_none
-from .search.sketch import written
 
 Compile: TypeAlias = Callable[[Func, Target], Compiled]
 
@@ -108,7 +106,7 @@ class _Packer:
         self._versions = toolchain_record(target)
 
     def pack(self, func: Func, trials: int, seed: int, config: TuneConfig) -> Pack:
-        reference = self._written("reference", _reference(func, self._target))
+        reference = self._written("reference", self._reference(func))
         drawn = drawn_by_search(func, self._target, trials, seed)
         model = model_or_none(self._target)
         version = None if model is None else model.feature_version
@@ -169,35 +167,32 @@ class _Packer:
         record = to_plain(drawn.schedule)
         factor = float(drawn.trace.error_factor)
         try:
-            file = self._written(name, drawn.trace.apply(func).func, drawn.schedule.id)
+            compiled = self._compile(drawn.trace.apply(func).func, self._target)
+            file = self._written(name, compiled, drawn.schedule.id)
         except TilewrightError as error:
             outcome = Outcome.BUILD_ERROR.value
             return PackedCandidate(record, drawn.features, factor, None, outcome, str(error))
-        return PackedCandidate(record, drawn.features, factor, file)
+        resources = self._generator.resources(compiled)
+        return PackedCandidate(record, drawn.features, factor, file, resources=resources)
 
     def _wide(self, func: Func) -> PackedFile | None:
         try:
             wide = widened(func)
         except IRError:  # products of instructions have no other dtypes
             return None
-        return self._written("wide", _reference(wide, self._target))
+        return self._written("wide", self._reference(wide))
 
-    def _written(self, name: str, func: Func, schedule: str | None = None) -> PackedFile:
-        """Compile a program into an artifact of the folder."""
-        compiled = self._compile(func, self._target)
+    def _reference(self, func: Func) -> Compiled:
+        return self._compile(reference_program(func, self._target), self._target)
+
+    def _written(self, name: str, compiled: Compiled, schedule: str | None = None) -> PackedFile:
+        """Write compiled code as an artifact of the folder."""
         path = self._folder / f"{name}{self._generator.suffix}"
         versions = {key: str(text) for key, text in self._versions.versions.items()}
         provenance = Provenance(Origin("schedule"), schedule, None, versions)
         replace_files(self._generator.files(compiled, path, provenance, intermediate=False))
         manifest = path.with_name(path.name + ".json")
         return PackedFile(path.name, parse_manifest(manifest.read_bytes(), manifest).sha256)
-
-
-def _reference(func: Func, target: Target) -> Func:
-    """The unscheduled program, ready to be compiled for a target."""
-    if rules_for(target).complete is None:
-        return interchanged(func)
-    return written(func, target).trace.with_row(()).apply(func).func
 
 
 def _limits(config: TuneConfig) -> Limits:

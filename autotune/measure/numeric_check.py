@@ -7,16 +7,19 @@ import math
 from ... import dtypes
 from ...errors import TilewrightError
 from ...runtime.measure.comparison import (
+    ROUNDING_FACTOR,
     Deviation,
     Exact,
     check_outputs,
     deviation,
     largest_error,
+    typical_size,
 )
 from ...tir.ir import Block, Buffer, Func, IterKind, Load, Store
 from ...tir.visit import walk
 
 __all__ = [
+    "ROUNDING_FACTOR",
     "Deviation",
     "Exact",
     "check_outputs",
@@ -24,6 +27,7 @@ __all__ = [
     "largest_error",
     "require_tolerance",
     "tolerance_of",
+    "typical_size",
 ]
 
 

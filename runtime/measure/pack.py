@@ -60,8 +60,8 @@ class PackedFile:
 class PackedCandidate:
     """A candidate: its code, or the `outcome` and `error` of building it.
 
-    `schedule` is the record of its schedule, and `features` are those of the search, both for the
-    database. Errors of inexact schedules may be `error_factor` times as large.
+    For the database are `schedule`, its record, the `features` of the search, and `resources`, what
+    the compiler reports. Errors of inexact schedules may be `error_factor` times as large.
     """
 
     schedule: Mapping[str, Any]
@@ -70,6 +70,7 @@ class PackedCandidate:
     file: PackedFile | None
     outcome: str | None = None
     error: str | None = None
+    resources: Mapping[str, Any] | None = None
 
     @staticmethod
     def from_json(data: object) -> PackedCandidate:
@@ -88,6 +89,7 @@ class PackedCandidate:
             PackedFile.from_json(data["file"]) if built else None,
             None if built else field(data, "outcome", str, what),
             None if built else field(data, "error", str, what),
+            None if data.get("resources") is None else field(data, "resources", dict, what),
         )
 
 
