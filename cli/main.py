@@ -18,13 +18,14 @@ from typing import Annotated
 import typer
 
 from ..errors import TilewrightError
-from . import database, measuring, models, programs
+from . import checking, database, measuring, models, programs
 from .options import OPTIONS
 
 app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **OPTIONS)
 app.command()(programs.tune)
 app.command()(programs.build)
 app.command()(programs.target)
+app.command()(checking.check)
 app.add_typer(database.app, name="db")
 app.add_typer(models.app, name="model")
 app.add_typer(measuring.app, name="measure")

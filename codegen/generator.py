@@ -198,6 +198,15 @@ class CodeGenerator(ABC, Generic[T, E]):
 
     # Measuring
 
+    def emulate(self, func: Func, target: T, arguments: Sequence[Any]) -> tuple[str, ...] | None:
+        """Run a scheduled program on arrays and numbers of the host without the machine.
+
+        Returns what is wrong with it, in words; `None` where there is no emulator. Outputs are
+        written in place. Raises `BuildError` where it cannot be lowered.
+        """
+        del func, target, arguments
+        return None
+
     @abstractmethod
     def environment(self, target: T, *, runs: bool) -> dict[str, str]:
         """Variables for a process that compiles kernels for `target`, or `runs` and times them."""

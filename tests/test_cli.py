@@ -799,3 +799,23 @@ def test_model_report_of_too_little(run: Run, db: Path) -> None:
     unknown = run("model", "report", "--db", db, "--kind", "quantum")
     assert unknown.code == 1
     assert "no cost model for targets of kind 'quantum'; there is one for cpu, cuda" in unknown.err
+
+
+# measure, check
+
+
+@needs_linker
+def test_measure_and_check(run: Run, matmul: str, tmp_path: Path) -> None:
+    here = ["--target", "cpu -mcpu=x86-64-v2 -threads=1"]
+    pack = run("measure", "pack", matmul, *SIZES, *here, "--trials", 1, "--out", tmp_path / "p")
+    assert pack.code == 0, pack.err
+    assert "1 of 1 candidates of matmul compiled" in pack.out
+    refused = run("measure", "import", tmp_path / "p" / "pack.json", "--db", tmp_path / "t.db")
+    assert refused.code == 1
+    assert "has no results" in refused.err
+    checked = run("check", matmul, *SIZES, *here, "--candidates", 1, "--json")
+    assert checked.code == 0, checked.err
+    assert {row["ran"] for row in checked.json} == {"compiled"}
+    shown = run("check", matmul, *SIZES, *here, "--candidates", 1)
+    assert "predicted" in shown.out
+    assert "right" in shown.out

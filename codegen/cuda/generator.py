@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
+    from ...tir.ir import Func
 
 KERNELS = "kernels"
 _ELF = b"\x7fELF"
@@ -195,6 +196,12 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         described = description(signature, target, target.features, needs)
         code = File(path, compiled.image + described)
         return artifact_files(code, signature, target, needs, provenance)
+
+    def emulate(self, func: Func, target: CudaTarget, arguments: Sequence[Any]) -> tuple[str, ...]:
+        from ..lower import lower
+        from .emulate import emulate
+
+        return tuple(map(str, emulate(lower(func, target), *arguments).faults))
 
     def environment(self, target: CudaTarget, *, runs: bool) -> dict[str, str]:
         del target, runs

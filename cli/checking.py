@@ -1,0 +1,69 @@
+"""The command `tilewright check`: candidates are examined, and none is measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import AsJson, Parameters, Program, TargetText
+from .program_file import load_program
+from .report import print_json, print_table, time_text
+
+
+def check(
+    program: Program,
+    param: Parameters = None,
+    target: TargetText = "cpu",
+    candidates: Annotated[int, typer.Option(help="Candidates of each sketch, at most.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="The seed of the candidates.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Draw candidates of every sketch, run small ones, and compile all; needs no GPU.
+
+    Shows what the compiler reports of each, and its predicted time. Fails where a candidate is
+    wrong: a race, other values than the interpreter's, a spill.
+    """
+    from ..autotune.examine import as_json as plain
+    from ..autotune.examine import examine, is_small
+    from ..autotune.search.drawing import model_or_none
+    from ..codegen.detect import resolve
+
+    func = load_program(program, param or ())
+    found = list(examine(func, target, candidates=candidates, seed=seed))
+    wrong = [e for e in found if e.problems]
+    if as_json:
+        print_json([plain(e) for e in found])
+        raise typer.Exit(int(bool(wrong)))
+    rows = [
+        [
+            e.drawn.sketch,
+            e.drawn.schedule.id[:12],
+            e.ran,
+            *("" if n is None else str(n) for n in (e.most("registers"), e.spills)),
+            "" if e.most("shared_bytes") is None else str(e.most("shared_bytes")),
+            "" if e.occupancy is None else f"{e.occupancy:.0%}",
+            "" if e.drawn.predicted is None else time_text(e.drawn.predicted),
+            "wrong" if e.problems else "right" if e.ran != "no" else "compiles",
+        ]
+        for e in found
+    ]
+    columns = (
+        "~sketch", "schedule", "run", ">registers", ">spills", ">shared", ">occupancy",
+        ">predicted", "result",
+    )  # fmt: skip
+    print_table(columns, rows, f"{func.name} has no candidate")
+    if not is_small(func):
+        typer.echo("none was run: the sizes are too large; give smaller ones to check results")
+    elif any(e.ran == "no" and not e.problems for e in found):
+        typer.echo("some were not run: this machine does not run code for the target")
+    if model_or_none(resolve(target)) is None:
+        typer.echo("no times are predicted: this kind of target has no model of times")
+    for e in wrong:
+        for problem in e.problems:
+            typer.echo(
+                f"tilewright: {e.drawn.sketch} {e.drawn.schedule.id[:12]}: {problem}", err=True
+            )
+    if wrong:
+        typer.echo(f"tilewright: {len(wrong)} of {len(found)} candidates are wrong", err=True)
+        raise typer.Exit(1)
