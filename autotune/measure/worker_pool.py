@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from secrets import token_hex
+from tempfile import gettempdir
 
 from ...codegen.detect import usable_processors
 from ...codegen.generator import generator_for, outside_modules
+from ...errors import TuningError
 from ...target import Target
 from .measure_result import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker
@@ -26,12 +31,17 @@ class WorkerPool:
     def __init__(self, target: Target, config: MeasureConfig, modules: Sequence[str] = ()) -> None:
         self.modules = (*outside_modules(target), *modules)
         generator = generator_for(target)
+        own = dict(ALONE)
+        self._folder: Path | None = None
+        if generator.on_device:  # what is ended leaves its compiler's files, which go with this
+            self._folder = Path(gettempdir(), f"tilewright-{token_hex(16)}")
+            own["TMPDIR"] = str(self._folder)
         self.builders = [
-            SupervisedWorker("builder", {**ALONE, **generator.environment(target, runs=False)})
+            SupervisedWorker("builder", {**own, **generator.environment(target, runs=False)})
             for _ in range(config.builders or max(1, usable_processors() - generator.on_device))
         ]
         environment = generator.environment(target, runs=True)
-        self.runner = SupervisedWorker("runner", {**ALONE, **environment})
+        self.runner = SupervisedWorker("runner", {**own, **environment})
 
     @property
     def workers(self) -> list[SupervisedWorker]:
@@ -41,7 +51,19 @@ class WorkerPool:
     def open(
         self, builder: Callable[[], Sequence[Handshake]], runner: Callable[[], Sequence[Handshake]]
     ) -> None:
-        """Start the processes with these handshakes, where none have started; they get ready."""
+        """Start the processes with these handshakes, where none have started; they get ready.
+
+        Raises `TuningError` where none can start.
+        """
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+            except OSError as error:
+                raise TuningError(
+                    "there is no folder for the files of compilers: {0}",
+                    error,
+                    hint="the variable TMPDIR names another folder for temporary files",
+                ) from error
         for worker in self.workers:
             if not worker.opened:
                 worker.take_up(runner if worker is self.runner else builder)
@@ -51,3 +73,5 @@ class WorkerPool:
         """End all processes at once."""
         for worker in self.workers:
             worker.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -7,6 +7,7 @@ has the launches of its kernels: `kernels`.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ...tir.ir import Func
 
 KERNELS = "kernels"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ELF = b"\x7fELF"
 _SUFFIX = ".cubin"
 
@@ -204,8 +206,14 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         return tuple(map(str, emulate(lower(func, target), *arguments).faults))
 
     def environment(self, target: CudaTarget, *, runs: bool) -> dict[str, str]:
-        del target, runs
-        return {}
+        """A process that runs kernels has the device that this thread uses, and no other."""
+        del target
+        if not runs:
+            return {}
+        from ...runtime.cuda_driver import driver
+
+        current, visible = driver().current(), os.environ.get(_VISIBLE)
+        return {_VISIBLE: visible.split(",")[current].strip() if visible else str(current)}
 
     def addresses(self, target: CudaTarget) -> None:
         """CUDA reserves far more addresses than it uses."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,15 @@ from tilewright import ops
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig, MeasureResult
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.search.sketch import written
+from tilewright.codegen.cuda.generator import CudaGenerator
 from tilewright.codegen.detect import resolve
 from tilewright.errors import TuningError
+from tilewright.runtime.cuda_driver import use_driver
 from tilewright.schedule import Schedule
+from tilewright.target import CudaTarget
 from tilewright.tuning_db import Outcome
 
+from ..runtime.cuda_double import H200, DoubleDriver
 from .emulated_gpu import FAULTS, MEMORY, NVCC, emulated_gpu
 from .test_measure import gone
 
@@ -136,6 +141,7 @@ wait
     )
     compiler.chmod(0o755)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv(NVCC, "1")
     with Measurer(
         ops.add_relu_func(1000), resolve("cuda"), replace(QUICK, build_timeout=0.5)
@@ -153,25 +159,22 @@ wait
             running = {p.pid for p in psutil.Process(opened.processes[0]).children(recursive=True)}
             time.sleep(0.05)
         assert running
+        assert list(tmp_path.glob("tilewright-*/*")), "files of the compiler that was ended"
     assert all(gone(pid) for pid in running)
+    assert not list(tmp_path.glob("tilewright-*"))
 
 
-def test_builders_go_on_while_the_device_is_timed() -> None:
-    """The second candidate is at a builder while the first one runs."""
-    with Measurer(ops.add_relu_func(1000), resolve("cuda"), QUICK) as opened:
-        results = opened.measure([request(32), request(96), request(160)], None)
-        first = next(results)
-        busy = [worker for worker in opened._workers.builders if not worker.worker.idle]
-        assert (first.outcome, len(busy)) == (Outcome.OK, 1)
-        assert [r.outcome for r in results] == [Outcome.OK, Outcome.OK]
+def test_addresses_of_the_runner_are_not_limited(measurer: Measurer) -> None:
+    assert measured(measurer, 32).outcome is Outcome.OK
+    limit, _ = resource.prlimit(measurer.processes[0], resource.RLIMIT_AS)
+    assert limit == resource.RLIM_INFINITY
 
 
-def test_what_nobody_waits_for_is_no_later_answer() -> None:
-    with Measurer(ops.add_relu_func(1000), resolve("cuda"), QUICK) as opened:
-        results = opened.measure([request(32), request(96)], None)
-        assert isinstance(results, Generator)
-        next(results)
-        results.close()
-        found = measured(opened, 160)
-        assert found.kernel is not None
-        assert [k["threads"] for k in (found.kernel.resources or {}).values()] == [160]
+def test_the_runner_has_the_device_that_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, generator = CudaTarget.named("sm_90a"), CudaGenerator()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with use_driver(DoubleDriver([H200, replace(H200, ordinal=1)], thread_uses=1)):
+        assert generator.environment(target, runs=False) == {}
+        assert generator.environment(target, runs=True) == {"CUDA_VISIBLE_DEVICES": "1"}
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5f")
+        assert generator.environment(target, runs=True) == {"CUDA_VISIBLE_DEVICES": "GPU-5f"}
