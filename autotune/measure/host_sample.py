@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import dtypes
-from ...codegen.cuda import array_arithmetic
 from ...errors import IRError, KernelError
+from ...tir import array_arithmetic
 from ...tir.ir import (
     Binary,
     Block,

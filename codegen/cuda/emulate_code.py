@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import VerifyError
+from ...tir import array_arithmetic
 from ...tir.ir import (
     INDEX,
     NARROW_INDEX,
@@ -41,7 +42,6 @@ from ...tir.ir import (
     Var,
     WarpShuffle,
 )
-from . import array_arithmetic
 from .emulate_batch import Active, Array
 from .emulate_faults import Action, FaultKind
 from .emulate_memory import Access, GlobalAccess, LocalAccess, LocalMemory, Place, SharedAccess

@@ -1,4 +1,4 @@
-"""Operators and functions on arrays: what `tir/arithmetic.py` does with single values.
+"""Operators and functions on arrays: what `arithmetic.py` does with single values.
 
 An array of a dtype is a numpy array of `dtypes.to_numpy` of it. Callers silence numpy's
 floating-point warnings. Integer divisions by zero and shifts by a negative amount, or by the width
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ... import dtypes
-from ...tir import arithmetic
-from ...tir.ir import NUMPY_OPERATORS, Op
+from .. import dtypes
+from . import arithmetic
+from .ir import NUMPY_OPERATORS, Op
 
 Array: TypeAlias = npt.NDArray[Any]
 Function: TypeAlias = Callable[..., Array]

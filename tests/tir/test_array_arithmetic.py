@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from tilewright import dtypes
-from tilewright.codegen.cuda import array_arithmetic
-from tilewright.tir import arithmetic
+from tilewright.tir import arithmetic, array_arithmetic
 from tilewright.tir.ir import BITWISE, COMPARISONS, FLOAT_FUNCTIONS, SHIFTS, Op
 
 Array = npt.NDArray[Any]
