@@ -13,8 +13,10 @@ from tilewright.autotune.model.cuda.lanes import Threads
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
-from tilewright.tir.ir import Block, Func
+from tilewright.schedule.find import blocks_in
+from tilewright.tir.ir import Func, Select
 from tilewright.tir.visit import walk
 
 from ..codegen.cuda import schedules
@@ -67,36 +69,36 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
     "transpose of bfloat16": lambda: ops.transpose_func(128, 128, dtype="bfloat16"),
     "softmax": lambda: ops.softmax_func(32, 512),
     "layer_norm": lambda: ops.layer_norm_func(32, 512),
-    "sum": lambda: ops.reduction_func("sum", 4, 1 << 14),
+    "sum": lambda: ops.reduction_func("sum", 64, 1 << 13),
     "matmul": lambda: schedules.matmul_func(64, 64, 32),
 }
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_counts_of_rows_are_those_of_the_emulator(name: str) -> None:
-    """So are those of the programs that the rows stand for.
-
-    Sketches of tiles have rows whose tiles are not whole: parts of them are estimated.
-    """
+    """So are those of the programs that the rows stand for. Tiles are whole."""
     func, rng = PROGRAMS[name](), np.random.default_rng(0)
     for sketch in sketches(func, TARGET):
-        rows = Rowspace(sketch).sample(rng, 8 if "tiled" in sketch.name else 3)
+        rows = rng.permutation(Rowspace(sketch).sample(rng, 64))
         launches = count(profile(sketch.func, sketch.space.bounds), rows)
-        whole = 0
+        compared = 0
         for n, row in enumerate(rows):
             program = scheduled(func, sketch, row)
-            if "tiled" in sketch.name and not is_whole(program):
+            if not is_whole(program):
                 continue
             found = [numbers(launch, n) for launch in launches]
             assert found == estimated(program), f"{sketch.name} {row}"
             assert found == emulated(program), f"{sketch.name} {row}"
-            whole += 1
-        assert whole > 0
+            compared += 1
+            if compared == 3:
+                break
+        assert compared, sketch.name
 
 
-def is_whole(program: Func) -> bool:
-    """Whether each block of a program runs in all iterations of its loops."""
-    return all(n.predicate is None for n in walk(program) if isinstance(n, Block))
+def is_whole(func: Func) -> bool:
+    """Whether no block has a guard, and no copy chooses between an element and what pads it."""
+    guarded = any(b.predicate is not None for b in blocks_in(func.body))
+    return not guarded and not any(type(n) is Select for n in walk(lower(func, TARGET).body))
 
 
 def test_a_part_of_a_tile_counts_in_part() -> None:
