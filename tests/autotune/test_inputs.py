@@ -107,6 +107,7 @@ def test_what_is_timed_does_not_check_the_values_of_indices() -> None:
     y = te.compute((4,), lambda i: x[idx[i]], name="Y")
     compiled = compile_func(te.func([x, idx, y]), "cpu -threads=1")
     program = object.__new__(_Program)
+    program._on_device = False
     program.signature, program.target = compiled.signature, compiled.target
     module = program.load(compiled.image, Kernel(b"", compiled.launches).form())
     memory, found = np.arange(100, dtype=np.float32), np.zeros(4, np.float32)
