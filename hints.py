@@ -11,6 +11,8 @@ from typing import Any
 _VALUES = "mod(*arrays), with mod = tw.build(program): there is no value before"
 _SAVED = 'tw.build_library(program, "kernel.so"), and tw.load("kernel.so") reads it'
 
+_SOURCES = 'mod.source("tir"), "llvm" or "asm"; of a GPU "tir", "cuda" or "ptx"'
+
 _OPS = "argmax argmin max mean min prod relu sigmoid softmax sum tanh gelu"
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
@@ -45,10 +47,13 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "logical_or": "a | b",
         "matmul": "tilewright.ops.matmul(a, b)",
         "mean": "te.sum(x, axis=r) / extent",
+        "indexdiv": "a // b",
+        "indexmod": "a % b",
         "leaky_relu": "te.select(x > 0, x, x * slope)",
         "mod": "a % b",
         "nearbyint": "te.round(x)",
         "ones": "te.compute(shape, lambda i, j: te.const(1, dtype))",
+        "pad": "te.select(condition, X[i - 1], 0.0), which reads nothing where it is false",
         "power": "te.pow(x, y)",
         "relu": "te.maximum(x, 0.0)",
         "rint": "te.round(x)",
@@ -85,10 +90,13 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "compile": "tw.build(func)",
         "cpu": 'the target as a text: "cpu -threads=1"',
         "create_schedule": "tw.Schedule(func)",
+        "cuda": 'the target as a text: "cuda", or "cuda -arch=sm_90a" for an architecture',
         "device": 'the target as a text: tw.build(func, "cpu -threads=1")',
         "empty": "numpy.empty: modules are called with arrays of numpy",
+        "gpu": 'the target as a text: "cuda", or "cuda -arch=sm_90a" for an architecture',
         "jit": "tw.build(func)",
         "lower": "tw.build(func); module.source('tir') is the lowered program",
+        "nd": "numpy arrays, or DeviceArray.of(array), of tilewright.runtime, for a GPU",
         "ones": "numpy.ones: modules are called with arrays of numpy",
         "save": _SAVED,
         "zeros": "numpy.zeros: modules are called with arrays of numpy",
@@ -138,8 +146,8 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "evaluate": "mod.time(*arrays)",
         "export_library": _SAVED,
         "get_function": "mod(*arrays): a module is one kernel",
-        "get_source": 'mod.source("asm"), or "llvm", or "tir"',
-        "imported_modules": 'mod.source("asm"), or "llvm", or "tir"',
+        "get_source": _SOURCES,
+        "imported_modules": _SOURCES,
         "name": "mod.signature.name",
         "run": "mod(*arrays), the outputs among them",
         "save": _SAVED,

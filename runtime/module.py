@@ -215,7 +215,7 @@ class Module:
 
     @checked_call(ArgumentError, 'mod.source("asm"), or "llvm", or "tir"')
     def source(self, kind: str) -> str:
-        """The text of the code: `kind` is `tir`, `llvm` or `asm`."""
+        """The text of the code: `kind` is `tir`, `llvm` or `asm`; of GPUs `cuda` or `ptx`."""
         if kind not in [*self._sources]:
             raise ArgumentError(
                 "{0}: no source {1!r}; there is {2}",

@@ -14,6 +14,7 @@ import pytest
 import tilewright as tw
 from tilewright import T, ops
 from tilewright.hints import INSTEAD, OPTIONS
+from tilewright.runtime import DeviceArray
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
 from tilewright.tir.expr_parser import _SPECIAL
@@ -116,6 +117,10 @@ NAMES: dict[str, tuple[object, str, str]] = {
     "tw.compute": (tw, "compute", "te.compute, of"),
     "tw.matmul_func": (tw, "matmul_func", "ops.matmul_func, of"),
     "tw.float32": (tw, "float32", "'float32': dtypes are texts"),
+    "te.pad": (te, "pad", "te.select(condition, X[i - 1], 0.0)"),
+    "te.indexdiv": (te, "indexdiv", "a // b"),
+    "tw.cuda": (tw, "cuda", 'the target as a text: "cuda", or "cuda -arch=sm_90a"'),
+    "tw.nd": (tw, "nd", "numpy arrays, or DeviceArray.of(array), of tilewright.runtime"),
     "tw.create_schedule": (tw, "create_schedule", "tw.Schedule(func)"),
     "X.T": (X, "T", "ops.transpose(X), or read it so: te.compute((n, m), lambda i, j: X[j, i])"),
     "X.sum": (X, "sum", "ops.sum(X)"),
@@ -144,7 +149,7 @@ def test_names_that_a_module_does_not_have() -> None:
         "save": 'write tw.build_library(program, "kernel.so")',
         "export_library": "write tw.build_library(",
         "time_evaluator": "write mod.time(*arrays)",
-        "get_source": 'write mod.source("asm"), or "llvm", or "tir"',
+        "get_source": 'write mod.source("tir"), "llvm" or "asm"; of a GPU "tir", "cuda" or "ptx"',
         "sinature": "did you mean signature?",
     }.items():
         with pytest.raises(AttributeError) as error:
@@ -155,6 +160,7 @@ def test_names_that_a_module_does_not_have() -> None:
 
 
 SUBJECTS: dict[str, object] = {
+    "DeviceArray": DeviceArray,
     "T": T,
     "te": te,
     "ops": ops,
