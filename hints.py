@@ -155,6 +155,17 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+_CUDA = 'write "cuda" for the GPU of this machine, or "cuda -arch=sm_90a" for an architecture'
+
+KINDS: Mapping[str, str] = {
+    "gpu": _CUDA,
+    "llvm": "LLVM makes the code of `cpu`",
+    "nvidia": _CUDA,
+    "nvptx": _CUDA,
+    "ptx": _CUDA,
+}
+"""What to write for kinds of targets that have other names elsewhere."""
+
 OPTIONS: Mapping[str, str] = {
     "arch": "mcpu",
     "attr": "mattr",

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from ..errors import TargetError, similar
-from ..hints import OPTIONS
+from ..hints import KINDS, OPTIONS
 
 Fact: TypeAlias = str | int | list[str] | None
 """A fact of a target, as JSON has it."""
@@ -206,7 +206,7 @@ def _record_of(kind: str) -> type[Target]:
             "unknown target kind {0!r}; known: {1}",
             kind,
             ", ".join(_KINDS),
-            hint="LLVM makes the code of `cpu`" if kind == "llvm" else similar(kind, _KINDS),
+            hint=KINDS.get(kind.partition("/")[0]) or similar(kind, _KINDS),
         )
     return _KINDS[kind]
 
@@ -223,7 +223,9 @@ def _parse(text: str) -> Target:
     for word in options:
         name, equals, value = word.removeprefix("-").partition("=")
         if word.startswith("-") and name in record.option_names and not value:
-            raise TargetError("target option -{0} has no value in {1!r}", name, text)
+            raise TargetError(
+                "target option -{0} has no value in {1!r}", name, text, hint=f"write -{name}=VALUE"
+            )
         if not word.startswith("-") or name not in record.option_names or not equals:
             raise TargetError(
                 "unknown target option {0!r} in {1!r}; known: {2}",

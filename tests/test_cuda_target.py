@@ -38,6 +38,9 @@ def test_a_target_without_an_architecture_is_left_to_the_machine() -> None:
         ("cuda -arch=sm_91", ["unknown architecture -arch=sm_91", "sm_90a"]),
         ("cuda sm_90a", ["unknown target option", "did you mean -arch=sm_90a?"]),
         ("cuda -arch=", ["has no value"]),
+        ("cuda -arch sm_90a", ["has no value", "write -arch=VALUE"]),
+        ("gpu", ["unknown target kind 'gpu'", 'write "cuda"', '"cuda -arch=sm_90a"']),
+        ("nvidia/nvidia-h100", ["unknown target kind 'nvidia/nvidia-h100'", 'write "cuda"']),
         ("cuda -threads=4", ["known: -arch="]),
     ],
 )
