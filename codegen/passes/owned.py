@@ -125,7 +125,11 @@ def _refusal(buffer: Buffer, scope: str, whose: str, along: str, verdict: Verdic
             f'thread\'s; or set_scope(.., "shared")'
         )
     elif whose == "thread":
-        hint = f'set_scope(.., "local") gives each thread a {name} of its own'
+        hint = (
+            f"write {name} in a phase of its own, beside the one that reads it: compute_at a loop "
+            f"outside of {along}, and bind its loops to threads likewise; "
+            f'or set_scope(.., "local"), which gives each thread a copy of {name}'
+        )
     elif scope == "shared":
         hint = f"bind the loops over blocks alike in all phases that use {name}"
     else:

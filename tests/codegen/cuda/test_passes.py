@@ -410,7 +410,13 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         S[0] = A[i]
         B[i] = S[0]
 """,
-        ["elements of S, of scope shared", "one thread each", 'set_scope(.., "local")'],
+        [
+            "elements of S, of scope shared",
+            "one thread each",
+            "write S in a phase of its own",
+            "compute_at a loop outside of threadIdx.x",
+            'set_scope(.., "local")',
+        ],
     ),
     "divergent": (
         """
