@@ -50,7 +50,11 @@ Database = Annotated[
     str, typer.Option("--db", envvar="TILEWRIGHT_DB", help="A file or an SQLAlchemy URL.")
 ]
 TargetText = Annotated[
-    str, typer.Option(help="`cpu` is this machine; `cpu -mcpu=x86-64-v3 -threads=1` another.")
+    str,
+    typer.Option(
+        help="`cpu` is this machine, `cpu -mcpu=x86-64-v3 -threads=1` another; `cuda` is its GPU, "
+        "`cuda -arch=sm_90a` another. With options, in quotes."
+    ),
 ]
 Tolerance = Annotated[
     float | None,

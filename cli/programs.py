@@ -117,7 +117,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     """Compile one kernel to a library; measure nothing.
 
     Writes the shared library, its manifest (.json) and a C header (.h), or an object file and the
-    header. The schedule is the best recorded one, else one of other sizes, else a prediction.
+    header; for GPUs machine code (.cubin) and its manifest. The schedule is the best recorded one,
+    else one of other sizes, else a prediction.
     """
     from ..building import build_library
     from ..choosing import POLICIES
