@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ArtifactError, BuildError, TargetError, TilewrightError
+from ...runtime.cuda_driver import driver
 from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
 from ...runtime.module import Module, Origin
 from ...target import CudaTarget, Fact
@@ -162,6 +163,16 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
         from ...runtime.cuda_runtime import cuda_module
 
+        try:
+            driver()
+        except TargetError as error:
+            raise TargetError(
+                "{0} is compiled for {1}, and does not load here: {2}",
+                compiled.signature.name,
+                compiled.target,
+                error,
+                hint="tw.build_library writes it to a file, and needs no device",
+            ) from error
         return cuda_module(
             compiled.image,
             kernels_of(compiled),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilewright import ops
-from tilewright.building import build_library
+from tilewright.building import build, build_library
 from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cuda import detection, nvrtc
@@ -22,7 +22,9 @@ from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, vers
 from tilewright.codegen.generator import Part, generator_for
 from tilewright.codegen.lower import lower
 from tilewright.errors import ArtifactError, BuildError, TargetError
+from tilewright.runtime import cuda_driver, cuda_pycuda
 from tilewright.runtime.artifact import Provenance, read_artifact
+from tilewright.runtime.cuda_driver import Driver
 from tilewright.runtime.cuda_launch import KernelResources
 from tilewright.runtime.files import replace_files
 from tilewright.runtime.module import Origin
@@ -271,3 +273,21 @@ def test_libraries_are_built_where_there_is_no_device(
     manifest, _ = read_artifact(tmp_path / "f.cubin")
     assert manifest.target == TARGET
     assert CudaGenerator().timed_on(TARGET) is TARGET
+
+
+def test_modules_that_no_device_loads_say_what_needs_none(
+    compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del compiler
+
+    def none() -> Driver:
+        raise TargetError("there is no driver", hint="install it")
+
+    monkeypatch.setattr(cuda_driver, "_driver", [])
+    monkeypatch.setattr(cuda_pycuda, "open_driver", none)
+    with pytest.raises(TargetError) as error:
+        build(ops.add_relu_func(4099), str(TARGET))
+    text = str(error.value)
+    assert f"add_relu is compiled for {TARGET}, and does not load here: there is no driver" in text
+    assert "install it" in text
+    assert "tw.build_library writes it to a file, and needs no device" in text
