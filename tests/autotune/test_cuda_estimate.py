@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.autotune.model.cuda import patterns
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.model import MODEL
@@ -25,7 +26,7 @@ from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.errors import BuildError, TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
-from tilewright.tir.ir import Func, integers
+from tilewright.tir.ir import Expr, Func, integers
 
 from ..codegen.cuda import schedules
 from ..codegen.cuda.emulated import emulated_device
@@ -365,3 +366,61 @@ def test_registers_rank_as_those_of_ptxas(compiler: str) -> None:
     assert len(every) >= 15
     assert rank_correlation(every) > 0.7
     assert not any(kernel.spilled_bytes for kernel in every)
+
+
+def indirect(kind: str) -> Func:
+    """A program whose indices are no int64 arithmetic over its loops."""
+    table = te.placeholder((50, 64), "float32", name="table")
+    rows = te.placeholder((30,), "int32", name="rows", value_range=(0, 50))
+    weights = te.placeholder((30,), "float32", name="weights")
+    shift, wide = te.scalar("int32", name="shift"), te.scalar("int64", name="wide")
+    indices: dict[str, Callable[[Expr, Expr], Any]] = {
+        "gather": lambda i, j: (te.cast(rows[i], "int64"), j),
+        "nested gather": lambda i, j: (te.cast(rows[rows[i] % 30], "int64"), j),
+        "narrow": lambda i, j: (te.cast(te.cast(i, "uint8") * 7 % 50, "int64"), j),
+        "scalars": lambda i, j: ((wide + i) % 50, te.cast(shift, "int64") % 64),
+        "float": lambda i, j: (te.clip(te.cast(weights[i] * 50, "int64"), 0, 49), j),
+        "choice": lambda i, j: (te.select(weights[i] > 0.5, i, te.cast(rows[i], "int64")), j),
+        "negative divisor": lambda i, j: (te.clip((i + 5) // -3 + 40, 0, 49), (i - 4) % -7 + 6),
+        "wrapping": lambda i, j: ((i * 2**62 + 5) % 50, (j * -(2**63) + (2**63 - 1)) % 64),
+    }
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return table[indices[kind](i, j)]
+
+    out = te.compute((30, 64), element, name="out")
+    given: dict[str, list[Any]] = {
+        "gather": [rows], "nested gather": [rows], "scalars": [wide, shift],
+        "float": [weights], "choice": [weights, rows],
+    }  # fmt: skip
+    return te.func([*given.get(kind, []), table, out], name="indirect")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "gather", "nested gather", "narrow", "scalars", "float", "choice", "negative divisor",
+        "wrapping",
+    ],
+)  # fmt: skip
+def test_indices_that_are_not_known_are_estimated(kind: str) -> None:
+    for sketch in sketches(indirect(kind), TARGET):
+        rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
+        read = profile(sketch.func, sketch.space.bounds)
+        found = Estimator(read, TARGET)(rows)
+        assert np.isfinite(found.features).all()
+        assert (found.seconds > 0).all()
+    assert default_trace(indirect(kind), TARGET).steps
+
+
+def test_gathered_rows_are_read_as_rows() -> None:
+    """An index that is read moves the whole row: its threads find their elements side by side."""
+
+    def bound(func: Func) -> Func:
+        sch = Schedule(func)
+        i, j = sch.get_loops(sch.get_block("out"))
+        sch.bind(i, "blockIdx.x")
+        sch.bind(j, "threadIdx.x")
+        return sch.func
+
+    assert feature(bound(indirect("gather")), "sector_use") == pytest.approx(1, rel=0.3)

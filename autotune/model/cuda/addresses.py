@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ....tir.ir import Dim, Expr, Var, as_expr, const
 from ....tir.visit import substitute
 from ....tir.windows import variables
+from .known_indices import known
 from .launches import Access, Phase, is_one
 from .spans import Shapes, least, place
 
@@ -17,11 +18,13 @@ ZERO = const(0)
 class Addresses:
     """The addresses of a phase. `places` are variables for the place of a thread along each axis.
 
-    Of a vector the first two lanes and the last one, which is -1, are needed: `ends`.
+    Of a vector the first two lanes and the last one, which is -1, are needed: `ends`. Of indices
+    that depend on data, what is `known` counts.
     """
 
-    def __init__(self, phase: Phase, shapes: Shapes) -> None:
+    def __init__(self, phase: Phase, shapes: Shapes, decisions: Collection[Var]) -> None:
         self.phase, self.shapes = phase, shapes
+        self.variables = {*decisions, *(f.var for f in phase.loops)}
         self.places = {f"threadIdx.{c}": Var(f"t{c}") for c in LETTERS}
         self.ends = (0,) if phase.vector is None else (0, 1, -1)
         self._offsets: dict[int, Expr] = {}
@@ -59,7 +62,8 @@ class Addresses:
     def _offset(self, a: Access) -> Expr:
         if id(a) not in self._offsets:
             strides = self.shapes.strides(a.buffer)
-            self._offsets[id(a)] = as_expr(place(a.buffer, a.indices, strides))
+            indices = [known(i, self.variables) for i in a.indices]
+            self._offsets[id(a)] = as_expr(place(a.buffer, indices, strides))
         return self._offsets[id(a)]
 
     def _steps(self, offset: Expr) -> list[Dim]:

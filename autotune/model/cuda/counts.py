@@ -7,6 +7,7 @@ tiles that are partly outside of an array the share is taken that is inside.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -24,7 +25,7 @@ from .barriers import Barriers
 from .dims import Dims, Floats
 from .launches import Access, Launch, Phase, launches_of
 from .patterns import Pattern, PhasePatterns, straight_loops
-from .spans import Shapes, at_zero, least, span
+from .spans import Shapes, at_zero, least, most, span
 
 
 @dataclass
@@ -216,7 +217,11 @@ class _PhaseCounter:
             out = reducing if a.first or phase.collective else set()
             again = {f.var for f in straight if f.var not in a.moving}
             self._accesses.append(
-                (_times(phase, out), _times(phase, out | again), _footprint(a, phase))
+                (
+                    _times(phase, out),
+                    _times(phase, out | again),
+                    _footprint(a, phase, bounds.keys()),
+                )
             )
         self._lanes: Dim = 1 if phase.vector is None else phase.vector.extent
         for dim in (*self.blocks, self._visits, self._straight, self._independent, self._lanes):
@@ -278,14 +283,15 @@ def _times(phase: Phase, out: Collection[Var]) -> Dim:
     return product([f.extent for f in phase.steps if f.var not in out])
 
 
-def _footprint(access: Access, phase: Phase) -> tuple[Dim, ...]:
+def _footprint(access: Access, phase: Phase, decisions: AbstractSet[Var]) -> tuple[Dim, ...]:
     """The elements that a block touches of an array along each of its dimensions."""
     blocks = [f for f in phase.loops if f.thread is not None and f.thread.startswith("block")]
     loops = {f.var: f.extent for f in phase.loops if f not in set(blocks)}
     found = []
     for i, n in zip(access.indices, access.buffer.shape, strict=True):
-        reach = span(at_zero(i, blocks), loops)
-        found.append(n if reach is None else least(reach[1] - reach[0] + 1, n))
+        of_loops = variables(i) <= decisions | {f.var for f in phase.loops}
+        reach = span(at_zero(i, blocks), loops) if of_loops else None
+        found.append(n if reach is None else least(most(reach[1] - reach[0] + 1, 1), n))
     return tuple(found) or (1,)
 
 

@@ -73,7 +73,7 @@ class PhasePatterns:
         # The lanes of a copy are those that both of its accesses have.
         groups = [self.accesses] if phase.vector else [[a] for a in self.accesses] or [[]]
         predicate = phase.visit.block.predicate
-        addresses = Addresses(phase, shapes)
+        addresses = Addresses(phase, shapes, bounds)
         self._whole = [_Group(g, addresses, bounds, None) for g in groups]
         self._partial = self._whole
         if predicate is not None:

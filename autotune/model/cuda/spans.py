@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from .... import dtypes
+from ....tir.columns import HIGH, LOW
 from ....tir.ir import (
+    INDEX,
     Binary,
     Buffer,
     Const,
@@ -18,6 +20,7 @@ from ....tir.ir import (
     Expr,
     For,
     ForKind,
+    Load,
     Op,
     Var,
     as_dim,
@@ -27,7 +30,7 @@ from ....tir.ir import (
     const,
     product,
 )
-from ....tir.visit import substitute
+from ....tir.visit import substitute, walk
 from ....tir.windows import variables
 from .launches import THREAD, Access, Launch, Phase
 
@@ -47,6 +50,13 @@ def most(a: Dim, b: Dim) -> Dim:
     return a if a is b else as_dim(binary(Op.MAX, as_expr(a), as_expr(b)))
 
 
+def depends_on_data(e: Expr) -> bool:
+    """Whether an index is more than int64 arithmetic: it reads elements, or has other dtypes."""
+    return any(
+        type(n) is Load or (isinstance(n, Expr) and n.dtype not in (INDEX, "bool")) for n in walk(e)
+    )
+
+
 def span(e: Expr, loops: Mapping[Var, Dim]) -> Span | None:
     """The least and the greatest value of an index while loops of these extents run.
 
@@ -55,7 +65,7 @@ def span(e: Expr, loops: Mapping[Var, Dim]) -> Span | None:
     if type(e) is Const:
         return int(e.value), int(e.value)
     if variables(e).isdisjoint(loops):
-        return as_dim(e), as_dim(e)
+        return None if depends_on_data(e) else (as_dim(e), as_dim(e))
     if type(e) is Var:
         return 0, loops[e] - 1
     if type(e) is not Binary:
@@ -64,7 +74,14 @@ def span(e: Expr, loops: Mapping[Var, Dim]) -> Span | None:
     if a is None or b is None:
         return None
     found = _SPANS[e.op](a, b) if e.op in _SPANS else None
-    return None if found is None else (as_dim(found[0]), as_dim(found[1]))
+    if found is None or not all(map(_fits, found)):
+        return None
+    return as_dim(found[0]), as_dim(found[1])
+
+
+def _fits(n: Dim) -> bool:
+    """Whether a number is an index: what is none may have wrapped around."""
+    return not isinstance(n, int) or LOW <= n <= HIGH
 
 
 def _multiplied(a: Span, b: Span) -> Span | None:
@@ -78,6 +95,10 @@ def _multiplied(a: Span, b: Span) -> Span | None:
     return low * by, high * by
 
 
+def _below(n: Dim, limit: int) -> bool:
+    return isinstance(n, int) and n < limit
+
+
 def _same(a: Span) -> bool:
     """Whether it is one value."""
     low, high = a
@@ -85,11 +106,13 @@ def _same(a: Span) -> bool:
 
 
 def _divided(a: Span, b: Span) -> Span | None:
-    return (a[0] // b[0], a[1] // b[0]) if _same(b) else None
+    if not _same(b) or _below(b[0], 1):
+        return None
+    return a[0] // b[0], a[1] // b[0]
 
 
 def _rest(a: Span, b: Span) -> Span | None:
-    if not _same(b) or type(a[0]) is not int or a[0] < 0:
+    if not _same(b) or _below(b[0], 1) or type(a[0]) is not int or a[0] < 0:
         return None
     return 0, least(a[1], b[0] - 1)
 
@@ -117,10 +140,10 @@ def place(buffer: Buffer, indices: Sequence[Expr], strides: Sequence[Dim]) -> Di
         axis, by, rows, width = buffer.swizzle
         a = indices[axis]
         indices[axis] = (a // width ^ indices[by] % rows) * width + a % width
-    total: Dim = 0
+    total: Expr = ZERO
     for i, step in zip(indices, strides, strict=True):
-        total = total + as_dim(i) * step
-    return total
+        total = total + i * as_expr(step)  # expressions wrap around, numbers of Python do not
+    return as_dim(total)
 
 
 def strides_of(shape: Sequence[Dim], buffer: Buffer) -> list[Dim]:
