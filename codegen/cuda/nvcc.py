@@ -67,7 +67,12 @@ def version() -> str:
 def _version_of(path: str) -> str:
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=60, check=False
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError("{0} does not run: {1}", path, error, hint=_HINT) from error
@@ -118,6 +123,7 @@ def _call(command: Sequence[str], folder: str) -> subprocess.CompletedProcess[st
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_SECONDS,
             check=False,
             cwd=folder,

@@ -291,3 +291,17 @@ def test_modules_that_no_device_loads_say_what_needs_none(
     assert f"add_relu is compiled for {TARGET}, and does not load here: there is no driver" in text
     assert "install it" in text
     assert "tw.build_library writes it to a file, and needs no device" in text
+
+
+def test_what_a_compiler_says_may_be_in_any_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    wrong = folder / "nvcc"
+    wrong.write_text("#!/bin/sh\nprintf 'release V1.2, \\351\\n'\nprintf '\\351\\377' >&2\n")
+    wrong.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert version() == "1.2"
+    with pytest.raises(BuildError, match="nvcc refuses the kernel"):
+        compile_cubin("", TARGET)
