@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -106,16 +106,25 @@ class _Synchroniser:
         One of a block may serve for what one of a warp before it and one of a block behind it do.
         """
         found = [s for s in statements(code) if type(s) is Barrier]
+        by_all = set(self.by_all(code, TOP))
         for old in found:
             wider = Barrier(BarrierScope.BLOCK)
             changes: list[dict[Stmt, Barrier | None]] = [{old: None}]
-            if old.scope is BarrierScope.WARP:
+            if old.scope is BarrierScope.WARP and old in by_all:
                 changes += [{old: wider, b: None} for b in found if b.scope is BarrierScope.BLOCK]
             for change in changes:
                 new, _ = self.visit(_exchanged(code, change), TOP, [])
                 if _cost(new) < _cost(code):
                     return self.fewer(new)
         return code
+
+    def by_all(self, s: Stmt, scope: Scope) -> Iterator[Stmt]:
+        """The barriers that all threads of a block reach."""
+        if type(s) is Barrier:
+            yield s
+        elif not self.diverges(s, scope):
+            for child in nested(s):
+                yield from self.by_all(child, scope.below(s, child))
 
     # The code from the first statement on, with what is pending before and after
 
@@ -128,6 +137,8 @@ class _Synchroniser:
         if opened or _cost(inside):
             self.require_uniform(s, inside, scope)
             level = self.level(pending, list(self.own(s, scope)))
+            if self.diverges(s, scope) and self.level(pending, self.uses(s, scope)) > _Level.WARP:
+                level = _Level.BLOCK  # all threads of the block wait before it, not inside
             before, pending = _waited(level, pending)
             new, pending = self.inside(s, scope, pending)
             return seq(*before, new), pending
@@ -142,7 +153,7 @@ class _Synchroniser:
         """
         key = (s, *map(id, scope.loops), None, *map(id, scope.conditions))
         if key not in self.parts:
-            uses = [u for u in uses_of(s, scope) if u.buffer in self.crossing]
+            uses = self.uses(s, scope)
             if any(u.writes for u in uses):
                 self.parts[key] = self.inside(s, scope, [])
             else:
@@ -190,6 +201,10 @@ class _Synchroniser:
     def own(self, s: Stmt, scope: Scope) -> Iterable[Use]:
         """The uses by `s` itself of memory that threads share."""
         return (u for u in scope.own_uses(s) if u.buffer in self.crossing)
+
+    def uses(self, s: Stmt, scope: Scope) -> list[Use]:
+        """The uses by all of `s` of memory that threads share."""
+        return [u for u in uses_of(s, scope) if u.buffer in self.crossing]
 
     # What depends on what
 
@@ -265,13 +280,10 @@ class _Synchroniser:
 
     def require_uniform(self, s: Stmt, inside: Stmt, scope: Scope) -> None:
         """Require that all threads that wait in `inside` take the same branches of `s`."""
-        if type(s) is not If:
+        if type(s) is not If or not self.diverges(s, scope):
             return
-        cond = scope.below(s, s.then).conditions[len(scope.conditions) :]
-        found = {n for c in cond for n in walk(c)}
-        added = [n.scope for n in statements(inside) if type(n) is Barrier]
-        varying = any(type(n) is Load for n in found) or not found.isdisjoint(self.threads)
-        if varying and not (set(added) == {BarrierScope.WARP} and self.same_in_warp(found)):
+        added = {n.scope for n in statements(inside) if type(n) is Barrier}
+        if added != {BarrierScope.WARP} or not self.same_in_warp(_condition(s, scope)):
             raise BuildError(
                 "threads wait for each other where {0}, which does not hold for all of them",
                 s.cond,
@@ -279,11 +291,24 @@ class _Synchroniser:
                 "so that the condition stands inside of each phase",
             )
 
+    def diverges(self, s: Stmt, scope: Scope) -> bool:
+        """Whether threads of a block may take different branches of `s`."""
+        if type(s) is not If:
+            return False
+        found = _condition(s, scope)
+        return any(type(n) is Load for n in found) or not found.isdisjoint(self.threads)
+
     def same_in_warp(self, found: set[object]) -> bool:
         """Whether a condition on these nodes is the same in all threads of a warp."""
         inner = self.launch.threads[-1]
         whole = isinstance(inner.extent, int) and inner.extent % WARP == 0
         return whole and inner.var not in found and not any(type(n) is Load for n in found)
+
+
+def _condition(s: If, scope: Scope) -> set[object]:
+    """The nodes of the condition of `s`, in terms of loops."""
+    conditions = scope.below(s, s.then).conditions[len(scope.conditions) :]
+    return {n for c in conditions for n in walk(c)}
 
 
 def _exchanged(s: Stmt, change: Mapping[Stmt, Barrier | None]) -> Stmt:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import indent
 
+import numpy as np
 import pytest
 
+from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
@@ -493,6 +495,39 @@ def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
     )
     assert str(func).count('T.barrier("warp")') == 1
     assert "block" not in str(func).replace("blockIdx", "")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("S[3 - y, x]", "0.0"), ("A[3 - y, x]", "S[3 - y, x]")]
+)
+def test_all_threads_wait_before_a_branch_that_only_some_warps_take(
+    first: str, second: str
+) -> None:
+    """What the branch reads of other warps is waited for outside of it, whichever phase reads."""
+    func = lowered(
+        f"""
+def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((2, 2, 32), "float32")):
+    S = T.alloc((4, 32), "float32", scope="shared")
+    W = T.alloc((4, 32), "float32", scope="shared")
+    for b in T.thread("blockIdx.x", 2):
+        for y in T.thread("threadIdx.y", 4):
+            for x in T.thread("threadIdx.x", 32):
+                S[y, x] = A[y, x]
+        for y in T.thread("threadIdx.y", 4):
+            if y < 2:
+                for x in T.thread("threadIdx.x", 32):
+                    W[y, x] = {first}
+                for x in T.thread("threadIdx.x", 32):
+                    B[b, y, x] = W[y, 31 - x] + {second}
+""".lstrip(),
+        until="narrow",
+    )
+    before, branch = str(func).split("if ")
+    assert before.count('T.barrier("block")') == 1
+    assert 'T.barrier("block")' not in branch
+    assert branch.count('T.barrier("warp")') == 1
+    arrays = [np.arange(128, dtype=np.float32).reshape(4, 32), np.zeros((2, 2, 32), np.float32)]
+    assert emulate(func, *arrays).faults == ()
 
 
 @pytest.mark.parametrize(
