@@ -17,6 +17,7 @@ from ...runtime.cuda_launch import KernelResources
 from ...target import CudaTarget
 
 _FLAGS = ("-O3", "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v")
+_FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SECONDS = 600
 _HINT = (
     "install the CUDA toolkit (cuda-nvcc and cuda-cudart-dev, or conda's cuda-nvcc), and have nvcc "
@@ -103,7 +104,7 @@ def _run(
                     "nvcc refuses the kernel for {0}:\n{1}",
                     target,
                     (done.stderr.strip() or done.stdout.strip())[-MOST:],
-                    hint="if g++ is missing, install it: nvcc calls it",
+                    hint=_refusal_hint(),
                 )
             return output.read_bytes(), done.stderr + done.stdout
     except OSError as error:
@@ -113,6 +114,14 @@ def _run(
             error.strerror or error,
             hint="the variable TMPDIR names another folder for temporary files",
         ) from error
+
+
+def _refusal_hint() -> str | None:
+    """What this machine may do to nvcc."""
+    flags = [name for name in _FLAG_VARIABLES if os.environ.get(name)]
+    if flags:
+        return f"unset {' and '.join(flags)}: they change how it compiles"
+    return None if shutil.which("g++") else "install g++: nvcc calls it"
 
 
 def _call(command: Sequence[str], folder: str) -> subprocess.CompletedProcess[str]:

@@ -305,3 +305,33 @@ def test_what_a_compiler_says_may_be_in_any_encoding(
     assert version() == "1.2"
     with pytest.raises(BuildError, match="nvcc refuses the kernel"):
         compile_cubin("", TARGET)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"NVCC_APPEND_FLAGS": "--no-such"}, "unset NVCC_APPEND_FLAGS"),
+        ({"NVCC_APPEND_FLAGS": "", "NVCC_PREPEND_FLAGS": "--no-such"}, "unset NVCC_PREPEND_FLAGS"),
+    ],
+)
+def test_a_refusal_names_the_variables_that_change_nvcc(
+    variables: dict[str, str], said: str, compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del compiler
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BuildError, match=said):
+        compile_cubin("", TARGET)
+
+
+def test_a_refusal_says_that_the_host_compiler_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = tmp_path / "bin" / "nvcc"
+    wrong.parent.mkdir()
+    wrong.write_text("#!/bin/sh\nexit 1\n")
+    wrong.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="install g"):
+        compile_cubin("", TARGET)
