@@ -113,9 +113,9 @@ def best(
 
     if program is None and param:
         raise typer.BadParameter("parameters of no program: name FILE.py:FUNCTION too")
-    wanted = None if program is None else workload_record(load_program(program, param or ())).id
+    workload = None if program is None else workload_record(load_program(program, param or ()))
     with open_database(db) as database:
-        found = list(best_rows(database, tolerance, wanted))
+        found = list(best_rows(database, tolerance, None if workload is None else workload.id))
     if as_json:
         print_json(found)
         return
@@ -137,7 +137,8 @@ def best(
         "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?>written/best",
         "?>untuned/best", "?inexact", "measurement",
     )  # fmt: skip
-    print_table(columns, rows, f"nothing usable in {db}")
+    of = "" if workload is None else f" for {workload.name} {workload.shape}"
+    print_table(columns, rows, f"nothing usable{of} in {db}")
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:

@@ -336,6 +336,8 @@ def test_build_from_a_record(run: Run, matmul: str, db: Path, tmp_path: Path) ->
     (best,) = run("db", "best", "--db", db, "--json").json
     assert run("db", "best", matmul, *SIZES, "--db", db, "--json").json == [best]
     assert run("db", "best", matmul, "--db", db, "--json").json == []  # of other sizes
+    nothing = run("db", "best", matmul, "--db", db).out
+    assert nothing.startswith("nothing usable for matmul A:float32[1024,1024]")
     assert best["gains"]["written"]["ratio"] > 0
     assert told["origin"]["kind"] == "record"
     assert told["origin"]["record_id"] == best["measurement"]
