@@ -87,6 +87,9 @@ class _Synchroniser:
         self.overlaid = overlaid(launch)
         self.blocks = {f.var: f.extent for f in launch.blocks}
         self.threads = {f.var: f.extent for f in launch.threads if f.extent != 1}
+        loaded = {s.var for s in statements(launch.code) if type(s) is Let}
+        self.varying = {*self.threads, *loaded}
+        """What may differ between threads where it is left in a condition in terms of loops."""
         self.several_warps = launch.thread_count > WARP
         self.simplifier = Simplifier(ranges_of(launch.statement()))
         self.known: dict[object, _Level] = {}
@@ -296,13 +299,14 @@ class _Synchroniser:
         if type(s) is not If:
             return False
         found = _condition(s, scope)
-        return any(type(n) is Load for n in found) or not found.isdisjoint(self.threads)
+        return any(type(n) is Load for n in found) or not found.isdisjoint(self.varying)
 
     def same_in_warp(self, found: set[object]) -> bool:
         """Whether a condition on these nodes is the same in all threads of a warp."""
         inner = self.launch.threads[-1]
         whole = isinstance(inner.extent, int) and inner.extent % WARP == 0
-        return whole and inner.var not in found and not any(type(n) is Load for n in found)
+        others = self.varying.difference(self.threads) | {inner.var}
+        return whole and found.isdisjoint(others) and not any(type(n) is Load for n in found)
 
 
 def _condition(s: If, scope: Scope) -> set[object]:

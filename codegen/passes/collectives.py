@@ -109,6 +109,7 @@ class _Collectives:
         self.others = {f.var: f.extent for f in (*launch.blocks, *launch.threads[:-1])}
         self.simplifier = Simplifier(ranges_of(launch.statement()))
         self.uses = uses_of(launch.code)
+        self.varying: set[object] = set(launch.thread_vars)
         self.elsewhere = {
             n
             for s in flat(func.body)
@@ -138,10 +139,15 @@ class _Collectives:
             if rest is not None:
                 new = self.converted(s.then, rest)
                 return s if new is None else new
-            varying = {self.lane, *(f.var for f in self.launch.threads)}
-            if any(n in varying or type(n) is Load for n in walk(s.cond) if n is not s):
+            if self.varies(s.cond):
                 return s
+        if type(s) is Let and self.varies(s.value):
+            self.varying.add(s.var)
         return map_stmts(s, self.visit)
+
+    def varies(self, e: Expr) -> bool:
+        """Whether threads of a block may have different values of an expression."""
+        return any(n in self.varying or type(n) is Load for n in walk(e))
 
     def of_first_lane(self, s: If) -> tuple[Expr, ...] | None:
         """The other conditions of what only the first thread of a row runs; `None` of others."""

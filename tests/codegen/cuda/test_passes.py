@@ -436,6 +436,21 @@ def f(A: T.Buffer((4, 64), "float32"), B: T.Buffer((4, 64), "float32")):
             "tiles that divide",
         ],
     ),
+    "divergent by a variable": (
+        """
+def f(A: T.Buffer((4, 64), "float32"), B: T.Buffer((2, 4, 64), "float32")):
+    S = T.alloc((4, 64), "float32", scope="shared")
+    for b in T.thread("blockIdx.x", 2):
+        for y in T.thread("threadIdx.y", 4):
+            p = A[y, 0]
+            if p > 0.0:
+                for x in T.thread("threadIdx.x", 64):
+                    S[y, x] = A[y, x]
+                for x in T.thread("threadIdx.x", 64):
+                    B[b, y, x] = S[y, 63 - x]
+""",
+        ["threads wait for each other where p > 0.0, which does not hold for all"],
+    ),
 }
 
 
@@ -495,6 +510,28 @@ def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
     )
     assert str(func).count('T.barrier("warp")') == 1
     assert "block" not in str(func).replace("blockIdx", "")
+
+
+@pytest.mark.parametrize(("value", "shuffles"), [("A[0, y]", 0), ("y * 2", 0), ("n", 4)])
+def test_what_not_all_threads_get_to_is_not_combined_by_them(value: str, shuffles: int) -> None:
+    """Half of a warp may get to it: the condition is on a variable that differs between threads."""
+    func = lowered(
+        f"""
+def f(A: T.Buffer((4, 16), "int32"), B: T.Buffer((1, 4), "int32"), n: T.int64):
+    P = T.alloc((4, 16), "int32", scope="shared")
+    for b in T.thread("blockIdx.x", 1):
+        for y in T.thread("threadIdx.y", 4):
+            p = {value}
+            if p > 1:
+                for x in T.thread("threadIdx.x", 16):
+                    P[y, x] = A[y, x]
+                B[b, y] = 0
+                for r in range(16):
+                    B[b, y] = B[b, y] + P[y, r]
+""".lstrip(),
+        until="collectives",
+    )
+    assert str(func).count("shuffle") == shuffles
 
 
 @pytest.mark.parametrize(
