@@ -129,9 +129,10 @@ class Expressions:
         return text, ATOM if value >= 0 else UNARY
 
     def float_const(self, value: float, dtype: str) -> Text:
+        with np.errstate(over="ignore"):
+            value = float(arithmetic.constant(value, dtype))  # beyond the dtype, infinite
         if dtype in NARROW:
-            rounded = float(arithmetic.constant(value, dtype))
-            return self.rounded(self.float_const(rounded, "float32")[0], dtype), ATOM
+            return self.rounded(self.float_const(value, "float32")[0], dtype), ATOM
         double = dtype == "float64"
         if math.isnan(value):
             text = (

@@ -198,6 +198,19 @@ def test_functions_are_those_of_the_interpreter(tmp_path: Path) -> None:
         np.testing.assert_allclose(a, b, rtol=4 * digits, atol=digits * 1e-3, err_msg=p.name)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float16", "bfloat16", "float32", "float64"])
+def test_constants_beyond_their_dtype_are_infinite(dtype: str, tmp_path: Path) -> None:
+    a, c, t = Buffer("A", (2,), dtype), Buffer("C", (2,), dtype), Var("t")
+    beyond = const(-1e300, dtype)
+    smaller = Binary(Op.MAX, Load(a, (t,), dtype), beyond, dtype)
+    loop = For(t, 2, Store(c, (t,), smaller), ForKind.THREAD, "threadIdx.x")
+    given = np.array([-np.inf, 1.0]).astype(dtypes.to_numpy(dtype))
+    found = np.zeros_like(given)
+    run_text(Func("f", (a, c), (), loop), tmp_path, given, found)
+    least = -1e300 if dtype == "float64" else -np.inf
+    assert list(found.astype(np.float64)) == [least, 1.0]
+
+
 HOSTILE = (
     "float",
     "threadIdx",
