@@ -16,7 +16,11 @@ from ...errors import BuildError
 from ...runtime.cuda_launch import KernelResources
 from ...target import CudaTarget
 
-_FLAGS = ("-O3", "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v")
+OF_PROGRAMS = "177,186,550"
+"""Warnings of what a program may have: variables and buffers that nothing reads, and comparisons of
+unsigned numbers that always hold."""
+_FLAGS = ("-O3", "-std=c++17", "-Werror", "all-warnings", f"-diag-suppress={OF_PROGRAMS}",
+          "-Xptxas", "-v")  # fmt: skip
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SECONDS = 600
 _HINT = (

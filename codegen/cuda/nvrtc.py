@@ -20,7 +20,7 @@ from typing import Any
 
 from ...errors import BuildError
 from ...target import CudaTarget
-from .nvcc import MOST, Cubin, resources_of
+from .nvcc import MOST, OF_PROGRAMS, Cubin, resources_of
 
 HINT = "or NVRTC: pip install nvidia-cuda-nvrtc nvidia-cuda-runtime"
 _WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
@@ -28,7 +28,7 @@ _RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-run
 _LIBRARY = re.compile(r"libnvrtc\.so\.(\d+)$")
 _BUILTINS = "libnvrtc-builtins.so.*"
 _SYSTEM = ("libnvrtc.so.13", "libnvrtc.so.12")
-_FLAGS = ("--std=c++17", "--ptxas-options=-v")
+_FLAGS = ("--std=c++17", f"--diag-suppress={OF_PROGRAMS}", "--ptxas-options=-v")
 _WARNING = re.compile(r"^.*\bwarning\b.*$", re.MULTILINE)
 
 
