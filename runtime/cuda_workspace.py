@@ -60,13 +60,18 @@ class StreamPool:
         )
 
     def _choose(self, size: int, stream: int) -> Workspace | None:
-        """Take the workspace used last that is large enough, and whose calls come before."""
-        idle = self._idle
-        for number in range(len(idle) - 1, -1, -1):
-            memory, event, last = idle[number]
-            if memory.size >= size and (last == stream or self.device.is_done(event)):
-                return idle.pop(number)
-        return None
+        """Take the workspace used last that is large enough, and whose calls come before.
+
+        One of the same stream is preferred: no event is asked for then. To ask while a stream's
+        work goes into a graph would end that.
+        """
+        fitting = [w for w in reversed(self._idle) if w.memory.size >= size]
+        found = next((w for w in fitting if w.stream == stream), None)
+        if found is None and fitting and not self.device.is_capturing(stream):
+            found = next((w for w in fitting if self.device.is_done(w.event)), None)
+        if found is not None:
+            self._idle.remove(found)
+        return found
 
     def _allocate(self, signature: Signature, stream: int) -> Workspace:
         if self.device.is_capturing(stream):

@@ -403,6 +403,8 @@ class DoubleDevice(Device):
 
     def is_done(self, event: int) -> bool:
         self._check("to ask for an event")
+        if any(s.graph is not None for s in self.streams.values()):
+            raise self._error(_CAPTURE_UNSUPPORTED, "to ask for an event")
         work = self.events[event].work
         return work is None or work.done
 

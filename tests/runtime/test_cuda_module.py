@@ -616,6 +616,9 @@ def test_graphs_have_workspaces_of_their_own(device: DoubleDevice) -> None:
     says = r"into a graph.*\n.*workspace=module.workspace\(\)"
     with pytest.raises(ArgumentError, match=says):  # there is none yet
         device.capture(stream, lambda: mod(c, 1.0, stream=stream))
+    mod(c, 1.0)
+    with pytest.raises(ArgumentError, match=says):  # one of another stream
+        device.capture(stream, lambda: mod(c, 1.0, stream=stream))
     mod(c, 1.0, stream=stream)
     with pytest.raises(ArgumentError, match=says):
         device.capture(stream, lambda: mod(c, 1.0, stream=stream))
