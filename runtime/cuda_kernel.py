@@ -206,7 +206,10 @@ class CudaKernel:
     def _order(self, owners: Owners) -> None:
         """Have a call come after what was submitted to the streams of its arguments."""
         for stream in owners.producers:
-            event = self._events.pop() if self._events else self.device.new_event()
+            try:
+                event = self._events.pop()  # atomic: each thread has its own
+            except IndexError:
+                event = self.device.new_event()
             self.device.record(event, stream)
             self.device.wait(owners.stream, event)
             self._events.append(event)

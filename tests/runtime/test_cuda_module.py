@@ -23,6 +23,7 @@ from tilewright.errors import (
 )
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.runtime.cuda_driver import driver, use_driver
+from tilewright.runtime.cuda_kernel import CudaKernel
 from tilewright.runtime.cuda_launch import KernelLaunch, KernelResources
 from tilewright.runtime.cuda_memory import DeviceArray, cuda_memory
 from tilewright.runtime.cuda_runtime import cuda_module
@@ -258,6 +259,22 @@ def test_a_stream_does_not_wait_for_itself(device: DoubleDevice) -> None:
     library.stream = device.new_stream()
     module()(*vectors(library.array), 2.0)
     assert not device.events
+
+
+def test_another_thread_may_take_the_last_event(device: DoubleDevice) -> None:
+    class Taken(list[int]):
+        """There was an event when it was asked for, and there is none when it is taken."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    library, mod = Library(), module()
+    library.stream = device.new_stream()
+    kernel = mod._kernel
+    assert isinstance(kernel, CudaKernel)
+    kernel._events = Taken()
+    mod(*vectors(library.array), 2.0, stream=device.new_stream())
+    assert len(device.events) == len(kernel._events) == 1
 
 
 # What is refused
