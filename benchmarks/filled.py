@@ -125,7 +125,8 @@ def _multiply(
 
         def measurement_id(outcome: str, session: str, *rest: Any) -> str:
             schedule, workload, seconds, created = rest
-            plain = to_plain(kinds[outcome])
+            like = kinds[outcome]
+            plain = {k: v for k, v in to_plain(like).items() if k not in like.added_later}
             plain |= {"session": session, "schedule": schedule, "workload": workload}
             plain |= {"seconds": seconds, "created": f"{created.replace(' ', 'T')}+00:00"}
             return digest({**plain, "samples": [] if seconds is None else [seconds] * 5})

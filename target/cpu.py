@@ -223,7 +223,10 @@ class CpuTarget(Target):
             "l2": bandwidth(r.l2),
             "l3": bandwidth(r.l3, r.all_l3),
             "memory": bandwidth(r.memory, r.all_memory),
-            "latencies": "L1 {:.3g}, L2 {:.3g}, L3 {:.3g}, memory {:.3g} ns".format(*r[-4:]),
+            "latencies": ", ".join(
+                f"{place} {ns:.3g} ns" if ns else f"{place} not known"
+                for place, ns in zip(("L1", "L2", "L3", "memory"), r[-4:], strict=True)
+            ),
             "parallel loop": f"{r.fork * 1e6:.3g} us to begin and end",
         }
 

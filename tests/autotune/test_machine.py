@@ -70,7 +70,9 @@ def test_rates_of_this_machine_are_possible(here: CpuTarget) -> None:
     assert 0.05 < rates.fma < 9
     assert 0.5 < rates.fma_latency < 60
     assert 0.05 < rates.loads < 9
-    assert rates.l1_latency < rates.memory_latency
+    # Behind a cache of hundreds of MiB the latency of memory is not measured, and said to be so.
+    known = not any("latency of memory" in odd for odd in description.measured.odd)
+    assert (rates.l1_latency < rates.memory_latency) if known else rates.memory_latency == 0
     assert rates.memory < rates.loads * CpuTarget.of(target).vector_bits / 8 * 1.5
     assert all(value > 0 for value in description.measured.rates.values())
 
