@@ -261,12 +261,12 @@ def table(
     return found
 
 
-def circumstances() -> dict[str, Any]:
+def circumstances(target: str = "cpu") -> dict[str, Any]:
     """The machine and the versions that the figures depend on."""
     from tilewright.autotune.records import environment_record, toolchain_record
     from tilewright.codegen.detect import resolve
 
-    here = resolve("cpu")
+    here = resolve(target)
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )

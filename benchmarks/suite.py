@@ -47,8 +47,7 @@ class Case:
     @property
     def bytes(self) -> float:
         """Of the arguments and the result, each counted once."""
-        arrays = [*_SHAPES[self.op](self.params), _RESULT[self.op](self.params)]
-        return float(sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays))
+        return float(sum(math.prod(shape) * np.dtype(name).itemsize for shape, name in self.arrays))
 
     def rate(self, seconds: float) -> str:
         """How fast a call of so many seconds is."""
@@ -57,6 +56,11 @@ class Case:
         if self.flops > 8 * self.bytes:
             return f"{self.flops / seconds / 1e9:.1f} GFLOP/s"
         return f"{self.bytes / seconds / 1e9:.1f} GB/s"
+
+    @property
+    def arrays(self) -> list[tuple[tuple[int, ...], str]]:
+        """Shapes and dtypes of the arguments, and of the result."""
+        return [*_SHAPES[self.op](self.params), _RESULT[self.op](self.params)]
 
     def shrunk(self) -> Case:
         """The case with its small parameters."""
@@ -188,6 +192,11 @@ def conv_output(p: Params) -> int:
 _Shapes = list[tuple[tuple[int, ...], str]]
 
 
+def dtype_of(p: Params) -> str:
+    """The dtype of the arrays of a case that has one for all."""
+    return str(p.get("dtype", "float32"))
+
+
 def _matmul_shapes(p: Params) -> _Shapes:
     lead = (p["batch"],) if "batch" in p else ()
     shapes: _Shapes = [((*lead, p["n"], p["k"]), "f4"), ((*lead, p["k"], p["m"]), "f4")]
@@ -207,11 +216,11 @@ def _pipeline_shapes(p: Params) -> _Shapes:
 _SHAPES: dict[str, Callable[[Params], _Shapes]] = {
     "matmul": _matmul_shapes,
     "conv2d": _conv_shapes,
-    "softmax": lambda p: [((p["n"], p["m"]), "f4")],
-    "layer_norm": lambda p: [((p["n"], p["m"]), "f4"), ((p["m"],), "f4"), ((p["m"],), "f4")],
-    "add_relu": lambda p: [((p["n"],), "f4"), ((p["n"],), "f4")],
-    "sum": lambda p: [((p["n"], p["m"]), "f4")],
-    "transpose": lambda p: [((p["n"], p["m"]), "f4")],
+    "softmax": lambda p: [((p["n"], p["m"]), dtype_of(p))],
+    "layer_norm": lambda p: [((p["n"], p["m"]), dtype_of(p)), *[((p["m"],), dtype_of(p))] * 2],
+    "add_relu": lambda p: [((p["n"],), dtype_of(p))] * 2,
+    "sum": lambda p: [((p["n"], p["m"]), dtype_of(p))],
+    "transpose": lambda p: [((p["n"], p["m"]), dtype_of(p))],
     "attention": lambda p: [((p["batch"], p["heads"], p["sequence"], p["dim"]), "f4")] * 3,
     "int8_matmul": lambda p: [((p["n"], p["k"]), "uint8"), ((p["k"], p["m"]), "int8")],
     "half_matmul": lambda p: [((p["n"], p["k"]), p["dtype"]), ((p["k"], p["m"]), p["dtype"])],
@@ -221,11 +230,11 @@ _SHAPES: dict[str, Callable[[Params], _Shapes]] = {
 _RESULT: dict[str, Callable[[Params], tuple[tuple[int, ...], str]]] = {
     "matmul": lambda p: ((*((p["batch"],) if "batch" in p else ()), p["n"], p["m"]), "f4"),
     "conv2d": lambda p: ((1, p["o"], conv_output(p), conv_output(p)), "f4"),
-    "softmax": lambda p: ((p["n"], p["m"]), "f4"),
-    "layer_norm": lambda p: ((p["n"], p["m"]), "f4"),
-    "add_relu": lambda p: ((p["n"],), "f4"),
+    "softmax": lambda p: ((p["n"], p["m"]), dtype_of(p)),
+    "layer_norm": lambda p: ((p["n"], p["m"]), dtype_of(p)),
+    "add_relu": lambda p: ((p["n"],), dtype_of(p)),
     "sum": lambda p: ((p["m"] if p["axis"] == 0 else p["n"],), "f4"),
-    "transpose": lambda p: ((p["m"], p["n"]), "f4"),
+    "transpose": lambda p: ((p["m"], p["n"]), dtype_of(p)),
     "attention": lambda p: ((p["batch"], p["heads"], p["sequence"], p["dim"]), "f4"),
     "int8_matmul": lambda p: ((p["n"], p["m"]), "int32"),
     "half_matmul": lambda p: ((p["n"], p["m"]), p["dtype"]),

@@ -11,7 +11,7 @@ from tilewright import ops, te
 
 from .. import suite
 from ..pipelines import PIPELINES, Shape
-from ..suite import Array, Case, Params
+from ..suite import Array, Case, Params, dtype_of
 from .call import Call
 
 VERSION = tw.__version__
@@ -124,11 +124,11 @@ class _Te:
 _PROGRAMS: dict[str, Callable[[Params], tw.Func]] = {
     "matmul": _matmul,
     "conv2d": _conv,
-    "softmax": lambda p: ops.softmax_func(p["n"], p["m"]),
-    "layer_norm": lambda p: ops.layer_norm_func(p["n"], p["m"]),
-    "add_relu": lambda p: ops.add_relu_func(p["n"]),
-    "sum": lambda p: ops.reduction_func("sum", p["n"], p["m"], p["axis"]),
-    "transpose": lambda p: ops.transpose_func(p["n"], p["m"]),
+    "softmax": lambda p: ops.softmax_func(p["n"], p["m"], dtype_of(p)),
+    "layer_norm": lambda p: ops.layer_norm_func(p["n"], p["m"], dtype_of(p)),
+    "add_relu": lambda p: ops.add_relu_func(p["n"], dtype_of(p)),
+    "sum": lambda p: ops.reduction_func("sum", p["n"], p["m"], p["axis"], dtype_of(p)),
+    "transpose": lambda p: ops.transpose_func(p["n"], p["m"], dtype_of(p)),
     "attention": lambda p: ops.attention_func(p["batch"], p["heads"], p["sequence"], p["dim"]),
     "int8_matmul": lambda p: ops.int8_matmul_func(p["n"], p["m"], p["k"]),
     "half_matmul": lambda p: ops.matmul_func(p["n"], p["m"], p["k"], p["dtype"]),
