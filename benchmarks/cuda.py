@@ -80,6 +80,10 @@ CASES: tuple[Case, ...] = (
     _matmul("4095x4097x4093", 4095, 4097, 4093),
 )
 """Arrays of 256 MB and more where memory limits: more than the second-level cache holds."""
+COLUMNS = (
+    *("row", OURS, "rate", "of copy", "of fma", *PEERS, "of the best", "zero", "trials/s"),
+    "",
+)
 
 
 def main(arguments: Sequence[str] | None = None, config: TuneConfig | None = None) -> int:
@@ -216,7 +220,10 @@ def fill(
         longest = max(longest, took)
         rows[case.name] = row | {"took": took}
         write(rows[case.name])
-        print("  " + ", ".join(filter(None, cells(rows[case.name])[1:])), flush=True)
+        named = zip(COLUMNS[1:], cells(rows[case.name])[1:], strict=True)
+        print(
+            "  " + ", ".join(f"{name} {cell}".strip() for name, cell in named if cell), flush=True
+        )
         if lost:
             print("the device has failed for this process", file=sys.stderr)
             return
@@ -225,10 +232,9 @@ def fill(
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The rows for people."""
     found = Table(title="milliseconds a call, medians", box=box.SIMPLE_HEAD, pad_edge=False)
-    found.add_column("row", no_wrap=True)
-    for name in (OURS, "rate", "of copy", "of fma", *PEERS, "of the best", "zero", "trials/s"):
-        found.add_column(name, justify="right", no_wrap=True)
-    found.add_column("")
+    for name in COLUMNS:
+        numbers = name not in (COLUMNS[0], COLUMNS[-1])
+        found.add_column(name, justify="right" if numbers else "left", no_wrap=name != COLUMNS[-1])
     for row in rows:
         found.add_row(*cells(row))
     return found

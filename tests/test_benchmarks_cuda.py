@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,12 @@ def test_figures() -> None:
     assert found["shares"]["copy"] == pytest.approx(3 * 4 * 2048**2 / 2 / 1e9)
     shown = cuda.cells({"row": case.name, "error": None, **found})
     assert shown[5:9] == ["1000.000", "3000.000", "0.50x ±0.00", "50%"]
+
+
+def test_what_is_needed_where_there_is_no_registry(root: Path) -> None:
+    """All that the package needs, but what is there and what no session on a GPU imports."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    script = (root / "benchmarks" / "cuda_offline.sh").read_text()
+    needed = [text.partition(";")[0] for text in project["dependencies"] if "== 'dar" not in text]
+    missing = [text.partition(">")[0] for text in needed if f"'{text}'" not in script]
+    assert missing == ["numpy", "llvmlite", "typer"]
