@@ -258,12 +258,12 @@ class Expressions:
                 return f"!{self.text(a, UNARY)}", UNARY
             text = f"~{self.text(a, UNARY)}"
             return (f"({TYPES[e.dtype]})({text})", UNARY) if facts.bits < 32 else (text, UNARY)
-        negated = self.negated(a)
         if e.fn == "neg":
-            return negated
+            return self.negated(a)
         if facts.kind == "uint":
             return _PRINTERS[type(a)](self, a)
-        return f"{self.text(a, SHIFT)} < 0 ? {negated[0]} : {self.text(a, OR)}", CONDITIONAL
+        self.functions.add("wrapping_abs")
+        return f"wrapping_abs<{TYPES[e.dtype]}>({self.text(a)})", ATOM
 
     def negated(self, a: Expr) -> Text:
         facts = dtypes.info(a.dtype)

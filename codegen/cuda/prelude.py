@@ -56,6 +56,13 @@ __device__ __forceinline__ T floor_mod(T a, T b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 """,
+    "wrapping_abs": """\
+// The absolute value of an integer; the least one has none, and stays as it is.
+template <typename T>
+__device__ __forceinline__ T wrapping_abs(T a) {
+  return a < 0 ? (T)(0 - (unsigned long long)a) : a;
+}
+""",
     "floor_mod_float": """\
 // The remainder of floats, with the sign of the divisor.
 template <typename T>

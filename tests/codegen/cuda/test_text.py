@@ -211,6 +211,15 @@ def test_constants_beyond_their_dtype_are_infinite(dtype: str, tmp_path: Path) -
     assert list(found.astype(np.float64)) == [least, 1.0]
 
 
+def test_each_operand_is_printed_once() -> None:
+    a, c, t = Buffer("A", (2,), "int32"), Buffer("C", (2,), "int32"), Var("t")
+    value: Expr = Load(a, (t,), "int32")
+    for n in range(9):
+        value = call("abs", value - const(n, "int32"))
+    loop = For(t, 2, Store(c, (t,), value), ForKind.THREAD, "threadIdx.x")
+    assert emitted(Func("f", (a, c), (), loop)).text.count("A[") == 1
+
+
 HOSTILE = (
     "float",
     "threadIdx",
