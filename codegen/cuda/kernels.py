@@ -33,8 +33,6 @@ from .expressions import Expressions
 from .names import Names
 from .types import move_type
 
-STATIC_BYTES = 48 << 10
-"""Shared memory that a kernel can have without asking the driver for more."""
 _BARRIERS = {BarrierScope.BLOCK: "__syncthreads();", BarrierScope.WARP: "__syncwarp();"}
 _STEP = "  "
 
