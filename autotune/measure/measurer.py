@@ -14,10 +14,9 @@ import math
 import os
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self, TypeGuard
+from typing import Self, TypeGuard
 
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
@@ -27,6 +26,7 @@ from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
+from .builds import Builds, Built, OtherWork
 from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
 from .protocol import Message
@@ -38,13 +38,6 @@ from .worker_process import Died, Event, Worker, turn
 _log = logging.getLogger(__name__)
 _ENOUGH = 8
 """Builds after which it is known how long they take."""
-
-
-class Built(NamedTuple):
-    """A candidate that compiled, and how many seconds that took."""
-
-    kernel: Kernel
-    seconds: float
 
 
 class Measurer:
@@ -155,9 +148,9 @@ class Measurer:
         self, requests: Sequence[BuildRequest], meanwhile: Iterable[None]
     ) -> Iterator[Built | MeasureResult]:
         """Compile schedules; each, in order, as soon as it is. Builders go on meanwhile."""
-        work = _Work(meanwhile)
+        work = OtherWork(meanwhile)
         self._runner.take_up(self._handshakes_of_runner)
-        builds = _Builds(self._workers.builders, requests, self._ask_builder, self._hear_built)
+        builds = Builds(self._workers.builders, requests, self._ask_builder, self._hear_built)
         try:
             for number in range(len(requests)):
                 began, before = time.monotonic(), work.seconds
@@ -371,83 +364,6 @@ class Measurer:
                 "host: %s",
                 answer.fields["not_sampled"],
             )
-
-
-class _Builds:
-    """Requests that builders work on, and what became of those before.
-
-    `ask` gives a request to a builder, `hear` makes a result of the answer. A builder that was
-    killed from outside says nothing of its request, which gets another one.
-    """
-
-    def __init__(
-        self,
-        builders: Sequence[SupervisedWorker],
-        requests: Sequence[BuildRequest],
-        ask: Callable[[SupervisedWorker, BuildRequest], Worker],
-        hear: Callable[[Event, BuildRequest], Built | MeasureResult],
-    ) -> None:
-        self.results: dict[int, Built | MeasureResult] = {}
-        self.at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
-        self._requests, self._ask, self._hear = requests, ask, hear
-        self._waiting = deque(range(len(requests)))
-        self._requeued: set[int] = set()
-        self._free = list(builders)
-        self._assign()
-
-    def hear(
-        self, tick: Callable[[], None], work: Callable[[], bool] = lambda: False, wait: bool = True
-    ) -> None:
-        """Hear what builders have to say, and give them more to do."""
-        busy = list(self.at_work)
-        for worker, event in turn(busy, tick, work, wait=wait) if busy else ():
-            if worker not in self.at_work:
-                continue  # it died after its answer, which is the next request's matter
-            supervised, number = self.at_work[worker]
-            answer = supervised.receive(event)
-            if answer is None:
-                continue
-            del self.at_work[worker]
-            self._free.append(supervised)
-            if isinstance(answer, Requeue):
-                self._waiting.appendleft(number)
-            elif was_killed(answer) and number not in self._requeued:
-                _log.info("a builder was killed; its candidate gets another")
-                self._requeued.add(number)
-                self._waiting.appendleft(number)
-            else:
-                self.results[number] = self._hear(answer, self._requests[number])
-        self._assign()
-
-    def give_up(self) -> None:
-        """End the builders that are at work: nobody waits for their answers."""
-        for supervised, _ in self.at_work.values():
-            supervised.close()
-        self.at_work.clear()
-
-    def _assign(self) -> None:
-        while self._free and self._waiting:
-            supervised, number = self._free.pop(), self._waiting.popleft()
-            self.at_work[self._ask(supervised, self._requests[number])] = supervised, number
-
-
-class _Work:
-    """Other work to do while waiting, in steps, and the seconds that it took."""
-
-    def __init__(self, steps: Iterable[None]) -> None:
-        self.seconds = 0.0
-        self._steps = iter(steps)
-
-    def step(self) -> bool:
-        """Do one step, if there is one."""
-        began = time.monotonic()
-        done = next(self._steps, self) is None
-        self.seconds += time.monotonic() - began
-        return done
-
-    def finish(self) -> None:
-        while self.step():
-            pass
 
 
 def _is_ok(event: Event) -> TypeGuard[Message]:

@@ -14,8 +14,9 @@ import pytest
 
 from tilewright import Schedule, TuningError
 from tilewright.autotune.measure import measurer as measuring
+from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
-from tilewright.autotune.measure.measurer import Built, Measurer
+from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.numeric_check import tolerance_of
 from tilewright.autotune.measure.protocol import Message
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker

@@ -15,8 +15,9 @@ import pytest
 from tilewright import TuningDatabase, TuningError, build, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.events import Event, Trial
+from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
-from tilewright.autotune.measure.measurer import Built, Measurer
+from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.search.search import Search
 from tilewright.tuning_db import Outcome, Session, SessionStatus
 
