@@ -7,8 +7,8 @@ decide, exactly by integer sets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import VerifyError
 from . import affine
@@ -37,6 +37,8 @@ from .structure import key_of, same
 from .survey import Survey, Touch
 from .visit import rewrite_children, substitute, walk
 from .windows import Sweeper, variables
+
+_QUOTIENTS = (Op.FLOORDIV, Op.MOD)
 
 
 class Side(NamedTuple):
@@ -219,27 +221,37 @@ class Initialised:
 
     def _covered_exactly(self, t: Touch, writes: Sequence[Touch]) -> bool:
         loops = telling_loops(self.survey, (t, *writes), t.place.loops)
-        read = elements(self.survey, t, loops)
+        common = _wrapping(self.survey, t, loops)
+        read = elements(self.survey, t, loops, common)
         if read is None:
             return False
         before = (
-            stored_before(self.survey, w, t, loops, depth)
+            stored_before(self.survey, w, t, loops, depth, common)
             for depth in reversed(range(len(loops) + 1))
             for w in sorted(writes, key=lambda w: -w.order)
         )
         return affine.covered(read, (w for w in before if w is not None))
 
 
-def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements | None:
-    """The elements that `t` may touch in one iteration of `loops`.
+Common: TypeAlias = Mapping[object, tuple[Var, int, int]]
+"""Values by their keys: a variable from zero on, and inclusive bounds."""
+
+
+def elements(
+    survey: Survey, t: Touch, loops: Sequence[For], common: Common | None = None
+) -> affine.Elements | None:
+    """The elements that `t` may touch in one iteration of `loops`, and for the `common` values.
+
+    Without those, what wraps around may be anything within its bounds, as data are.
 
     A part of an index that depends on data may be anything within its bounds.
     """
-    unknown: dict[object, tuple[Var, int, int]] = {}
+    common = common or {}
+    unknown = dict(common)
     indices = [_with_unknowns(survey.plain, survey.resolved(i), unknown) for i in t.indices]
     conditions = conditions_of(survey, t)
     ranges = {**survey.ranges, **{v: (0, high - low) for v, low, high in unknown.values()}}
-    shared = [f.var for f in loops]
+    shared = [*(f.var for f in loops), *(v for v, _, _ in common.values())]
     box = _box(shared, indices, conditions, ranges)
     return affine.elements(indices, t.buffer.shape, box, shared, certain=False)
 
@@ -249,7 +261,7 @@ def _with_unknowns(s: Simplifier, e: Any, unknown: dict[object, tuple[Var, int, 
 
     Data are also quotients and remainders of what may wrap around. A part without bounds stays.
     """
-    wraps = type(e) is Binary and e.op in (Op.FLOORDIV, Op.MOD) and not s.fits(s.poly(e.a))
+    wraps = _wraps(s, e)
     if type(e) is Binary and not wraps:
         return rewrite_children(e, lambda n: _with_unknowns(s, n, unknown))
     if type(e) is not Select and not wraps and not any(type(n) is Load for n in walk(e)):
@@ -261,14 +273,47 @@ def _with_unknowns(s: Simplifier, e: Any, unknown: dict[object, tuple[Var, int, 
     return binary(Op.ADD, var, const(low))
 
 
+def _wraps(s: Simplifier, e: Any) -> bool:
+    """Whether it is a quotient or remainder of what may wrap around."""
+    return type(e) is Binary and e.op in _QUOTIENTS and not s.fits(s.poly(e.a))
+
+
+def _wrapping(survey: Survey, t: Touch, loops: Sequence[For]) -> Common:
+    """The quotients and remainders in the indices of `t` that wrap around, of `loops` alone: others
+    have the same values in the same iterations of these."""
+    s, around = survey.plain, {f.var for f in loops}
+    found: dict[object, tuple[Var, int, int]] = {}
+    for e in (n for i in t.indices for n in walk(survey.resolved(i)) if _wraps(s, n)):
+        if set(variables(e)) <= around and not any(type(n) is Load for n in walk(e)):
+            low, high = s.interval(s.poly(e))
+            found.setdefault(key_of(e), (Var("wrapped"), low, high))
+    return found
+
+
+def _with_common(e: Any, common: Common) -> Any:
+    """`e` with the variables of what it has in common."""
+    if type(e) is not Binary:
+        return e
+    known = common.get(key_of(e)) if e.op in _QUOTIENTS else None
+    if known is None:
+        return rewrite_children(e, lambda n: _with_common(n, common))
+    return binary(Op.ADD, known[0], const(known[1]))
+
+
 def stored_before(
-    survey: Survey, w: Touch, t: Touch, loops: Sequence[For], depth: int
+    survey: Survey,
+    w: Touch,
+    t: Touch,
+    loops: Sequence[For],
+    depth: int,
+    common: Common,
 ) -> affine.Elements | None:
     """The elements that `w` certainly stores to before `t` runs in one iteration of `loops`.
 
     Those are loops around `t`. `w` is in the same iteration of the first `depth` common loops and
     in an earlier one of the next, or precedes `t` within the same iteration of all. `None` if that
-    is impossible: iterations of parallel, vectorized and thread loops are unordered.
+    is impossible: iterations of parallel, vectorized and thread loops are unordered. What is
+    `common` is of these loops.
     """
     both = set(shared_loops(w, t))
     shared = [f for f in loops if f in both]
@@ -277,12 +322,13 @@ def stored_before(
         return None
     fixed = set(shared[:depth])
     fresh = {f.var: Var(f.var.name) for f in w.place.loops if f.extent != 1 and f not in fixed}
-    indices = [substitute(survey.resolved(i), fresh) for i in w.indices]
+    indices = [_with_common(substitute(survey.resolved(i), fresh), common) for i in w.indices]
     conditions = [substitute(c, fresh) for c in conditions_of(survey, w)]
     if turn is not None:
         conditions.append(binary(Op.LT, fresh[turn.var], turn.var))
     ranges = {**survey.ranges, **{v: survey.ranges[f] for f, v in fresh.items()}}
-    names = [f.var for f in loops]
+    ranges |= {v: (0, high - low) for v, low, high in common.values()}
+    names = [*(f.var for f in loops), *(v for v, _, _ in common.values())]
     box = _box(names, indices, conditions, ranges)
     return affine.elements(indices, w.buffer.shape, box, names, certain=True)
 

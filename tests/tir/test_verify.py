@@ -814,3 +814,29 @@ def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
         C[i] = S[i]
 """)
         )
+
+
+@pytest.mark.parametrize(
+    ("body", "holds"),
+    [
+        ("{guarded}S[(i * {k}) % 5 + j + m * 8] = A[i]; C[i] = S[(i * {k}) % 5]", True),
+        ("{guarded}S[(i * {k}) % 5 + j + m * 8] = A[i]; C[i] = S[(i * {k} + 1) % 5]", False),
+        ("C[i] = S[(i * {k}) % 5]; {guarded}S[(i * {k}) % 5 + j + m * 8] = A[i]", False),
+    ],
+    ids=["the same", "another", "of an earlier iteration"],
+)
+def test_wrapping_indices_are_equal_in_one_iteration(body: str, holds: bool) -> None:
+    guarded = "for m, j in T.grid(1, 8):\n            if j + m * 8 < 1:\n                "
+    lines = body.format(k=2**62, guarded=guarded).split("; ")
+    func = parse(f"""
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    S = T.alloc((5,), "float32")
+    for i in range(8):
+        {lines[0]}
+        {lines[1]}
+""")
+    if holds:
+        verify(func)
+    else:
+        with pytest.raises(VerifyError, match="not shown to be stored"):
+            verify(func)
