@@ -9,10 +9,12 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, SupportsIndex, TypeVar
 
 import numpy as np
 
-from ..errors import IRError, ScheduleError
+from ..errors import IRError, ScheduleError, VerifyError
 from ..hints import MissingNameError, instead
+from ..tir.initialised import wraps_around
 from ..tir.ir import Dim, Func, Label, Var
 from ..tir.no_program import program_hint, shown
+from ..tir.verify import verify
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
 from .find import blocks_in, find_named, find_path
@@ -387,6 +389,8 @@ class Schedule:
         func, result = primitive.call(self.func, choose, decoded)
         if func is not self.func and self._came_loose[self._outputs.at]:
             _require_blocks(func)
+        if func is not self.func and self.space is None and wraps_around(self.original):
+            _require_verified(func, primitive.name)
         if choose is not None:
             _ = choose.decision
         return func, result
@@ -483,3 +487,16 @@ def _require_blocks(func: Func) -> None:
             lambda statement=statement: str(statement).strip(),
             hint="begin with make_blocks(), which makes a block of each",
         )
+
+
+def _require_verified(func: Func, name: str) -> None:
+    """Refuse a step after which the verifier cannot tell what indices that wrap around read."""
+    try:
+        verify(func)
+    except VerifyError as error:
+        raise ScheduleError(
+            "after {0}, a program with an index that wraps around int64 is not verified: {1}",
+            name,
+            error,
+            hint="keep what the index divides within int64",
+        ) from None

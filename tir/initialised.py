@@ -8,6 +8,7 @@ decide, exactly by integer sets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import VerifyError
@@ -288,6 +289,23 @@ def _wrapping(survey: Survey, t: Touch, loops: Sequence[For]) -> Common:
             low, high = s.interval(s.poly(e))
             found.setdefault(key_of(e), (Var("wrapped"), low, high))
     return found
+
+
+@lru_cache(128)
+def wraps_around(func: Func) -> bool:
+    """Whether quotients or remainders in indices of `func`, of loops alone, may wrap around.
+
+    `func` is concrete. What its steps change is then beyond integer sets, and only `verify` tells.
+    """
+    survey = Survey(func)
+    around = {v for v, (_, high) in survey.ranges.items() if isinstance(high, int)}
+    return any(
+        _wraps(survey.plain, e) and set(variables(e)) <= around
+        for t in survey.touches
+        for i in (*t.indices, *t.place.conditions)
+        for e in walk(survey.resolved(i))
+        if type(e) is Binary and not any(type(n) is Load for n in walk(e))
+    )
 
 
 def _with_common(e: Any, common: Common) -> Any:
