@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 from ... import dtypes
 from ...tir.ir import (
@@ -27,7 +28,15 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import children, map_tuple, nested, rewrite_children, substitute, walk
+from ...tir.visit import (
+    children,
+    map_dim,
+    map_tuple,
+    nested,
+    rewrite_children,
+    walk,
+    with_body,
+)
 
 Ranges = dict[Var, tuple[int, int]]
 
@@ -85,15 +94,32 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
 
 def fresh(s: Stmt) -> Stmt:
     """A copy of `s` with its own loops, lets and internal buffers: each has one binder."""
-    match s:
-        case For() | Let():
-            var = Var(s.var.name, s.var.dtype)
-            return replace(s, var=var, body=substitute(fresh(s.body), {s.var: var}))
-        case Alloc():
-            buffer = replace(s.buffer)
-            return Alloc(buffer, substitute(fresh(s.body), {s.buffer: buffer}))
-        case _:
-            return map_stmts(s, fresh)
+    binds = any(type(n) in (For, Let, Alloc) for n in statements(s))
+    return cast(Stmt, _Fresh()(s)) if binds else s
+
+
+class _Fresh:
+    """Replaces what is bound; a binder is met before what it binds."""
+
+    __slots__ = ("_new",)
+
+    def __init__(self) -> None:
+        self._new: dict[Any, Any] = {}
+
+    def __call__(self, n: Any) -> Any:
+        kind = type(n)
+        if kind is Const:
+            return n
+        if kind is Var or kind is Buffer:
+            return self._new.get(n, n)
+        if kind is For or kind is Let:
+            var = self._new[n.var] = Var(n.var.name, n.var.dtype)
+            if kind is Let:
+                return Let(var, self(n.value), self(n.body))
+            return with_body(n, self(n.body), var, map_dim(n.extent, self))
+        if kind is Alloc:
+            self._new[n.buffer] = replace(n.buffer)
+        return rewrite_children(n, self)
 
 
 def decided(s: Stmt) -> Stmt:

@@ -16,6 +16,7 @@ from ...tir.ir import (
     If,
     Seq,
     Stmt,
+    Store,
     Var,
     seq,
 )
@@ -23,7 +24,16 @@ from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
 from ...tir.visit import nested, with_func_body
 from .guards import guards, is_bound, slack
-from .rewrite import decided, declare, fresh, loops, map_stmts, simplifier_of, variables_of
+from .rewrite import (
+    decided,
+    declare,
+    fresh,
+    loops,
+    map_stmts,
+    simplifier_of,
+    statements,
+    variables_of,
+)
 from .trim import part_of, trimmed
 from .vectorize import native_lanes
 
@@ -73,7 +83,10 @@ def _versions(loop: For, cut: _Cut, s: Simplifier, vector_bits: int) -> Stmt:
     assert isinstance(loop.extent, int)
     whole = _decide(loop.body, cut, cut.size, s)
     part = _decide(declare(s, fresh(loop.body)), cut, cut.rest, s) if cut.rest else Seq(())
-    empty = declare(s, fresh(_decide(loop.body, cut, 0, s)))
+    reach = s.interval(cut.outer)[1]
+    beyond = reach >= cut.full + (cut.size if cut.rest else 0)
+    empty = _effective(_decide(loop.body, cut, 0, s)) if beyond else Seq(())
+    empty = declare(s, fresh(empty))
     if cut.outer.keys() <= {loop.var} and loop.kind is ForKind.SERIAL:
         at = min(cut.full // cut.size, loop.extent)
         after = min(at + (cut.rest > 0), loop.extent)
@@ -89,6 +102,11 @@ def _versions(loop: For, cut: _Cut, s: Simplifier, vector_bits: int) -> Stmt:
         body = _choice(s(place < cut.full + cut.size), part, body)
     body = decided(_choice(s(place < cut.full), whole, body))
     return _visit(replace(loop, body=body), s, vector_bits)
+
+
+def _effective(body: Stmt) -> Stmt:
+    """`body`, or nothing if it stores nothing: then it asks ahead for data of no iteration."""
+    return body if any(type(n) is Store for n in statements(body)) else Seq(())
 
 
 def _choice(cond: Expr, then: Stmt, other: Stmt) -> Stmt:

@@ -32,6 +32,8 @@ def trimmed(stmt: Stmt, s: Simplifier) -> Stmt:
 
     Vectors in registers stay whole, masked, and so do axes of devices.
     """
+    if not any(True for _ in guards(stmt)):
+        return stmt
     if type(stmt) is For and isinstance(stmt.extent, int):
         whole = stmt.kind is ForKind.VECTOR and holds_registers(stmt.body)
         whole = whole or stmt.kind is ForKind.THREAD

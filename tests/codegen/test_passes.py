@@ -114,6 +114,16 @@ def f(A: T.Buffer((2, 29), "float32")):
                 if f % 2 * 16 + i * 8 + j < 29:
                     A[f // 2, f % 2 * 16 + i * 8 + j] = 1.0
 """,
+    "tails_without_prefetch_beyond": """
+def f(A: T.Buffer((29,), "float32"), B: T.Buffer((64,), "float32")):
+    for f in T.parallel(2):
+        for i in range(4):
+            for k in range(2):
+                T.prefetch(B[f * 32 + i * 8 + k])
+                for j in T.unrolled(8):
+                    if f * 32 + i * 8 + j < 29:
+                        A[f * 32 + i * 8 + j] = B[f * 32 + i * 8 + j]
+""",
     "tails_with_unguarded": """
 def f(A: T.Buffer((9,), "float32"), C: T.Buffer((4,), "float32")):
     for i in range(4):
