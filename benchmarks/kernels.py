@@ -198,13 +198,16 @@ def measured(
 
 
 def row(case: Case, threads: int, timed: Sequence[Timed]) -> dict[str, Any]:
-    """The figures of a case; `speed` is ours over that of each peer, with its spread."""
+    """The figures of a case; `speed` is ours over that of each peer, with its spread.
+
+    A peer whose result is wrong is never the best.
+    """
     ours = timed[0]
     speeds = {
         t.peer: ratio(t.samples, ours.samples) for t in timed[1:] if t.samples and ours.samples
     }
     others = [t for t in timed if t.peer not in _OWN]
-    times = {t.peer: t.seconds for t in others if t.seconds is not None}
+    times = {t.peer: t.seconds for t in others if t.seconds is not None and _right(t.error)}
     return {
         "case": case.name,
         "threads": threads,
@@ -250,6 +253,10 @@ def table(
             ),
         )
     found.add_section()
+    best = [r["speed"][r["best_peer"]]["ratio"] for r in rows if r["best_peer"] in r["speed"]]
+    if best:
+        mean = f"{statistics.geometric_mean(best):.2f}x"
+        found.add_row(f"geometric mean of {len(best)}", *[""] * 3, mean, *[""] * (1 + len(others)))
     for name in means:
         speeds = [r["speed"][name]["ratio"] for r in rows if name in r["speed"]]
         if speeds:
@@ -288,9 +295,13 @@ def _create(location: str) -> None:
 def _cell(timed: Mapping[str, Any]) -> str:
     if timed["failed"] is not None:
         return "failed"
-    wrong = timed["error"] is not None and not timed["error"] < 1e-3
     note = f" ({timed['note']})" if timed["note"] else ""
-    return _milliseconds(timed["seconds"]) + (" WRONG" if wrong else "") + note
+    return _milliseconds(timed["seconds"]) + ("" if _right(timed["error"]) else " WRONG") + note
+
+
+def _right(error: float | None) -> bool:
+    """Whether a result is close enough to numpy's; an unknown error is no reason to doubt it."""
+    return error is None or error < 1e-3
 
 
 def _speed(found: Mapping[str, float] | None, text: str) -> str:

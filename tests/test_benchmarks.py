@@ -123,10 +123,27 @@ def test_means_of_what_ran() -> None:
     lines = [line.split() for line in shown.file.getvalue().splitlines()]
     means = [words for words in lines if words[:2] == ["geometric", "mean"]]
     assert [(words[3:5], words[-1]) for words in means] == [
+        (["2", "2.00x"], "2.00x"),
         (["3:", "plain"], "2.00x"),
         (["2:", "halide"], "2.00x"),
     ]
     assert any("(Li2018)" in words for words in lines)  # the best of Halide's schedules
+
+
+def test_a_wrong_peer_is_never_the_best() -> None:
+    """It is shown with its time and the word."""
+    timed = [
+        Timed("tilewright", samples=(2.0,)),
+        Timed("torch", error=0.5, samples=(1.0,)),
+        Timed("numpy", error=1e-7, samples=(3.0,)),
+    ]
+    found = kernels.row(suite.SUITE[0], 1, timed)
+    assert found["best_peer"] == "numpy"
+    shown = Console(width=200, file=StringIO())
+    shown.print(kernels.table([found], [t.peer for t in timed], 1))
+    assert isinstance(shown.file, StringIO)
+    assert "1e+03 WRONG" in shown.file.getvalue()
+    assert "1.50x" in shown.file.getvalue()
 
 
 def test_a_peer_that_died(root: Path) -> None:
