@@ -177,7 +177,7 @@ class Schedule:
         `ScheduleError` if there is none, or several.
         """
         around = self.get_block(block) if isinstance(block, str) else block
-        step = (("name", name), *((("block", around.name),) if around is not None else ()))
+        step = (("name", name), *((("block", around.name),) if isinstance(around, Label) else ()))
         _, loop = self._guard("get_loop", step, find_named, self.func, name, around)
         if loop.var not in self._outputs:
             labels = [b.label for b in blocks_in(loop)]

@@ -167,5 +167,6 @@ def plain(A: T.Buffer((8,), "int32")):
     sch.make_blocks()
     sch.parallel(sch.get_loop("i"))
     wrong: Any = 3
-    with pytest.raises(ScheduleError, match="get_loop takes"):
-        sch.get_loop(wrong)
+    for given in ((wrong,), ("i", wrong)):
+        with pytest.raises(ScheduleError, match="get_loop takes"):
+            sch.get_loop(*given)
