@@ -28,7 +28,7 @@ from ..draft import Draft
 from ..rule import Group, Variant
 from .by_thread import schedule_by_thread
 from .chains import Chain, chain_of
-from .limits import limit_block, registers, registers_of
+from .limits import INDEX_REGISTERS, limit_block, limits_of, registers, registers_of
 from .long_rows import is_long, schedule_split
 from .team import Team, memory_lanes
 
@@ -98,11 +98,12 @@ def schedule_rows(
                 sch.compute_inline(block.label)
                 labels.remove(block.label)
         chain = chain_of([draft.block(label) for label in labels], count)
-    team = _decide(draft, chain, kept=kept, across=across)
     arrays = chain.arrays(draft.func)
     held = {buffer for buffer in arrays if chain.held(buffer)}
+    live = _live(chain, [*held, *_read_again(chain)] if kept else [])
+    team = _decide(draft, chain, live, kept=kept, across=across)
     copies = _copies(draft, chain) if kept else []
-    _limit(draft, chain, team, arrays)
+    _limit(draft, chain, team, arrays, live)
     order: list[Label] = list(copies)
     for block in chain.members:
         if chain.reduces_rows(block):
@@ -123,14 +124,20 @@ def _leaves(draft: Draft, buffer: Buffer, labels: Sequence[Label]) -> bool:
     return any(b.label not in labels for b in readers)
 
 
-def _decide(draft: Draft, chain: Chain, *, kept: bool, across: bool) -> Team:
-    """How many threads a row has, and how many rows a block."""
+def _decide(draft: Draft, chain: Chain, live: int, *, kept: bool, across: bool) -> Team:
+    """How many threads a row has, and how many rows a block; `live` as in `_live`."""
     sch = draft.schedule
     length = max(map(chain.length, chain.members))
     lanes = 1 if across else memory_lanes(draft, chain)
     most = min(32 if across else MOST_THREADS, length // lanes)
     require(most > 1, "rows of {0} elements are short for several threads", length)
-    threads = sampled(sch, [n for n in powers(most) if n >= 4] or [2])
+    counts = [n for n in powers(most) if n >= 4] or [2]
+    if kept:
+        counts = [n for n in counts if _fits(draft, live, length, n, lanes)]
+        require(
+            bool(counts), "rows of {0} elements fit the registers of no {1} threads", length, most
+        )
+    threads = sampled(sch, counts)
     rows: Dim = 1
     if chain.count:
         rows = sampled(sch, [16, 32, 64, 128] if across else [1, 2, 4, 8, 16])
@@ -161,15 +168,20 @@ def _copies(draft: Draft, chain: Chain) -> list[Label]:
     return copies
 
 
-def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer]) -> None:
+def _fits(draft: Draft, live: int, length: int, threads: int, lanes: int) -> bool:
+    """Whether so many threads hold `live` registers of each element of a row."""
+    limits, each = limits_of(draft), -(-length // (threads * lanes)) * lanes
+    most = min(limits.thread_registers, limits.block_registers // threads)
+    return each <= KEPT and INDEX_REGISTERS + live * each <= most
+
+
+def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer], live: int) -> None:
     """The limits of a block: what threads hold of a row, and what they share."""
     length = max(map(chain.length, chain.members))
-    taken = team.unrolled * team.lanes
+    taken: Dim = team.unrolled * team.lanes
     if team.kept:
         taken = ceildiv(length, team.threads * team.lanes) * team.lanes
-        draft.limit("a thread holds few elements of a row", taken <= KEPT)
     held = [b for b in arrays if chain.held(b)]
-    live = _live(chain, [*held, *_read_again(chain)] if team.kept else [])
     shared = sum(
         chain.length(b) * dtypes.nbytes(r.buffer.dtype)
         for b in chain.members

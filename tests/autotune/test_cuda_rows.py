@@ -1,0 +1,89 @@
+"""Rows by several threads of a GPU: what they hold in registers, and what they read again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import ops
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.codegen.build import compile_func
+from tilewright.codegen.cuda.generator import kernels_of
+from tilewright.codegen.cuda.nvcc import nvcc
+from tilewright.errors import BuildError
+from tilewright.schedule import Trace
+from tilewright.target import CudaTarget
+from tilewright.tir.ir import Func
+
+ELEMENTS = 1 << 26
+"""Of all rows together."""
+LENGTHS = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18]
+ARCHS = ["sm_80", "sm_90a"]
+
+
+def rows_of(name: str, length: int, dtype: str = "float32") -> Func:
+    func: Func = getattr(ops, f"{name}_func")(ELEMENTS // length, length, dtype=dtype)
+    return func
+
+
+def kept(func: Func, target: CudaTarget) -> list[Sketch]:
+    """The sketches whose threads hold what is read again."""
+    return [s for s in sketches(func, target) if s.name.endswith("_kept")]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_rows_are_held_where_the_registers_of_a_block_hold_them(name: str, length: int) -> None:
+    """A thread holds an element of a row in a register, of which a block has 64K."""
+    target = CudaTarget.named("sm_90a")
+    found = kept(rows_of(name, length), target)
+    assert bool(found) == (length <= 1 << 14)
+    for sketch in found:
+        rows = Rowspace(sketch).sample(np.random.default_rng(0), 1 << 10)
+        assert len(rows)
+        held = -(-length // rows[:, 0])
+        assert (held * rows[:, 0] * rows[:, 1] < target.limits.block_registers).all()
+
+
+def test_no_sketch_has_only_rows_that_are_not_worth_measuring() -> None:
+    """These would be drawn after all, as those of tiny programs are."""
+    for name in ("softmax", "layer_norm"):
+        for length in LENGTHS:
+            for sketch in sketches(rows_of(name, length), CudaTarget.named("sm_80")):
+                space = Rowspace(sketch)
+                assert space.check(space.sample(np.random.default_rng(0), 64)).all(), sketch.name
+
+
+@pytest.fixture
+def compiler() -> str:
+    try:
+        return nvcc()
+    except BuildError as error:
+        pytest.skip(str(error))
+
+
+def spills(func: Func, trace: Trace, target: CudaTarget) -> list[int]:
+    """The bytes that a thread of each kernel spills or has on its stack."""
+    used = [k.resources for k in kernels_of(compile_func(trace.apply(func).func, target))[0]]
+    assert all(u is not None for u in used)
+    return [u.stack_bytes + u.spill_store_bytes + u.spill_load_bytes for u in used if u is not None]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_long_rows_spill_nothing(name: str, arch: str, compiler: str) -> None:
+    """What is chosen without trials, and a drawn candidate of each sketch."""
+    del compiler
+    target, rng = CudaTarget.named(arch), np.random.default_rng(0)
+    dtype = {"softmax": "float32", "layer_norm": "bfloat16"}[name]
+    for length in (1 << 14, 1 << 18):
+        func = rows_of(name, length, dtype)
+        made = sketches(func, target)
+        traces = [default_trace(func, target, sketches=made)]
+        for sketch in made:
+            row = rng.permutation(Rowspace(sketch).sample(rng, 1 << 10))[0]
+            traces.append(sketch.trace.with_row(tuple(row.tolist())))
+        for trace in traces:
+            assert not any(spills(func, trace, target)), (length, trace)
