@@ -16,8 +16,24 @@ from .... import dtypes
 from ....codegen.passes.launches import THREAD_AXES
 from ....target.cuda import SECTOR_BYTES, WARP
 from ....tir.conditions import conjuncts
-from ....tir.ir import Binary, Buffer, Call, Cast, Dim, ForKind, Op, Stmt, Var, product
-from ....tir.visit import walk
+from ....tir.ir import (
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Op,
+    Stmt,
+    Var,
+    as_dim,
+    as_expr,
+    product,
+)
+from ....tir.linear import linear
+from ....tir.visit import substitute, walk
 from ....tir.windows import variables
 from ...rules.access_patterns import EXPENSIVE
 from ..profile import Ints, Profile
@@ -297,16 +313,41 @@ def _footprint(access: Access, phase: Phase, decisions: AbstractSet[Var]) -> tup
 
 def _shares(phase: Phase) -> Iterable[tuple[Dim, Dim, Dim]]:
     """Of the guards of a phase: the bound, the most that is compared, and the most of it that
-    loops around the threads add."""
+    loops around the threads add, where the other guards hold.
+
+    Which of several guards follow from the others depends on the decisions: those that do ask for
+    nothing.
+    """
     lanes = [f for f in phase.loops if f.kind is ForKind.VECTOR or f.thread in THREAD_AXES]
-    for guard in conjuncts(phase.visit.block.predicate):
-        if type(guard) is not Binary or guard.op is not Op.LT:
-            continue
-        loops = {f.var: f.extent for f in phase.loops}
-        value = span(guard.a, loops)
-        outer = span(at_zero(guard.a, lanes), loops)
-        if value is not None and outer is not None and not variables(guard.b) & loops.keys():
+    loops = {f.var: f.extent for f in phase.loops}
+    guards = [
+        g
+        for g in conjuncts(phase.visit.block.predicate)
+        if type(g) is Binary and g.op is Op.LT and not variables(g.b) & loops.keys()
+    ]
+    last = {id(g): _last(g, phase.loops) for g in guards}
+    for guard in guards:
+        others = [last[id(g)] for g in guards if g is not guard]
+        ends: dict[Var, Expr] = {v: e for found in others for v, e in found.items()}
+        value = span(substitute(guard.a, ends), loops)
+        outer = span(substitute(at_zero(guard.a, lanes), ends), loops)
+        if value is not None and outer is not None:
             yield guard.b, value[1], outer[1]
+
+
+def _last(guard: Binary, loops: Sequence[For]) -> dict[Var, Expr]:
+    """The last iterations of loops for which a guard holds, where it counts these iterations."""
+    own = [f for f in loops if f.var in variables(guard.a)]
+    counted = linear(guard.a, [f.var for f in own])
+    if counted is None or as_dim(counted.constant) != 0:
+        return {}
+    found: dict[Var, Expr] = {}
+    rest = as_dim(guard.b) - 1
+    for f in own:
+        step = counted.coefficients[f.var]
+        at = least(rest // step, f.extent - 1)
+        found[f.var], rest = as_expr(at), rest - at * step
+    return found
 
 
 def operations_of(body: Stmt) -> tuple[int, int]:

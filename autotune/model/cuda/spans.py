@@ -108,7 +108,8 @@ def _same(a: Span) -> bool:
 def _divided(a: Span, b: Span) -> Span | None:
     if not _same(b) or _below(b[0], 1):
         return None
-    return a[0] // b[0], a[1] // b[0]
+    low = 0 if isinstance(a[0], int) and a[0] == 0 else a[0] // b[0]  # also by a decision
+    return low, a[1] // b[0]
 
 
 def _rest(a: Span, b: Span) -> Span | None:
