@@ -120,9 +120,11 @@ def _distinct(groups: Ints, numbers: Ints) -> tuple[Ints, Ints]:
     low = int(numbers.min())
     size = int(numbers.max()) - low + 1
     keys = groups * size + (numbers - low)
+    if int(groups.max() + 1) * size < 1 << 31:  # half as wide is sorted in half the time
+        keys = keys.astype(np.int32)
     keys.sort()
     new = np.empty(len(keys), dtype=np.bool_)
     new[0] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
-    group, number = np.divmod(keys[new], size)
+    group, number = np.divmod(keys[new].astype(np.int64), size)
     return group, number + low

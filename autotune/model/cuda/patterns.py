@@ -1,8 +1,10 @@
 """The requests of a phase, counted by the addresses of the threads of a block.
 
-Which addresses these are depends on few decisions: each combination of them is counted once,
-whatever the number of rows. Loops that a thread runs, and the blocks, are taken to be at 0. Where
-they move an access by no multiple of a sector, the count is the mean over the places in a sector.
+Which addresses these are depends on few decisions, and on these by a few numbers: what is known of
+addresses without the thread is worked out for rows, and each combination of such numbers is counted
+once, whatever the number of rows. Loops that a thread runs, and the blocks, are taken to be at 0.
+Where they move an access by no multiple of a sector, the count is the mean over the places in a
+sector.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var
 from ....tir.windows import variables
 from ..profile import Ints
 from .addresses import LETTERS, Addresses
+from .decided import DecidedParts, distinct_rows
 from .dims import Floats
 from .lanes import Threads
 from .launches import ROW, THREAD, Access, Phase, is_one
@@ -150,8 +153,13 @@ class _Group:
         self._numbers = np.zeros((1 + _EACH * len(accesses), 1))
         self._ends = len(addresses.ends)
         threads = dict.fromkeys(addresses.places.values(), (0, MOST_THREADS - 1))
-        self._by_thread = Columns(by_thread, {**own, **threads})
-        self._by_block = Columns(by_block, own)
+        parts = DecidedParts(threads.keys())
+        by_thread = [parts(e) for e in by_thread]
+        self._by_row = Columns([*by_block, *parts.exprs], own)
+        self._by_block = len(by_block)
+        known = zip(parts.names, self._by_row.intervals[len(by_block) :], strict=True)
+        ranges = {v: (int(low), int(high)) for v, (low, high) in known}
+        self._by_thread = Columns(by_thread, {**ranges, **threads})
 
     def __call__(self, rows: Ints) -> Patterns:
         """The patterns for each of the rows."""
@@ -184,13 +192,27 @@ class _Group:
         )
 
     def _counted(self, combinations: Ints) -> Floats:
-        """The threads of a block that run, and the numbers of each `Pattern`."""
-        blocks = self._by_block(combinations).astype(np.int64)
+        """The threads of a block that run, and the numbers of each `Pattern`, of combinations."""
+        numbers = self._by_row(combinations).astype(np.int64)
+        for a, steps in zip(self.accesses, self._steps, strict=True):
+            # Where all are multiples of a sector, no place in one depends on them.
+            moved = [n for k, n in enumerate(steps) if k % 4]
+            if moved:
+                together = np.bitwise_or.reduce(numbers[:, moved], axis=1)
+                aligned = together % (SECTOR_BYTES // dtypes.nbytes(a.buffer.dtype)) == 0
+                numbers[aligned, steps.start : steps.stop] = 0
+                numbers[aligned, steps.start : steps.stop : 4] = 1
+        first, place = distinct_rows(numbers)
+        return self._of_numbers(numbers[first])[place]
+
+    def _of_numbers(self, numbers: Ints) -> Floats:
+        """The same of different `numbers` of rows."""
+        blocks, decided = numbers[:, : self._by_block], numbers[:, self._by_block :]
         x, y, z, extent = (blocks[:, n] for n in range(4))
         every = not self._guarded and not self._idle
         threads = Threads.of(x, y, z, SAMPLED if every else None)
-        decided = [column[threads.block] for column in np.ascontiguousarray(combinations.T)]
-        inputs = [*decided, threads.x, threads.y, threads.z]
+        inputs = [column[threads.block] for column in np.ascontiguousarray(decided.T)]
+        inputs += [threads.x, threads.y, threads.z]
         columns = self._by_thread.of_columns(inputs, len(threads.x)).T
         running = columns[-1] != 0 if self._guarded else np.ones(len(threads.x), dtype=np.bool_)
         for letter in self._idle:
