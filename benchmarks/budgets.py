@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -45,19 +46,24 @@ from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.model.profile import profile
+from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu import llvm
+from tilewright.codegen.cuda.compiler import versions
+from tilewright.codegen.cuda.emit import emit as emit_cuda
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
-from tilewright.errors import ScheduleError
+from tilewright.errors import BuildError, ScheduleError
 from tilewright.runtime import time_interleaved
 from tilewright.schedule import Trace, require
 from tilewright.schedule.render import explain
-from tilewright.target import CpuTarget
+from tilewright.target import CpuTarget, CudaTarget
 from tilewright.tir.ir import Func, Store, Var
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
@@ -71,20 +77,23 @@ ROWS = 20_000
 class Line:
     """A budget and what was measured, in `unit`; without a budget it is for information.
 
+    What cannot be measured on this machine is `None`, and left out.
     `reference` names the loop that does similar work, if one does. `machine` is how many times as
     long that took here as on the machine of the reference.
     """
 
     what: str
     budget: float | None
-    measured: float
+    measured: float | None
     unit: str
     reference: str | None = None
     machine: float | None = None
 
     @property
     def share(self) -> float | None:
-        return None if self.budget is None else self.measured / self.budget
+        if self.budget is None or self.measured is None:
+            return None
+        return self.measured / self.budget
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ def table(lines: Sequence[Line]) -> Table:
         found.add_row(
             line.what,
             "" if line.budget is None else f"{line.budget:g} {line.unit}",
-            f"{line.measured:.3g} {line.unit}",
+            "left out" if line.measured is None else f"{line.measured:.3g} {line.unit}",
             "" if share is None else f"{share:.0%}",
             "" if machine is None else f"{machine:.2f}",
             "" if ours is None else f"{ours:.0%}",
@@ -426,6 +435,92 @@ def memory(pid: int) -> int:
     return total
 
 
+# GPUs
+
+
+CUDA = CudaTarget.named("sm_90a")
+
+
+def gpu(settings: Settings) -> Iterator[Line]:
+    """A search's work on a candidate, and builds of what is chosen without trials."""
+    size, channels = settings.size, settings.size // 4
+    matmul = ops.matmul_func(4 * size, 4 * size, 4 * size)
+    conv2d = ops.conv2d_func(1, channels, 56, 56, channels)
+    yield from _scoring_again("matmul", matmul)
+    yield from _scoring_again("conv2d", conv2d)
+    programs = {
+        "matmul": matmul,
+        "conv2d": conv2d,
+        "softmax": ops.softmax_func(size, size),
+        "row sums": ops.reduction_func("sum", size, size),
+        "transposition": ops.transpose_func(size, size),
+    }
+    chosen = [default_trace(f, CUDA).apply(f).func for f in programs.values()]
+    written = [median(partial(_cuda_text, f), settings.repeats) for f in chosen]
+    what = f"lower {len(programs)} programs and write CUDA C++ (median)"
+    yield Line(what, None, statistics.median(written) * 1e3, "ms", "Python")
+    what = f"build {len(programs)} programs (median of processor seconds)"
+    try:
+        compiler = " ".join(*versions().items())
+    except BuildError as error:
+        yield Line(f"{what}: {str(error).splitlines()[0]}", 1.5, None, "s")
+        return
+    built = [_with_children(partial(compile_func, f, CUDA)) for f in chosen]
+    yield Line(f"{what}, {compiler}", 1.5, statistics.median(built), "s", "C")
+
+
+def _cuda_text(func: Func) -> str:
+    part = Part(lower(func, CUDA), signature_of(func))
+    return emit_cuda([part], CUDA, strict_fp=False).text
+
+
+def _scoring_again(name: str, func: Func) -> Iterator[Line]:
+    """A search's work on a candidate of sketches for GPUs, whose spaces may be small.
+
+    Children of the rows of each sketch are drawn and scored, as in rounds of a session, which meets
+    most of them again. What is new takes longer: a line of its own.
+    """
+    rng, clock = np.random.default_rng(0), time.process_time
+    stages = dict.fromkeys(("draw and check", "featurise", "score"), 0.0)
+    made, different, first = sketches(func, CUDA), 0, 0.0
+    for sketch in made:
+        space = Rowspace(sketch)
+        estimate = model_for(CUDA).estimator(profile(sketch.func, sketch.space.bounds), CUDA)
+        model, width = CostModel(), 1 + len(sketch.variables)
+        rows = space.sample(rng, ROWS)
+        different += len(rows)
+        began = clock()
+        known = estimate(rows)
+        first += clock() - began
+        columns = np.hstack([known.features, decided(0, rows, width)])
+        model.fit(columns, known.seconds * rng.uniform(0.5, 2, len(rows)))
+        times = [clock()]
+        space.mutate(rng, rows, ROWS)
+        times.append(clock())
+        again = rows[rng.integers(len(rows), size=ROWS)]
+        features = np.hstack([estimate(again).features, decided(0, again, width)])
+        times.append(clock())
+        model.predict(features)
+        times.append(clock())
+        for stage, (start, end) in zip(stages, pairwise(times), strict=True):
+            stages[stage] += end - start
+    each = {stage: seconds / (ROWS * len(made)) * 1e6 for stage, seconds in stages.items()}
+    for stage, microseconds in each.items():
+        yield Line(f"{stage} a candidate of {name} on a GPU", None, microseconds, "us")
+    what = f"all of it ({ROWS:,} candidates of each sketch of {name} on a GPU)"
+    yield Line(what, 10, sum(each.values()), "us", "C")
+    what = f"featurise a new one, of {different:,}"
+    yield Line(what, None, first / different * 1e6, "us")
+
+
+def _with_children(run: Callable[[], object]) -> float:
+    """The processor seconds of a call, those of the processes that it started included."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
+    run()
+    after, spent = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time() - began
+    return spent + after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
 # The database
 
 
@@ -573,6 +668,7 @@ BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "lower": lowering,
     "llvm": machine_code,
     "score": scoring,
+    "gpu": gpu,
     "candidate": candidate,
     "lookup": lookup,
     "call": call,

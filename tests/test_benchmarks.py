@@ -182,6 +182,18 @@ def test_budgets(root: Path, tmp_path: Path) -> None:
     assert all(line["what"].split(",")[0][:30] in shown for line in lines)
 
 
+def test_budgets_of_gpus(root: Path, tmp_path: Path) -> None:
+    """Without a compiler of CUDA C++ the line of builds says so."""
+    report = tmp_path / "budgets.json"
+    shown = run(root, "benchmarks.budgets", "--quick", "--only", "gpu", "--json", report)
+    *lines, builds = json.loads(report.read_text())
+    assert all(line["measured"] > 0 for line in lines)
+    assert [line["budget"] for line in lines if line["budget"]] == [10, 10]
+    assert builds["budget"] == 1.5
+    left_out = builds["measured"] is None
+    assert left_out == ("left out" in shown) == ("neither nvcc" in builds["what"])
+
+
 def test_costs_of_primitives(root: Path, tmp_path: Path) -> None:
     report = tmp_path / "primitives.json"
     shown = run(root, "benchmarks.primitives", "--repeats", 1, "--json", report)
