@@ -117,6 +117,7 @@ EMULATED: dict[str, tuple[str, dict[str, Any]]] = {
     "layer_norm": ("layer_norm_func", {"n": 5, "m": 96}),
     "row_sums": ("reduction_func", {"n": 21, "m": 135, "axis": 1}),
     "column_sums": ("reduction_func", {"n": 135, "m": 21, "axis": 0}),
+    "sums_of_few_columns": ("reduction_func", {"n": 2051, "m": 5, "axis": 0}),
     "transposition": ("transpose_func", {"n": 37, "m": 70}),
     "elementwise": ("add_relu_func", {"n": 1003}),
 }
@@ -201,6 +202,17 @@ def test_stages_that_read_windows_have_launches_each_or_none() -> None:
     func = FORMULAS["clamped_stencils"]()
     launches = {s.name: len(axes(s.func)) for s in sketches(func, TARGET)}
     assert launches == {"apart": 2, "inside": 1}
+
+
+@pytest.mark.parametrize(("columns", "block"), [(5, (16, 32)), (30, (32, 16)), (999, (64, 8))])
+def test_blocks_of_few_columns_have_threads_for_no_others(
+    columns: int, block: tuple[int, int]
+) -> None:
+    func = ops.reduction_func("sum", n=1 << 16, m=columns, axis=0)
+    parts, total = axes(scheduled(func, sketch_named(func, "columns_split"), [2]))
+    assert (parts["threadIdx.x"], parts["threadIdx.y"]) == block
+    assert (total["threadIdx.x"], total["threadIdx.y"]) == block
+    assert parts["blockIdx.x"] == 64 * -(-columns // block[0])
 
 
 def test_blocks_that_no_multiprocessor_runs_are_not_tried() -> None:

@@ -9,6 +9,7 @@ So few rows leave most of the device idle where a block takes a whole one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ....schedule.block_queries import has_reduction
@@ -17,7 +18,6 @@ from ....tir.ir import Block, Label
 from ..access_patterns import extents, outputs_of
 from ..common import block_loops, powers, sampled
 from ..draft import Draft
-from .by_thread import schedule_by_thread
 from .chains import Chain, chain_of
 from .elementwise import schedule_flat
 from .limits import limit_block, registers
@@ -25,30 +25,37 @@ from .team import Team, memory_lanes, row_run
 
 ROW_THREADS = 256
 """Threads of a block along a row that several blocks share."""
-COLUMN_THREADS = 8
-COLUMNS = 64
-"""Threads of a block along columns that several blocks share, and across them."""
+COLUMN_THREADS = 512
+COLUMNS = (16, 32, 64)
+"""Threads of a block for columns that several blocks share, and how many columns it may have."""
 MOST_PARTS = 1024
 """Parts of a row, at most."""
 
 
 def is_long(draft: Draft, chain: Chain, *, across: bool) -> bool:
     """Whether the rows of a chain are too few for the device, and long enough for two launches."""
-    root, sms = chain.root, CudaTarget.of(draft.target).sms
-    sizes = extents(root)
-    rows = 1
-    for v in chain.rows[root.label]:
-        rows *= sizes[v]
-    blocks = -(-rows // COLUMNS) if across else rows
+    sms = CudaTarget.of(draft.target).sms
+    columns = _columns(chain)
+    blocks = -(-_rows(chain) // columns) if across else _rows(chain)
     reductions = [b for b in chain.members if chain.reduces_rows(b)]
     return blocks < 2 * sms and all(
         _most_parts(draft, chain, chain.length(b), across=across) >= WARP for b in reductions
     )
 
 
+def _rows(chain: Chain) -> int:
+    sizes = extents(chain.root)
+    return math.prod(sizes[v] for v in chain.rows[chain.root.label])
+
+
+def _columns(chain: Chain) -> int:
+    """The columns of a block: few where there are few, so that its threads have work."""
+    return next((n for n in COLUMNS if n >= _rows(chain)), COLUMNS[-1])
+
+
 def _most_parts(draft: Draft, chain: Chain, length: int, *, across: bool) -> int:
     if across:
-        return length // COLUMN_THREADS
+        return length // (COLUMN_THREADS // _columns(chain))
     return length // (ROW_THREADS * memory_lanes(draft, chain))
 
 
@@ -78,7 +85,8 @@ def _split(draft: Draft, chain: Chain, block: Block, *, across: bool) -> None:
     most = _most_parts(draft, chain, chain.length(block), across=across)
     parts = WARP * sampled(sch, powers(min(MOST_PARTS, most) // WARP))
     if across:
-        team = Team(COLUMN_THREADS, COLUMNS, across=True)
+        columns = _columns(chain)
+        team = Team(COLUMN_THREADS // columns, columns, across=True)
     else:
         team = Team(ROW_THREADS, 1, memory_lanes(draft, chain))
     limit_block(draft, team.threads * team.rows, registers([]))
@@ -90,12 +98,9 @@ def _split(draft: Draft, chain: Chain, block: Block, *, across: bool) -> None:
     rows = [part, *rows] if across else [*rows, part]
     sch.reorder(*rows, step, *inside)
     held = team.part(draft, partial, inside[1], near)
-    if across:
-        schedule_by_thread(draft, [label], chain.count)
-    else:
-        last = Team(WARP, 1)
-        _, _, thread, _ = sch.split(sch.get_loops(label)[-1], factors=[None, 1, WARP, 1])
-        _gather(draft, last, [last.part(draft, label, thread, []), label], chain.count)
+    last = team if across else Team(WARP, 1)
+    _, _, thread, _ = sch.split(sch.get_loops(label)[-1], factors=[None, 1, last.threads, 1])
+    _gather(draft, last, [last.part(draft, label, thread, []), label], chain.count)
     _gather(draft, team, [held, partial], len(rows))
 
 
