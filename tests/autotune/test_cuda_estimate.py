@@ -13,6 +13,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.model.cuda import patterns
+from tilewright.autotune.model.cuda.counts import count
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.model import MODEL
 from tilewright.autotune.model.cuda.occupancy import blocks_per_sm
@@ -159,6 +160,14 @@ PAIRS: dict[str, tuple[Callable[[], Func], Callable[[], Func]]] = {
         lambda: first(ops.softmax_func(*ROWS), "rows_kept", 128, 1),
         lambda: first(ops.softmax_func(*ROWS), "rows", 128, 1, 2),
     ),
+    "rows that the second level holds until they are read again": (
+        lambda: first(ops.softmax_func(1024, 1 << 16, dtype="bfloat16"), "rows", 1024, 1, 4),
+        lambda: first(ops.softmax_func(1024, 1 << 16, dtype="bfloat16"), "rows", 128, 8, 4),
+    ),
+    "few columns in many short parts, not one for each": (
+        lambda: first(ops.reduction_func("sum", 1 << 20, 16, axis=0), "columns_split", 8),
+        lambda: first(ops.reduction_func("sum", 1 << 20, 16, axis=0), "columns", 32, 16, 8),
+    ),
 }
 
 
@@ -176,6 +185,39 @@ def test_what_one_tile_alone_loses() -> None:
     assert feature(full, "waves") == pytest.approx(1)
     assert feature(more, "waves") == pytest.approx(2)
     assert seconds(more) > seconds(full)
+
+
+def test_few_multiprocessors_do_not_take_the_rate_of_the_second_level() -> None:
+    """16 of them, each at its 64 bytes a cycle."""
+    func = first(ops.reduction_func("sum", 16, 1 << 20), "rows", 1024, 1, 8)
+    assert seconds(func) > 4 * 16 * (1 << 20) / (16 * 64 * TARGET.rates.hertz)
+
+
+def test_what_is_read_again_comes_from_memory_where_nothing_holds_it() -> None:
+    """Rows of 1 MB, one in each multiprocessor: three times from memory, and written once."""
+    rows, length = 256, 1 << 18
+    func = first(ops.softmax_func(rows, length), "rows", 1024, 1, 4)
+    assert seconds(func) > 4 * 4 * rows * length / TARGET.rates.memory
+
+
+def test_what_is_spilled_goes_to_memory_where_it_is_much() -> None:
+    """16 x 16 sums of each of 1024 threads, which have 64 registers."""
+    func = tiled(8, 32, 16, 32, 16)
+    assert feature(func, "memory") * seconds(func) > 10 * roofline(func, TARGET).memory
+
+
+def test_a_sum_in_memory_is_held_in_a_register() -> None:
+    """By the compiler: no loop but its own moves it, and nothing else is in its memory."""
+    func = first(ops.reduction_func("sum", *ROWS, axis=0), "columns", 16, 32, 4)
+    (launch,) = count(profile(func), np.zeros((1, 0), dtype=np.int64))
+    sums, total = launch.phases
+    for phase, scope in ((sums, "shared"), (total, "global")):
+        own = [a for a in phase.accesses if a.held]
+        assert {a.pattern.access.scope for a in own} == {scope}
+        assert all(float(a.loads) == 1 for a in own)
+    (read,) = [a for a in total.accesses if a.pattern.access.scope == "shared"]
+    assert not read.held
+    assert float(read.loads) == 16
 
 
 def test_estimates_are_above_the_roofline() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
+from itertools import takewhile
 
 import numpy as np
 
@@ -72,12 +73,14 @@ class Counts:
 @dataclass
 class AccessCounts:
     """Of an access of memory in a block: how often its threads get to it, and how often they have
-    to, where straight code keeps what it has loaded; the bytes that it touches in all."""
+    to, where straight code keeps what it has loaded; the bytes that it touches in all. A sum that
+    is `held` in a register meanwhile is loaded and stored once."""
 
     pattern: Pattern
     visits: Floats
     loads: Floats
     footprint: Floats
+    held: bool
 
 
 @dataclass
@@ -196,9 +199,9 @@ class LaunchCounter:
                 total = total + np.where(x > WARP, np.ceil(several / 16) * 16, 0.0)
         if len(sizes) < 2:
             return total
-        tops = [_top(p) for p in self.launch.phases]
+        tops = [statement_of(p) for p in self.launch.phases]
         order = {top: n for n, top in enumerate(dict.fromkeys(tops))}
-        live = {b: [order[_top(p)] for p, _ in self.shapes.uses[b]] for b in sizes}
+        live = {b: [order[statement_of(p)] for p, _ in self.shapes.uses[b]] for b in sizes}
         peak: Floats = np.zeros(())
         for n in order.values():
             here = [size for b, size in sizes.items() if min(live[b]) <= n <= max(live[b])]
@@ -232,17 +235,19 @@ class _PhaseCounter:
         for a in self.patterns.accesses:
             out = reducing if a.first or phase.collective else set()
             again = {f.var for f in straight if f.var not in a.moving}
+            held = _held(phase, a, shapes.launch)
             self._accesses.append(
                 (
                     _times(phase, out),
-                    _times(phase, out | again),
+                    _times(phase, out | again | held),
                     _footprint(a, phase, bounds.keys()),
+                    bool(held),
                 )
             )
         self._lanes: Dim = 1 if phase.vector is None else phase.vector.extent
         for dim in (*self.blocks, self._visits, self._straight, self._independent, self._lanes):
             dims.need(dim)
-        for every, kept, footprint in self._accesses:
+        for every, kept, footprint, _ in self._accesses:
             for dim in (every, kept, *footprint):
                 dims.need(dim)
         for share in self.shares:
@@ -262,10 +267,10 @@ class _PhaseCounter:
             share = share * np.where(d(outer) > 0, inside, 1.0)
         found = self.patterns(rows, whole)
         accesses = []
-        for pattern, (every, kept, spans) in zip(found.accesses, self._accesses, strict=True):
+        for pattern, (every, kept, spans, held) in zip(found.accesses, self._accesses, strict=True):
             size = dtypes.nbytes(pattern.access.buffer.dtype)
             touched = _bytes([d(n) for n in spans], size)
-            accesses.append(AccessCounts(pattern, d(every), d(kept), touched))
+            accesses.append(AccessCounts(pattern, d(every), d(kept), touched, held))
         visits = d(self._visits) * d(self._lanes)
         return PhaseCounts(
             self.phase,
@@ -297,6 +302,27 @@ def _add(counts: Counts, a: AccessCounts, blocks: Floats) -> None:
 def _times(phase: Phase, out: Collection[Var]) -> Dim:
     """The iterations of the loops that a thread runs, but for those `out` of the count."""
     return product([f.extent for f in phase.steps if f.var not in out])
+
+
+def _held(phase: Phase, access: Access, launch: Launch) -> set[Var]:
+    """The loops of a sum in memory during which the compiler holds it in a register.
+
+    They are the innermost ones, which do not move it and are around no other phase. Nothing else
+    that the phase uses may be in the same shared memory, for all the compiler knows.
+    """
+    if not phase.visit.accumulates or phase.collective:
+        return set()
+    own = [a for a in phase.accesses if a.buffer is access.buffer]
+    others = [a for a in phase.in_memory() if a.buffer is not access.buffer]
+    if not any(a.stores for a in own) or any(a.scope == access.scope == "shared" for a in others):
+        return set()
+    around = {f.var for p in launch.phases if p is not phase for f in p.steps}
+    return {
+        f.var
+        for f in takewhile(
+            lambda f: f.var not in access.moving and f.var not in around, reversed(phase.steps)
+        )
+    }
 
 
 def _footprint(access: Access, phase: Phase, decisions: AbstractSet[Var]) -> tuple[Dim, ...]:
@@ -381,6 +407,6 @@ def _bytes(extents: Sequence[Floats], element_bytes: int) -> Floats:
     return _product(outer) * np.maximum(last * element_bytes, SECTOR_BYTES)
 
 
-def _top(phase: Phase) -> object:
+def statement_of(phase: Phase) -> object:
     """The statement of a thread's code that a phase is in, outermost."""
     return next((f.var for f in phase.loops if f.kind is not ForKind.THREAD), phase.visit.block)

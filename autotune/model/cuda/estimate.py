@@ -13,6 +13,8 @@ relative to the device or to the whole.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from .... import dtypes
@@ -22,7 +24,7 @@ from ....tir.ir import Binary, Buffer, Op, Stmt
 from ....tir.visit import walk
 from ..profile import Ints, Profile
 from ..target_model import Estimate
-from .counts import AccessCounts, LaunchCounter, LaunchCounts, PhaseCounts
+from .counts import AccessCounts, LaunchCounter, LaunchCounts, PhaseCounts, statement_of
 from .dims import Dims, Floats
 from .launches import launches_of
 from .occupancy import blocks_per_sm
@@ -52,6 +54,9 @@ USABLE = 0.8
 """The share of the second level that holds what is read again."""
 FUNCTION_OPERATIONS = 8.0
 """Multiply-adds around a special function."""
+L2_PORT = 64.0
+"""Bytes that an SM takes from the second level in a cycle, at most: few SMs do not take all of its
+rate. NVIDIA A100 Tensor Core GPU Architecture, and the same later."""
 STEP_INSTRUCTIONS = 4.0
 """Instructions of an iteration of a loop that is not unrolled: a counter, a test, addresses."""
 UNROLLED_BY_NVCC = 4.0
@@ -146,7 +151,7 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
         "shared": work.wavefronts * cycles,
         "l1": work.sectors / rates.l1_sectors * cycles,
         "starts": rates.block_start * cycles,
-        "l2": work.l2_bytes * blocks / rates.l2,
+        "l2": np.maximum(work.l2_bytes * blocks / rates.l2, work.l2_bytes / L2_PORT * cycles),
         "memory": work.memory_bytes(blocks, sms * per_sm) / (rates.memory * REACHED),
     }
     waiting = launch.counts.barriers / blocks + launch.counts.warp_barriers / blocks / warps / 4
@@ -198,7 +203,8 @@ class _Work:
         self.loads = self.steps = self._fixed = self._from_memory = np.zeros(())
         self.independent: Floats = np.ones(())
         self.access_bytes: Floats = np.zeros(())
-        self._moved: dict[Buffer, Floats] = {}
+        # Of each array what a block asks for in each of its statements.
+        self._moved: dict[Buffer, dict[object, Floats]] = {}
         l1 = np.maximum(self.rates.l1_bytes - launch.shared_bytes * resident, 8192.0) / 2
         for phase in launch.phases:
             self._phase(phase, resident, l1)
@@ -208,8 +214,10 @@ class _Work:
         # What is spilled is stored and loaded once in each step.
         stored = 2 * spilled * np.maximum(self.steps, 1.0)
         self.sectors = self.sectors + stored * warps * 4
-        self.instructions = self.instructions + stored * warps
-        self._fixed = self._fixed + stored * 4
+        self._spilled = spilled * warps * WARP * 4
+        outside = stored * warps * WARP * 4
+        self._beyond = np.where(self._spilled * resident > l1, outside, 0.0)
+        self.l2_bytes = self.l2_bytes + self._beyond
 
     def _phase(self, phase: PhaseCounts, resident: Floats, l1: Floats) -> None:
         rates, visit = self.rates, phase.phase.visit
@@ -226,14 +234,16 @@ class _Work:
         steps = visits / np.maximum(phase.straight, 1.0)
         requests: Floats = np.zeros(())
         for a in phase.accesses:
-            requests = requests + self._access(a, share, resident, l1)
+            requests = requests + self._access(a, statement_of(phase.phase), share, resident, l1)
         own = (visits * each + steps * STEP_INSTRUCTIONS) * running
         self.instructions = self.instructions + own + 1.5 * requests
         self.steps = np.maximum(self.steps, steps)
         self._wait(phase, steps, each, functions, requests / np.maximum(running, 1.0))
 
-    def _access(self, a: AccessCounts, share: Floats, resident: Floats, l1: Floats) -> Floats:
-        """Add an access. Returns the requests of its warps."""
+    def _access(
+        self, a: AccessCounts, statement: object, share: Floats, resident: Floats, l1: Floats
+    ) -> Floats:
+        """Add an access in a statement. Returns the requests of its warps."""
         access = a.pattern.access
         size = dtypes.nbytes(access.buffer.dtype)
         times = a.loads * share
@@ -250,14 +260,16 @@ class _Work:
         touched = np.minimum(transactions, a.footprint / SECTOR_BYTES)
         moved = np.where(live <= l1, touched, transactions) * SECTOR_BYTES
         self.l2_bytes = self.l2_bytes + moved
-        self._moved[access.buffer] = self._moved.get(access.buffer, np.zeros(())) + moved
+        own = self._moved.setdefault(access.buffer, {})
+        own[statement] = own.get(statement, np.zeros(())) + moved
         return requests
 
     def _wait(
         self, phase: PhaseCounts, steps: Floats, each: float, functions: int, requests: Floats
     ) -> None:
         """Add the latency of a phase for one warp: loads of a step are on their way at once."""
-        rates, reads = self.rates, [a for a in phase.accesses if not a.pattern.access.stores]
+        rates = self.rates
+        reads = [a for a in phase.accesses if not a.pattern.access.stores and not a.held]
         independent = np.maximum(phase.independent, 1.0)
         stall = np.maximum(rates.arithmetic_latency / independent, 1.0)
         chained = stall if phase.phase.visit.accumulates else 1.0
@@ -281,20 +293,26 @@ class _Work:
     def memory_bytes(self, blocks: Floats, at_once: Floats) -> Floats:
         """The bytes moved from and to memory by all blocks, of which so many run at once.
 
-        What is read again is found in the second level if all arrays fit it, or if blocks that run
-        at once share it: in a square of them each part is read by as many as it has in a row.
+        What a block reads again in its next statement is found in the second level if that holds
+        what all of them have read meanwhile. What blocks read that others have read is found there
+        if all arrays fit it, or if they run at once: in a square of them each part is read by as
+        many as it has in a row. Of what is spilled, the second level holds what fits.
         """
-        moved = {b: n * blocks for b, n in self._moved.items()}
-        distinct = {b: np.minimum(n, self.launch.array_bytes[b]) for b, n in moved.items()}
-        total = sum(distinct.values(), np.zeros(()))
-        sharing = np.maximum(np.sqrt(np.minimum(at_once, blocks)), 1.0)
-        result: Floats = np.zeros(())
-        for b, n in moved.items():
-            result = result + np.where(
-                total <= USABLE * self.rates.l2_bytes,
-                distinct[b],
-                np.maximum(distinct[b], n / sharing),
-            )
+        capacity = USABLE * self.rates.l2_bytes
+        running = np.minimum(at_once, blocks)
+        sharing = np.maximum(np.sqrt(running), 1.0)
+        arrays = self.launch.array_bytes
+        zero: Floats = np.zeros(())
+        every = {b: sum(own.values(), zero) for b, own in self._moved.items()}
+        once = {b: reduce(np.maximum, own.values()) for b, own in self._moved.items()}
+        distinct = {b: np.minimum(n * blocks, arrays[b]) for b, n in every.items()}
+        total = sum(distinct.values(), zero)
+        meanwhile = sum((np.minimum(n * running, arrays[b]) for b, n in once.items()), zero)
+        result = np.where(self._spilled * running > capacity, self._beyond * blocks, 0.0)
+        for b, n in once.items():
+            again = np.where(meanwhile <= capacity, 1.0, every[b] / np.maximum(n, 1.0))
+            moved = again * np.maximum(distinct[b], n * blocks / sharing)
+            result = result + np.where(total <= capacity, distinct[b], moved)
         return result
 
 
