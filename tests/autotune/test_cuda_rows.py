@@ -14,6 +14,7 @@ from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.errors import BuildError
 from tilewright.schedule import Trace
+from tilewright.schedule.find import loops_in
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
 
@@ -87,3 +88,17 @@ def test_long_rows_spill_nothing(name: str, arch: str, compiler: str) -> None:
             traces.append(sketch.trace.with_row(tuple(row.tolist())))
         for trace in traces:
             assert not any(spills(func, trace, target)), (length, trace)
+
+
+def test_blocks_have_many_short_rows() -> None:
+    """As many as 256 threads take; of longer ones 16 at most."""
+    target = CudaTarget.named("sm_90a")
+    for length, most in ((16, 64), (64, 16), (1 << 12, 16)):
+        for sketch in kept(rows_of("softmax", length), target):
+            assert max(sketch.space.values[sketch.variables[-1]]) == most, sketch.name
+    func = ops.reduction_func("sum", 1 << 20, 16)
+    trace = default_trace(func, target)
+    sizes = {
+        s.thread: s.extent for s in loops_in(trace.apply(func).func.body) if s.thread is not None
+    }
+    assert (sizes["threadIdx.x"], sizes["threadIdx.y"]) == (4, 64)

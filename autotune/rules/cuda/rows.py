@@ -35,6 +35,8 @@ from .team import Team, memory_lanes
 KEPT = 64
 """Elements of an array of a row that a thread holds, at most."""
 MOST_THREADS = 1024
+SHORT_THREADS = 256
+"""Threads of a block that has many short rows."""
 
 
 def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
@@ -140,7 +142,8 @@ def _decide(draft: Draft, chain: Chain, live: int, *, kept: bool, across: bool) 
     threads = sampled(sch, counts)
     rows: Dim = 1
     if chain.count:
-        rows = sampled(sch, [16, 32, 64, 128] if across else [1, 2, 4, 8, 16])
+        few = powers(max(16, SHORT_THREADS // most))
+        rows = sampled(sch, [16, 32, 64, 128] if across else few)
     unrolled = 1 if kept else sampled(sch, powers(min(8, length // lanes)))
     return Team(threads, rows, lanes, unrolled, kept, across)
 
