@@ -6,17 +6,24 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
+from tilewright.autotune.rules.cuda import online_rows
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.build import compile_func
+from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import nvcc
+from tilewright.codegen.lower import lower
 from tilewright.errors import BuildError
 from tilewright.schedule import Trace
 from tilewright.schedule.find import loops_in
 from tilewright.target import CudaTarget
+from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
+
+from .checking import arguments, some_rows
 
 ELEMENTS = 1 << 26
 """Of all rows together."""
@@ -63,6 +70,44 @@ def compiler() -> str:
         return nvcc()
     except BuildError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("name", "n", "m"), [("softmax", 3, 2048), ("layer_norm", 5, 3584)])
+def test_pieces_of_long_rows_in_the_emulator(
+    name: str, n: int, m: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of shorter pieces, so that rows have several. One is -inf throughout."""
+    monkeypatch.setattr(online_rows, "PIECE", 512)
+    monkeypatch.setattr(online_rows, "THREADS", 64)
+    func = getattr(ops, f"{name}_func")(n, m, dtype=dtype)
+    wanted = arguments(func, 1)
+    if name == "softmax":
+        wanted[0][1, 512:1024] = -np.inf
+    found = [np.array(a) for a in wanted]
+    interpret(func, *wanted)
+    target = CudaTarget.named("sm_90a")
+    (sketch,) = [s for s in sketches(func, target) if s.name == "online"]
+    for row in some_rows(sketch, np.random.default_rng(0), 2):
+        lowered = lower(sketch.trace.with_row(tuple(row.tolist())).apply(func).func, target)
+        assert not emulate(lowered, *found).faults
+        check = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+        assert check.passed, f"{row.tolist()}: {check}"
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_long_rows_come_from_memory_twice(name: str) -> None:
+    """Where neither registers nor the second level hold them."""
+    target = CudaTarget.named("sm_90a")
+    for length in LENGTHS:
+        func = rows_of(name, length)
+        made = sketches(func, target)
+        online = [s for s in made if s.name == "online"]
+        assert bool(online) == (length >= 1 << 16)
+        chosen = default_trace(func, target, sketches=made)
+        assert [s.op for s in chosen] in [
+            [s.op for s in sketch.trace] for sketch in (online or kept(func, target))
+        ]
 
 
 def spills(func: Func, trace: Trace, target: CudaTarget) -> list[int]:

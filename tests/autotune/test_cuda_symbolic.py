@@ -32,6 +32,8 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
     "depthwise conv2d": lambda: ops.depthwise_conv2d_func(1, 16, 28, 28),
     "softmax": lambda: ops.softmax_func(256, 1024),
     "softmax of odd rows": lambda: ops.softmax_func(5, 1033),
+    "softmax of long rows": lambda: ops.softmax_func(4, 1 << 15),
+    "layer_norm of long rows": lambda: ops.layer_norm_func(4, 1 << 15),
     "layer_norm": lambda: ops.layer_norm_func(64, 768),
     "sums of rows": lambda: ops.reduction_func("sum", 128, 1024),
     "sums of columns": lambda: ops.reduction_func("sum", 1024, 128, axis=0),

@@ -43,7 +43,7 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """Several threads for a row, which keep what they read of it or read it again; or one."""
     count = row_dimensions(draft.func, group.members[-1]) or 0
     labels = group.labels
-    if all(map(_can_be_shared, group.members)):
+    if all(map(can_be_shared, group.members)):
         chain = chain_of(group.members, count)
         keeps = bool(chain.arrays(draft.func) or _read_again(chain))
         for across in _ways(chain):
@@ -76,7 +76,7 @@ def _ways(chain: Chain) -> list[bool]:
     return sorted(near) or [False]
 
 
-def _can_be_shared(block: Block) -> bool:
+def can_be_shared(block: Block) -> bool:
     """Whether threads can take parts of a block, each a part of a row."""
     return not has_reduction(block) or (
         match_updates(block) is not None and bool(outputs_of(block))

@@ -9,6 +9,7 @@ from .contraction import contraction_variants
 from .default import bind_rest, default_variants
 from .digits import separate_all_digits
 from .elementwise import elementwise_variants, pipeline_variants
+from .online_rows import online_variants
 from .rows import rows_variants
 
 
@@ -22,6 +23,7 @@ RULES = RuleSet(
         SketchRule("default", GroupKind.ORDERED, default_variants),
         SketchRule("contraction", GroupKind.CONTRACTION, contraction_variants),
         SketchRule("rows", GroupKind.ROWS, rows_variants),
+        SketchRule("online_rows", GroupKind.ROWS, online_variants),
         SketchRule("pipeline", GroupKind.PIPELINE, pipeline_variants),
         SketchRule("elementwise", GroupKind.ELEMENTWISE, elementwise_variants),
     ),
