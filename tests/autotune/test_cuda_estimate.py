@@ -139,6 +139,10 @@ PAIRS: dict[str, tuple[Callable[[], Func], Callable[[], Func]]] = {
         lambda: tiled(16, 16, 4, 16, 4),
         lambda: tiled(16, 8, 4, 4, 4),
     ),
+    "blocks that compute while another one waits for its copies": (
+        lambda: first(ops.matmul_func(2048, 2048, 2048), "tiled", 2, 4, 2, 2, 16),
+        lambda: first(ops.matmul_func(2048, 2048, 2048), "tiled", 2, 4, 4, 2, 16),
+    ),
     "registers that are there, not spills": (
         lambda: tiled(8, 16, 8, 16, 8),
         lambda: tiled(8, 32, 16, 32, 8),
@@ -204,6 +208,19 @@ def test_what_is_spilled_goes_to_memory_where_it_is_much() -> None:
     """16 x 16 sums of each of 1024 threads, which have 64 registers."""
     func = tiled(8, 32, 16, 32, 16)
     assert feature(func, "memory") * seconds(func) > 10 * roofline(func, TARGET).memory
+
+
+def test_loads_wait_for_each_other_across_barriers() -> None:
+    """One copy a step of the product, and nothing is computed meanwhile by a block alone."""
+    func = first(ops.matmul_func(2048, 2048, 2048), "tiled", 2, 4, 4, 2, 16)
+    (launch,) = count(profile(func), np.zeros((1, 0), dtype=np.int64))
+    copies = [p for p in launch.phases if any(a.pattern.access.stores for a in p.accesses)][:2]
+    assert [float(p.around) for p in copies] == [2048 / 16, 2048 / 16]
+    rates = TARGET.rates
+    computing = feature(func, "issue") * seconds(func)
+    loading = 2 * 2048 / 16 * rates.l2_latency / rates.hertz
+    assert feature(func, "blocks_per_sm") == pytest.approx(1)
+    assert feature(func, "latency") * seconds(func) > computing + loading
 
 
 def test_a_sum_in_memory_is_held_in_a_register() -> None:

@@ -88,7 +88,8 @@ class PhaseCounts:
     """Of a phase in a block: its iterations, and those of straight code; what it accesses.
 
     `threads` run it, a `share` of the iterations. Straight code has so many `independent` chains of
-    operations. `operations` are those of an iteration, and the expensive functions among them.
+    operations. Loops that other phases are in, too, have `around` iterations. `operations` are
+    those of an iteration, and the expensive functions among them.
     """
 
     phase: Phase
@@ -97,6 +98,7 @@ class PhaseCounts:
     straight: Floats
     independent: Floats
     share: Floats
+    around: Floats
     operations: tuple[int, int]
     accesses: list[AccessCounts] = field(default_factory=list)
 
@@ -231,6 +233,8 @@ class _PhaseCounter:
         self._visits = _times(phase, reducing if phase.collective else ())
         self._straight = product([f.extent for f in straight])
         self._independent = product([f.extent for f in straight if f.var not in reducing])
+        several = _of_several(phase, shapes.launch)
+        self._around = product([f.extent for f in phase.steps if f.var in several])
         self._accesses = []
         for a in self.patterns.accesses:
             out = reducing if a.first or phase.collective else set()
@@ -245,7 +249,8 @@ class _PhaseCounter:
                 )
             )
         self._lanes: Dim = 1 if phase.vector is None else phase.vector.extent
-        for dim in (*self.blocks, self._visits, self._straight, self._independent, self._lanes):
+        own = (self._visits, self._straight, self._independent, self._lanes, self._around)
+        for dim in (*self.blocks, *own):
             dims.need(dim)
         for every, kept, footprint, _ in self._accesses:
             for dim in (every, kept, *footprint):
@@ -279,6 +284,7 @@ class _PhaseCounter:
             d(self._straight),
             d(self._independent),
             share,
+            d(self._around),
             (self.operations, self.expensive),
             accesses,
         )
@@ -304,6 +310,11 @@ def _times(phase: Phase, out: Collection[Var]) -> Dim:
     return product([f.extent for f in phase.steps if f.var not in out])
 
 
+def _of_several(phase: Phase, launch: Launch) -> set[Var]:
+    """The loops of a phase that other phases of its launch are in, too."""
+    return {f.var for p in launch.phases if p is not phase for f in p.steps}
+
+
 def _held(phase: Phase, access: Access, launch: Launch) -> set[Var]:
     """The loops of a sum in memory during which the compiler holds it in a register.
 
@@ -316,7 +327,7 @@ def _held(phase: Phase, access: Access, launch: Launch) -> set[Var]:
     others = [a for a in phase.in_memory() if a.buffer is not access.buffer]
     if not any(a.stores for a in own) or any(a.scope == access.scope == "shared" for a in others):
         return set()
-    around = {f.var for p in launch.phases if p is not phase for f in p.steps}
+    around = _of_several(phase, launch)
     return {
         f.var
         for f in takewhile(

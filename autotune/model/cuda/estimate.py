@@ -200,7 +200,7 @@ class _Work:
         self.rates, self.launch = target.rates, launch
         self.arithmetic = self.special = self.instructions = self.wavefronts = np.zeros(())
         self.sectors = self.l2_bytes = self.ideal_wavefronts = self.ideal_sectors = np.zeros(())
-        self.loads = self.steps = self._fixed = self._from_memory = np.zeros(())
+        self.loads = self.steps = self._fixed = self._from_memory = self._copied = np.zeros(())
         self.independent: Floats = np.ones(())
         self.access_bytes: Floats = np.zeros(())
         # Of each array what a block asks for in each of its statements.
@@ -273,22 +273,33 @@ class _Work:
         independent = np.maximum(phase.independent, 1.0)
         stall = np.maximum(rates.arithmetic_latency / independent, 1.0)
         chained = stall if phase.phase.visit.accumulates else 1.0
-        together = np.where(steps >= UNROLLED_BY_NVCC, UNROLLED_BY_NVCC, 1.0)
-        rounds = np.ceil(steps / together)
+        own = steps / phase.around
+        together = np.where(own >= UNROLLED_BY_NVCC, UNROLLED_BY_NVCC, 1.0)
+        rounds = phase.around * np.ceil(own / together)
         self._fixed = self._fixed + phase.visits * phase.share * each * chained + requests * 2
         self._fixed = self._fixed + rounds * (20.0 * bool(functions) + rates.arithmetic_latency)
         if any(a.pattern.access.scope == "shared" for a in reads):
             self._fixed = self._fixed + rounds * rates.shared_latency
         if any(a.pattern.access.scope == "global" for a in reads):
             self._from_memory = self._from_memory + rounds
+            if any(a.pattern.access.scope == "shared" for a in phase.accesses):
+                self._copied = self._copied + rounds
             self.loads = np.maximum(self.loads, phase.straight * together * len(reads))
         self.independent = np.maximum(self.independent, independent)
 
     def latency(self, from_memory: Floats) -> Floats:
-        """Cycles of a block alone, where a share of loads comes from memory, others from L2."""
+        """Cycles of a block alone, where a share of loads comes from memory, others from L2.
+
+        No thread computes while all of them wait for a copy to shared memory, whatever time it
+        takes them to do so otherwise.
+        """
         rates = self.rates
         load = rates.l2_latency + (rates.memory_latency - rates.l2_latency) * from_memory
-        return self._fixed + self._from_memory * load
+        busy = reduce(
+            np.maximum, (self.arithmetic, self.instructions / rates.issue, self.wavefronts)
+        )
+        waiting = busy + self._copied * load
+        return np.maximum(self._fixed + self._from_memory * load, waiting)
 
     def memory_bytes(self, blocks: Floats, at_once: Floats) -> Floats:
         """The bytes moved from and to memory by all blocks, of which so many run at once.
