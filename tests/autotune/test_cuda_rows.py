@@ -147,3 +147,14 @@ def test_blocks_have_many_short_rows() -> None:
         s.thread: s.extent for s in loops_in(trace.apply(func).func.body) if s.thread is not None
     }
     assert (sizes["threadIdx.x"], sizes["threadIdx.y"]) == (4, 64)
+
+
+@pytest.mark.parametrize(("name", "read"), [("softmax", 1), ("layer_norm", 3)])
+def test_loads_of_a_step_fit_the_registers(name: str, read: int) -> None:
+    """Those of each array that a block reads along rows, as of gamma and beta."""
+    target = CudaTarget.named("sm_90a")
+    (sketch,) = [s for s in sketches(rows_of(name, 1 << 14), target) if s.name == "rows"]
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 1 << 10)
+    threads, loaded = rows[:, 0] * rows[:, 1], 4 * read * rows[:, 2]
+    assert (threads * loaded <= target.limits.block_registers * 3 // 4).all()
+    assert (loaded == 4 * read * 8).any()

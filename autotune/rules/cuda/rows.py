@@ -102,7 +102,7 @@ def schedule_rows(
         chain = chain_of([draft.block(label) for label in labels], count)
     arrays = chain.arrays(draft.func)
     held = {buffer for buffer in arrays if chain.held(buffer)}
-    live = _live(chain, [*held, *_read_again(chain)] if kept else [])
+    live = _live(chain, [*held, *_read_again(chain)]) if kept else _loaded(chain)
     team = _decide(draft, chain, live, kept=kept, across=across)
     copies = _copies(draft, chain) if kept else []
     _limit(draft, chain, team, arrays, live)
@@ -199,6 +199,16 @@ def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer], liv
     )
     held_bytes = team.rows * (shared + parts * (team.threads + 1))
     limit_block(draft, team.threads * team.rows, registers([("float32", live * taken)]), held_bytes)
+
+
+def _loaded(chain: Chain) -> int:
+    """The registers of an element of all arrays that a block reads along rows, at most; one at
+    least."""
+    found = [1]
+    for b in chain.members:
+        along = set(chain.along(b))
+        found.append(sum(registers_of(i.buffer.dtype) for i in inputs_of(b) if along & set(i.used)))
+    return max(found)
 
 
 def _live(chain: Chain, arrays: Sequence[Buffer]) -> int:
