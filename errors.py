@@ -43,6 +43,8 @@ class _Formatter(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> Any:
         try:
+            if isinstance(value, TilewrightError):
+                return value._text()  # the other lines come after those of the whole
             return super().format_field(value, format_spec)
         except Exception as error:  # noqa: BLE001
             return _no_text(value, error)
@@ -89,18 +91,37 @@ class TilewrightError(Exception):
 
     def __str__(self) -> str:
         text = self._text()
-        for name, part in (("example", self.example), ("hint", self.hint)):
-            more = _value(part)
+        for name in ("example", "hint"):
+            more = self._joined(name)
             if more is not None:
                 text += f"\n  {name}: {more}"
-        return text if self.detail is None else f"{text}\n{self.detail(self)}"
+        details = self._details()
+        return text if details is None else f"{text}\n{details}"
+
+    def _joined(self, name: str) -> str | None:
+        """The example or hint, with those of the errors that its text has in it."""
+        own = _value(getattr(self, name))
+        inner = (e._joined(name) for e in self._errors())
+        parts = dict.fromkeys(str(part) for part in (own, *inner) if part is not None)
+        return "; ".join(parts) or None
+
+    def _details(self) -> str | None:
+        own = None if self.detail is None else self.detail(self)
+        parts = (own, *(e._details() for e in self._errors()))
+        return "\n".join(dict.fromkeys(part for part in parts if part)) or None
+
+    def _errors(self) -> list[TilewrightError]:
+        """The errors that its text has in it."""
+        return [a for a in self.arguments if isinstance(a, TilewrightError)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as texts and plain data: functions and programs do not cross processes."""
         text = self._text()
         data = {name: _plain(value) for name, value in self._all_data().items()}
-        detail = None if self.detail is None else partial(_given_text, self.detail(self))
+        details = self._details()
+        detail = None if details is None else partial(_given_text, details)
         state = {name: _plain(value) for name, value in vars(self).items()}
+        state |= {name: self._joined(name) for name in ("example", "hint")}
         state |= {"message": text, "arguments": (), "data": data, "detail": detail}
         return copyreg.__newobj__, (type(self), text), state  # type: ignore[attr-defined]
 

@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import errors
-from tilewright.errors import ScheduleError, TilewrightError, told_of
+from tilewright.errors import BuildError, ScheduleError, TargetError, TilewrightError, told_of
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Var
 
@@ -127,3 +127,20 @@ def test_loops_that_were_told_apart_survive() -> None:
     with pytest.raises(ScheduleError, match="loop i of block Z is not nested with") as error:
         sch.reorder(sch.get_loop("i", block="Y"), sch.get_loop("i", block="Z"))
     assert crossed(error.value).args == (error.value.condition,)
+
+
+def test_hints_of_errors_in_an_error_are_on_its_line() -> None:
+    inner = TargetError("there is no driver ({0})", "libcuda", hint="install it")
+    inner.detail = lambda _: "  in: program 3"
+    outer = TargetError("{0} does not load: {1}", "f", inner, hint="write a file")
+    whole = BuildError("cannot build: {0}", outer)
+    text = (
+        "f does not load: there is no driver (libcuda)\n"
+        "  hint: write a file; install it\n"
+        "  in: program 3"
+    )
+    assert str(outer) == text
+    assert str(whole) == f"cannot build: {text}"
+    assert str(pickle.loads(pickle.dumps(whole))) == str(whole)
+    twice = TargetError("{0}: {1}", inner, inner, hint="install it")
+    assert str(twice).count("install it") == 1
