@@ -60,6 +60,9 @@ def build(
     used; `explain` has the reasons. A pinned schedule that fails is an error. Where the choice of
     another policy fails, the next policy is asked, also after a warning.
 
+    A module for a GPU is loaded at once. Where a target names an architecture and there is no
+    device, the module has its sources and resources, and is loaded when it is first called.
+
     Calls check the values of integer tensors that have a `value_range`, in one pass over their
     memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
     write other memory.

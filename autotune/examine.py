@@ -23,13 +23,13 @@ from ..runtime.host_memory import HOST_MEMORY
 from ..runtime.measure.comparison import check_outputs
 from ..schedule import Trace
 from ..target import CudaTarget, Target
+from ..target.occupancy import blocks_per_sm
 from ..tir.interpreter import interpret
 from ..tir.ir import Block, Func
 from ..tir.verify import verify
 from ..tir.visit import walk
 from .measure.inputs import arguments_of
 from .measure.numeric_check import tolerance_of
-from .model.cuda.occupancy import blocks_per_sm
 from .search.drawing import Drawn, drawn_of_each
 from .search.sketch import sketches
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,10 +13,12 @@ from ..target.cuda import CudaTarget
 from .artifact import Fields, Manifest
 from .cuda_driver import BAD_IMAGE, Device, driver
 from .cuda_kernel import CudaKernel, LoadedImage
+from .cuda_late import LateImage, LateKernel
 from .cuda_launch import KernelLaunch, kernels_from_json
 from .cuda_memory import CudaMemory, cuda_memory
 from .cuda_nvml import device_state, power_limit
 from .cuda_timer import CudaTimer
+from .kernel import Kernel
 from .module import Module, Origin
 from .ranges import trusting
 from .signature import Signature
@@ -104,15 +107,34 @@ def cuda_module(
     sources: Mapping[str, Callable[[], str]] | None = None,
     trust_indices: bool = False,
     ordinal: int | None = None,
+    late: bool = False,
 ) -> Module:
     """A module of an image, on a device or on the one that this thread uses.
 
     `kernels` are those of each of `signature.symbols`. Raises `TargetError` where there is no
-    device, or one of another architecture, and `DeviceError` for what the device refuses.
+    device, or one of another architecture, and `DeviceError` for what the device refuses; a `late`
+    module does so when it is first needed, and is loaded then.
     """
-    memory = cuda_memory(driver().current() if ordinal is None else ordinal)
-    check_device(CudaTarget.of(target), memory.device)
     checked = trusting(signature) if trust_indices else signature
+    parts = [*zip((checked, *checked.packers), kernels, strict=True)]
+    load = partial(_loaded, image, parts, CudaTarget.of(target), ordinal)
+    if late:
+        code = LateImage(signature.name, target, load)
+        functions: Sequence[Kernel] = [LateKernel(code, n, *part) for n, part in enumerate(parts)]
+    else:
+        functions = load()
+    return Module(signature, functions, target, origin=origin, sources=sources)
+
+
+def _loaded(
+    image: bytes,
+    parts: Sequence[tuple[Signature, Sequence[KernelLaunch]]],
+    target: CudaTarget,
+    ordinal: int | None,
+) -> list[CudaKernel]:
+    """The functions of an image on a device."""
+    memory = cuda_memory(driver().current() if ordinal is None else ordinal)
+    check_device(target, memory.device)
     try:
         loaded = LoadedImage(memory.device, image)
     except DeviceError as error:
@@ -125,11 +147,7 @@ def cuda_module(
             error,
             hint="build it anew for this device: tilewright target cuda",
         ) from error
-    functions = [
-        CudaKernel(of, own, loaded, memory)
-        for of, own in zip((checked, *checked.packers), kernels, strict=True)
-    ]
-    return Module(signature, functions, target, origin=origin, sources=sources)
+    return [CudaKernel(of, own, loaded, memory) for of, own in parts]
 
 
 def check_device(target: CudaTarget, device: Device) -> None:

@@ -15,6 +15,7 @@ from ..hints import MissingNameError, instead
 from ..target import Target
 from .argument_checks import compact, keyword_error
 from .kernel import Kernel, NativeKernel
+from .memory import Memory
 from .ranges import trusting
 from .signature import Signature
 from .target_runtime import runtime_for
@@ -72,6 +73,9 @@ class Module:
     their memory; no other thread may write them meanwhile. Calls release the GIL and may run
     concurrently in several threads.
 
+    Code for GPUs that was built where there is no device is loaded when a call, or anything else,
+    needs one: that raises `TargetError` where there still is none.
+
     A kernel with large internal buffers computes in a workspace: memory that the process keeps from
     call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
     """
@@ -112,7 +116,6 @@ class Module:
             else function
             for own, function in zip((checked, *checked.packers), functions, strict=True)
         )
-        self._memory = self._kernel.memory
         names = (packer.arguments[0].name for packer in checked.packers)
         self._packers = dict(zip(names, packers, strict=True))
         self._owner = owner
@@ -124,7 +127,8 @@ class Module:
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
         """Run the kernel; with `workspace=memory` in that memory, see `workspace_bytes`.
 
-        Raises `ArgumentError`, and `OutOfMemoryError` where there is no memory for a workspace.
+        Raises `ArgumentError`, `OutOfMemoryError` where there is no memory for a workspace, and
+        `TargetError` where it waits for a device, and there is none.
         """
         # A dictionary of all keywords takes less time than a parameter beside it.
         if not options or not (given := self._given(options)):
@@ -139,13 +143,21 @@ class Module:
         Of a thread: `registers`, `local_bytes` (stack and spilled registers), and if the compiler
         reported it `spill_store_bytes` and `spill_load_bytes`. Of a block: `threads` and
         `shared_bytes`. Of a launch: `blocks`, how many an SM runs at once (`blocks_per_sm`), and
-        the share of the SM's threads that these are (`occupancy`).
+        the share of the SM's threads that these are (`occupancy`). As long as the code is on no
+        device, it is what the compiler reports.
         """
         return self._kernel.resources
 
     @property
+    def _memory(self) -> Memory:
+        return self._kernel.memory
+
+    @property
     def device(self) -> int | None:
-        """The number of the GPU that it runs on; `None` for processors."""
+        """The number of the GPU that it runs on; `None` for processors.
+
+        Raises `TargetError` where it waits for a device, and there is none.
+        """
         return self._memory.ordinal
 
     @property

@@ -161,18 +161,17 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         }
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
+        """Where there is no device, the module is loaded when it is first called.
+
+        The target has named an architecture then: without one there is nothing to compile for.
+        """
         from ...runtime.cuda_runtime import cuda_module
 
+        late = False
         try:
-            driver()
-        except TargetError as error:
-            raise TargetError(
-                "{0} is compiled for {1}, and does not load here: {2}",
-                compiled.signature.name,
-                compiled.target,
-                error,
-                hint="tw.build_library writes it to a file, and needs no device",
-            ) from error
+            driver().facts()
+        except TargetError:
+            late = True
         return cuda_module(
             compiled.image,
             kernels_of(compiled),
@@ -181,6 +180,7 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
             origin,
             sources={name: partial(compiled.source, name) for name in ("tir", *self.sources)},
             trust_indices=trust_indices,
+            late=late,
         )
 
     def check_path(self, path: Path, *, intermediate: bool) -> None:

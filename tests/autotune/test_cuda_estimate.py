@@ -16,7 +16,6 @@ from tilewright.autotune.model.cuda import patterns
 from tilewright.autotune.model.cuda.counts import count
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.model import MODEL
-from tilewright.autotune.model.cuda.occupancy import blocks_per_sm
 from tilewright.autotune.model.cuda.roofline import roofline
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import model_for
@@ -27,6 +26,7 @@ from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.errors import BuildError, TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
+from tilewright.target.occupancy import blocks_per_sm
 from tilewright.tir.ir import Expr, Func, integers
 
 from ..codegen.cuda import schedules

@@ -175,6 +175,8 @@ class DoubleDriver(Driver):
         return self.thread_uses
 
     def facts(self) -> list[DeviceFacts]:
+        if not self.found:
+            raise TargetError("there is no device of NVIDIA that this process may use")
         return list(self.found)
 
 

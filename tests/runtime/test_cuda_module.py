@@ -879,3 +879,54 @@ def test_arguments_of_sessions_are_aligned_as_those_of_callers(double: DoubleDri
     assert arguments.stray_write() == "C"
     arguments.reset()
     assert np.isnan(arguments.outputs[0]).all()
+
+
+# Modules that were made where there was no device
+
+
+def test_a_late_module_loads_when_it_is_called() -> None:
+    told = replace(LAUNCH, resources=KernelResources(64, 16, 8, 12, 32))
+    with use_driver(DoubleDriver(())):
+        with pytest.raises(TargetError, match="there is no device 0"):
+            module()
+        mod = module(launches=(told,), late=True)
+        found = mod.resources["axpy_0"]
+        asks: list[Callable[[], object]] = [lambda: mod(None, None, None, 2.0), lambda: mod.device]
+        for ask in asks:
+            with pytest.raises(
+                TargetError, match="axpy is compiled for .*, and does not load here: there is no"
+            ) as caught:
+                ask()
+            assert "tw.build_library" in str(caught.value)
+    other = DoubleDriver()
+    kernel = DoubleKernel(axpy, registers=64, local_bytes=16, shared_bytes=32)
+    other.provide(IMAGE, {"axpy_0": kernel})
+    with use_driver(other):
+        given = vectors()
+        mod(*given, 2.0)
+        assert (given[2].numpy() == expected()).all()
+        assert mod.device == 0
+        assert mod.resources["axpy_0"].keys() == found.keys()
+        assert [mod.resources["axpy_0"][k] for k in found] == [*found.values()]
+
+
+def test_a_late_module_is_refused_by_another_device() -> None:
+    mod = module(late=True)
+    with (
+        use_driver(DoubleDriver([replace(H200, capability=(8, 0), name="NVIDIA A100")])),
+        pytest.raises(TargetError, match="does not run on NVIDIA A100, which is sm_80") as caught,
+    ):
+        mod(*[np.zeros(N, np.float32)] * 3, 2.0)
+    assert "cuda -arch=sm_80" in str(caught.value)
+
+
+def test_threads_load_a_late_module_once() -> None:
+    mod, other = module(late=True), DoubleDriver()
+    other.provide(IMAGE, {"axpy_0": DoubleKernel(axpy)})
+    with use_driver(other):
+        threads = [threading.Thread(target=lambda: mod.device) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(other.device(0).modules) == 1

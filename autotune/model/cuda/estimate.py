@@ -20,6 +20,7 @@ import numpy as np
 from .... import dtypes
 from ....target import CudaTarget, Target
 from ....target.cuda import BANK_BYTES, SECTOR_BYTES, WARP
+from ....target.occupancy import blocks_per_sm
 from ....tir.ir import Binary, Buffer, Op, Stmt
 from ....tir.visit import walk
 from ..profile import Ints, Profile
@@ -27,7 +28,6 @@ from ..target_model import Estimate
 from .counts import AccessCounts, LaunchCounter, LaunchCounts, PhaseCounts, statement_of
 from .dims import Dims, Floats
 from .launches import launches_of
-from .occupancy import blocks_per_sm
 from .registers import Registers
 
 TIMES = (

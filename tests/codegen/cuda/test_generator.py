@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilewright import ops
@@ -293,7 +295,7 @@ def test_libraries_are_built_where_there_is_no_device(
     assert CudaGenerator().timed_on(TARGET) is TARGET
 
 
-def test_modules_that_no_device_loads_say_what_needs_none(
+def test_modules_for_no_device_are_loaded_when_they_are_called(
     compiler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del compiler
@@ -303,12 +305,30 @@ def test_modules_that_no_device_loads_say_what_needs_none(
 
     monkeypatch.setattr(cuda_driver, "_driver", [])
     monkeypatch.setattr(cuda_pycuda, "open_driver", none)
-    with pytest.raises(TargetError) as error:
-        build(ops.add_relu_func(4099), str(TARGET))
-    text = str(error.value)
-    assert f"add_relu is compiled for {TARGET}, and does not load here: there is no driver" in text
-    assert "install it" in text
-    assert "tw.build_library writes it to a file, and needs no device" in text
+    with pytest.raises(TargetError, match=r"there is no driver\n  hint: install it$"):
+        build(ops.add_relu_func(4099), "cuda")  # the device is asked for
+    mod = build(ops.add_relu_func(4099), str(TARGET))
+    assert "add_relu_kernel" in mod.source("cuda")
+    assert ".entry add_relu_kernel" in mod.source("ptx")
+    (taken,) = mod.resources.values()
+    assert taken["registers"] > 0
+    assert 0 < taken["occupancy"] <= 1
+    a = np.zeros(4099, np.float32)
+    asks: list[Callable[[], object]] = [
+        lambda: mod(a, a, a),
+        lambda: mod.bind(a, a, a),
+        lambda: mod.time(a, a, a),
+        lambda: mod.device,
+        mod.synchronize,
+    ]
+    for ask in asks:
+        with pytest.raises(TargetError) as error:
+            ask()
+        assert str(error.value) == (
+            f"add_relu is compiled for {TARGET}, and does not load here: there is no driver\n"
+            "  hint: tw.build_library writes it to a file for a machine with such a device; "
+            "install it"
+        )
 
 
 def test_what_a_compiler_says_may_be_in_any_encoding(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 
-from ....target.cuda import WARP, Limits
-from .dims import Floats
+from .cuda import WARP, Limits
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 PARTS = 4
 """Parts of an SM, each of which has a share of its warps and registers."""
