@@ -4,20 +4,22 @@ A sample is the time between two events around calls on a stream of the timer's.
 busy until the first call of a sample was submitted, so that it does not wait for the host. Short
 kernels are replayed from a graph, because the host takes longer to launch one than the device to
 run it. Calls take other copies of their arrays in turn, which fill the second-level cache twice.
+Calls that are compared share all of this memory: one runs at a time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import repeat
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
+from ..errors import DeviceError
 from ..target import Target
 from .cuda_driver import Device, driver
-from .cuda_kernel import CudaCall
+from .cuda_kernel import CudaCall, stream_pool
 from .cuda_memory import ALLOCATION_ALIGNMENT, Allocation
 from .memory import memory_for
 from .timer import Sampler, Timer, Timing, TimingOptions, interleave_samples, time_samples
@@ -40,18 +42,18 @@ class CudaTimer(Timer):
         With `before_sample` each sample is a single call after it, with the caller's own arrays.
         Raises `OutOfMemoryError` where the device has no memory for copies of the arrays.
         """
-        with _sampler(run, copies=options.get("before_sample") is None) as sample:
+        copies = options.get("before_sample") is None
+        with _samplers([run], copies=copies) as (sample,):
             return time_samples(sample, **options)
 
     def time_once(self, run: Callable[[], object]) -> float:
-        with _sampler(run, copies=False) as sample:
+        with _samplers([run], copies=False) as (sample,):
             return sample(1, 0.0)
 
     def time_interleaved(
         self, runs: Sequence[Callable[[], object]], *, rounds: int, min_sample_seconds: float
     ) -> tuple[Timing, ...]:
-        with ExitStack() as stack:
-            samplers = [stack.enter_context(_sampler(run, copies=True)) for run in runs]
+        with _samplers(runs, copies=True) as samplers:
             return interleave_samples(
                 samplers, rounds=rounds, min_sample_seconds=min_sample_seconds
             )
@@ -75,16 +77,33 @@ def timing_stream(device: Device) -> int:
 
 
 @contextmanager
-def _sampler(run: Callable[[], object], *, copies: bool) -> Iterator[Sampler]:
-    """What takes samples of calls, once all that was submitted before is done."""
-    if not isinstance(run, CudaCall):
-        device = driver().device(driver().current())
-        with _clock(device, 0) as clock:
+def _samplers(runs: Sequence[Callable[[], object]], *, copies: bool) -> Iterator[list[Sampler]]:
+    """What takes samples of each of several calls, once all that was submitted before is done."""
+    with ExitStack() as stack:
+        memories = dict[Device, _Memory]()
+        for run in runs:
+            device = _device_of(run)
+            if device not in memories:
+                device.synchronize()
+                calls = [r for r in runs if isinstance(r, CudaCall) and r.kernel.device is device]
+                memories[device] = stack.enter_context(_memory(device, calls))
+        yield [stack.enter_context(_sampler(r, memories[_device_of(r)], copies)) for r in runs]
+
+
+def _device_of(run: Callable[[], object]) -> Device:
+    if isinstance(run, CudaCall):
+        return run.kernel.device
+    return driver().device(driver().current())
+
+
+@contextmanager
+def _sampler(run: Callable[[], object], memory: _Memory, copies: bool) -> Iterator[Sampler]:
+    own = isinstance(run, CudaCall)
+    with _clock(memory, timing_stream(memory.device) if own else 0) as clock:
+        if not isinstance(run, CudaCall):
             yield lambda repeats, _: clock(lambda: _repeat(run, repeats)) / repeats
-        return
-    device = run.kernel.device
-    with _clock(device, timing_stream(device)) as clock:
-        sampler = _CallSampler(clock, run, copies=copies)
+            return
+        sampler = _CallSampler(clock, run, memory, copies=copies)
         try:
             yield sampler
         finally:
@@ -96,14 +115,81 @@ def _repeat(run: Callable[[], object], count: int) -> None:
         run()
 
 
+class _Memory:
+    """Memory of a device in which calls are timed one after the other.
+
+    `busy` is filled before a sample. `workspace` is the address of the largest that they need.
+    """
+
+    def __init__(self, device: Device, busy: Allocation, workspace: int) -> None:
+        self.device, self.busy, self.workspace = device, busy, workspace
+        self._copies: dict[tuple[tuple[int, int], ...], list[list[int]]] = {}
+        self._held: list[Allocation] = []
+
+    def copies(self, call: CudaCall) -> list[list[int]]:
+        """The addresses of the tensors of a call in each of the copies that fill the cache."""
+        key = tuple(call.tensors)
+        if key not in self._copies:
+            self._copies[key] = self._copied(call)
+        return self._copies[key]
+
+    def _copied(self, call: CudaCall) -> list[list[int]]:
+        """The copies are blocks of equal size, in which arrays are aligned as the caller's.
+
+        The first is copied from these, the others from those before them.
+        """
+        device, stream = self.device, timing_stream(self.device)
+        offsets, block = list[int](), 0
+        for address, size in call.tensors:
+            offsets.append(block + address % ALLOCATION_ALIGNMENT)
+            block = _aligned(offsets[-1] + size)
+        if not any(size for _, size in call.tensors):
+            return []
+        count = min(_MAX_COPIES, 2 * device.facts.l2_bytes // block)
+        name, size = call.kernel.signature.name, count * block
+        with memory_for("{0}: the device has no memory for {1} bytes to time it", name, size):
+            memory = Allocation(device, size)
+        self._held.append(memory)
+        first = memory.address
+        if count:
+            for (source, size), offset in zip(call.tensors, offsets, strict=True):
+                device.copy(first + offset, source, size, stream)
+        done = 1
+        while done < count:
+            more = min(done, count - done)
+            device.copy(first + done * block, first, more * block, stream)
+            done += more
+        return [[first + n * block + offset for offset in offsets] for n in range(count)]
+
+
 @contextmanager
-def _clock(device: Device, stream: int) -> Iterator[_Clock]:
-    device.synchronize()
+def _memory(device: Device, calls: Sequence[CudaCall]) -> Iterator[_Memory]:
+    """The memory for calls on a device; their workspace is one of those of the process."""
     with memory_for("no memory to time kernels on {0}", device.facts.name):
         busy = Allocation(device, _BUSY_BYTES)
+    needing = [
+        c.kernel.signature for c in calls if c.workspace is None and c.kernel.pool is not None
+    ]
+    if not needing:
+        yield _Memory(device, busy, 0)
+        return
+    pool = stream_pool(device)
+    workspace = pool.take(max(needing, key=lambda s: s.workspace_bytes), timing_stream(device))
+    try:
+        device.wait(timing_stream(device), workspace.event)
+        yield _Memory(device, busy, workspace.memory.address)
+    finally:
+        with suppress(DeviceError):  # a device that has failed has no later calls
+            device.record(workspace.event, timing_stream(device))
+        pool.give_back(workspace)
+
+
+@contextmanager
+def _clock(memory: _Memory, stream: int) -> Iterator[_Clock]:
+    device = memory.device
     start, end = device.new_event(timed=True), device.new_event(timed=True)
     try:
-        yield _Clock(device, stream, start, end, busy)
+        yield _Clock(device, stream, start, end, memory.busy)
     finally:
         device.free_event(start)
         device.free_event(end)
@@ -132,13 +218,11 @@ class _Clock(NamedTuple):
 class _CallSampler:
     """Samples of a bound call, which takes the caller's arrays and copies of them in turn."""
 
-    def __init__(self, clock: _Clock, call: CudaCall, *, copies: bool) -> None:
+    def __init__(self, clock: _Clock, call: CudaCall, memory: _Memory, *, copies: bool) -> None:
         self._clock, self._call, self._device = clock, call, clock.device
-        self._memory: list[Allocation] = []
-        self._workspace = call.workspace or 0
-        if call.workspace is None and call.kernel.pool is not None:
-            self._workspace = self._allocate(call.kernel.signature.workspace_bytes)
-        self._values = self._copied() if copies else [call.values]
+        self._workspace = memory.workspace if call.workspace is None else call.workspace
+        others = memory.copies(call) if copies else []
+        self._values = [call.values, *map(call.with_tensors, others)]
         self._next = 0
         self._seconds = math.inf
         self._graph: int | None = None
@@ -171,42 +255,6 @@ class _CallSampler:
         for _ in range(count):
             kernel.launch_with(self._values[self._next], stream, workspace)
             self._next = (self._next + 1) % len(self._values)
-
-    def _copied(self) -> list[Sequence[Any]]:
-        """The values of the call, and those of copies of its tensors.
-
-        The copies are blocks of equal size, in which arrays are aligned as the caller's. The first
-        is copied from these, the others from those before them.
-        """
-        call, stream = self._call, self._clock.stream
-        offsets, block = list[int](), 0
-        for address, size in call.tensors:
-            offsets.append(block + address % ALLOCATION_ALIGNMENT)
-            block = _aligned(offsets[-1] + size)
-        if not any(size for _, size in call.tensors):
-            return [call.values]
-        count = min(_MAX_COPIES, 2 * self._device.facts.l2_bytes // block)
-        first = self._allocate(count * block)
-        copies = list[Sequence[Any]]()
-        for number in range(count):
-            start = first + number * block
-            copies.append(call.with_tensors([start + offset for offset in offsets]))
-        if count:
-            for (source, size), offset in zip(call.tensors, offsets, strict=True):
-                self._device.copy(first + offset, source, size, stream)
-        done = 1
-        while done < count:
-            more = min(done, count - done)
-            self._device.copy(first + done * block, first, more * block, stream)
-            done += more
-        return [call.values, *copies]
-
-    def _allocate(self, size: int) -> int:
-        device, name = self._device, self._call.kernel.signature.name
-        with memory_for("{0}: the device has no memory for {1} bytes to time it", name, size):
-            memory = Allocation(device, size)
-        self._memory.append(memory)
-        return memory.address
 
 
 def _aligned(size: int) -> int:

@@ -2,8 +2,9 @@
 
 A call returns before its kernels are done. Its workspace is lent again at once to the next call on
 the same stream, which comes after it anyway. A call on another stream takes one whose last call is
-done, or a new one; where there is no memory for that, it waits for one that is in use. Kernels wait
-for the last call in any case: a new stream may have the handle of one that was destroyed.
+done, or a new one, for which smaller ones are freed. Where there is no memory for that, it waits
+for one that is in use. Kernels wait for the last call in any case: a new stream may have the handle
+of one that was destroyed.
 """
 
 from __future__ import annotations
@@ -78,23 +79,36 @@ class StreamPool:
             raise self.captured(signature)
         size = signature.workspace_bytes
         self._drop_smaller(size, stream)
-        text, hint = "{0}: no memory for its workspace of {1} bytes", "free arrays of the device"
         try:
-            with memory_for(text, signature.name, size, hint=hint):
-                memory = Allocation(self.device, size)
+            memory = self._memory(signature)
         except OutOfMemoryError:
             with self._lock:
                 fitting = [w for w in self._idle if w.memory.size >= size]
-                if not fitting:
-                    raise
-                self._idle.remove(fitting[0])
-            return fitting[0]
+                if fitting:
+                    self._idle.remove(fitting[0])
+                    return fitting[0]
+            self._drop_smaller(size, None)
+            memory = self._memory(signature)
         return Workspace(memory, self.device.new_event(), stream)
 
-    def _drop_smaller(self, size: int, stream: int) -> None:
-        """Free workspaces of the stream that are too small: the new one takes their place."""
+    def _memory(self, signature: Signature) -> Allocation:
+        size = signature.workspace_bytes
+        text, hint = "{0}: no memory for its workspace of {1} bytes", "free arrays of the device"
+        with memory_for(text, signature.name, size, hint=hint):
+            return Allocation(self.device, size)
+
+    def _drop_smaller(self, size: int, stream: int | None) -> None:
+        """Free workspaces that are too small, as the new one takes their place.
+
+        Those are of the stream, or are not in use; without a stream all of them, once they are not.
+        """
         with self._lock:
-            smaller = [w for w in self._idle if w.stream == stream and w.memory.size < size]
+            smaller = [
+                w
+                for w in self._idle
+                if w.memory.size < size
+                and (stream in (w.stream, None) or self.device.is_done(w.event))
+            ]
             for workspace in smaller:
                 self._idle.remove(workspace)
         for workspace in smaller:

@@ -151,12 +151,63 @@ def test_there_is_no_memory_for_copies(device: DoubleDevice) -> None:
     assert mod.time(*given).median == pytest.approx(2e-6)
 
 
-def test_workspaces_are_those_of_the_timer(device: DoubleDevice) -> None:
-    signature = replace(SIGNATURE, workspace_bytes=4096)
+def with_workspace(device: DoubleDevice, size: int) -> Module:
+    signature = replace(SIGNATURE, workspace_bytes=size)
     device.driver.provide(IMAGE, {"double": DoubleKernel(twice, seconds=2e-6)})
     launch, target = replace(LAUNCH, arguments=(0, 1, 2)), Target.parse("cuda -arch=sm_90a")
-    mod = cuda_module(IMAGE, [(launch,)], signature, target, Origin("schedule"))
-    mod.time(*arrays(), min_samples=3, max_samples=3)
+    return cuda_module(IMAGE, [(launch,)], signature, target, Origin("schedule"))
+
+
+def test_calls_that_are_compared_share_the_memory_of_the_largest(device: DoubleDevice) -> None:
+    """Of a device that has no memory for two of the workspaces, nor for a second set of copies."""
+    device.facts = replace(device.facts, memory_bytes=(32 << 20) + (9 << 20), l2_bytes=1 << 20)
+    given, most = arrays(), 0
+    sizes = (2 << 20, 5 << 20, 3 << 20)
+    calls = [with_workspace(device, size).bind(*given) for size in sizes]
+    allocate = device.allocate
+
+    def note(size: int) -> int:
+        nonlocal most
+        address = allocate(size)
+        most = max(most, device.taken)
+        return address
+
+    device.allocate = note  # type: ignore[method-assign]
+    timings = CudaTimer().time_interleaved(calls, rounds=3, min_sample_seconds=1e-5)
+    for timing in timings:
+        assert timing.samples == pytest.approx([2e-6] * 3)
+    assert most == BLOCK + (32 << 20) + (5 << 20) + 2 * (1 << 20) // BLOCK * BLOCK
+    assert (given[1].numpy() == 2).all()
+
+
+def test_calls_with_arrays_of_their_own_are_compared(device: DoubleDevice) -> None:
+    mod, (a, b), (c, d) = module(device, 2e-6), arrays(), arrays()
+    CudaTimer().time_interleaved(
+        [mod.bind(a, b), mod.bind(c, d)], rounds=2, min_sample_seconds=1e-3
+    )
+    assert len(addresses(device)) == 2 * (COPIES + 1)
+    assert (b.numpy() == 2).all()
+    assert (d.numpy() == 2).all()
+
+
+def test_smaller_workspaces_make_room_for_those_of_timed_calls(device: DoubleDevice) -> None:
+    device.facts = replace(device.facts, memory_bytes=(32 << 20) + (9 << 20))
+    given = arrays()
+    for size in (3 << 20, 4 << 20, 5 << 20):
+        mod = with_workspace(device, size)
+        mod(*given)
+        assert mod.time(*given, max_samples=3).median == pytest.approx(2e-6)
+        del mod
+    assert {launched.words[2] for launched in device.launches}
+
+
+def test_calls_are_timed_in_the_workspace_of_the_process(device: DoubleDevice) -> None:
+    mod, given = with_workspace(device, 4096), arrays()
+    mod(*given)
+    mod.time(*given, min_samples=3, max_samples=3)
+    mod(*given)
+    assert device.taken == BLOCK + 4096
+    device.synchronize()
     assert len({launched.words[2] for launched in device.launches}) == 1
     device.launches.clear()
     own = mod.workspace()
