@@ -34,12 +34,14 @@ CAPTURED = frozenset(range(900, 909))
 """What cannot go into a graph, on a stream whose work does."""
 ILLEGAL_ADDRESS = 700
 OUT_OF_RESOURCES = 701
+LAUNCH_TIMEOUT = 702
+"""A kernel ran longer than the system allows on a device with a display."""
 _STICKY = {
     214: "an uncorrectable error of its memory",
     220: "an uncorrectable error of NVLink",
     226: "an error that ended the work of this process",
     ILLEGAL_ADDRESS: "an access to an illegal address",
-    702: "a kernel that ran longer than the system allows",
+    LAUNCH_TIMEOUT: "a kernel that ran longer than the system allows",
     709: "a context that was destroyed",
     710: "a failed assertion",
     714: "an error in a thread's stack",
@@ -49,6 +51,8 @@ _STICKY = {
     718: "an invalid program counter",
     719: "a kernel that failed",
 }
+_FAILED = "The kernel that failed is this one or an earlier one; compute-sanitizer finds the access"
+_TOO_LONG = "Compute smaller sizes at a time, or use a device without a display: it has no limit"
 _HINTS = {
     1: "a launch has wrong extents, or more shared memory than the device gives to a block",
     3: "a forked process cannot use the device of its parent: start processes by spawn",
@@ -275,8 +279,8 @@ def driver_error(code: int, name: str, doing: str, *arguments: Any) -> Tilewrigh
         return DeviceError(
             f"the device reports {_STICKY[code]}, asked {doing}: {name}",
             *arguments,
-            hint="this process cannot use the device any more: start another one. The kernel that "
-            "failed is this one or an earlier one; compute-sanitizer finds the access",
+            hint="this process cannot use the device any more: start another one. "
+            f"{_TOO_LONG if code == LAUNCH_TIMEOUT else _FAILED}",
             code=code,
             sticky=True,
         )

@@ -15,6 +15,7 @@ from ...codegen.compiled import Compiled, Launch
 from ...codegen.detect import resolve, usable_memory
 from ...codegen.generator import generator_for
 from ...errors import BuildError, DeviceError, KernelError, OutOfMemoryError
+from ...runtime.cuda_driver import LAUNCH_TIMEOUT
 from ...runtime.memory import memory_for
 from ...runtime.module import Module
 from ...runtime.signature import Signature
@@ -65,7 +66,9 @@ class Runner:
         except DeviceError as error:
             if not error.sticky:  # the device refuses to launch it
                 return _failed(Outcome.BUILD_ERROR, error)
-            return Message({**_failed(Outcome.CRASH, error).fields, "unusable": True})
+            late = error.code == LAUNCH_TIMEOUT
+            outcome = Outcome.RUN_TIMEOUT if late else Outcome.CRASH
+            return Message({**_failed(outcome, error).fields, "unusable": True})
         except KernelError as error:
             return _failed(Outcome.CRASH, error)
         except MemoryError:

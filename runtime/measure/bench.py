@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
 from ..artifact import Manifest
+from ..cuda_driver import LAUNCH_TIMEOUT
 from ..module import Module
 from ..signature import Signature
 from ..target_runtime import TargetRuntime, runtime_for
@@ -53,7 +54,8 @@ class Bench:
             return _failed("out_of_memory", error)
         except KernelError as error:
             lost = isinstance(error, DeviceError) and error.sticky
-            return {**_failed("crash", error), "lost": lost}
+            late = isinstance(error, DeviceError) and error.code == LAUNCH_TIMEOUT
+            return {**_failed("run_timeout" if late else "crash", error), "lost": lost}
         except MemoryError:
             return _failed("out_of_memory", "no memory to load or run it")
 

@@ -363,7 +363,10 @@ def device() -> Iterator[EmulatedDevice]:
         yield found
 
 
-def test_gpus_through_the_driver(device: EmulatedDevice, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("code", "outcome"), [(700, "crash"), (702, "run_timeout")])
+def test_gpus_through_the_driver(
+    device: EmulatedDevice, tmp_path: Path, code: int, outcome: str
+) -> None:
     """One candidate loses the device: it costs itself."""
     func, out = ops.add_relu_func(512), tmp_path / "results.jsonl"
     target = "cuda -arch=sm_90a"
@@ -374,10 +377,10 @@ def test_gpus_through_the_driver(device: EmulatedDevice, tmp_path: Path) -> None
     assert last.file is not None
 
     def lose(_: Launched) -> None:
-        raise Illegal
+        raise Illegal(code)
 
-    code = (tmp_path / "p" / last.file.name).read_bytes()
-    (image,) = {i for i in device.images if code.startswith(i)}
+    cubin = (tmp_path / "p" / last.file.name).read_bytes()
+    (image,) = {i for i in device.images if cubin.startswith(i)}
     broken = device.driver.images[image].kernels
     device.driver.provide(image, {name: DoubleKernel(lose) for name in broken})
 
@@ -387,7 +390,7 @@ def test_gpus_through_the_driver(device: EmulatedDevice, tmp_path: Path) -> None
 
     results = measure(tmp_path / "p", out, start=start)
     outcomes = [results.candidates[n]["outcome"] for n in range(3)]
-    assert outcomes == ["ok", "ok", "crash"]
+    assert outcomes == ["ok", "ok", outcome]
     assert not device.faults
     assert len(results.finals) == 1
     with tw.TuningDatabase(tmp_path / "tuning.db") as database:

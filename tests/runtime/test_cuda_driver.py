@@ -34,7 +34,7 @@ def test_what_is_refused(code: int, says: str) -> None:
     [
         (214, "an uncorrectable error of its memory"),
         (700, "an access to an illegal address, asked to launch f: NAME\n.*compute-sanitizer"),
-        (702, "a kernel that ran longer than the system allows"),
+        (702, "a kernel that ran longer than the system allows.*\n.*another one. Compute smaller"),
         (710, "a failed assertion"),
         (715, "an illegal instruction"),
         (716, "an access to an address that is not aligned"),
