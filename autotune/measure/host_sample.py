@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from ... import dtypes
@@ -28,16 +29,19 @@ from ...tir.ir import (
     Cast,
     Const,
     Expr,
+    For,
     Func,
+    If,
     IterKind,
     Load,
     Op,
     Select,
+    Stmt,
     Store,
     Var,
     integers,
 )
-from ...tir.visit import stored_buffers, walk
+from ...tir.visit import nested, stored_buffers, walk
 from ...tir.widen import widened
 from .numeric_check import ROUNDING_FACTOR, largest_error, typical_size
 
@@ -84,12 +88,12 @@ def check_sample(
         if not dtypes.is_float(buffer.dtype):
             largest, limit = largest_error(found, exact[n].astype(found.dtype))[0], 0.0
         else:
-            scale = typical_size(outputs[n])
-            largest, limit = _error(found, exact[n], scale), tolerance
+            scale, most = typical_size(outputs[n]), _most(buffer.dtype)
+            largest, limit = _error(found, exact[n], scale, most), tolerance
             if largest > limit:
                 if own is None:
                     own = _elements_of(func, written, func, arguments, samples)
-                limit = max(limit, ROUNDING_FACTOR * _error(own[n], exact[n], scale))
+                limit = max(limit, ROUNDING_FACTOR * _error(own[n], exact[n], scale, most))
         if largest > limit:
             raise KernelError(
                 "{0} of the program as written differs from float64 on the host: of {1} elements "
@@ -123,14 +127,16 @@ def _places(rng: np.random.Generator, size: int, count: int) -> Array:
     return np.unique(rng.integers(0, size, min(count, size))) if size else np.zeros(0, np.int64)
 
 
-def _error(found: Array, exact: Array, scale: float) -> float:
-    """The largest error relative to the element and the size of the output together."""
+def _error(found: Array, exact: Array, scale: float, most: float) -> float:
+    """The largest error relative to the element and the size of the output together.
+
+    Numbers beyond `most` overflow the dtype of the output.
+    """
     a, b = found.astype(np.float64), exact.astype(np.float64)
     with np.errstate(all="ignore"):
         errors = np.abs(a - b) / (np.abs(b) + scale)
     errors[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
-    # What overflows a narrow float is no error of it.
-    errors[~np.isfinite(a) & ~np.isnan(a) & (np.sign(a) == np.sign(b))] = 0.0
+    errors[np.isinf(a) & (np.sign(a) == np.sign(b)) & (np.abs(b) > most)] = 0.0
     return float(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
@@ -261,8 +267,10 @@ def _rules(func: Func) -> dict[Buffer, _Rule]:
     if func.inplace:
         raise NotSampled("it changes arguments in place")
     rules = {}
-    for block in _blocks(func):
+    for block, around in _blocks(func.body):
         rule, buffer = _rule(block)
+        if math.prod(around) != math.prod(_size(i.extent) for i in block.iters):
+            raise NotSampled(f"the block {block.label.name} does not run all of its iterations")
         if buffer in rules:
             raise NotSampled(f"several blocks write {buffer.name}")
         rules[buffer] = rule
@@ -271,8 +279,15 @@ def _rules(func: Func) -> dict[Buffer, _Rule]:
     return rules
 
 
-def _blocks(func: Func) -> Iterator[Block]:
-    return (n for n in walk(func.body) if type(n) is Block)
+def _blocks(stmt: Stmt, around: tuple[int, ...] = ()) -> Iterator[tuple[Block, tuple[int, ...]]]:
+    """The blocks in a statement, with the extents of the loops around them."""
+    if type(stmt) is Block:
+        yield stmt, around
+    if type(stmt) is If:
+        raise NotSampled("it has conditions around blocks")
+    inside = (*around, _size(stmt.extent)) if type(stmt) is For else around
+    for below in nested(stmt):
+        yield from _blocks(below, inside)
 
 
 def _rule(block: Block) -> tuple[_Rule, Buffer]:
@@ -284,6 +299,9 @@ def _rule(block: Block) -> tuple[_Rule, Buffer]:
     named = [i for i in body.indices if isinstance(i, Var)]
     if set(named) != free or len(named) != len(free) or len(named) != len(body.indices):
         raise NotSampled(f"the block {name} writes other elements than those of its iterations")
+    sizes = {i.var: i.extent for i in block.iters}
+    if tuple(sizes[v] for v in named) != body.buffer.shape:
+        raise NotSampled(f"the block {name} writes a part of {body.buffer.name}")
     if all(i.kind is IterKind.SPATIAL for i in block.iters):
         if any(type(n) is Load and n.buffer is body.buffer for n in walk(body.value)):
             raise NotSampled(f"the block {name} reads what it writes")
@@ -304,6 +322,11 @@ def _rule(block: Block) -> tuple[_Rule, Buffer]:
 def _size(extent: object) -> int:
     assert isinstance(extent, int), "the program is concrete"
     return extent
+
+
+def _most(dtype: str) -> float:
+    """The largest finite number of a dtype."""
+    return float(ml_dtypes.finfo(_number(dtype)).max)  # type: ignore[no-untyped-call]
 
 
 def _number(dtype: str) -> np.dtype[Any]:

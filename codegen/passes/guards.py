@@ -26,6 +26,7 @@ from ...tir.ir import (
     cast,
 )
 from ...tir.polynomial import ONE, Poly
+from ...tir.rules import negation
 from ...tir.simplify import Simplifier, difference
 from ...tir.visit import nested
 
@@ -97,27 +98,31 @@ def _first(e: Ramp | Broadcast) -> Expr:
 
 
 class Guarded(NamedTuple):
-    """A store and the conditions around it."""
+    """A store, the conditions around it, and the loops around it, the outermost first."""
 
     store: Store
     conditions: tuple[Expr, ...]
+    loops: tuple[For, ...]
 
 
 def stores(s: Stmt) -> Iterator[Guarded]:
-    """The stores in `s` in program order, with the conditions in `s` that they run under."""
+    """The stores in `s` in program order, with the conditions and loops in `s` around them."""
 
-    def visit(top: Stmt, above: tuple[Expr, ...]) -> Iterator[Guarded]:
+    def visit(top: Stmt, above: tuple[Expr, ...], around: tuple[For, ...]) -> Iterator[Guarded]:
         if type(top) is Store:
-            yield Guarded(top, above)
+            yield Guarded(top, above, around)
         elif type(top) is If:
-            yield from visit(top.then, (*above, *conjuncts(top.cond)))
+            yield from visit(top.then, (*above, *conjuncts(top.cond)), around)
             if top.other is not None:
-                yield from visit(top.other, above)
+                otherwise = negation(top.cond)
+                failed = call("not", top.cond) if otherwise is None else otherwise
+                yield from visit(top.other, (*above, failed), around)
         else:
+            inside = (*around, top) if type(top) is For else around
             for c in nested(top):
-                yield from visit(c, above)
+                yield from visit(c, above, inside)
 
-    yield from visit(s, ())
+    yield from visit(s, (), ())
 
 
 _ORDERS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})

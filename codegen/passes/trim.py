@@ -92,6 +92,13 @@ def _repeats(
         return False
     if any(g.store.buffer in written for g in ending):
         return False
+    # In a common loop it reads what one iteration has stored, and later what all have.
+    if any(
+        e.store.buffer in _reads(g) and set(e.loops) & set(g.loops)
+        for g in repeating
+        for e in ending
+    ):
+        return False
     seen: set[Buffer] = set()
     again = {id(g) for g in repeating}
     for g in order:

@@ -81,3 +81,47 @@ def scan(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 """)
     found = check_sample(func, *results(func), tolerance_of(func))
     assert found == "the block B writes other elements than those of its iterations"
+
+
+HALF = """
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i in range({loops}):
+        {guard}with T.block("B"):
+            {indent}vi = T.axis.spatial({domain}, i)
+            {indent}B[vi] = A[vi] * 2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("loops", "domain", "guard", "why"),
+    [
+        (32, 32, False, "writes a part of B"),
+        (32, 64, False, "does not run all of its iterations"),
+        (64, 64, True, "conditions around blocks"),
+    ],
+)
+def test_what_is_written_in_part_is_not_sampled(
+    loops: int, domain: int, guard: bool, why: str
+) -> None:
+    """Elsewhere is what was there before, which a right program leaves alone."""
+    text = HALF.format(
+        loops=loops,
+        domain=domain,
+        guard="if i < 32:\n            " if guard else "",
+        indent="    " if guard else "",
+    )
+    a, b = np.ones(64, np.float32), np.full(64, -7, np.float32)
+    b[:32] = 2
+    told = check_sample(parse(f"@tw.script{text}"), [a, b], [b], 1e-5)
+    assert told is not None
+    assert why in told
+
+
+def test_infinity_is_an_error_unless_the_result_is_beyond_the_dtype() -> None:
+    whole = HALF.format(loops=64, domain=64, guard="", indent="")
+    func = parse(f"@tw.script{whole}")
+    found = np.full(64, np.inf, np.float32)
+    with pytest.raises(KernelError, match="largest error is inf"):
+        check_sample(func, [np.ones(64, np.float32), found], [found], 1e-5)
+    large = np.full(64, 3e38, np.float32)
+    assert check_sample(func, [large, found], [found], 1e-5) is None

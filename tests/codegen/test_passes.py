@@ -99,6 +99,32 @@ def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4, 2), "float32")):
         B[i] = B[i] + A[i]
         C[i, k] = B[i]
 """,
+    "trim_else": """
+def f(A: T.Buffer((8, 4), "float32"), X: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i, j in T.grid(8, 4):
+        if i < 3:
+            X[j] = A[i, j]
+        else:
+            C[j] = A[0, j]
+""",
+    "trim_what_is_read_between": """
+def f(A: T.Buffer((8, 4), "float32"), X: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for j in range(4):
+        X[j] = 0.0
+    for i, j in T.grid(8, 4):
+        if i < 3:
+            X[j] = A[i, j]
+        C[j] = X[(j + 1) % 4]
+""",
+    "trim_what_is_read_after": """
+def f(A: T.Buffer((8, 4), "float32"), X: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(8):
+        for j in range(4):
+            if i < 3:
+                X[j] = A[i, j]
+        for j in range(4):
+            C[j] = X[(j + 1) % 4]
+""",
     "tails": """
 def f(A: T.Buffer((29,), "float32")):
     for i in range(4):
