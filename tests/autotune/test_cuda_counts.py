@@ -122,3 +122,21 @@ def test_wavefronts_of_strided_requests(stride: int, fronts: int) -> None:
     threads = Threads.of(two, np.array([1, 2]), np.array([1, 1]))
     found = threads.wavefronts(threads.x * stride, 4, np.full(len(threads.x), 4))
     assert found.tolist() == [fronts, 2 * fronts]
+
+
+def test_what_is_the_same_in_all_iterations_is_computed_once() -> None:
+    """The mean and the scale of a row, of which each element takes a difference and products."""
+    func = ops.layer_norm_func(64, 4096)
+    (sketch,) = [s for s in sketches(func, TARGET) if s.name == "rows"]
+    program = scheduled(func, sketch, np.array([64, 1, 1]))
+    (launch,) = count(profile(program), np.zeros((1, 0), dtype=np.int64))
+    *_, squares, _, last = launch.phases
+    iterations = 4096 / 64
+    operations, functions = (float(n) for n in squares.operations)
+    assert operations == pytest.approx(3 + 1 / iterations)  # x - m, its square, the sum; m
+    assert functions == pytest.approx(1 / iterations)
+    operations, functions = (float(n) for n in last.operations)
+    assert operations == pytest.approx(4 + 4 / iterations)
+    assert functions == pytest.approx(3 / iterations)
+    emulated_operations = launch.counts.of_row(0)["operations"]
+    assert emulated_operations > 64 * 4096 * 12

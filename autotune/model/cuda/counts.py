@@ -26,6 +26,7 @@ from ....tir.ir import (
     Expr,
     For,
     ForKind,
+    Load,
     Op,
     Stmt,
     Var,
@@ -34,13 +35,14 @@ from ....tir.ir import (
     product,
 )
 from ....tir.linear import linear
+from ....tir.structure import key_of
 from ....tir.visit import substitute, walk
 from ....tir.windows import variables
 from ...rules.access_patterns import EXPENSIVE
 from ..profile import Ints, Profile
 from .barriers import Barriers
 from .dims import Dims, Floats
-from .launches import Access, Launch, Phase, launches_of
+from .launches import Access, Launch, Phase, is_one, launches_of
 from .patterns import Pattern, PhasePatterns, straight_loops
 from .spans import Shapes, at_zero, least, most, span
 
@@ -88,8 +90,9 @@ class PhaseCounts:
     """Of a phase in a block: its iterations, and those of straight code; what it accesses.
 
     `threads` run it, a `share` of the iterations. Straight code has so many `independent` chains of
-    operations. Loops that other phases are in, too, have `around` iterations. `operations` are
-    those of an iteration, and the expensive functions among them.
+    operations. Loops in which threads wait for others have `around` iterations. `operations` are
+    those of an iteration, and the expensive functions among them; what is the same in all
+    iterations is computed once.
     """
 
     phase: Phase
@@ -99,7 +102,7 @@ class PhaseCounts:
     independent: Floats
     share: Floats
     around: Floats
-    operations: tuple[int, int]
+    operations: tuple[Floats, Floats]
     accesses: list[AccessCounts] = field(default_factory=list)
 
 
@@ -234,6 +237,10 @@ class _PhaseCounter:
         self._straight = product([f.extent for f in straight])
         self._independent = product([f.extent for f in straight if f.var not in reducing])
         several = _of_several(phase, shapes.launch)
+        steps = {
+            f.var for f in (*phase.steps, phase.vector) if f is not None and not is_one(f.extent)
+        }
+        self._moving, self._fixed = computed_of(phase, steps - several)
         self._around = product([f.extent for f in phase.steps if f.var in several])
         self._accesses = []
         for a in self.patterns.accesses:
@@ -277,6 +284,10 @@ class _PhaseCounter:
             touched = _bytes([d(n) for n in spans], size)
             accesses.append(AccessCounts(pattern, d(every), d(kept), touched, held))
         visits = d(self._visits) * d(self._lanes)
+        once = d(self._around) / np.maximum(visits, 1.0)
+        operations, functions = (
+            moving + fixed * once for moving, fixed in zip(self._moving, self._fixed, strict=True)
+        )
         return PhaseCounts(
             self.phase,
             found.threads,
@@ -285,7 +296,7 @@ class _PhaseCounter:
             d(self._independent),
             share,
             d(self._around),
-            (self.operations, self.expensive),
+            (operations, functions),
             accesses,
         )
 
@@ -311,14 +322,18 @@ def _times(phase: Phase, out: Collection[Var]) -> Dim:
 
 
 def _of_several(phase: Phase, launch: Launch) -> set[Var]:
-    """The loops of a phase that other phases of its launch are in, too."""
-    return {f.var for p in launch.phases if p is not phase for f in p.steps}
+    """The loops of a phase that others of its launch are in, too, which use shared memory: threads
+    wait in them."""
+    others = [
+        p for p in launch.phases if p is not phase and any(a.scope == "shared" for a in p.accesses)
+    ]
+    return {f.var for p in others for f in p.steps}
 
 
 def _held(phase: Phase, access: Access, launch: Launch) -> set[Var]:
     """The loops of a sum in memory during which the compiler holds it in a register.
 
-    They are the innermost ones, which do not move it and are around no other phase. Nothing else
+    They are the innermost ones, which do not move it and in which no thread waits. Nothing else
     that the phase uses may be in the same shared memory, for all the compiler knows.
     """
     if not phase.visit.accumulates or phase.collective:
@@ -389,20 +404,43 @@ def _last(guard: Binary, loops: Sequence[For]) -> dict[Var, Expr]:
 
 def operations_of(body: Stmt) -> tuple[int, int]:
     """The operations on floats of an iteration, and the expensive functions among them."""
-    count = expensive = 0
-    for n in walk(body):
-        match n:
-            case Binary(a=a) if dtypes.is_float(a.dtype):
-                count += 1
-                expensive += n.op is Op.DIV
-            case Cast(dtype=dtype) if dtypes.is_float(dtype):
-                count += 1
-            case Call(fn=fn, dtype=dtype) if dtypes.is_float(dtype):
-                count += 1
-                expensive += fn in EXPENSIVE
-            case _:
-                pass
-    return count, expensive
+    found = [n for n in map(_operation, walk(body)) if n is not None]
+    return len(found), sum(found)
+
+
+def computed_of(phase: Phase, loops: AbstractSet[Var]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The same of what `loops` move, and of what is the same in all their iterations.
+
+    The compiler computes equal expressions once.
+    """
+    block = phase.visit.block
+    moving = {i.var for i in block.iters if variables(i.value) & loops} | loops
+    written = {a.buffer for a in phase.accesses if a.stores}
+    known: set[object] = set()
+    moved, fixed = list[bool](), list[bool]()
+    for n in walk(block.body):
+        operation = _operation(n)
+        if operation is None or (key := key_of(n)) in known:
+            continue
+        known.add(key)
+        stays = variables(n).isdisjoint(moving) and not any(
+            type(m) is Load and m.buffer in written for m in walk(n)
+        )
+        (fixed if stays else moved).append(operation)
+    return (len(moved), sum(moved)), (len(fixed), sum(fixed))
+
+
+def _operation(n: object) -> bool | None:
+    """Whether an operation on floats is an expensive function; `None` for what is none."""
+    match n:
+        case Binary(a=a) if dtypes.is_float(a.dtype):
+            return n.op is Op.DIV
+        case Cast(dtype=dtype) if dtypes.is_float(dtype):
+            return False
+        case Call(fn=fn, dtype=dtype) if dtypes.is_float(dtype):
+            return fn in EXPENSIVE
+        case _:
+            return None
 
 
 def _product(numbers: Iterable[Floats]) -> Floats:

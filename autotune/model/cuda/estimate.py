@@ -226,7 +226,7 @@ class _Work:
         operations, functions = phase.operations
         double = visit.dtype == "float64"
         fused = float(visit.accumulates and multiplies(visit.block.body))
-        each = max(operations - fused, 0.0) + FUNCTION_OPERATIONS * functions
+        each = np.maximum(operations - fused, 0.0) + FUNCTION_OPERATIONS * functions
         self.arithmetic = self.arithmetic + visits * running * WARP * each / (
             rates.float64 if double else rates.float32
         )
@@ -265,7 +265,12 @@ class _Work:
         return requests
 
     def _wait(
-        self, phase: PhaseCounts, steps: Floats, each: float, functions: int, requests: Floats
+        self,
+        phase: PhaseCounts,
+        steps: Floats,
+        each: Floats,
+        functions: Floats,
+        requests: Floats,
     ) -> None:
         """Add the latency of a phase for one warp: loads of a step are on their way at once."""
         rates = self.rates
@@ -277,7 +282,9 @@ class _Work:
         together = np.where(own >= UNROLLED_BY_NVCC, UNROLLED_BY_NVCC, 1.0)
         rounds = phase.around * np.ceil(own / together)
         self._fixed = self._fixed + phase.visits * phase.share * each * chained + requests * 2
-        self._fixed = self._fixed + rounds * (20.0 * bool(functions) + rates.arithmetic_latency)
+        self._fixed = self._fixed + rounds * (
+            20.0 * np.minimum(functions, 1.0) + rates.arithmetic_latency
+        )
         if any(a.pattern.access.scope == "shared" for a in reads):
             self._fixed = self._fixed + rounds * rates.shared_latency
         if any(a.pattern.access.scope == "global" for a in reads):
