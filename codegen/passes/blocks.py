@@ -29,7 +29,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, with_func_body
-from .rewrite import fresh, map_exprs, map_stmts, simplifier_of
+from .rewrite import fresh, loops, map_exprs, map_stmts, simplifier_of
 
 
 def blocks(func: Func) -> Func:
@@ -44,8 +44,9 @@ def blocks(func: Func) -> Func:
 
     If the reduction loops are not around this block alone, the init stays in place, under the
     condition that all reduce variables are zero. Loops of one iteration are removed, but for those
-    over axes of a device, which make statements one launch. So is a block without iterations, with
-    its init. The loops of a block that runs as an instruction keep its annotation.
+    over axes of a device and those around such loops, which make statements one launch. So is a
+    block without iterations, with its init. The loops of a block that runs as an instruction keep
+    its annotation.
     """
     s = simplifier_of(func)
     return with_func_body(func, _settled(_visit(func.body, s)))
@@ -82,7 +83,7 @@ def _for(loop: For, s: Simplifier) -> _Part:
     if type(loop.extent) is int and loop.extent == 0:
         return _NOTHING
     if type(loop.extent) is int and loop.extent == 1 and loop.kind is not ForKind.THREAD:
-        return _visit(substitute(loop.body, {loop.var: const(0)}), s)
+        return _once(loop, _visit(substitute(loop.body, {loop.var: const(0)}), s))
     body, init, zero = _visit(loop.body, s)
     if type(body) is Seq and not body.stmts:
         return _NOTHING
@@ -100,6 +101,14 @@ def _for(loop: For, s: Simplifier) -> _Part:
     if len(zero) == 1:
         return _Part(seq(init, new))
     return _Part(new, init, zero - {loop.var})
+
+
+def _once(loop: For, part: _Part) -> _Part:
+    """What a loop of one iteration does: `part`, in that loop where it makes phases one launch."""
+    if not any(f.thread is not None for f in loops(part.stmt)):
+        return part
+    init = None if part.init is None else fresh(replace(loop, body=part.init))
+    return part._replace(stmt=replace(loop, body=part.stmt), init=init)
 
 
 def _block(block: Block, s: Simplifier) -> _Part:

@@ -134,6 +134,8 @@ def _code(stmt: Stmt, around: frozenset[str], variables: Mapping[str, Var]) -> S
     if type(stmt) is For and stmt.thread is not None:
         body = _code(stmt.body, around | {stmt.thread}, variables)
         return substitute(body, {stmt.var: variables.get(stmt.thread, const(0))})
+    if type(stmt) is For and stmt.extent == 1:
+        return _code(substitute(stmt.body, {stmt.var: const(0)}), around, variables)
     if type(stmt) is Seq:
         return seq(*[_code(s, around, variables) for s in _runs(stmt)])
     return map_stmts(stmt, lambda s: _code(s, around, variables))

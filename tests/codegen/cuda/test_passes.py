@@ -12,7 +12,8 @@ from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
-from tilewright.tir.ir import Func
+from tilewright.tir.equality import flat
+from tilewright.tir.ir import Func, Store
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.wellformed import check_structure
@@ -476,6 +477,46 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
     )
     assert len(launches_of(func)) == 1
     assert "blockIdx" not in str(func)
+
+
+@pytest.mark.parametrize("around", ["range(1)", "T.unrolled(1)"])
+def test_phases_in_a_loop_of_one_iteration_are_one_launch(around: str) -> None:
+    func = lowered(
+        f"""
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    S = T.alloc((8,), "float32", scope="shared")
+    for k in {around}:
+        for i in T.thread("threadIdx.x", 8):
+            S[i] = A[i + k]
+        for i in T.thread("threadIdx.x", 8):
+            B[i] = S[7 - i - k]
+""".lstrip()
+    )
+    (launch,) = launches_of(func)
+    assert launch.extents("threadIdx") == (8, 1, 1)
+    assert "for k" not in str(func)
+
+
+def test_a_reduction_of_one_iteration_around_threads_starts_in_its_launch() -> None:
+    func = lowered(
+        """
+def f(A: T.Buffer((8, 1), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for o in range(1):
+        for k in range(1):
+            for i in T.thread("threadIdx.x", 8):
+                with T.block("B"):
+                    v = T.axis.spatial(8, i)
+                    r = T.axis.reduce(1, k)
+                    with T.init():
+                        B[v] = 0.0
+                    B[v] = B[v] + A[v, r]
+        for i in T.thread("threadIdx.x", 8):
+            C[i] = B[i]
+""".lstrip()
+    )
+    (launch,) = launches_of(func)
+    assert "for k" not in str(func)
+    assert len([s for s in flat(launch.code) if type(s) is Store]) == 3
 
 
 def test_axes_of_one_iteration_bind_a_nest() -> None:
