@@ -19,7 +19,6 @@ from ...tir.ir import (
     Func,
     If,
     Let,
-    Load,
     Op,
     Seq,
     Stmt,
@@ -29,13 +28,14 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.simplify import Simplifier
-from ...tir.visit import nested, stored_buffers, walk
+from ...tir.visit import nested, stored_buffers
 from .arena import overlaid
 from .digits import tells_apart
 from .launches import Launch, map_launches, with_code
 from .owned import THREAD_SCOPES
 from .rewrite import map_stmts, ranges_of, statements
 from .uses import TOP, Scope, Use, uses_of
+from .varying import Varying
 
 
 def barriers(func: Func) -> Func:
@@ -87,9 +87,7 @@ class _Synchroniser:
         self.overlaid = overlaid(launch)
         self.blocks = {f.var: f.extent for f in launch.blocks}
         self.threads = {f.var: f.extent for f in launch.threads if f.extent != 1}
-        loaded = {s.var for s in statements(launch.code) if type(s) is Let}
-        self.varying = {*self.threads, *loaded}
-        """What may differ between threads where it is left in a condition in terms of loops."""
+        self.varying = Varying(launch)
         self.several_warps = launch.thread_count > WARP
         self.simplifier = Simplifier(ranges_of(launch.statement()))
         self.known: dict[object, _Level] = {}
@@ -109,7 +107,7 @@ class _Synchroniser:
         One of a block may serve for what one of a warp before it and one of a block behind it do.
         """
         found = [s for s in statements(code) if type(s) is Barrier]
-        by_all = set(self.by_all(code, TOP))
+        by_all = set(self.by_all(code))
         for old in found:
             wider = Barrier(BarrierScope.BLOCK)
             changes: list[dict[Stmt, Barrier | None]] = [{old: None}]
@@ -121,13 +119,13 @@ class _Synchroniser:
                     return self.fewer(new)
         return code
 
-    def by_all(self, s: Stmt, scope: Scope) -> Iterator[Stmt]:
+    def by_all(self, s: Stmt) -> Iterator[Stmt]:
         """The barriers that all threads of a block reach."""
         if type(s) is Barrier:
             yield s
-        elif not self.diverges(s, scope):
+        elif not self.diverges(s):
             for child in nested(s):
-                yield from self.by_all(child, scope.below(s, child))
+                yield from self.by_all(child)
 
     # The code from the first statement on, with what is pending before and after
 
@@ -138,9 +136,9 @@ class _Synchroniser:
         opened = isinstance(s, Seq | Let | Alloc)
         inside, found = (s, []) if opened else self.by_itself(s, scope)
         if opened or _cost(inside):
-            self.require_uniform(s, inside, scope)
+            self.require_uniform(s, inside)
             level = self.level(pending, list(self.own(s, scope)))
-            if self.diverges(s, scope) and self.level(pending, self.uses(s, scope)) > _Level.WARP:
+            if self.diverges(s) and self.level(pending, self.uses(s, scope)) > _Level.WARP:
                 level = _Level.BLOCK  # all threads of the block wait before it, not inside
             before, pending = _waited(level, pending)
             new, pending = self.inside(s, scope, pending)
@@ -281,12 +279,12 @@ class _Synchroniser:
 
     # Where a barrier may stand
 
-    def require_uniform(self, s: Stmt, inside: Stmt, scope: Scope) -> None:
+    def require_uniform(self, s: Stmt, inside: Stmt) -> None:
         """Require that all threads that wait in `inside` take the same branches of `s`."""
-        if type(s) is not If or not self.diverges(s, scope):
+        if type(s) is not If:
             return
         added = {n.scope for n in statements(inside) if type(n) is Barrier}
-        if added != {BarrierScope.WARP} or not self.same_in_warp(_condition(s, scope)):
+        if any(self.varying(s.cond, scope) for scope in added):
             raise BuildError(
                 "threads wait for each other where {0}, which does not hold for all of them",
                 s.cond,
@@ -294,25 +292,9 @@ class _Synchroniser:
                 "so that the condition stands inside of each phase",
             )
 
-    def diverges(self, s: Stmt, scope: Scope) -> bool:
+    def diverges(self, s: Stmt) -> bool:
         """Whether threads of a block may take different branches of `s`."""
-        if type(s) is not If:
-            return False
-        found = _condition(s, scope)
-        return any(type(n) is Load for n in found) or not found.isdisjoint(self.varying)
-
-    def same_in_warp(self, found: set[object]) -> bool:
-        """Whether a condition on these nodes is the same in all threads of a warp."""
-        inner = self.launch.threads[-1]
-        whole = isinstance(inner.extent, int) and inner.extent % WARP == 0
-        others = self.varying.difference(self.threads) | {inner.var}
-        return whole and found.isdisjoint(others) and not any(type(n) is Load for n in found)
-
-
-def _condition(s: If, scope: Scope) -> set[object]:
-    """The nodes of the condition of `s`, in terms of loops."""
-    conditions = scope.below(s, s.then).conditions[len(scope.conditions) :]
-    return {n for c in conditions for n in walk(c)}
+        return type(s) is If and self.varying(s.cond)
 
 
 def _exchanged(s: Stmt, change: Mapping[Stmt, Barrier | None]) -> Stmt:

@@ -43,6 +43,7 @@ from .launches import Launch, launch_of, with_code
 from .owned import THREAD_SCOPES, differ
 from .rewrite import map_stmts, ranges_of, statements
 from .uses import Use, uses_of
+from .varying import Varying
 
 _COMBINING = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
@@ -109,7 +110,7 @@ class _Collectives:
         self.others = {f.var: f.extent for f in (*launch.blocks, *launch.threads[:-1])}
         self.simplifier = Simplifier(ranges_of(launch.statement()))
         self.uses = uses_of(launch.code)
-        self.varying: set[object] = set(launch.thread_vars)
+        self.varying = Varying(launch)
         self.elsewhere = {
             n
             for s in flat(func.body)
@@ -139,15 +140,9 @@ class _Collectives:
             if rest is not None:
                 new = self.converted(s.then, rest)
                 return s if new is None else new
-            if self.varies(s.cond):
+            if self.varying(s.cond):
                 return s
-        if type(s) is Let and self.varies(s.value):
-            self.varying.add(s.var)
         return map_stmts(s, self.visit)
-
-    def varies(self, e: Expr) -> bool:
-        """Whether threads of a block may have different values of an expression."""
-        return any(n in self.varying or type(n) is Load for n in walk(e))
 
     def of_first_lane(self, s: If) -> tuple[Expr, ...] | None:
         """The other conditions of what only the first thread of a row runs; `None` of others."""
