@@ -16,6 +16,7 @@ from ...tir.visit import stored_buffers
 from ..lower import lower
 from .emulate import Emulation, emulate, strided
 from .emulate_batch import Array
+from .form import check_form
 
 ROUNDINGS = 32
 """Units in the last place by which floats may differ: the order of a sum is not specified."""
@@ -75,7 +76,11 @@ def check_program(
 def check_lowered(
     lowered: Func, func: Func, arguments: Sequence[Any], tolerance: float | None = None
 ) -> Check:
-    """Emulate a lowered program and compare with the interpreter on `func`: `check_program`."""
+    """Emulate a lowered program and compare with the interpreter on `func`: `check_program`.
+
+    Raises `VerifyError` where it is not in the form of a lowered program.
+    """
+    check_form(lowered)
     expected, found = _copied(arguments), _copied(arguments)
     interpret(func, *expected)
     emulation = emulate(lowered, *found)
