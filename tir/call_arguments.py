@@ -43,7 +43,13 @@ def _check_array(param: Buffer, argument: Any) -> None:
         raise ArgumentError(
             "{0} has dtype {1}, expected {2}", param.name, argument.dtype, param.dtype
         )
-    if param.value_range is not None and argument.size:
+
+
+def check_values(func: Func, arguments: tuple[Any, ...]) -> None:
+    """Raises `ArgumentError` for arrays that hold integers outside of the parameter's range."""
+    for param, argument in zip(func.params, arguments, strict=True):
+        if not isinstance(param, Buffer) or param.value_range is None or not argument.size:
+            continue
         low, high = param.value_range
         if argument.min() < low or argument.max() >= high:
             raise ArgumentError(

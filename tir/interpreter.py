@@ -17,7 +17,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import VerifyError
 from . import arithmetic
-from .call_arguments import check, elements, scalar, shape_of, write_back
+from .call_arguments import check, check_values, elements, scalar, shape_of, write_back
 from .ir import (
     INDEX,
     UNORDERED,
@@ -75,6 +75,7 @@ def interpret(
     outputs = stored_buffers(func)
     machine = _Machine(np.random.default_rng(seed) if order == "shuffled" else None)
     check(func, arguments, outputs)
+    check_values(func, arguments)
     for param, argument in zip(func.params, arguments, strict=True):
         if isinstance(param, Var):
             machine.slots[machine.slot(param)] = scalar(param, argument)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import VerifyError
-from ...tir.call_arguments import check, scalar
+from ...tir.call_arguments import check, check_values, scalar
 from ...tir.ir import Buffer, Func, Stmt, Var
 from ...tir.visit import stored_buffers
 from ..passes.launches import Launch, launches_of
@@ -63,6 +63,7 @@ def emulate(func: Func, *arguments: Any, batch_threads: int = BATCH_THREADS) -> 
     outputs = stored_buffers(func)
     flat = [flat_view(p, a) for p, a in zip(func.params, arguments, strict=False)]
     check(func, (*flat, *arguments[len(flat) :]), outputs)
+    check_values(func, arguments)  # of elements, not of what is between them in memory
     memories: dict[Buffer, GlobalMemory] = {}
     scalars: dict[Var, Array] = {}
     for param, argument in zip(func.params, flat, strict=True):

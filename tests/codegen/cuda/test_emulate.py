@@ -177,6 +177,23 @@ def take(A: T.Buffer((8,), "float32"), I: T.Buffer((4,), "int32", value_range=(0
         emulate(func, a, np.array([8, 0, 7, 3], np.int32), b)
 
 
+def test_values_between_elements_of_strided_arrays_are_not_checked() -> None:
+    text = """
+@tw.script
+def take(A: T.Buffer((8,), "float32"), I: T.Buffer((7,), "int32", value_range=(0, 8)), B: T.Buffer((4,), "float32")):
+    for t in T.thread("threadIdx.x", 4):
+        B[t] = A[T.int64(I[t * 2])]
+"""  # noqa: E501
+    func = parse(text)
+    a, b = np.arange(8, dtype=np.float32), np.zeros(4, np.float32)
+    indices = np.array([7, -1, 0, 99, 7, -1, 3], np.int32)
+    assert not emulate(func, a, indices[::2], b).faults
+    assert b.tolist() == [7, 0, 7, 3]
+    indices[2] = 8
+    with pytest.raises(ArgumentError, match=r"I holds values in \[3, 8\]"):
+        emulate(func, a, indices[::2], b)
+
+
 def test_a_launch_on_memory_of_a_device() -> None:
     text = """
 @tw.script
