@@ -96,8 +96,10 @@ class _Checker:
             _refuse(f"{type(s).__name__} in the code of a thread")
         together = BarrierScope.WARP not in varies
         if type(s) is For:
-            if s.kind not in (ForKind.SERIAL, ForKind.UNROLL) or s.annotations:
+            if s.kind not in (ForKind.SERIAL, ForKind.UNROLL):
                 _refuse(f"the loop {s.var.name} of kind {s.kind} in the code of a thread")
+            if s.annotations:
+                _refuse(f"the annotation {s.annotations[0][0]} of the loop {s.var.name}")
             _require_extent(s)
         elif type(s) is Alloc:
             _require_flat(s.buffer, "local", "register")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...errors import BuildError
 from ...tir.conditions import conjunction
@@ -93,8 +94,15 @@ def _require_one_launch(func: Func, stmts: Sequence[Stmt]) -> None:
 
 
 def _without_hints(stmt: Stmt) -> Stmt:
-    """`stmt` without prefetches: other threads run while one waits for memory."""
-    return Seq(()) if type(stmt) is Prefetch else map_stmts(stmt, _without_hints)
+    """`stmt` without prefetches, as other threads run while one waits for memory.
+
+    Nor are there annotations of loops: they name instructions of processors.
+    """
+    if type(stmt) is Prefetch:
+        return Seq(())
+    if type(stmt) is For and stmt.annotations:
+        stmt = replace(stmt, annotations=())
+    return map_stmts(stmt, _without_hints)
 
 
 def _launch(stmt: Stmt, func: Func) -> Stmt:

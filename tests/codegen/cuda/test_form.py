@@ -22,6 +22,16 @@ def test_lowered_programs_are_in_it(name: str) -> None:
     check_form(lower(SCHEDULED[name](), TARGET))
 
 
+def test_annotations_of_loops_are_left_out() -> None:
+    text = """
+def f(A: T.Buffer((8, 4), "float32")):
+    for t in T.thread("threadIdx.x", 8):
+        for k in T.serial(4, annotations={"tensor_intrin": "fill"}):
+            A[t, k] = 1.0
+"""
+    check_form(lower(parse(text.lstrip()), TARGET))
+
+
 SOUND = {
     "a barrier of the block in all blocks": 'if b < 2:\n    T.barrier("block")',
     "a barrier of the warp in a row": 'if ty < 2:\n    T.barrier("warp")',
