@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tilewright.codegen.cuda.emulate_check import check_program
+from tilewright.codegen.lower import lower
+from tilewright.codegen.passes.rewrite import statements
 from tilewright.errors import BuildError
-from tilewright.tir.ir import Barrier
+from tilewright.tir.ir import Barrier, If, Let
 from tilewright.tir.visit import walk
 
 from ...fuzz.gpu_case import TARGET, TOLERANCE, run_gpu_case
@@ -14,6 +16,7 @@ from ...long import first_of
 from ...schedule.random_cases import Tally
 from ..machinery import random_arguments
 from .random_bindings import a_bound_program, threads_of
+from .random_branches import with_branches
 
 PART = 20
 """Programs of a test."""
@@ -38,3 +41,18 @@ def test_random_schedules_have_threads_and_barriers() -> None:
         waiting += any(type(n) is Barrier for n in walk(check.lowered))
     assert bound > PART
     assert waiting > 2
+
+
+def test_random_branches_and_names_are_around_phases() -> None:
+    around = emulated = 0
+    for seed in range(1, 4 * PART, 2):
+        try:
+            func = with_branches(a_bound_program(seed), seed)
+            found = [s for s in statements(func.body) if type(s) in (If, Let) and threads_of(s)]
+            around += bool(found)
+            lower(func, TARGET)
+            emulated += bool(found)
+        except BuildError:
+            continue
+    assert around > PART // 4
+    assert emulated > PART // 8
