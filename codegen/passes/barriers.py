@@ -175,8 +175,8 @@ class _Synchroniser:
                 ends |= {id(p): p for p in after}
             if s.other is None:
                 ends |= {id(p): p for p in pending}
-            result = map_stmts(s, lambda c: new[0] if c is s.then else new[1])
-            return result, list(ends.values())
+            same = all(a is b for a, b in zip(new, nested(s), strict=True))
+            return (s if same else If(s.cond, *new)), list(ends.values())
 
         def child(c: Stmt) -> Stmt:
             nonlocal pending

@@ -59,6 +59,8 @@ class Scope(NamedTuple):
         if type(s) is For:
             return self._replace(loops=(*self.loops, s))
         if type(s) is If:
+            if s.then is s.other:  # one object, at two places
+                return self
             cond = substitute(s.cond, self.values)
             return self.under(cond if child is s.then else call("not", cond))
         if type(s) is Let and not any(type(n) is Load for n in walk(s.value)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 
@@ -13,7 +14,7 @@ from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
 from tilewright.tir.equality import flat
-from tilewright.tir.ir import Func, Store
+from tilewright.tir.ir import For, Func, If, Store, seq
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.wellformed import check_structure
@@ -517,6 +518,26 @@ def f(A: T.Buffer((8, 1), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer(
     (launch,) = launches_of(func)
     assert "for k" not in str(func)
     assert len([s for s in flat(launch.code) if type(s) is Store]) == 3
+
+
+def test_branches_may_be_one_object() -> None:
+    func = parse(
+        """
+def f(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
+    L = T.alloc((3,), "float32", scope="local")
+    for c in range(3):
+        for t in T.thread("threadIdx.x", 3):
+            L[t] = A[t]
+        if c < 1:
+            B[c] = L[c]
+""".lstrip()
+    )
+    assert type(func.body) is For
+    copy, branch = flat(func.body.body)
+    assert type(branch) is If
+    body = replace(func.body, body=seq(copy, replace(branch, other=branch.then)))
+    with pytest.raises(BuildError, match="by one thread each"):
+        PASSES["phases"](replace(func, body=body))
 
 
 def test_axes_of_one_iteration_bind_a_nest() -> None:
