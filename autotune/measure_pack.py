@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,14 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tir.widen import widened
+from ..tuning_db import TuningDatabase
+from ..tuning_db.arguments import require_database
 from ..tuning_db.values import Outcome, TargetRecord, to_plain
 from .config import TuneConfig
 from .measure.compiler import compile_in_child
 from .measure.inputs import needs_positive
 from .measure.interchange import reference_program
-from .measure.numeric_check import tolerance_of
+from .measure.numeric_check import require_tolerance, tolerance_of
 from .model.cost_model import PARAMETERS
 from .records import toolchain_record, workload_record
 from .search.drawing import Drawn, drawn_by_search, model_or_none
@@ -53,7 +55,7 @@ class Packed:
         return sum(c.file is not None for c in self.pack.candidates)
 
 
-def write_pack(
+def write_pack(  # noqa: PLR0913 - each option of a search has a name
     func: Func,
     target: Target | str,
     folder: Path,
@@ -61,18 +63,26 @@ def write_pack(
     trials: int = 64,
     seed: int = 0,
     config: TuneConfig | None = None,
+    database: TuningDatabase | None = None,
+    tolerance: float | None = None,
     compile_program: Compile = compile_in_child,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Packed:
     """Compile the candidates that the search asks for into a new folder, and what to expect.
 
     The folder is there when all of it is written. Candidates that do not compile are in it with
-    their errors, for the records. Raises `TuningError` for a folder that is there, and for fewer
-    than 1 trials; `BuildError` where the unscheduled program does not compile; and what drawing
+    their errors, for the records. What `database` knows of such machines warms the search, and is
+    not packed again. `tolerance` is as for `tune`.
+
+    Raises `TuningError` for a folder that is there, for fewer than 1 trials, and where nothing is
+    left to measure; `BuildError` where the unscheduled program does not compile; and what drawing
     candidates raises.
     """
     if trials < 1:
         raise TuningError("{0} trials: expected 1 at least", trials)
+    require_tolerance(tolerance, TuningError)
+    if database is not None:
+        require_database(database, TuningError)
     verify(func)
     resolved = resolve(target)
     if os.path.lexists(folder):
@@ -84,7 +94,7 @@ def write_pack(
         raise TuningError("cannot write {0}: {1}", folder, error.strerror or error) from error
     try:
         pack = _Packer(resolved, unfinished, compile_program, tell).pack(
-            func, trials, seed, config or TuneConfig()
+            func, trials, seed, config or TuneConfig(), database, tolerance
         )
         unfinished.rename(folder)
     except OSError as error:
@@ -105,14 +115,40 @@ class _Packer:
         self._compile = compile_program
         self._versions = toolchain_record(target)
 
-    def pack(self, func: Func, trials: int, seed: int, config: TuneConfig) -> Pack:
+    def pack(
+        self,
+        func: Func,
+        trials: int,
+        seed: int,
+        config: TuneConfig,
+        database: TuningDatabase | None,
+        tolerance: float | None,
+    ) -> Pack:
+        drawn = drawn_by_search(
+            func, self._target, trials, seed, database=database, tolerance=tolerance
+        )
+        if not drawn:
+            raise TuningError(
+                "the database has a result of each candidate of {0}",
+                func.name,
+                hint="build it with the database: tilewright build",
+            )
         reference = self._written("reference", self._reference(func))
-        drawn = drawn_by_search(func, self._target, trials, seed)
         model = model_or_none(self._target)
         version = None if model is None else model.feature_version
         created = now()
         pack = Pack(
-            records=self._records(func, len(drawn), seed, config, version, created),
+            records=self._records(
+                func,
+                version,
+                {
+                    "trials": len(drawn),
+                    "seconds": None,
+                    "seed": seed,
+                    "search": {**config.to_json(), "tolerance": tolerance},
+                    "started": created,
+                },
+            ),
             feature_version=version,
             created=created,
             seed=config.measure.seed,
@@ -127,30 +163,16 @@ class _Packer:
         return pack
 
     def _records(
-        self,
-        func: Func,
-        trials: int,
-        seed: int,
-        config: TuneConfig,
-        version: str | None,
-        created: str,
+        self, func: Func, version: str | None, session: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The records that do not depend on who measures. The session has not started."""
         # Who measures knows the class of its machine.
         target = TargetRecord(str(self._target), self._target.compat_class, perf="")
-        session = {
-            "trials": trials,
-            "seconds": None,
-            "seed": seed,
-            "search": config.to_json(),
-            "model": {"features": version, **PARAMETERS},
-            "started": created,
-        }
         return {
             "workload": to_plain(workload_record(func)),
             "target": to_plain(target),
             "toolchain": to_plain(self._versions),
-            "session": session,
+            "session": {**session, "model": {"features": version, **PARAMETERS}},
         }
 
     def _candidates(self, func: Func, drawn: Sequence[Drawn]) -> list[PackedCandidate]:

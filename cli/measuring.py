@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import OPTIONS, AsJson, Database, Parameters, Program, TargetText, open_database
+from .options import (
+    OPTIONS,
+    AsJson,
+    Database,
+    Parameters,
+    Program,
+    TargetText,
+    Tolerance,
+    open_database,
+)
 from .program_file import load_program
 from .report import print_json
 
@@ -21,9 +31,17 @@ def pack(
     program: Program,
     out: Annotated[Path, typer.Option(help="The folder to write, which is not there yet.")],
     param: Parameters = None,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TILEWRIGHT_DB",
+            help="A database that warms the search; what it has measured is left out.",
+        ),
+    ] = None,
     target: TargetText = "cpu",
     trials: Annotated[int, typer.Option(help="Candidates to compile.", min=1)] = 64,
     seed: Annotated[int, typer.Option(help="The seed of the search.", min=0)] = 0,
+    tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile what the search asks for into a folder, for a machine that is not this one.
@@ -33,9 +51,17 @@ def pack(
     from ..autotune.measure_pack import write_pack
 
     func = load_program(program, param or ())
-    found = write_pack(
-        func, target, out, trials=trials, seed=seed, tell=lambda text: typer.echo(text, err=True)
-    )
+    with nullcontext() if db is None else open_database(db) as database:
+        found = write_pack(
+            func,
+            target,
+            out,
+            trials=trials,
+            seed=seed,
+            database=database,
+            tolerance=tolerance,
+            tell=lambda text: typer.echo(text, err=True),
+        )
     if not found.searched:
         typer.echo(
             "warning: there is no model of times for this kind of target: the candidates were "

@@ -11,12 +11,15 @@ from ...errors import TargetError
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
-from ...tuning_db.values import ScheduleRecord
+from ...tuning_db import TuningDatabase
+from ...tuning_db.values import Measurement, ScheduleRecord, TargetRecord
 from ..model.profile import profile
 from ..model.target_model import TargetModel, model_for
-from ..records import schedule_record
+from ..records import schedule_record, toolchain_record, workload_record
+from . import history, transfer
 from .candidates import Rows, Rowspace
-from .search import Search
+from .replay import Replays
+from .search import Known, Search
 from .sketch import Sketch, sketches
 
 
@@ -38,21 +41,56 @@ def model_or_none(target: Target) -> TargetModel | None:
         return None
 
 
-def drawn_by_search(func: Func, target: Target, count: int, seed: int) -> list[Drawn]:
+def drawn_by_search(
+    func: Func,
+    target: Target,
+    count: int,
+    seed: int,
+    *,
+    database: TuningDatabase | None = None,
+    tolerance: float | None = None,
+) -> list[Drawn]:
     """The first `count` candidates that a search asks for, the program as written among them.
+
+    What `database` has of targets that run the same code warms the search, and is not asked for
+    again: those whose measurements are the newest. With `tolerance` there are schedules with
+    inexact steps.
 
     Where the kind of target has no model of times, they are drawn at random, as many of each
     sketch.
     """
+    inexact = tolerance is not None
     if model_or_none(target) is None:
-        prepared = sketches(func, target)
+        prepared = sketches(func, target, inexact=inexact)
         some = drawn_of_each(prepared, target, -(-count // len(prepared)), seed)
         return some[:count]
-    search = Search(func, target, seed=seed, as_written=True)
+    workload, tools = workload_record(func), toolchain_record(target)
+    where = None if database is None else _measured_last(database, target)
+    known: list[Known] = []
+    if database is not None and where is not None:
+        replays = Replays(func)
+        history.best_known(database, workload, where, tools, tolerance, replays=replays)
+        known = history.known(
+            database, workload, where, tools, model_for(target), without=replays.refused
+        )
+    search = Search(func, target, seed=seed, known=known, inexact=inexact, as_written=True)
+    if database is not None and where is not None:
+        transfer.warm(search, database, workload, where, tools, tolerance)
     return [
         Drawn(search.sketches[c.sketch].name, c.trace, c.schedule, c.features, 2.0**c.predicted)
         for c in search.ask(count)
     ]
+
+
+def _measured_last(database: TuningDatabase, target: Target) -> TargetRecord | None:
+    """Of the targets that run the same code, that of the newest measurement."""
+    newest: tuple[Measurement, TargetRecord] | None = None
+    for record in database.records(TargetRecord):
+        if record.compat == target.compat_class:
+            for measured in database.measurements(target=record, limit=1):
+                if newest is None or measured.created > newest[0].created:
+                    newest = measured, record
+    return None if newest is None else newest[1]
 
 
 def drawn_of_each(prepared: Sequence[Sketch], target: Target, count: int, seed: int) -> list[Drawn]:

@@ -127,6 +127,59 @@ def test_pack_run_stop_run_on_import(folder: Path, tmp_path: Path) -> None:
         assert tw.build(program(), HERE, database, allow=["record"]).origin.kind == "record"
 
 
+def schedules(folder: Path) -> set[str]:
+    return {c.schedule["trace"] for c in read_pack(folder).candidates}
+
+
+def test_what_a_database_knows_is_not_packed_again(
+    folder: Path, measured: Path, tmp_path: Path
+) -> None:
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        import_results(measured, database)
+        found = write_pack(
+            program(), HERE, tmp_path / "b", trials=TRIALS, compile_program=compile_func,
+            database=database,
+        )  # fmt: skip
+        assert found.built == TRIALS
+        assert not schedules(folder) & schedules(tmp_path / "b")
+        out = tmp_path / "again.jsonl"
+        measure(tmp_path / "b", out, start=Here)
+        import_results(out, database)
+        trials = {m.schedule for m in database.records(Measurement)}
+        assert len(trials) == 2 * TRIALS
+
+
+def test_what_is_known_of_other_sizes_warms_the_search(measured: Path, tmp_path: Path) -> None:
+    func = ops.matmul_func(26, 26, 26)
+    packs = []
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        import_results(measured, database)
+        for name, known in (("a", None), ("b", database)):
+            write_pack(
+                func, HERE, tmp_path / name, trials=TRIALS, compile_program=compile_func,
+                database=known,
+            )  # fmt: skip
+            packs.append(schedules(tmp_path / name))
+    assert packs[0] != packs[1]
+
+
+def test_a_tolerance_permits_inexact_steps(tmp_path: Path) -> None:
+    func = ops.conv2d_func(c=16, h=16, w=16, o=16)
+    factors = []
+    for name, tolerance in (("a", None), ("b", 1e-3)):
+        write_pack(
+            func, HERE, tmp_path / name, trials=12, compile_program=compile_func,
+            tolerance=tolerance,
+        )  # fmt: skip
+        pack = read_pack(tmp_path / name)
+        assert pack.records["session"]["search"]["tolerance"] == tolerance
+        factors.append({c.error_factor for c in pack.candidates})
+    assert factors[0] == {1.0}
+    assert max(factors[1]) > 1
+    with pytest.raises(TuningError, match="tolerance"):
+        write_pack(func, HERE, tmp_path / "c", tolerance=-1.0)
+
+
 def test_the_command_needs_numpy_alone(folder: Path, tmp_path: Path) -> None:
     """It runs where the libraries of compiling, learning and records are not."""
     missing = tmp_path / "missing"
@@ -398,6 +451,11 @@ def test_gpus_through_the_driver(
         (record,) = database.records(type(target_record(resolve("cpu"))))
         assert record.compat == "cuda/sm_90a"
         assert record.perf.startswith("cuda/sm_90a/NVIDIA-H200/132SMs")
+        write_pack(
+            func, target, tmp_path / "q", trials=3, compile_program=device.compile,
+            database=database,
+        )  # fmt: skip
+    assert not schedules(tmp_path / "p") & schedules(tmp_path / "q")
 
 
 def test_code_for_another_gpu_is_refused(device: EmulatedDevice, tmp_path: Path) -> None:
