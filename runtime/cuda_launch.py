@@ -13,17 +13,20 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from ..errors import ArtifactError
+from ..target.cuda import ARCHS
 from .c_names import is_c_identifier
 from .signature import MAX_ARGUMENTS, Signature, show
 
 Extents: TypeAlias = tuple[int, int, int]
 
-MAX_GRID: Extents = (2**31 - 1, 65535, 65535)
-MAX_BLOCK: Extents = (1024, 1024, 64)
-MAX_THREADS = 1024
+_LIMITS = tuple(ARCHS.values())
+"""A launch is within those of one of the devices that are known, in each respect."""
+MAX_GRID: Extents = max(limits.grid for limits in _LIMITS)
+MAX_BLOCK: Extents = max(limits.block for limits in _LIMITS)
+MAX_THREADS = max(limits.block_threads for limits in _LIMITS)
 """Threads of a block."""
-MAX_SHARED_BYTES = 227 << 10
-"""Shared memory of a block, on any of the devices that are known."""
+MAX_SHARED_BYTES = max(limits.block_bytes for limits in _LIMITS)
+"""Shared memory of a block."""
 MAX_PARAMETER_BYTES = 4096
 """All parameters of a kernel; each takes at most 8 bytes."""
 MAX_KERNELS = 4096

@@ -11,13 +11,18 @@ import pytest
 from tilewright.codegen.compiled import Launch
 from tilewright.errors import ArtifactError
 from tilewright.runtime.cuda_launch import (
+    MAX_BLOCK,
+    MAX_GRID,
     MAX_KERNELS,
+    MAX_SHARED_BYTES,
+    MAX_THREADS,
     KernelLaunch,
     KernelResources,
     kernels_from_json,
     kernels_to_json,
 )
 from tilewright.runtime.signature import Argument, Signature
+from tilewright.target import ARCHS
 
 SIGNATURE = Signature(
     "sums", (Argument("A", "float32", (8, 4)), Argument("B", "float32", (8,), role="out")), 64
@@ -38,6 +43,18 @@ def test_compiled_code_carries_them() -> None:
     read = Launch.from_json(json.loads(json.dumps(launch.to_json())))
     assert read == launch
     assert kernels_from_json(read.needs["kernels"], SIGNATURE) == KERNELS
+
+
+def test_the_limits_are_those_of_the_architectures() -> None:
+    """What any of them allows is read, in each respect; what none does is not."""
+    found = (MAX_GRID, MAX_BLOCK, MAX_THREADS, MAX_SHARED_BYTES)
+    each = [(a.grid, a.block, a.block_threads, a.block_bytes) for a in ARCHS.values()]
+    assert all(
+        extent <= most
+        for grid, block, *_ in each
+        for extent, most in zip((*grid, *block), (*MAX_GRID, *MAX_BLOCK), strict=True)
+    )
+    assert found == tuple(map(max, zip(*each, strict=True)))
 
 
 def test_threads_of_a_block() -> None:
