@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
@@ -57,6 +58,28 @@ ARCHS: Mapping[str, Limits] = {
 """The limits of architectures by the names that the compiler has for them."""
 
 
+_OLDEST, _NEWEST = 80, 90
+_NAME = re.compile(r"(?:sm|compute)_?(\d{2,3})[af]?|(\d)\.(\d)", re.ASCII)
+
+
+def _why_not(arch: str) -> str | None:
+    """What to say of a name that is no architecture here: whether one is older, newer, or meant."""
+    found = _NAME.fullmatch(arch.lower())
+    if found is None:
+        return similar(arch, ARCHS)
+    capability = int(found[1] or found[2] + found[3])
+    if f"sm_{capability}" in ARCHS:
+        return f"write -arch={'sm_90a' if capability == _NEWEST else f'sm_{capability}'}"
+    if capability < _OLDEST:
+        return "that is older: kernels use what GPUs have from compute capability 8.0 (A100) on"
+    if capability > _NEWEST:
+        return (
+            "that is newer: its limits and rates are not known yet. Its GPUs do not run code of "
+            "another generation"
+        )
+    return "choose the next older one: GPUs run code of their generation that is no newer"
+
+
 @register_kind
 @dataclass(frozen=True, kw_only=True)
 class CudaTarget(Target):
@@ -84,7 +107,7 @@ class CudaTarget(Target):
                 "unknown architecture -arch={0}; known: {1}",
                 arch,
                 ", ".join(ARCHS),
-                hint=similar(arch, ARCHS),
+                hint=_why_not(arch),
             )
         return cls(arch=arch, sms=ARCHS[arch].sms)
 
