@@ -284,7 +284,13 @@ def _first_compiled(
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
-    """Returns the first choice that compiles, of `found` and those that follow it."""
+    """Returns the first choice that compiles, of `found` and those that follow it.
+
+    Where there is no compiler, none of them does: that is said once.
+    """
+    from .codegen.generator import generator_for
+
+    generator_for(target).tools()
     failed = False
     while True:
         choice = None

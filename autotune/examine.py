@@ -75,11 +75,13 @@ def examine(
 ) -> Iterator[Examined]:
     """Examine candidates of each sketch of a program, at most so many.
 
-    Raises `TargetError`, `VerifyError` for a program that breaks a rule, and `ScheduleError` where
-    no rule makes a schedule. What is wrong with a candidate is among its problems.
+    Raises `TargetError`, `VerifyError` for a program that breaks a rule, `ScheduleError` where no
+    rule makes a schedule, and `BuildError` where there is no compiler. What is wrong with a
+    candidate is among its problems.
     """
     verify(func)
     resolved = resolve(target)
+    generator_for(resolved).tools()
     examiner = _Examiner(func, resolved, seed)
     for drawn in drawn_of_each(sketches(func, resolved), resolved, candidates, seed):
         yield examiner.examined(drawn)

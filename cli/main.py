@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from ..errors import TilewrightError
+from ..target import registered_kinds
 from . import checking, database, measuring, models, programs
 from .options import OPTIONS
 
@@ -33,6 +35,14 @@ app.add_typer(measuring.app, name="measure")
 
 def main() -> None:
     """Run the command line and exit."""
+    quoted = _quoted_target(sys.argv[1:])
+    if quoted is not None:
+        typer.echo(
+            "tilewright: the options of a target are part of it, and found outside\n"
+            f"  hint: write it in quotes: {quoted}",
+            err=True,
+        )
+        sys.exit(2)
     try:
         app(prog_name="tilewright")
     except TilewrightError as error:
@@ -41,6 +51,26 @@ def main() -> None:
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _quoted_target(words: Sequence[str]) -> str | None:
+    """A target as it is written on a command line, where its options stand there as words.
+
+    `None` where they do not.
+    """
+    kinds = registered_kinds()
+    names = {name for record in kinds.values() for name in record.option_names}
+
+    found = list[str]()
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.removeprefix("-").partition("=")
+        if word.startswith("-") and name in names:
+            found.append(f"-{name}={value if equals else after}")
+    if not found:
+        return None
+    first = found[0][1:].partition("=")[0]
+    kind = next(kind for kind, record in kinds.items() if first in record.option_names)
+    return f'"{" ".join([kind, *found])}"'
 
 
 def _show_version(wanted: bool) -> None:

@@ -32,7 +32,10 @@ from .cuda_driver import (
 from .cuda_launch import KernelLaunch
 
 LIBRARY = "libcuda.so.1"
-_CHECK = "code is compiled, emulated and checked without a device: tilewright check"
+_CHECK = (
+    'without a device, name an architecture, "cuda -arch=sm_90a": tilewright check emulates and '
+    "compiles for it, tilewright measure pack makes what another machine measures"
+)
 _INSTALL = f"pip install 'tilewright[cuda]' (pycuda is compiled, by the toolkit); {_CHECK}"
 _P, _ADDRESS = c_void_p, c_uint64
 # Handles are pointers; addresses of the device are integers of 64 bits.

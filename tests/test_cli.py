@@ -31,7 +31,7 @@ from tilewright.cli import database
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
 from tilewright.cli.report import print_assessment
-from tilewright.codegen.cuda import compiler
+from tilewright.codegen.cuda import compiler, nvcc, nvrtc
 from tilewright.codegen.cuda import generator as cuda_generator
 from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError
@@ -98,6 +98,44 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 @pytest.fixture(scope="session")
 def matmul(root: Path) -> str:
     return f"{root / 'examples' / 'matmul.py'}:matmul"
+
+
+@pytest.mark.parametrize(
+    ("words", "quoted"),
+    [
+        (["check", "--target", "cuda", "-arch=sm_90a"], '"cuda -arch=sm_90a"'),
+        (["target", "cuda", "-arch", "sm_90a"], '"cuda -arch=sm_90a"'),
+        (["target", "cpu", "-mcpu=x86-64-v2", "-threads=1"], '"cpu -mcpu=x86-64-v2 -threads=1"'),
+        (["target", "-arch=sm_80"], '"cuda -arch=sm_80"'),
+        (["build", "--target=cuda", "-arch=sm_80"], '"cuda -arch=sm_80"'),
+    ],
+)
+def test_the_options_of_a_target_are_quoted(run: Run, words: list[str], quoted: str) -> None:
+    done = run(*words)
+    assert done.code == 2
+    assert done.err.endswith(f"  hint: write it in quotes: {quoted}\n")
+
+
+def test_a_missing_compiler_is_said_once(
+    run: Run, matmul: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> str:
+        raise BuildError("there is no nvcc", hint="install it")
+
+    monkeypatch.setattr(nvcc, "nvcc", none)
+    monkeypatch.setattr(nvrtc, "is_there", lambda: False)
+    target = ["--target", "cuda -arch=sm_90a"]
+    for words in (
+        ["build", matmul, *SIZES, *target, "-o", tmp_path / "kernel.cubin"],
+        ["check", matmul, *SIZES, *target],
+        ["measure", "pack", matmul, *SIZES, *target, "--out", tmp_path / "pack"],
+    ):
+        done = run(*words)
+        assert done.code == 1
+        assert done.err.startswith("tilewright: there is neither nvcc nor NVRTC on this machine")
+        assert done.err.count("neither nvcc") == done.err.count("hint: install it") == 1
+        assert not done.out
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="session")
