@@ -87,7 +87,9 @@ def import_results(
 ) -> None:
     """Import results of a machine elsewhere as records; importing twice is as once."""
     from ..autotune.measure_import import import_results as put
+    from ..runtime.measure.results import read_results
 
+    read_results(file)  # a database is not made for what is no results
     with open_database(db, create=True) as database:
         found = put(file, database)
     if found.cut:

@@ -286,7 +286,7 @@ def _read_code(code_path: Path, expected: int) -> bytes:
 
 
 def _missing(code_path: Path) -> ArtifactError:
-    return ArtifactError("{0} does not exist", code_path)
+    return ArtifactError("{0} does not exist", code_path, hint=_HINT)
 
 
 def _digest(data: object) -> str:

@@ -138,6 +138,15 @@ def test_a_missing_compiler_is_said_once(
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_no_results_makes_no_database(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear reader\n")
+    for name, says in (("letter.txt", "not a JSON text"), ("none.jsonl", "cannot read")):
+        done = run("measure", "import", tmp_path / name, "--db", tmp_path / "new.db")
+        assert done.code == 1
+        assert says in done.err
+    assert not (tmp_path / "new.db").exists()
+
+
 @pytest.fixture(scope="session")
 def tuned(tmp_path_factory: pytest.TempPathFactory, matmul: str) -> Path:
     """A database with a session of three trials, tuned by a process of its own."""

@@ -12,6 +12,7 @@ from ...errors import ArtifactError
 from ..signature import show
 
 DIGEST = "digest"
+_COPY = "copy it again from where it was written"
 
 
 def canonical(data: object) -> bytes:
@@ -39,9 +40,13 @@ def parse_sealed(text: bytes, what: str, before: str = "") -> dict[str, Any]:
     try:
         data = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ArtifactError("{0} is damaged: not a JSON text ({1})", what, error) from error
+        raise ArtifactError(
+            "{0} is damaged: not a JSON text ({1})", what, error, hint=_COPY
+        ) from error
     if not isinstance(data, dict):
-        raise ArtifactError("{0} is damaged: expected an object, found {1}", what, show(data))
+        raise ArtifactError(
+            "{0} is damaged: expected an object, found {1}", what, show(data), hint=_COPY
+        )
     found, expected = data.get(DIGEST), digest_of(data, before)
     if found != expected:
         raise ArtifactError(
@@ -49,7 +54,7 @@ def parse_sealed(text: bytes, what: str, before: str = "") -> dict[str, Any]:
             what,
             expected,
             show(found),
-            hint="copy it again from where it was written",
+            hint=_COPY,
         )
     return data
 

@@ -202,7 +202,11 @@ def read_pack(folder: Path) -> Pack:
         ) from None
     if len(text) > MAX_BYTES:
         raise ArtifactError("{0} has more than {1} bytes; a pack has fewer", path, MAX_BYTES)
-    return Pack.from_json(parse_sealed(text, str(path)))
+    try:
+        return Pack.from_json(parse_sealed(text, str(path)))
+    except ArtifactError as error:
+        error.hint = error.hint or "pack the candidates again: tilewright measure pack"
+        raise
 
 
 def read_packed(folder: Path, file: PackedFile) -> tuple[Manifest, bytes]:

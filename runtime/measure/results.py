@@ -28,6 +28,7 @@ from .pack import MAX_BYTES, Pack
 
 FORMAT = "tilewright-measure-results"
 VERSION = 1
+_MEASURE = "python -m tilewright.runtime.measure FOLDER --out FILE writes them"
 _BEGINNING = b'{"digest":"'
 
 
@@ -175,11 +176,15 @@ def _read(file: IO[bytes], path: Path) -> tuple[Results, int]:
     end = text.rfind(b"\n") + 1
     lines = text[:end].splitlines()
     if not lines:
-        raise ArtifactError("{0} has no results", path)
+        raise ArtifactError("{0} has no results", path, hint=_MEASURE)
     first = parse_sealed(lines[0], f"{path}, line 1")
     if first.get("format") != FORMAT or first.get("version") != VERSION:
         raise ArtifactError(
-            "{0} has no results: expected the format {1}, version {2}", path, FORMAT, VERSION
+            "{0} has no results: expected the format {1}, version {2}",
+            path,
+            FORMAT,
+            VERSION,
+            hint=_MEASURE,
         )
     given = first.get("pack")
     packed = parse_sealed(json.dumps(given).encode(), f"{path}, line 1: the pack")

@@ -290,8 +290,9 @@ def test_damaged_and_foreign_packs_are_refused(
     folder: Path, tmp_path: Path, change: Callable[[Path], object], says: str
 ) -> None:
     change(folder)
-    with pytest.raises(ArtifactError, match=says):
+    with pytest.raises(ArtifactError, match=says) as caught:
         measure(folder, tmp_path / "results.jsonl", start=Here)
+    assert caught.value.hint is not None
 
 
 def test_links_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -334,8 +335,9 @@ def test_damaged_results_are_refused_and_stay(
     content = b"".join(damage(measured.read_bytes().splitlines(keepends=True)))
     out.write_bytes(content)
     with tw.TuningDatabase(tmp_path / "tuning.db") as database:
-        with pytest.raises(ArtifactError, match=says):
+        with pytest.raises(ArtifactError, match=says) as caught:
             import_results(out, database)
+        assert caught.value.hint is not None
         assert not list(database.records(Measurement))
     if content:
         with pytest.raises(ArtifactError, match=says):
