@@ -26,7 +26,7 @@ from tilewright.codegen.lower import lower
 from tilewright.errors import ArtifactError, BuildError, TargetError
 from tilewright.runtime import cuda_driver, cuda_pycuda
 from tilewright.runtime.artifact import Provenance, read_artifact
-from tilewright.runtime.cuda_driver import Driver
+from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.runtime.cuda_launch import KernelResources
 from tilewright.runtime.files import replace_files
 from tilewright.runtime.module import Origin
@@ -35,6 +35,7 @@ from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tuning_db import TuningDatabase
 
+from ...runtime.cuda_double import DoubleDriver
 from . import schedules
 from .host_run import emitted
 from .test_text import GROUPS, SCHEDULED, functions, program
@@ -329,6 +330,16 @@ def test_modules_for_no_device_are_loaded_when_they_are_called(
             "  hint: tw.build_library writes it to a file for a machine with such a device; "
             "install it"
         )
+
+
+def test_modules_for_another_device_than_that_which_is_here_are_refused(compiler: str) -> None:
+    del compiler
+    with (
+        use_driver(DoubleDriver()),
+        pytest.raises(TargetError, match="does not run on NVIDIA H200, which is sm_90") as error,
+    ):
+        build(ops.add_relu_func(4099), "cuda -arch=sm_80")
+    assert error.value.hint == "build it for this device: cuda -arch=sm_90"
 
 
 def test_what_a_compiler_says_may_be_in_any_encoding(
