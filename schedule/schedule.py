@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, Concatenate, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
@@ -389,7 +389,7 @@ class Schedule:
         func, result = primitive.call(self.func, choose, decoded)
         if func is not self.func and self._came_loose[self._outputs.at]:
             _require_blocks(func)
-        if func is not self.func and self.space is None and wraps_around(self.original):
+        if func is not self.func and self.space is None and _is_watched(self.original):
             _require_verified(func, primitive.name)
         if choose is not None:
             _ = choose.decision
@@ -487,6 +487,18 @@ def _require_blocks(func: Func) -> None:
             lambda statement=statement: str(statement).strip(),
             hint="begin with make_blocks(), which makes a block of each",
         )
+
+
+@lru_cache(128)
+def _is_watched(func: Func) -> bool:
+    """Whether indices of a program wrap around, and the verifier can tell what they read."""
+    if not wraps_around(func):
+        return False
+    try:
+        verify(func)
+    except VerifyError:
+        return False
+    return True
 
 
 def _require_verified(func: Func, name: str) -> None:

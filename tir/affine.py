@@ -177,13 +177,28 @@ def elements(
 def _texts(
     exprs: Sequence[Expr], extents: Mapping[Var, int | None], names: Mapping[Var, str]
 ) -> list[str | None]:
-    """Those that are quasi-affine and do not wrap around; variables without an extent do not."""
+    """Those that are quasi-affine and do not wrap around.
+
+    Where variables without an extent are in them, only what is divided must not: other indices and
+    bounds are checked where they are used.
+    """
     known = {v: n for v, n in extents.items() if n is not None}
     found: list[str | None] = []
     for e in without_casts(exprs, extents):
-        exact = exact_ends(e, known) is not None or not known.keys() >= set(variables(e))
+        if known.keys() >= set(variables(e)):
+            exact = exact_ends(e, known) is not None
+        else:
+            exact = all(
+                _fits(n.a, known) for n in walk(e) if type(n) is Binary and n.op in _DIVISIONS
+            )
         found.append(text(e, names) if exact else None)
     return found
+
+
+def _fits(e: Expr, known: Mapping[Var, int]) -> bool:
+    """Whether an expression stays within int64, with any value of the variables not `known`."""
+    s = Simplifier({v: (0, max(n - 1, 0)) for v, n in known.items()})
+    return s.fits(s.poly(e))
 
 
 def without_casts(exprs: Sequence[Expr], extents: Mapping[Var, int | None]) -> Sequence[Expr]:

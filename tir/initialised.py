@@ -16,6 +16,7 @@ from . import affine
 from .digits import Digit, digit_of, free
 from .inequality import at_most
 from .ir import (
+    INDEX,
     UNORDERED,
     Binary,
     Block,
@@ -293,14 +294,16 @@ def _wrapping(survey: Survey, t: Touch, loops: Sequence[For]) -> Common:
 
 @lru_cache(128)
 def wraps_around(func: Func) -> bool:
-    """Whether quotients or remainders in indices of `func`, of loops alone, may wrap around.
+    """Whether parts of indices and conditions of `func`, of loops alone, may wrap around.
 
     `func` is concrete. What its steps change is then beyond integer sets, and only `verify` tells.
     """
     survey = Survey(func)
     around = {v for v, (_, high) in survey.ranges.items() if isinstance(high, int)}
     return any(
-        _wraps(survey.plain, e) and set(variables(e)) <= around
+        e.dtype == INDEX
+        and set(variables(e)) <= around
+        and not survey.plain.fits(survey.plain.poly(e))
         for t in survey.touches
         for i in (*t.indices, *t.place.conditions)
         for e in walk(survey.resolved(i))

@@ -174,6 +174,11 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
         raise DatabaseError("expected a path or a URL of a database: {0}", error) from error
     if not isinstance(text, str):
         raise DatabaseError("expected a path as text, found {0!r}", text)
+    if not text:
+        raise DatabaseError(
+            "the path of a database is empty",
+            hint="write sqlite:// for one in memory, which ends with the process",
+        )
     if "://" not in text:
         return URL.create("sqlite", database=text)
     try:

@@ -20,6 +20,7 @@ from tilewright.tir.verify import verify
 from ..long import first_of
 from .guarded import in_vectors, runs_here
 from .machinery import check
+from .random_nests import difference
 
 ROOT = Path(__file__).resolve().parents[2]
 N = 21
@@ -128,3 +129,10 @@ def test_the_least_integer_divided_by_minus_one_wraps(dtype: str) -> None:
     outputs = [np.zeros(N, dtype), np.zeros(N, dtype)]
     for form in (func, in_vectors(func, None)):
         check(form, [*given, *outputs], original=func)
+
+
+@pytest.mark.parametrize("first", first_of(range(0, 1200, 60), 2))
+def test_random_nests_of_plain_loops(first: int) -> None:
+    """Conditions with and without `else`; thousands: `python -m tests.codegen.random_nests`."""
+    failed = [told for told in map(difference, range(first, first + 60)) if told is not None]
+    assert not failed, failed[0]

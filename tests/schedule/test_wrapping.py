@@ -2,11 +2,12 @@
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.tir.initialised import wraps_around
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
+from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
 
 
@@ -55,3 +56,47 @@ def test_other_steps_on_it_are_taken() -> None:
     sch.split(sch.get_loops(sch.get_block("B"))[1], factors=[None, 4])
     sch.reorder(*reversed(sch.get_loops(sch.get_block("S"))))
     verify(sch.func)
+
+
+@pytest.mark.parametrize("place", ["{w} & 3", "T.maximum(T.minimum({w}, 3), 0)"])
+def test_what_wraps_need_not_be_divided(place: str) -> None:
+    wraps = f"({2**62 + 1} - vi * {2**62 + 1})"
+    text = func_text(shifted(3, 1)).replace("(3 - vi * 1) % 4", place.format(w=wraps))
+    func = parse(text)
+    assert wraps_around(func)
+    verify(func)
+    with pytest.raises(ScheduleError, match="wraps around int64 is not verified"):
+        pipelined(func)
+
+
+def test_a_program_that_was_not_verified_before_is_not_refused_for_what_wraps() -> None:
+    text = func_text(shifted(2**62 + 1, 2**62 + 1)).replace("S[vi, vj] =", "S[vi, 7 - vj // 2] =")
+    func = parse(text)
+    with pytest.raises(VerifyError):
+        verify(func)
+    sch = Schedule(func)
+    sch.split(sch.get_loops(sch.get_block("S"))[1], factors=[None, 4])
+
+
+def test_iterations_that_wrap_with_a_parameter_are_not_merged() -> None:
+    """With n = 2**63 - 2 the last iterations write what the first ones read."""
+    func = parse("""
+@tw.script
+def f(
+    A: T.Buffer((3,), "float32"), S: T.Buffer((6,), "float32"),
+    B: T.Buffer((3,), "float32"), n: T.int64,
+):
+    T.inplace(S)
+    for i in range(3):
+        with T.block("W"):
+            vi = T.axis.opaque(3, i)
+            S[(n + vi) % 6] = A[vi]
+    for j in range(3):
+        with T.block("R"):
+            vj = T.axis.spatial(3, j)
+            B[vj] = S[(n + 5 - vj) % 6]
+""")
+    sch = Schedule(func)
+    loops = [sch.get_loops(sch.get_block(name))[0] for name in "WR"]
+    with pytest.raises(ScheduleError, match="block W may write an element of S"):
+        sch.merge(*loops)

@@ -278,3 +278,9 @@ def test_a_missing_layer_leaves_no_new_database(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="missing"):
         TuningDatabase(tmp_path / "a.db", layers=[tmp_path / "missing.db"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_path_is_no_database_in_memory() -> None:
+    """As from a variable of the shell that is not set: what is measured would be lost."""
+    with pytest.raises(DatabaseError, match="is empty"):
+        TuningDatabase("")
