@@ -42,6 +42,7 @@ from ...tir.polynomial import (
     shifted,
 )
 from ...tir.simplify import Simplifier
+from ...tir.structure import key_of
 from ...tir.visit import children, nested, rewrite_children, walk
 from .guards import is_bound, slack
 from .launches import THREAD_AXES
@@ -354,7 +355,7 @@ def _touched(access: _Access, shared: Mapping[Var, Dim]) -> Access:
     inner = {f.var: f.extent for f in path if type(f) is For and f.var not in shared}
     guards = list[Expr]()
     for s, child in pairwise(path):
-        if type(s) is If:
+        if type(s) is If and s.then is not s.other:
             guards += conjuncts(s.cond) if child is s.then else [call("not", s.cond)]
     return Access([Range(i, 1) for i in access.indices], inner, guards)
 
@@ -368,7 +369,15 @@ def _conditions(access: _Access, loop: For, s: Simplifier) -> frozenset[object]:
     found: set[object] = set()
     inside = access.path[access.path.index(loop) + 1 :]
     indices = [s.poly(i) for i in access.indices]
-    for c in (c for n in inside if type(n) is If for c in conjuncts(n.cond)):
+    held = list[Expr]()
+    for n, child in pairwise(inside):
+        if type(n) is not If or n.then is n.other:
+            continue
+        if child is n.then:
+            held += conjuncts(n.cond)
+        else:
+            found.add(("not", key_of(n.cond)))
+    for c in held:
         if not is_bound(c):
             found.add(c)
             continue

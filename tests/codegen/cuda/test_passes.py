@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.cuda.emulate import emulate
+from tilewright.codegen.cuda.emulate_check import check_program
 from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
+from tilewright.target import CudaTarget
 from tilewright.tir.equality import flat
 from tilewright.tir.ir import For, Func, If, Store, seq
 from tilewright.tir.parser import parse
@@ -648,3 +650,22 @@ def f(A: T.Buffer((4,), "float32"), n: T.int64, C: T.Buffer((4,), "float32")):
 """
     )
     assert PASSES["collectives"](func) is func
+
+
+def test_an_element_outlives_the_iteration_where_only_the_other_branch_writes_it() -> None:
+    func = parse(
+        """
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 8), "float32")):
+    L = T.alloc((8,), "float32", scope="local")
+    for t in T.thread("threadIdx.x", 8):
+        for k in range(4):
+            if k % 4 < 1:
+                L[t] = A[t]
+                B[k, t] = L[t]
+            else:
+                B[k, t] = L[t]
+""".lstrip()
+    )
+    arguments = [np.arange(8, dtype=np.float32), np.zeros((4, 8), np.float32)]
+    check = check_program(func, CudaTarget.named("sm_90a"), arguments)
+    assert check.right, str(check)
