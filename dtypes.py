@@ -161,6 +161,17 @@ def promote(a: str, b: str) -> str:
 
 
 @cache
+def largest_float(dtype: str) -> float:
+    """The largest finite value of a dtype of floats."""
+    scalar = to_numpy(dtype)
+    if info(dtype).scalar not in ML_DTYPES:
+        return float(np.finfo(scalar).max)
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(scalar).max)  # type: ignore[no-untyped-call]
+
+
+@cache
 def int_limits(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer (or bool) dtype."""
     facts = info(dtype)

@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from ... import dtypes
@@ -88,7 +87,7 @@ def check_sample(
         if not dtypes.is_float(buffer.dtype):
             largest, limit = largest_error(found, exact[n].astype(found.dtype))[0], 0.0
         else:
-            scale, most = typical_size(outputs[n]), _most(buffer.dtype)
+            scale, most = typical_size(outputs[n]), dtypes.largest_float(buffer.dtype)
             largest, limit = _error(found, exact[n], scale, most), tolerance
             if largest > limit:
                 if own is None:
@@ -322,11 +321,6 @@ def _rule(block: Block) -> tuple[_Rule, Buffer]:
 def _size(extent: object) -> int:
     assert isinstance(extent, int), "the program is concrete"
     return extent
-
-
-def _most(dtype: str) -> float:
-    """The largest finite number of a dtype."""
-    return float(ml_dtypes.finfo(_number(dtype)).max)  # type: ignore[no-untyped-call]
 
 
 def _number(dtype: str) -> np.dtype[Any]:
