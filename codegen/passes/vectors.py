@@ -33,7 +33,16 @@ from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, substitute, walk, with_func_body
 from .guards import is_bound, slack
 from .owned import THREAD_SCOPES
-from .rewrite import adjacent, allocated, decided, fresh, map_exprs, map_stmts, simplifier_of
+from .rewrite import (
+    adjacent,
+    allocated,
+    decided,
+    fresh,
+    map_exprs,
+    map_stmts,
+    may_trap,
+    simplifier_of,
+)
 
 MAX_BYTES, MIN_BYTES = 16, 4
 """The bytes that a thread moves at once."""
@@ -77,16 +86,10 @@ def _vector(loop: For, s: Simplifier) -> Stmt:
     moved = _moves(loop, body, s)
     if moved is None:
         return plain
-    outer, each = list[Expr](), list[Expr]()
-    for c in conditions:
-        if not _mentions(c, loop.var):
-            outer.append(c)
-        elif not is_bound(c):
-            return plain
-        elif _alike(c, loop, s):
-            outer.append(s(substitute(c, {loop.var: const(0)})))
-        else:
-            each.append(c)
+    guards = _guards(conditions, loop, s)
+    if guards is None:
+        return plain
+    outer, each = guards
     whole = conjunction([_for_all(c, loop, s) for c in each])
     if whole is not None:
         single = _under(each, body)
@@ -94,10 +97,28 @@ def _vector(loop: For, s: Simplifier) -> Stmt:
     return decided(_under(outer, moved))
 
 
+def _guards(
+    conditions: list[Expr], loop: For, s: Simplifier
+) -> tuple[list[Expr], list[Expr]] | None:
+    """The conditions that are the same in all lanes, and the others; `None` if it is not known."""
+    outer, each = list[Expr](), list[Expr]()
+    for c in conditions:
+        if not _mentions(c, loop.var):
+            outer.append(c)
+        elif not is_bound(c):
+            return None
+        elif _alike(c, loop, s):
+            outer.append(s(substitute(c, {loop.var: const(0)})))
+        else:
+            each.append(c)
+    return outer, each
+
+
 def _chosen(loop: For, conditions: list[Expr], store: Store, s: Simplifier) -> Stmt | None:
     """A vectorized loop that stores elements or zeros as a choice between two loops.
 
-    `None` unless all lanes make the same choice, and elements that are loaded can be moved.
+    `None` unless all lanes make the same choice, and elements that are loaded can be moved. A
+    choice that reads memory or divides is made where the `conditions` hold.
     """
     value = load = store.value
     while type(load) is Select:
@@ -115,11 +136,17 @@ def _chosen(loop: For, conditions: list[Expr], store: Store, s: Simplifier) -> S
         outer.append(c)
     condition = conjunction(outer)
     assert condition is not None
+    around = list[Expr]()
+    if any(type(n) is Load or (type(n) is Binary and may_trap(n)) for n in walk(condition)):
+        guards = _guards(conditions, loop, s)
+        if guards is None or guards[1]:
+            return None
+        around, conditions = guards[0], []
     then, other = (
         _vector(replace(loop, body=_under(conditions, replace(store, value=x))), s)
         for x in (value.then, value.other)
     )
-    return decided(If(condition, then, fresh(other)))
+    return decided(_under(around, If(condition, then, fresh(other))))
 
 
 def _without_carry(e: Expr, loop: For, s: Simplifier) -> Expr:

@@ -669,3 +669,26 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 8), "float32")):
     arguments = [np.arange(8, dtype=np.float32), np.zeros((4, 8), np.float32)]
     check = check_program(func, CudaTarget.named("sm_90a"), arguments)
     assert check.right, str(check)
+
+
+@pytest.mark.parametrize("rows", [16, 12])
+@pytest.mark.parametrize(
+    "condition", ["t < ROWS", "t * 4 + v < ROWS * 4", "t * 4 + v < ROWS * 4 - 2"]
+)
+def test_a_choice_that_reads_memory_is_made_where_guards_hold(rows: int, condition: str) -> None:
+    text = f"""
+def f(P: T.Buffer(({rows},), "float32"), A: T.Buffer(({rows}, 4), "float32"), B: T.Buffer(({rows}, 4), "float32")):
+    T.inplace(B)
+    for t in T.thread("threadIdx.x", 32):
+        for v in T.vectorized(4):
+            if {condition.replace("ROWS", str(rows))}:
+                B[t, v] = T.select(P[t] < 8.0, A[t, v], 0.0)
+"""  # noqa: E501
+    func = lowered(text.lstrip(), until="narrow")
+    p, b = np.arange(rows, dtype=np.float32), np.full(rows * 4, -1, np.float32)
+    a = np.arange(rows * 4, dtype=np.float32)
+    assert not emulate(func, p, a, b).faults
+    expected = np.where(np.repeat(p, 4) < 8, a, 0)
+    if condition.endswith("2"):
+        expected[-2:] = -1
+    assert b.tolist() == expected.tolist()
