@@ -26,7 +26,7 @@ PART = 20
 def test_random_schedules(part: int) -> None:
     cases = [run_gpu_case(seed, Tally()) for seed in range(part * PART, (part + 1) * PART)]
     assert [case.failure for case in cases if case.failure is not None] == []
-    assert sum(case.emulated for case in cases) > PART // 4
+    assert sum(case.emulated for case in cases) > PART // 8  # the others are refused
 
 
 def test_random_schedules_have_threads_and_barriers() -> None:
