@@ -302,8 +302,8 @@ def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -
     """The hull per dimension of `regions` on one buffer while the loops `inner` sweep.
 
     It may reach beyond the buffer. A dimension is taken whole if its hull is not known relative to
-    the outer loops, or has no value in some of their iterations, where the block itself does not
-    run.
+    the outer loops, if it is longer in some of their iterations than in others, or if it has no
+    value in some of them, where the block itself does not run.
     """
     return _hulls(regions, inner, ranges, Simplifier(ranges))
 
@@ -312,11 +312,20 @@ def _hulls(
     regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges, s: Simplifier
 ) -> list[Range]:
     hull_of = Hulls(inner, ranges)
-    return [
-        _hull([(r.ranges[d].min, r.ranges[d].extent) for r in regions], hull_of, s)
-        or Range(const(0), size)
-        for d, size in enumerate(regions[0].buffer.shape)
-    ]
+    found: list[Range] = []
+    for d, size in enumerate(regions[0].buffer.shape):
+        h = _hull([(r.ranges[d].min, r.ranges[d].extent) for r in regions], hull_of, s)
+        if h is None or _has_loops(h.extent, ranges):
+            h = Range(const(0), size)
+        found.append(h)
+    return found
+
+
+def _has_loops(extent: Dim, ranges: Ranges) -> bool:
+    """Whether an extent varies with the loops of `ranges`, as no loop's or region's may."""
+    space = current_space()
+    decisions: Collection[Var] = () if space is None else space.bounds.keys()
+    return any(v in ranges and v not in decisions for v in free_vars(as_expr(extent)))
 
 
 def _hull(places: Sequence[tuple[Expr, Dim]], hull_of: Hulls, s: Simplifier) -> Range | None:

@@ -80,3 +80,17 @@ def test_with_open_sizes_the_same_tiles_come_out() -> None:
         again = sch.trace.with_row([choice]).apply(func)
         assert rows_of(again) == choice + 2
         check_meaning(func, again.func)
+
+
+def test_what_is_longer_in_some_iterations_than_in_others_is_taken_whole() -> None:
+    x = te.placeholder((16,), name="X")
+    b = te.compute((16,), lambda i: x[i] * 2.0, name="B")
+    r = te.reduce_axis(4, name="r")
+    c = te.compute((4,), lambda i: te.sum(b[te.minimum(i * r, 9)], axis=r), name="C")
+    sch = Schedule(te.func([x, c], name="triangle"))
+    block = sch.get_block("B")
+    sch.compute_at(block, loops(sch, "C")[0])
+    extents = [s.extent for s in path_to(sch.func, block) if type(s) is For]
+    assert extents == [4, 16]
+    sch.split(loops(sch, "B")[-1], factors=[None, 3])
+    check_compiled(sch.original, sch.func)
