@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Keep the modules and items of the suite, which live to its end, out of later collections.
 
-    Programs have next to no cycles (`tests/autotune/test_garbage.py`): looking for them is rarer.
+    Programs have next to no cycles (`tests/runtime/test_garbage.py`): looking for them is rarer.
     """
     gc.collect()
     gc.freeze()

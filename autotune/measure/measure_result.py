@@ -103,8 +103,8 @@ class MeasureResult:
 
     With the outcome `OK`, `seconds` is the median of `samples`, in seconds per call. Otherwise
     `seconds` is `None` and `error` the reason. `stopped` is set if timing was cut short because the
-    candidate could not win. `build_seconds` and `run_seconds` are what it cost. `check` is the
-    result of its numeric check, if it had one; `kernel` its code, if it was built.
+    candidate could not win. `check` is the result of its numeric check, if it had one; `kernel` its
+    code, if it was built.
     """
 
     outcome: Outcome
@@ -112,8 +112,6 @@ class MeasureResult:
     samples: tuple[float, ...] = ()
     error: str | None = None
     stopped: bool = False
-    build_seconds: float = 0.0
-    run_seconds: float = 0.0
     check: CheckResult | None = None
     kernel: Kernel | None = None
 

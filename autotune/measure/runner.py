@@ -16,6 +16,7 @@ from ...codegen.detect import resolve, usable_memory
 from ...codegen.generator import generator_for
 from ...errors import BuildError, DeviceError, KernelError, OutOfMemoryError
 from ...runtime.cuda_driver import LAUNCH_TIMEOUT
+from ...runtime.garbage import collected_later
 from ...runtime.memory import memory_for
 from ...runtime.module import Module
 from ...runtime.signature import Signature
@@ -24,7 +25,6 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tir.widen import widened
 from ...tuning_db.values import Outcome
-from ..garbage import collected_later
 from .host_sample import check_sample
 from .inputs import arguments_of
 from .interchange import reference_program

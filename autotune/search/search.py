@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...runtime.garbage import collected_later
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome, ScheduleRecord
-from ..garbage import collected_later
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, TrainingRows
 from ..model.profile import Visit, profile

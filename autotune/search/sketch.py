@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ...errors import ScheduleError, TuningError
+from ...runtime.garbage import collected_later
 from ...schedule import Schedule, Trace
 from ...schedule.facts import keeping_facts
 from ...schedule.primitive import find_primitive
@@ -21,7 +22,6 @@ from ...schedule.require import Space
 from ...schedule.tensorizable import instruction_modules
 from ...target import Target
 from ...tir.ir import Expr, Func, Var
-from ..garbage import collected_later
 from ..rules.draft import Draft, Drafts, RuleChoice, generator_of
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.garbage import collected_later
 from ...schedule import Trace
 from ...schedule.facts import keeping_facts
 from ...target import Target
 from ...tir.ir import Func
-from ..garbage import collected_later
 from ..model.base_model import SHIPPED, BaseModel, named
 from ..model.cost_model import CostModel
 from ..model.profile import Visit, profile

@@ -35,10 +35,6 @@ class Launch(NamedTuple):
         return [f.var for f in self.threads]
 
     @property
-    def block_vars(self) -> list[Var]:
-        return [f.var for f in self.blocks]
-
-    @property
     def thread_count(self) -> int:
         return prod(_extent(f) for f in self.threads)
 

@@ -5,17 +5,16 @@ A candidate that ends or blocks the process costs itself and this process, not t
 
 from __future__ import annotations
 
-import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
 from ..artifact import Manifest
 from ..cuda_driver import LAUNCH_TIMEOUT
+from ..garbage import collected_later
 from ..module import Module
 from ..signature import Signature
 from ..target_runtime import TargetRuntime, runtime_for
@@ -88,7 +87,7 @@ class Bench:
         if not check.passed:
             return {**told, **_failed("wrong_result", check.error or "wrong results")}
         limits = self._pack.limits
-        with _collected_later():
+        with collected_later():
             timing = self._runtime.timer.time_calls(
                 module.bind(*self._values(module)),
                 min_samples=limits.min_samples,
@@ -112,7 +111,7 @@ class Bench:
             if isinstance(module, str):
                 return _failed("crash", module)
             calls.append(module.bind(*self._values(module)))
-        with _collected_later():
+        with collected_later():
             timings = self._runtime.timer.time_interleaved(
                 calls,
                 rounds=message["rounds"],
@@ -195,15 +194,3 @@ def _finite(error: float) -> float:
 
 def _failed(outcome: str, error: object) -> dict[str, Any]:
     return {"outcome": outcome, "error": str(error)}
-
-
-@contextmanager
-def _collected_later() -> Iterator[None]:
-    """Keep Python from looking for garbage while calls are timed."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.garbage import collected_later
 from tilewright.autotune.search.unmeasured import model_trace
+from tilewright.runtime.garbage import collected_later
 from tilewright.target import Target
 from tilewright.tir.ir import Func
 
