@@ -57,6 +57,7 @@ def test_kernels_beside_numpy(root: Path, tmp_path: Path) -> None:
         assert result["speed"]["roofline"]["ratio"] > 0
 
 
+@pytest.mark.long
 def test_pipelines_beside_the_programs_as_written(root: Path, tmp_path: Path) -> None:
     report, db = tmp_path / "report.json", tmp_path / "t.db"
     shown = run(
@@ -182,6 +183,7 @@ def test_budgets(root: Path, tmp_path: Path) -> None:
     assert all(line["what"].split(",")[0][:30] in shown for line in lines)
 
 
+@pytest.mark.long
 def test_budgets_of_gpus(root: Path, tmp_path: Path) -> None:
     """Without a compiler of CUDA C++ the line of builds says so."""
     report = tmp_path / "budgets.json"

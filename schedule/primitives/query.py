@@ -38,9 +38,10 @@ def work_on(funcs: Mapping[str, Func], function: str | int) -> tuple[Func, None]
 
 @primitive
 def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
-    """Returns the block of that name, or at that position in program order, from 0.
+    """Returns the block of that name, or at that position of the program as written, from 0.
 
-    A schedule also takes the label of a block of its original program, and then returns that label.
+    Steps do not move positions. A schedule also takes the label of a block of its program as
+    written, and then returns that label.
 
     Raises `ScheduleError` if there is none, or if several have the name.
     """
@@ -71,7 +72,7 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
         return fn, found[0].label
     if not 0 <= block < len(blocks):
         raise ScheduleError(
-            "there is no block {0}; the program has {1}, counted from 0",
+            "there is no block {0}; the program as written has {1}, counted from 0",
             block,
             len(blocks),
             found=block,

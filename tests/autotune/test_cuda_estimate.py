@@ -416,6 +416,7 @@ def test_a_build_without_records_follows_the_estimate(compiler: str) -> None:
     assert not faults
 
 
+@pytest.mark.long
 def test_registers_rank_as_those_of_ptxas(compiler: str) -> None:
     """Of few candidates; `python -m tests.autotune.cuda_registers` has more."""
     del compiler

@@ -62,7 +62,7 @@ def test_an_unknown_block_is_refused_and_others_named() -> None:
     sch = Schedule(chain())
     with pytest.raises(ScheduleError, match="no block 'X'; there are B, C"):
         sch.get_block("X")
-    with pytest.raises(ScheduleError, match="no block 2; the program has 2"):
+    with pytest.raises(ScheduleError, match="no block 2; the program as written has 2"):
         sch.get_block(2)
     with pytest.raises(ScheduleError, match="no block -1"):
         sch.get_block(-1)

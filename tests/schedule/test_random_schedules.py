@@ -55,6 +55,7 @@ def test_random_schedules_compute_the_same_in_machine_code(seed: int) -> None:
     check_random(check_compiled, sch.original, sch.func)
 
 
+@pytest.mark.long
 def test_random_schedules_reach_every_primitive() -> None:
     tally = Tally()
 
@@ -88,6 +89,7 @@ def test_a_block_without_a_place_is_a_failure() -> None:
         rules.check_places(Fusion(func, (), blocks[1:]))
 
 
+@pytest.mark.long
 def test_processes_do_together_what_one_does() -> None:
     alone, together = Outcome(), Outcome()
     for done, jobs in ((alone, 1), (together, 2)):
