@@ -181,10 +181,13 @@ def require_readers_served(fn: Func, label: Label) -> None:
             require_available(fn, reader.label)
 
 
-def require_still_concurrent(fn: Func, places: Iterable[Label | Var]) -> None:
+def require_still_concurrent(
+    fn: Func, places: Iterable[Label | Var], filled: Collection[Buffer] = ()
+) -> None:
     """Require that the concurrent loops around (or at) `places` still have no dependences.
 
-    Places that are no longer in the program are skipped.
+    Places that are no longer in the program are skipped, and so are the internal buffers `filled`:
+    each iteration of a concurrent loop around all their uses stores what it reads of them.
     """
     checked: set[Var] = set()
     for place in places:
@@ -193,7 +196,8 @@ def require_still_concurrent(fn: Func, places: Iterable[Label | Var]) -> None:
             if type(s) is For and s.kind in _AT_ONCE and s.var not in checked:
                 checked.add(s.var)
                 private = s.kind is not ForKind.VECTOR
-                require_concurrent(fn, path[: k + 1], _AT_ONCE[s.kind], private=private)
+                known = filled if private else ()
+                require_concurrent(fn, path[: k + 1], _AT_ONCE[s.kind], known, private=private)
 
 
 def concurrent_loops(path: Sequence[Stmt]) -> list[Var]:

@@ -7,7 +7,7 @@ be shown is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace as _replace
 from functools import partial
 
@@ -150,10 +150,18 @@ def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> 
     )
 
 
-def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bool = True) -> None:
+def require_concurrent(
+    fn: Func,
+    path: Sequence[Stmt],
+    what: str,
+    filled: Collection[Buffer] = (),
+    *,
+    private: bool = True,
+) -> None:
     """Require that the iterations of the loop at the end of `path` may run at once.
 
-    With `private`, a buffer that only one iteration's own statements use is one per iteration.
+    With `private`, a buffer that only one iteration's own statements use is one per iteration. Of
+    those that are `filled` it is known that an iteration stores what it reads.
     """
     loop = last_loop(path)
     blocks = list(blocks_in(loop.body))
@@ -178,7 +186,11 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             private
             and buffer in fn.allocs
             and not _used_elsewhere(fn, buffer, users)
-            and (_covered(users, buffer, loop.body, ranges) or _refilled(fn, path, buffer))
+            and (
+                buffer in filled
+                or _covered(users, buffer, loop.body, ranges)
+                or _refilled(fn, path, buffer)
+            )
         ):
             continue
         uses = [u for b in users for u in uses_of(b, buffer, loop.body)]

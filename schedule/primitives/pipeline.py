@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ...tir.ir import (
     Buffer,
-    Dim,
     For,
     ForKind,
     Func,
     Label,
+    Range,
     Stmt,
     Var,
     as_expr,
     seq,
 )
-from ...tir.visit import walk, with_body
+from ...tir.visit import substitute, walk, with_body
 from ..available import require_still_concurrent
 from ..block_queries import (
     buffers_in_order,
@@ -40,7 +40,11 @@ MAX_STAGES = 8
 
 @primitive
 def pipeline(
-    fn: Func, loop: Var, stages: Sequence[int], order: Sequence[int] | None = None
+    fn: Func,
+    loop: Var,
+    stages: Sequence[int],
+    order: Sequence[int] | None = None,
+    versions: int = 1,
 ) -> tuple[Func, tuple[Label, ...]]:
     """Pipeline a loop: later stages work on earlier iterations at the same time.
 
@@ -53,10 +57,13 @@ def pipeline(
     `stages` has a number from 0 on for each statement in the loop's body: a statement of stage s
     works on iteration i while one of stage 0 works on iteration i + s. `order` has the position of
     each statement within the pipelined body; by default they stay in order. A buffer between stages
-    gets as many versions as are live at once, each the size of what one iteration writes. A buffer
-    stays as it is if iterations use different elements and those are used outside of the loop. The
-    loop has fewer iterations; a prologue and an epilogue around it run the first and the last ones.
-    Returns the labels of the blocks in both.
+    gets as many versions as are live at once, at least `versions`, each the size of what one
+    iteration writes. With one more than are live, threads of a device fill the next version without
+    waiting for those that still read the last one. A buffer stays as it is if iterations use
+    different elements and those are used outside of the loop. The loop has fewer iterations; a
+    prologue and an epilogue around it run the first and the last ones. They have their own copies
+    of buffers that are within one stage, but for those of scope `global`. Returns the labels of the
+    blocks in both.
     """
     path, old = loop_path(fn, loop)
     require(
@@ -75,17 +82,33 @@ def pipeline(
         last + 1,
         last,
     )
-    versioned = _versioned(fn, path, plan)
+    own = own_boxes(fn, path)
+    require(
+        1 <= versions <= MAX_STAGES,
+        "at least {0} versions; expected 1 to {1}",
+        versions,
+        MAX_STAGES,
+        at=loop,
+    )
+    versioned = _versioned(path, plan, own, versions)
     require_not_prefetched(fn, versioned)
+    passing = _passing(plan, own)
+    copies: dict[tuple[Buffer, int], Buffer] = {}
     labels: list[Label] = []
     above = tuple(s for s in path if type(s) is For)
     outer = loop_ranges(above[:-1])
     turns = sorted(range(len(plan.statements)), key=lambda n: plan.order[n])
 
-    def alone(n: int, iteration: Dim, suffix: str) -> Stmt:
+    def alone(n: int, time: int, suffix: str) -> Stmt:
+        number = time - plan.stages[n]
+        iteration = number if suffix == "start" else old.extent + number
         stmt = renewed(plan.statements[n], Turn(old, iteration), versioned, above)
         copy = fresh_copy(stmt, {loop: as_expr(iteration)}, labels, suffix)
-        return tidied(copy, dict(outer))
+        used = {x for x in walk(copy) if type(x) is Buffer}
+        for b in [b for b in passing if b in used]:
+            copies.setdefault((b, number), _replace(b, name=f"{b.name}_{suffix}"))
+        changed = {b: c for (b, of), c in copies.items() if of == number}
+        return tidied(substitute(copy, changed), dict(outer))
 
     def steady(n: int) -> Stmt:
         first = last - plan.stages[n]
@@ -96,23 +119,17 @@ def pipeline(
         return rebound(stmt, {loop: loop + first, counter: loop}, None, ranges)
 
     before = [
-        alone(n, time - plan.stages[n], "start")
-        for time in range(last)
-        for n in turns
-        if plan.stages[n] <= time
+        alone(n, time, "start") for time in range(last) for n in turns if plan.stages[n] <= time
     ]
     body = [steady(n) for n in turns]
     main = with_body(old, seq(*body), extent=old.extent - last)
-    after = [
-        alone(n, old.extent + (time - plan.stages[n]), "end")
-        for time in range(last)
-        for n in turns
-        if plan.stages[n] > time
-    ]
-    allocs = tuple(versioned[b].buffer if b in versioned else b for b in fn.allocs)
-    fn = _replace(fn, allocs=allocs)
+    after = [alone(n, time, "end") for time in range(last) for n in turns if plan.stages[n] > time]
+    allocs = [versioned[b].buffer if b in versioned else b for b in fn.allocs]
+    fn = _replace(fn, allocs=(*allocs, *copies.values()))
     fn = rebuild(fn, path, seq(*before, main, *after))
-    require_still_concurrent(fn, (*labels, *(b.label for b in blocks_in(old))))
+    # An iteration of a loop around still fills these itself before it uses them.
+    filled = {*own, *copies.values(), *(v.buffer for v in versioned.values())}
+    require_still_concurrent(fn, (*labels, *(b.label for b in blocks_in(old))), filled)
     return fn, tuple(labels)
 
 
@@ -211,11 +228,30 @@ def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Pla
     return _Plan(statements, tuple(stages), tuple(places))
 
 
-def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Versions]:
-    """The buffers that need versions. Requires that the others do not hinder the pipeline."""
+def _passing(plan: _Plan, own: Iterable[Buffer]) -> list[Buffer]:
+    """Those of the buffers that iterations have for themselves which are of one stage alone.
+
+    Iterations before and after the loop have others, so that these shrink to what one needs. Those
+    of scope `global` would take memory for it.
+    """
+    stages: dict[Buffer, set[int]] = {}
+    for n, stmt in enumerate(plan.statements):
+        for block in blocks_in(stmt):
+            for buffer in region_buffers((*block.reads, *block.writes)):
+                stages.setdefault(buffer, set()).add(plan.stages[n])
+    return [b for b in own if len(stages[b]) == 1 and b.scope != "global"]
+
+
+def _versioned(
+    path: Sequence[Stmt], plan: _Plan, own: Mapping[Buffer, Sequence[Range]], least: int
+) -> dict[Buffer, Versions]:
+    """The buffers that need versions, `least` or more. Requires that the others do not hinder the
+    pipeline.
+
+    `own` has the boxes of `own_boxes`.
+    """
     loop = last_loop(path)
     ranges = loop_ranges(path)
-    own = own_boxes(fn, path)
     place = {b.label: n for n, s in enumerate(plan.statements) for b in blocks_in(s)}
     found: dict[Buffer, Versions] = {}
     blocks = list(blocks_in(loop.body))
@@ -242,7 +278,7 @@ def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Vers
             # Iteration i + count writes over what iteration i has; all users of that come before.
             late = (plan.stages[a] - plan.stages[b] + (plan.order[a] >= plan.order[b])
                     for a, b in pairs)  # fmt: skip
-            count = max(late)
+            count = max(least, *late)
             if count > 1:
                 found[buffer] = versions_of(buffer, count, own[buffer], loop, ranges)
             continue

@@ -511,7 +511,8 @@ def pipeline(sch: Schedule, pick: Pick) -> None:
         stages.reverse()
     places = list(range(count))
     order = [places.pop(pick(len(places))) for _ in range(count)] if pick(2) else None
-    sch.pipeline(loop, [s - min(stages) for s in stages], order)
+    versions = 1 + pick(3) if sometimes(pick, 3) else 1
+    sch.pipeline(loop, [s - min(stages) for s in stages], order, versions)
 
 
 def double_buffer(sch: Schedule, pick: Pick) -> None:

@@ -108,6 +108,50 @@ def test_consumer_before_the_next_fill_needs_one_version(golden: Golden) -> None
     check_compiled(func, sch.func)
 
 
+def test_more_versions_than_are_live() -> None:
+    sch = Schedule(three())
+    sch.pipeline(gathered(sch), [0, 1, 1], [2, 0, 1], versions=3)
+    assert [b.shape for b in sch.func.allocs] == [(3, 1), (12,)]
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize("versions", [0, 9])
+def test_too_few_or_too_many_versions(versions: int) -> None:
+    sch = Schedule(three())
+    loop = gathered(sch)
+    with pytest.raises(ScheduleError, match=f"at least {versions} versions; expected 1 to 8"):
+        sch.pipeline(loop, [0, 1, 1], versions=versions)
+
+
+def test_buffers_of_a_stage_are_others_after_the_loop() -> None:
+    """Each shrinks to what an iteration needs."""
+    sch = Schedule(three())
+    loop = gathered(sch)
+    sch.set_scope(sch.get_block("C"), 0, "local")
+    sch.pipeline(loop, [0, 1, 1])
+    assert [b.name for b in sch.func.allocs] == ["B_stages", "C", "C_end"]
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+def test_open_sizes_in_loops_that_are_concurrent() -> None:
+    """An iteration of a loop around fills all versions itself, whatever the sizes are."""
+    func = matmul(4, 8, 20)
+    sch = Schedule(func, symbolic=True)
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    k0, k1 = sch.split(k, factors=sch.sample_tile(k, 2, 10))
+    sch.reorder(i, k0, j, k1)
+    copy = sch.cache_read(block, 1, "local")
+    sch.compute_at(copy, k0)
+    sch.decompose_reduction(block, k0)
+    sch.parallel(i)
+    sch.pipeline(k0, [0, 1], versions=2)
+    for n in (2, 5, 10):
+        check_meaning(func, sch.trace.with_row([n]).apply(func).func)
+
+
 def test_stage_that_is_skipped() -> None:
     sch = Schedule(three())
     sch.pipeline(gathered(sch), [0, 0, 3])

@@ -22,10 +22,13 @@ def matmul_func(n: int, m: int, k: int, dtype: str = "float32") -> Func:
     return te.func([a, b, c], name="matmul")
 
 
-def matmul(n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1, step: int = 8) -> Func:
+def matmul(
+    n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1, step: int = 8, stages: int = 1
+) -> Func:
     """Tiles of 32 x 32 by 64 threads, which compute 4 x 4 elements each in registers.
 
-    The reduction stands around the phases: two copies, and the products.
+    The reduction stands around the phases: two copies, and the products. With two stages, threads
+    hold elements of the next step while they compute one.
     """
     sch = Schedule(matmul_func(n, m, k, dtype))
     b = sch.get_block("C")
@@ -36,16 +39,22 @@ def matmul(n: int, m: int, k: int, dtype: str = "float32", lanes: int = 1, step:
     k0, k1 = sch.split(r, factors=[None, step])
     sch.reorder(bi, bj, k0, ti, tj, k1, ii, jj)
     copies = [sch.cache_read(b, n, "shared") for n in (0, 1)]
-    for c in copies:
+    stores = [sch.cache_write(c, 0, "local") for c in copies] if stages > 1 else []
+    for c in (*stores, *copies):
         sch.compute_at(c, k0)
     sch.reverse_compute_at(acc, bj)
-    init = sch.decompose_reduction(b, k0)
+    alike = [sch.decompose_reduction(b, k0)]
+    if stages > 1:
+        *first, end = sch.pipeline(k0, [0, 0, 0, 0, 1], [0, 3, 1, 4, 2], versions=2)
+        copies += [*stores, *first[:4]]
+        alike.append(end)
     for c in copies:
         bind_flat(sch, sch.get_loops(c)[-2:], 64, lanes)
     sch.bind(bi, "blockIdx.x")
     sch.bind(bj, "blockIdx.y")
     sch.bind(sch.fuse(ti, tj), "threadIdx.x")
-    sch.bind(sch.fuse(*sch.get_loops(init)[2:4]), "threadIdx.x")
+    for label in alike:
+        sch.bind(sch.fuse(*sch.get_loops(label)[2:4]), "threadIdx.x")
     x, y = sch.get_loops(acc)[-2:]
     tx, ix = sch.split(x, factors=[8, 4])
     ty, iy = sch.split(y, factors=[8, 4])

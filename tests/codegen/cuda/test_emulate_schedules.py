@@ -26,6 +26,8 @@ TARGET = CudaTarget.named("sm_90a")
 SCHEDULES: dict[str, Callable[[], Func]] = {
     "matmul": lambda: schedules.matmul(65, 37, 19),
     "matmul by vectors": lambda: schedules.matmul(33, 35, 11, lanes=4),
+    "matmul of two stages": lambda: schedules.matmul(65, 37, 19, stages=2),
+    "matmul of two stages by vectors": lambda: schedules.matmul(33, 35, 27, lanes=4, stages=2),
     "matmul of bfloat16": lambda: schedules.matmul(37, 43, 13, "bfloat16", lanes=4),
     "transpose": lambda: schedules.transpose(45, 71),
     "transpose of int8": lambda: schedules.transpose(67, 33, "int8"),
