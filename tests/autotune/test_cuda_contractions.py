@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -18,7 +19,8 @@ from tilewright.codegen.lower import lower
 from tilewright.errors import BuildError
 from tilewright.schedule.find import loops_in
 from tilewright.target import CudaTarget
-from tilewright.tir.ir import For, Func, If, Load, Store
+from tilewright.tir.equality import flat
+from tilewright.tir.ir import Alloc, Barrier, For, Func, If, Load, Stmt, Store, integers
 from tilewright.tir.visit import walk
 
 from .checking import arguments, some_rows
@@ -101,6 +103,45 @@ def test_odd_sizes_are_padded_by_the_copies() -> None:
     assert not any(isinstance(n, If) for n in walk(inner))
     grid = {s.thread: s.extent for s in loops_in(lowered.body) if s.thread is not None}
     assert (grid["blockIdx.x"], grid["blockIdx.y"]) == (33, 32)
+
+
+def test_two_stages_wait_once_a_step() -> None:
+    """Elements of the next step are loaded before the products, and stored after them."""
+    func = candidate(ops.matmul_func(256, 256, 64), GOOD, "tiled_pipelined")
+    lowered = lower(func, TARGET)
+    (step,) = [s for s in walk(lowered.body) if isinstance(s, For) and s.extent == 64 // 8 - 1]
+    code = step.body
+    while isinstance(code, Alloc):
+        assert code.buffer.shape == (4,)
+        code = code.body
+
+    def does(s: Stmt) -> str:
+        if isinstance(s, Barrier):
+            return "wait"
+        if reads(s):
+            return "compute"
+        return "store" if any(b.scope == "shared" for b in stored(s)) else "load"
+
+    assert [does(s) for s in flat(code)] == ["load", "load", "wait", "compute", "store", "store"]
+
+
+def test_a_step_alone_has_one_stage() -> None:
+    names = [s.name for s in sketches(ops.matmul_func(64, 64, 4), TARGET)]
+    assert "tiled" in names
+    assert "tiled_pipelined" not in names
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_threads_hold_what_they_fetch_in_registers(name: str) -> None:
+    """Whatever the tiles are: the index of each element that a thread holds is a number."""
+    func = ops.matmul_func(256, 256, 64, **SHAPES[name])
+    sketch = sketch_named(func, "tiled_pipelined")
+    for row in some_rows(sketch, np.random.default_rng(0), 12):
+        lowered = lower(sketch.trace.with_row(row.tolist()).apply(func).func, TARGET)
+        own = [n.buffer for n in walk(lowered.body) if isinstance(n, Alloc)]
+        held = [b for b in own if b.scope == "local" and not b.name.startswith("C_local")]
+        assert len(held) == 8
+        assert max(math.prod(integers(b.shape)) for b in held) <= 64, row.tolist()
 
 
 def stored(s: Any) -> set[Any]:

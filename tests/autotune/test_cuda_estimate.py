@@ -15,6 +15,7 @@ from tilewright import ops, te
 from tilewright.autotune.model.cuda import patterns
 from tilewright.autotune.model.cuda.counts import count
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
+from tilewright.autotune.model.cuda.launches import launches_of
 from tilewright.autotune.model.cuda.model import MODEL
 from tilewright.autotune.model.cuda.roofline import roofline
 from tilewright.autotune.model.profile import profile
@@ -148,6 +149,10 @@ PAIRS: dict[str, tuple[Callable[[], Func], Callable[[], Func]]] = {
         lambda: tiled(8, 32, 16, 32, 8),
     ),
     "a product through shared memory": (lambda: tiled(8, 16, 4, 16, 4), untiled),
+    "a product of two stages, where a block is alone": (
+        lambda: first(ops.matmul_func(2048, 2048, 2048), "tiled_pipelined", 2, 4, 4, 2, 16),
+        lambda: first(ops.matmul_func(2048, 2048, 2048), "tiled", 2, 4, 4, 2, 16),
+    ),
     "long rows by blocks, not by threads": (
         lambda: first(ops.reduction_func("sum", 1024, 1 << 16), "rows", 256, 1, 1),
         lambda: first(ops.reduction_func("sum", 1024, 1 << 16), "by_thread", 128, 4),
@@ -221,6 +226,18 @@ def test_loads_wait_for_each_other_across_barriers() -> None:
     loading = 2 * 2048 / 16 * rates.l2_latency / rates.hertz
     assert feature(func, "blocks_per_sm") == pytest.approx(1)
     assert feature(func, "latency") * seconds(func) > computing + loading
+
+
+def test_what_is_loaded_ahead_comes_while_a_step_is_computed() -> None:
+    """The first step's loads alone are waited for."""
+    func = first(ops.matmul_func(2048, 2048, 2048), "tiled_pipelined", 2, 4, 4, 2, 16)
+    (launch,) = launches_of(profile(func))
+    reading = [p for p in launch.phases if any(a.scope == "global" for a in p.accesses)]
+    assert [p.ahead for p in reading] == [False, False, True, True, False]
+    rates = TARGET.rates
+    computing = feature(func, "issue") * seconds(func)
+    waiting = 2048 / 16 * rates.l2_latency / rates.hertz
+    assert feature(func, "latency") * seconds(func) < computing + waiting / 2
 
 
 def test_a_sum_in_memory_is_held_in_a_register() -> None:

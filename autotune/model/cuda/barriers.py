@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 
 from ....codegen.passes.launches import THREAD_AXES
-from ....tir.ir import Buffer, Dim
+from ....tir.ir import Binary, Buffer, Const, Dim, Expr, Op, Var
+from ....tir.simplify import Simplifier
 from ....tir.windows import variables
 from .dims import Floats
 from .launches import Launch, Phase
@@ -29,12 +30,20 @@ class Place(NamedTuple):
     carried: Dim
 
 
+class _Pending(NamedTuple):
+    """A use since the last barrier, and the loops of whose current iteration it is."""
+
+    use: Use
+    loops: frozenset[Var]
+
+
 class Barriers:
     """The barriers of a launch.
 
     One stands before what uses shared memory that others have written since the last one, or writes
-    what others have read. It is one of a warp where all threads of a row are in one, and each row
-    has elements of its own (`apart_by_row`).
+    what others have read. Versions of a buffer, by which an iteration of a loop writes for the next
+    one, are apart. It is one of a warp where all threads of a row are in one, and each row has
+    elements of its own (`apart_by_row`).
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -63,9 +72,9 @@ class Barriers:
         uses: Sequence[Use],
         depth: int,
         around: tuple[Dim, ...],
-        pending: list[Use],
+        pending: list[_Pending],
         carried: Dim,
-    ) -> list[Use]:
+    ) -> list[_Pending]:
         """Place barriers in phases that have loops down to a depth in common.
 
         Returns the uses that come after the last one.
@@ -91,19 +100,22 @@ class Barriers:
                 continue
             inside = (*around, loop.extent)
             before = len(self._places)
-            pending = self._visit(inner, depth + 1, inside, pending, carried)
-            if len(self._places) > before:
+            waiting = self._visit(inner[:1], depth + 1, inside, pending, carried)
+            at_first = len(self._places) > before
+            pending = self._visit(inner[1:], depth + 1, inside, waiting, carried)
+            pending = [_Pending(p.use, p.loops - {loop.var}) for p in pending]
+            if len(self._places) > before and not at_first:
                 # The first phase of an iteration waits for the last ones of the iteration before.
                 self._visit(inner[:1], depth + 1, inside, pending, loop.extent)
         return pending
 
     def _wait(
-        self, use: Use, around: tuple[Dim, ...], pending: list[Use], carried: Dim
-    ) -> list[Use]:
-        if any(_conflict(before, use) for before in pending):
+        self, use: Use, around: tuple[Dim, ...], pending: list[_Pending], carried: Dim
+    ) -> list[_Pending]:
+        if any(_conflict(before.use, use, before.loops) for before in pending):
             self._places.append(Place(around, carried))
             pending = []
-        return [*pending, use]
+        return [*pending, _Pending(use, frozenset(f.var for f in use.phase.steps))]
 
 
 def _use(phase: Phase) -> Use:
@@ -115,9 +127,41 @@ def _use(phase: Phase) -> Use:
     )
 
 
-def _conflict(a: Use, b: Use) -> bool:
-    """Whether one of two phases writes shared memory that the other uses."""
-    return a is not b and bool(a.writes & (b.reads | b.writes) or a.reads & b.writes)
+def _conflict(a: Use, b: Use, loops: Set[Var] = frozenset()) -> bool:
+    """Whether one of two phases writes shared memory that the other uses.
+
+    Both are in the same iteration of `loops`.
+    """
+    if a is b:
+        return False
+    common = a.writes & (b.reads | b.writes) | a.reads & b.writes
+    return any(not _other_version(buffer, a.phase, b.phase, loops) for buffer in common)
+
+
+def _other_version(buffer: Buffer, a: Phase, b: Phase, loops: Set[Var]) -> bool:
+    """Whether phases use different versions of a buffer in the same iteration of `loops`."""
+    return all(
+        any(_differ(i, j, loops) for i, j in zip(x.indices, y.indices, strict=True))
+        for x in a.accesses
+        for y in b.accesses
+        if x.buffer is buffer and y.buffer is buffer
+    )
+
+
+def _differ(i: Expr, j: Expr, loops: Set[Var]) -> bool:
+    """Whether indices by these loops alone are numbers apart, or remainders of such numbers."""
+    if not variables(i) | variables(j) <= loops:
+        return False
+    modulus = 0
+    if type(i) is type(j) is Binary and i.op is j.op is Op.MOD:
+        a, b = i.b, j.b
+        if type(a) is Const and type(b) is Const and a.value == b.value:
+            modulus = int(a.value)
+            i, j = i.a, j.a
+    distance = Simplifier({})(i - j)
+    if type(distance) is not Const:
+        return False
+    return int(distance.value) % modulus != 0 if modulus else int(distance.value) != 0
 
 
 def _of_rows(buffer: Buffer, launch: Launch) -> bool:

@@ -41,7 +41,7 @@ FEATURES = (
     "shared_bytes", "sector_use", "conflicts", "access_bytes", "independent", "loads", "reuse",
     "steps", "other_seconds", "other_memory",
 )  # fmt: skip
-VERSION = "2"
+VERSION = "3"
 """Of the features and of the estimate."""
 
 OVERLAP_LOSS = 0.15
@@ -201,6 +201,7 @@ class _Work:
         self.arithmetic = self.special = self.instructions = self.wavefronts = np.zeros(())
         self.sectors = self.l2_bytes = self.ideal_wavefronts = self.ideal_sectors = np.zeros(())
         self.loads = self.steps = self._fixed = self._from_memory = self._copied = np.zeros(())
+        self._ahead: Floats = np.zeros(())
         self.independent: Floats = np.ones(())
         self.access_bytes: Floats = np.zeros(())
         # Of each array what a block asks for in each of its statements.
@@ -288,7 +289,10 @@ class _Work:
         if any(a.pattern.access.scope == "shared" for a in reads):
             self._fixed = self._fixed + rounds * rates.shared_latency
         if any(a.pattern.access.scope == "global" for a in reads):
-            self._from_memory = self._from_memory + rounds
+            if phase.phase.ahead:
+                self._ahead = np.maximum(self._ahead, rounds)
+            else:
+                self._from_memory = self._from_memory + rounds
             if any(a.pattern.access.scope == "shared" for a in phase.accesses):
                 self._copied = self._copied + rounds
             self.loads = np.maximum(self.loads, phase.straight * together * len(reads))
@@ -298,7 +302,7 @@ class _Work:
         """Cycles of a block alone, where a share of loads comes from memory, others from L2.
 
         No thread computes while all of them wait for a copy to shared memory, whatever time it
-        takes them to do so otherwise.
+        takes them to do so otherwise. What is loaded ahead comes meanwhile.
         """
         rates = self.rates
         load = rates.l2_latency + (rates.memory_latency - rates.l2_latency) * from_memory
@@ -306,7 +310,8 @@ class _Work:
             np.maximum, (self.arithmetic, self.instructions / rates.issue, self.wavefronts)
         )
         waiting = busy + self._copied * load
-        return np.maximum(self._fixed + self._from_memory * load, waiting)
+        own = np.maximum(self._fixed, self._ahead * load)
+        return np.maximum(own + self._from_memory * load, waiting)
 
     def memory_bytes(self, blocks: Floats, at_once: Floats) -> Floats:
         """The bytes moved from and to memory by all blocks, of which so many run at once.

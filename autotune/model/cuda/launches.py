@@ -51,13 +51,15 @@ class Access:
 class Phase:
     """A block in the loops of its visit, and what it accesses.
 
-    The threads of a row run it as a `collective`: they combine what each of them holds.
+    The threads of a row run it as a `collective`: they combine what each of them holds. What it
+    loads `ahead` from global memory is on its way while another phase runs.
     """
 
     visit: Visit
     accesses: tuple[Access, ...]
     collective: bool = False
     replicated: bool = False
+    ahead: bool = False
 
     @property
     def loops(self) -> tuple[For, ...]:
@@ -137,7 +139,25 @@ def _launch(visits: Sequence[Visit], inputs: set[Buffer], users: Mapping[Buffer,
     phases = [Phase(v, _accesses(v)) for v in visits]
     if not is_one(extents[ROW]):
         phases = _collected(phases, inputs, users)
+    phases = [replace(p, ahead=_loads_ahead(n, phases)) for n, p in enumerate(phases)]
     return Launch(tuple(phases), extents)
+
+
+def _loads_ahead(n: int, phases: Sequence[Phase]) -> bool:
+    """Whether a phase loads from global memory what threads hold while one from shared memory runs.
+
+    That one stands before what uses it first.
+    """
+    held = {a.buffer for a in phases[n].accesses if a.stores and a.scope == THREAD}
+    if not held or not any(a.scope == "global" for a in phases[n].accesses):
+        return False
+    for p in phases[n + 1 :]:
+        loads = [a for a in p.accesses if not a.stores]
+        if any(a.buffer in held for a in loads):
+            return False
+        if any(a.scope == "shared" for a in loads):
+            return True
+    return False
 
 
 def _accesses(visit: Visit) -> tuple[Access, ...]:

@@ -99,6 +99,21 @@ def _below(n: Dim, limit: int) -> bool:
     return isinstance(n, int) and n < limit
 
 
+def _counts(n: Dim) -> bool:
+    """Whether a number is known not to be negative, where it is one of positive decisions."""
+    if isinstance(n, int):
+        return n >= 0
+    if type(n) is Const:
+        return int(n.value) >= 0
+    if type(n) is Binary:
+        return n.op in _COUNTING and _counts(n.a) and _counts(n.b)
+    return type(n) is Var
+
+
+_COUNTING = frozenset({Op.ADD, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX})
+"""Operators on numbers that are not negative whose result is not, either."""
+
+
 def _same(a: Span) -> bool:
     """Whether it is one value."""
     low, high = a
@@ -113,7 +128,7 @@ def _divided(a: Span, b: Span) -> Span | None:
 
 
 def _rest(a: Span, b: Span) -> Span | None:
-    if not _same(b) or _below(b[0], 1) or type(a[0]) is not int or a[0] < 0:
+    if not _same(b) or _below(b[0], 1) or not _counts(a[0]):
         return None
     return 0, least(a[1], b[0] - 1)
 

@@ -15,6 +15,18 @@ Copies are padded with zeros, so that nothing in the inner loop depends on sizes
 is made of vectors of 4 elements. Shared memory has the first vector of all threads, then the
 second one, so that threads next to each other read vectors next to each other; padding keeps what
 is stored across apart in the banks.
+
+With two stages, elements of the next step are on their way while one is computed. Threads hold them
+in registers, and store them to the other one of two versions of shared memory:
+
+        the first step's elements, by way of registers, to A_shared[0] and B_shared[0]
+        for k0, but for the last step:
+            for t in thread("threadIdx.x"): A_local[..] = A[.. of step k0 + 1]
+            for t in thread("threadIdx.x"): B_local[..] = B[.. of step k0 + 1]
+            for t in thread("threadIdx.x"): compute from A_shared[k0 % 2] and B_shared[k0 % 2]
+            for t in thread("threadIdx.x"): A_shared[(k0 + 1) % 2] = A_local[..]
+            for t in thread("threadIdx.x"): B_shared[(k0 + 1) % 2] = B_local[..]
+        compute the last step
 """
 
 from __future__ import annotations
@@ -50,12 +62,16 @@ LANES = ((4, 8), (2, 16), (8, 4), (1, 32), (16, 2), (32, 1))
 @dataclass(frozen=True)
 class BlockTile:
     """The decisions of a tile: warps of a block, threads of a warp and vectors of a thread, each
-    along rows and columns, and the steps of the reduction that are shared at once."""
+    along rows and columns, and the steps of the reduction that are shared at once.
+
+    Operands are copied in one stage or two.
+    """
 
     warps: tuple[Dim, Dim]
     lanes: tuple[int, int]
     vectors: tuple[Dim, Dim]
     steps: Dim
+    stages: int
 
     @property
     def threads(self) -> Dim:
@@ -70,18 +86,20 @@ class BlockTile:
         return product(self.cut(axis))
 
 
-def decide_tile(draft: Draft, matmul: Matmul) -> BlockTile:
+def decide_tile(draft: Draft, matmul: Matmul, stages: int = 1) -> BlockTile:
     """Decide the tiles of a product, within the limits of the target."""
     sch, (_, *sides, steps) = draft.schedule, matmul.sizes
     area = [_padded(sides[0], n[0]) * _padded(sides[1], n[1]) for n in LANES]
     lanes = next(n for n, size in zip(LANES, area, strict=True) if size <= MOST_PADDED * min(area))
     warps, vectors = list[Dim](), list[Dim]()
-    for extent, along in zip(sides, lanes, strict=True):
+    for extent, along, operand in zip(sides, lanes, matmul.operands, strict=True):
         most = -(-extent // (along * VECTOR))
+        # Which elements a thread fetches must be plain to see, else it cannot hold them.
+        tried = (1, 2, 3, 4) if stages == 1 or operand.along_steps else (1, 2, 4)
         warps.append(sampled(sch, [n for n in (1, 2, 4, 8) if n < 2 * most]))
-        vectors.append(sampled(sch, [n for n in (1, 2, 3, 4) if n <= most]))
+        vectors.append(sampled(sch, [n for n in tried if n <= most]))
     step = sampled(sch, [n for n in (4, 8, 16) if n < 2 * steps or n == 4])
-    tile = BlockTile((warps[0], warps[1]), lanes, (vectors[0], vectors[1]), step)
+    tile = BlockTile((warps[0], warps[1]), lanes, (vectors[0], vectors[1]), step, stages)
     _limit(draft, matmul, tile)
     return tile
 
@@ -102,7 +120,7 @@ def _limit(draft: Draft, matmul: Matmul, tile: BlockTile) -> None:
         row = tile.warps[axis] * tile.lanes[axis] * VECTOR + BANKS + _apart(operand)
         row = row * tile.vectors[axis] + BANKS
         shared = shared + row * tile.steps * dtypes.nbytes(operand.dtype)
-    limit_block(draft, tile.threads, registers(held), shared)
+    limit_block(draft, tile.threads, registers(held), shared * tile.stages)
     for axis, extent in enumerate(matmul.sizes[1:3]):
         least = _padded(extent, tile.lanes[axis])
         draft.limit("tiles are not much larger than the result", tile.size(axis) < 2 * least)
@@ -141,26 +159,38 @@ def schedule_product(
     for label in tiled.read:
         sch.compute_at(label, inner)
         vectorized(sch, sch.get_loops(label)[-1], VECTOR)
-    for label in tiled.copies:
+    for label in (*tiled.copies, *tiled.fetches):
         sch.compute_at(label, step)
     sch.reverse_compute_at(tiled.write, blocks[-1])
     init = sch.decompose_reduction(main, step)
+    moves, alike = [*tiled.fetches, *tiled.copies], [init]
+    if tile.stages > 1:
+        # The statements are a fetch and a copy of each operand, and what computes.
+        first = sch.pipeline(step, [0, 0, 0, 0, 1], [0, 3, 1, 4, 2], versions=2)
+        moves += first[:4]
+        alike.append(first[-1])
+    for n, label in enumerate(moves):
+        _bind_copy(sch, label, matmul.operands[n % 2], tile.threads)
     for axis, (label, operand) in enumerate(zip(tiled.copies, matmul.operands, strict=True)):
-        _bind_copy(sch, label, operand, tile.threads)
         _lay_out(sch, label, operand, tile.vectors[axis])
     sch.bind(fused(sch, [*warps, *lanes]), "threadIdx.x")
     place = len(grid)
-    sch.bind(fused(sch, sch.get_loops(init)[place : place + 4]), "threadIdx.x")
+    for label in alike:
+        sch.bind(fused(sch, sch.get_loops(label)[place : place + 4]), "threadIdx.x")
     _bind_write(sch, matmul, tiled.write, tile)
 
 
 @dataclass(frozen=True)
 class _Tiled:
     """The blocks of a padded product: copies to shared memory, copies of these to registers, and
-    what writes what `main` computes."""
+    what writes what `main` computes.
+
+    With two stages, what `copies` store is in registers, to which `fetches` have copied it.
+    """
 
     main: Label
-    copies: tuple[Label, Label]
+    fetches: list[Label]
+    copies: list[Label]
     read: tuple[Label, Label]
     write: Label
 
@@ -189,8 +219,21 @@ def _tiled(sch: Schedule, matmul: Matmul, tile: BlockTile, parts: Dim | None) ->
     copies = [writer_of(sch, main, n, copied) for n in numbers]
     for label in copies:
         sch.set_scope(label, 0, "shared")
+    fetches: list[Label] = []
+    if tile.stages > 1:
+        fetches, copies = copies, [sch.cache_write(label, 0, "local") for label in copies]
+        for label, operand in zip(fetches, matmul.operands, strict=True):
+            if operand.along_steps:
+                _turn(sch, label)
     read = [sch.cache_read(main, n, "local") for n in numbers]
-    return _Tiled(main, (copies[0], copies[1]), (read[0], read[1]), write)
+    return _Tiled(main, fetches, copies, (read[0], read[1]), write)
+
+
+def _turn(sch: Schedule, label: Label) -> None:
+    """Let what a block writes be contiguous along steps, as what it reads is."""
+    rank = len(outputs_of(find_block(sch.func, label))[0].buffer.shape)
+    *others, step, element = inputs = tuple(Var(f"d{n}") for n in range(rank))
+    sch.transform_layout(label, ("write", 0), IndexMap(inputs, (*others, element, step)))
 
 
 def _add_up(sch: Schedule, main: Label, crop: Label) -> None:

@@ -10,7 +10,7 @@ from ....target.cuda import CudaTarget
 from ....tir.ir import Block, Label
 from ..access_patterns import extents, last_digits, reduced, spatial
 from ..common import powers, sampled
-from ..draft import Draft
+from ..draft import Draft, Option
 from ..rule import Group, Variant
 from .block_tiles import VECTOR, decide_tile, schedule_product
 from .by_thread import schedule_results
@@ -27,15 +27,20 @@ FEW_RESULTS = 4096
 def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """By tiles, where it is a product of matrices, or a thread for each result.
 
-    Where a device would have few tiles, these may be of parts of the reduction.
+    Operands are copied in one stage or two. Where a device would have few tiles, these may be of
+    parts of the reduction.
     """
     main, *following = group.members
     if matmul_form(main, *following) is not None:
-        apply = functools.partial(_schedule_tiled, labels=group.labels)
-        yield Variant.of("tiled", apply, tiled=True)
-        if _is_long(draft, main):
-            apply = functools.partial(_schedule_tiled, labels=group.labels, split=True)
-            yield Variant.of("tiled_split", apply, tiled=True, split=True)
+        for split in (False, True) if _is_long(draft, main) else (False,):
+            for stages in (1, 2):
+                apply = functools.partial(
+                    _schedule_tiled, labels=group.labels, split=split, stages=stages
+                )
+                options: dict[str, Option] = {"split": split, "stages": stages}
+                chosen = {name: value for name, value in options.items() if value not in (False, 1)}
+                name = "_".join(["tiled", *["split"] * split, *["pipelined"] * (stages > 1)])
+                yield Variant.of(name, apply, tiled=True, **chosen)
     if spatial(main) and not last_digits(main):
         apply = functools.partial(schedule_results, labels=group.labels)
         yield Variant.of("by_thread", apply)
@@ -50,9 +55,11 @@ def _is_long(draft: Draft, main: Block) -> bool:
     return results < FEW_RESULTS * CudaTarget.of(draft.target).sms and steps >= 2 * PART
 
 
-def _schedule_tiled(draft: Draft, labels: Sequence[Label], *, split: bool = False) -> None:
+def _schedule_tiled(
+    draft: Draft, labels: Sequence[Label], *, split: bool = False, stages: int = 1
+) -> None:
     matmul = as_matmul(draft, labels, VECTOR)
-    tile, parts = decide_tile(draft, matmul), None
+    tile, parts = decide_tile(draft, matmul, stages), None
     if split:
         most = min(MOST_PARTS, matmul.sizes[-1] // PART)
         parts = sampled(draft.schedule, powers(most)[1:])
