@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from .schedule import Schedule
     from .tir.ir import Func
     from .tuning_db import Explanation, TuningDatabase
+
+
+_log = logging.getLogger(__name__)
 
 
 @checked_call(BuildError, 'tw.build(program, "cpu")')
@@ -61,7 +65,8 @@ def build(
     another policy fails, the next policy is asked, also after a warning.
 
     A module for a GPU is loaded at once. Where a target names an architecture and there is no
-    device, the module has its sources and resources, and is loaded when it is first called.
+    device, the module has its sources and resources, and is loaded when it is first called. Loops
+    that few threads run, as they are not bound, are warned of, with the step that helps.
 
     Calls check the values of integer tensors that have a `value_range`, in one pass over their
     memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
@@ -298,9 +303,13 @@ def _first_compiled(
             choice = choose(found, target)
             # What ended a child may be the program's fault: then it would end this process next.
             choice = replace(choice, foreign=choice.foreign or failed)
-            return choice, _compile(choice, target, strict_fp=strict_fp)
+            compiled = _compile(choice, target, strict_fp=strict_fp)
         except TilewrightError as error:
             found, failed = others.send(Failed(choice, error)), True
+        else:
+            for remark in compiled.remarks:
+                _log.warning("%s: %s", choice.func.name, remark)
+            return choice, compiled
 
 
 def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:

@@ -42,7 +42,8 @@ class Examined:
     """A candidate: how it `ran` ("emulated", "compiled" or "no"), and its `problems`, in words.
 
     `resources` are numbers by name for each kernel, `None` where its kind of target reports none;
-    `occupancy` is the least share of a GPU's threads that its kernels keep busy.
+    `occupancy` is the least share of a GPU's threads that its kernels keep busy. `remarks` say what
+    its schedule should do better; it is right nevertheless.
     """
 
     drawn: Drawn
@@ -50,6 +51,7 @@ class Examined:
     problems: tuple[str, ...]
     resources: Mapping[str, Mapping[str, int]] | None = None
     occupancy: float | None = None
+    remarks: tuple[str, ...] = ()
 
     def most(self, name: str) -> int | None:
         """The largest number of that name among its kernels; `None` where none is reported."""
@@ -108,7 +110,8 @@ class _Examiner:
         except TilewrightError as error:
             return Examined(drawn, "no", (str(error),))
         resources = self._generator.resources(compiled)
-        found = Examined(drawn, ran, problems, resources, self._occupancy(resources))
+        occupancy = self._occupancy(resources)
+        found = Examined(drawn, ran, problems, resources, occupancy, compiled.remarks)
         if found.spills:
             spilled = f"a spill of {found.spills} bytes a thread"
             return replace(found, problems=(*problems, spilled))
@@ -168,6 +171,7 @@ def as_json(examined: Examined) -> dict[str, Any]:
         "schedule": examined.drawn.schedule.id,
         "ran": examined.ran,
         "problems": list(examined.problems),
+        "remarks": list(examined.remarks),
         "resources": examined.resources,
         "occupancy": examined.occupancy,
         "predicted": examined.drawn.predicted,

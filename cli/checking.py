@@ -21,8 +21,8 @@ def check(
 ) -> None:
     """Draw candidates of every sketch, run small ones, and compile all; needs no GPU.
 
-    Shows what the compiler reports of each, and its predicted time. Fails where a candidate is
-    wrong: a race, other values than the interpreter's, a spill.
+    Shows what the compiler reports of each, its predicted time, and which loops few threads run.
+    Fails where a candidate is wrong: a race, other values than the interpreter's, a spill.
     """
     from ..autotune.examine import as_json as plain
     from ..autotune.examine import examine, is_small
@@ -59,6 +59,9 @@ def check(
         typer.echo("some were not run: this machine does not run code for the target")
     if model_or_none(resolve(target)) is None:
         typer.echo("no times are predicted: this kind of target has no model of times")
+    for e in found:
+        for remark in e.remarks:
+            typer.echo(f"{e.drawn.sketch} {e.drawn.schedule.id[:12]}: {remark}")
     for e in wrong:
         for problem in e.problems:
             typer.echo(

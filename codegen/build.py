@@ -48,8 +48,9 @@ def compile_func(
         raise _too_deep(func) from error
     code = generator.compile(emitted, target)
     programs = tuple(part.func for part in parts)
+    remarks = tuple(r for part in (kernel, *packers) for r in generator.remarks(part))
     signature = sized(signature, code.workspaces)
-    return Compiled(signature, target, programs, code.text, code.image, code.launches)
+    return Compiled(signature, target, programs, code.text, code.image, code.launches, remarks)
 
 
 def compiled_target(target: Target | str) -> Target:

@@ -5,9 +5,9 @@ names, which appear in signatures and errors), the target, the floating-point ru
 the tools, the sources of the code generator and the user's instructions. `disk_cache.py` keeps the
 files.
 
-An entry holds the image with its launches, the sizes of its workspaces and texts for people. The
-rest of the signature and the target come from the program that is asked for, and the image has to
-match them.
+An entry holds the image with its launches, the sizes of its workspaces, remarks, and texts for
+people. The rest of the signature and the target come from the program that is asked for, and the
+image has to match them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KIND = "kernel"
 LIMIT_BYTES = 512 << 20
 MAX_ENTRY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 20  # of a part, decompressed
-_VERSION = 4
+_VERSION = 5
 _LENGTHS = struct.Struct("<IIII")  # of the two texts and the form, compressed, and of the image
 _SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target/*.py", "runtime/signature.py")
 """The files of this package that take part in compiling a program."""

@@ -61,7 +61,7 @@ class Compiled:
 
     The functions `signature.symbols` are entry points of `image`, the `launches` in their order.
     `text` is what the image was made of, in the code generator's own language; `lowered` are the
-    programs it is of, or their text.
+    programs it is of, or their text. `remarks` say what its schedule should do better.
     """
 
     signature: Signature
@@ -70,6 +70,7 @@ class Compiled:
     text: str
     image: bytes
     launches: tuple[Launch, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def tir(self) -> str:
@@ -79,10 +80,11 @@ class Compiled:
 
     @property
     def form(self) -> dict[str, Any]:
-        """The launches and workspaces as JSON: all of it beside the image and the texts."""
+        """The launches, workspaces and remarks as JSON: all beside the image and the texts."""
         return {
             "launches": [launch.to_json() for launch in self.launches],
             "workspaces": list(self.signature.workspaces),
+            "remarks": list(self.remarks),
         }
 
     def source(self, name: str) -> str:
@@ -99,11 +101,13 @@ def compiled_from(
 
     Raises `ArtifactError` where the form is malformed, or is not of that signature.
     """
-    if not isinstance(form, dict) or form.keys() != {"launches", "workspaces"}:
-        raise ArtifactError("expected launches and workspaces, found {0}", show(form))
-    launches, sizes = form["launches"], form["workspaces"]
-    if not isinstance(launches, list) or not isinstance(sizes, list):
-        raise ArtifactError("expected lists of launches and workspaces, found {0}", show(form))
+    if not isinstance(form, dict) or form.keys() != {"launches", "workspaces", "remarks"}:
+        raise ArtifactError("expected launches, workspaces and remarks, found {0}", show(form))
+    launches, sizes, remarks = form["launches"], form["workspaces"], form["remarks"]
+    if not all(isinstance(part, list) for part in form.values()):
+        raise ArtifactError("expected lists in a form, found {0}", show(form))
+    if not all(isinstance(remark, str) for remark in remarks):
+        raise ArtifactError("expected texts as remarks, found {0}", show(remarks))
     made = tuple(map(Launch.from_json, launches))
     symbols = tuple(launch.symbol for launch in made)
     if symbols != signature.symbols:
@@ -114,4 +118,4 @@ def compiled_from(
     beyond = limit_exceeded(signature)
     if beyond is not None:
         raise ArtifactError("{0}", beyond)
-    return Compiled(signature, target, tir, text, image, made)
+    return Compiled(signature, target, tir, text, image, made, tuple(remarks))

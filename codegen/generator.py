@@ -152,6 +152,11 @@ class CodeGenerator(ABC, Generic[T, E]):
     def passes(self, target: T) -> Iterable[Pass]:
         """The passes that lower a program, in their order."""
 
+    def remarks(self, func: Func) -> tuple[str, ...]:
+        """What the schedule of a program should do better, in words."""
+        del func
+        return ()
+
     @abstractmethod
     def emit(self, parts: Sequence[Part], target: T, *, strict_fp: bool) -> E:
         """Code in the generator's own language: of the kernel, then of its packers.

@@ -22,6 +22,7 @@ from ...runtime.module import Module, Origin
 from ...target import CudaTarget, Fact
 from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
+from ..passes.idle_threads import idle_threads
 from .compiler import compile_cubin, compile_ptx, versions
 from .emit import Emitted, emit
 from .lowering import passes
@@ -127,6 +128,9 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
     def passes(self, target: CudaTarget) -> tuple[Pass, ...]:
         del target
         return passes()
+
+    def remarks(self, func: Func) -> tuple[str, ...]:
+        return idle_threads(func)
 
     def emit(self, parts: Sequence[Part], target: CudaTarget, *, strict_fp: bool) -> Emitted:
         return emit(parts, target, strict_fp=strict_fp)

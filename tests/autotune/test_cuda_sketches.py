@@ -17,6 +17,7 @@ from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_o
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.lower import lower
+from tilewright.codegen.passes.idle_threads import idle_threads
 from tilewright.schedule.find import loops_in, statements
 from tilewright.target import CudaTarget
 from tilewright.tir import te
@@ -66,7 +67,9 @@ def check_candidates(func: Func, made: tuple[Sketch, ...], rows: int = ROWS) -> 
 
 
 def check_threads(func: Func) -> None:
-    """Each nest is bound, and a block has whole warps within the limit."""
+    """Each nest is bound, a block has whole warps within the limit, and none waits for one thread's
+    loops."""
+    assert not idle_threads(func)
     for nest in statements(func.body):
         axes = {s.thread: s.extent for s in loops_in(nest) if s.thread is not None}
         assert axes or not any(loops_in(nest))
