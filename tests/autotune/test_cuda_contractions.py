@@ -20,7 +20,7 @@ from tilewright.errors import BuildError
 from tilewright.schedule.find import loops_in
 from tilewright.target import CudaTarget
 from tilewright.tir.equality import flat
-from tilewright.tir.ir import Alloc, Barrier, For, Func, If, Load, Stmt, Store, integers
+from tilewright.tir.ir import Alloc, Barrier, Buffer, For, Func, If, Load, Stmt, Store, integers
 from tilewright.tir.visit import walk
 
 from .checking import arguments, some_rows
@@ -150,6 +150,31 @@ def stored(s: Any) -> set[Any]:
 
 def reads(s: Any) -> bool:
     return any(isinstance(n, Load) and n.buffer.scope == "shared" for n in walk(s))
+
+
+@pytest.mark.parametrize(("channels", "lanes"), [(16, 4), (7, 1)])
+def test_steps_are_in_the_order_of_the_input_that_is_contiguous_along_them(
+    channels: int, lanes: int
+) -> None:
+    """Weights are contiguous along channels and places of the window: whole sectors are read.
+
+    Where rows of weights are whole vectors, 16 bytes are copied at once.
+    """
+    func = ops.conv2d_func(c=channels, h=12, w=12, o=32)
+    made = next(s for s in sketches(func, TARGET) if s.name.startswith("tiled+"))
+    candidate = made.trace.with_row([1, 2, 8, 1, 16]).apply(func).func
+    lowered = lower(candidate, TARGET)
+    weights = next(p for p in lowered.params if isinstance(p, Buffer) and p.name == "W")
+    found = emulate(lowered, *arguments(func, 0))
+    assert not found.faults
+    copies = [
+        c.counts
+        for c in found.counts
+        if isinstance(c.statement, Store) and any(n is weights for n in walk(c.statement))
+    ]
+    elements = 32 * channels * 9
+    assert sum(c.sectors_read for c in copies) <= 1.5 * elements * 4 / 32
+    assert elements <= sum(c.global_requests for c in copies) * 32 * lanes <= 1.3 * elements
 
 
 def test_batches_and_groups_are_numbered_by_their_own_axis() -> None:

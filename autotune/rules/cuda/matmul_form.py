@@ -5,8 +5,9 @@
       ->  for b, r, s, k: Y[b, r, s] += X_shared[b, k, s] * W_shared[k, r]
 
 `rows` are the variables of one input, `columns` those of the other one, along which the result is
-contiguous. The reduction has `steps`. What both inputs or none have, and what does not lie next to
-the others in the result, is a `batch`. The windows of a convolution are read by the copies.
+contiguous. The reduction has `steps`, in the order of the input that is contiguous along them. What
+both inputs or none have, and what does not lie next to the others in the result, is a `batch`. The
+windows of a convolution are read by the copies.
 """
 
 from __future__ import annotations
@@ -98,16 +99,33 @@ def matmul_form(block: Block, follow: Block | None = None) -> MatmulForm | None:
         return None
     columns = min((0, 1), key=lambda n: stored[groups[n][-1]])
     tiled = {*groups[0], *groups[1]}
-    strides = inputs[columns].strides
-    # All steps that are taken at once are then at one place of a window.
-    window = {v for i in inputs for e in i.at.indices if type(e) is not Var for v in free_vars(e)}
     return MatmulForm(
         tuple(v for v in order if sizes[v] > 1 and v not in tiled),
         tuple(groups[1 - columns]),
         tuple(groups[columns]),
-        tuple(sorted(reduced(block), key=lambda v: (v not in window, -(strides.get(v) or 0)))),
+        _steps(block, groups, columns, sizes),
         1 - columns,
     )
+
+
+def _steps(
+    block: Block, tiles: Sequence[Sequence[Var]], columns: int, sizes: dict[Var, int]
+) -> tuple[Var, ...]:
+    """The variables of the reduction, in the order of the input that is contiguous along them.
+
+    Threads next to each other then copy elements next to each other. Where no input is, places of
+    a window come first: all steps that are taken at once are at one place of it.
+    """
+    inputs, steps = inputs_of(block), reduced(block)
+    for source, tile in zip(inputs, tiles, strict=True):
+        along = source.strides.get(tile[-1]) != 1 and any(
+            source.strides.get(v) == 1 and sizes[v] > 1 for v in steps
+        )
+        if along and all(source.strides.get(v) for v in steps):
+            return tuple(sorted(steps, key=lambda v: -(source.strides[v] or 0)))
+    window = {v for i in inputs for e in i.at.indices if type(e) is not Var for v in free_vars(e)}
+    strides = inputs[columns].strides
+    return tuple(sorted(steps, key=lambda v: (v not in window, -(strides.get(v) or 0))))
 
 
 def as_matmul(draft: Draft, labels: Sequence[Label], most_lanes: int) -> Matmul:
@@ -258,10 +276,23 @@ def _layout(
         inner = next((v for v in reversed(group) if sizes[v] > 1), None)
         if inner is None or source.strides.get(inner) != 1:
             continue
-        others = [source.strides[v] for v in source.used if v is not inner and sizes[v] > 1]
+        run = _contiguous_run(source, group, sizes)
+        others = [source.strides[v] for v in source.used if v not in run and sizes[v] > 1]
+        length = math.prod(sizes[v] for v in run)
         lanes = most
-        while lanes > 1 and any(n is None or n % lanes for n in (*others, sizes[inner])):
+        while lanes > 1 and any(n is None or n % lanes for n in (*others, length)):
             lanes //= 2
         return group is form.steps, lanes
     near = [v for v in form.steps if source.strides.get(v) == 1]
     return bool(near), 1
+
+
+def _contiguous_run(source: Input, group: Sequence[Var], sizes: dict[Var, int]) -> set[Var]:
+    """The last variables of a group, numbered together, along which an input is contiguous."""
+    run, length = set[Var](), 1
+    for v in reversed(group):
+        if sizes[v] > 1 and (v not in source.plain or source.strides.get(v) != length):
+            break
+        run.add(v)
+        length *= sizes[v]
+    return run
