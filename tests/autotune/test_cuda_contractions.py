@@ -219,6 +219,19 @@ COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", ["matmul_odd", "batched", "conv2d"])
+def test_two_stages_compile_without_spills(name: str, arch: str, compiler: str) -> None:
+    make, options = COMPILED[name]
+    func, target = getattr(ops, make)(**options), CudaTarget.named(arch)
+    sketch = next(s for s in sketches(func, target) if s.name.startswith("tiled_pipelined"))
+    (row,) = some_rows(sketch, np.random.default_rng(3), 1).tolist()
+    (kernel, *_) = kernels_of(compile_func(sketch.trace.with_row(row).apply(func).func, target))[0]
+    taken = kernel.resources
+    assert taken is not None
+    assert taken.spill_store_bytes == taken.stack_bytes == 0, row
+
+
 @pytest.mark.parametrize("name", COMPILED)
 def test_random_candidates_compile_without_spills(name: str, compiler: str) -> None:
     make, options = COMPILED[name]
