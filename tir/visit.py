@@ -357,15 +357,21 @@ class _Replacement:
     refers to until the collector comes.
     """
 
-    __slots__ = ("_buffers", "_variables")
+    __slots__ = ("_buffers", "_done", "_variables")
 
     def __init__(self, variables: Mapping[Any, Any], buffers: Mapping[Any, Any]) -> None:
         self._variables, self._buffers = variables, buffers
+        self._done: dict[Expr, Expr] = {}
 
     def __call__(self, n: Any) -> Any:
         kind = type(n)
         if kind is Var:
             return self._variables.get(n, n)
+        if kind is Binary:  # what expressions share is replaced once
+            found = self._done.get(n)
+            if found is None:
+                found = self._done[n] = _binary(n, self)
+            return found
         if kind is Buffer:
             return self._buffers.get(n, n)
         return n if kind is Const else CHILDREN[kind](n, self)

@@ -101,19 +101,20 @@ class Sweeper(Simplifier):
         return self.poly(binary(op, self.build(a), self.build(b)))
 
 
-def variables(e: Dim) -> set[Var]:
-    """The variables in an expression or dimension."""
+def variables(*dims: Dim) -> set[Var]:
+    """The variables in expressions or dimensions. What these have in common is looked at once."""
     found: set[Var] = set()
-    if not isinstance(e, int):
-        _gather(e, found)
+    seen: set[Expr] = set()
+    left = [e for e in dims if not isinstance(e, int)]
+    while left:
+        e = left.pop()
+        kind = type(e)
+        if kind is Var:
+            found.add(e)  # type: ignore[arg-type]
+        elif kind is Binary:
+            if e not in seen:
+                seen.add(e)
+                left += (e.a, e.b)  # type: ignore[attr-defined]
+        elif kind is not Const:
+            found.update(n for n in walk(e) if type(n) is Var)
     return found
-
-
-def _gather(e: Expr, into: set[Var]) -> None:
-    if type(e) is Var:
-        into.add(e)
-    elif type(e) is Binary:
-        _gather(e.a, into)
-        _gather(e.b, into)
-    elif type(e) is not Const:
-        into.update(n for n in walk(e) if type(n) is Var)

@@ -29,6 +29,7 @@ class DecidedParts:
     def __init__(self, others: Collection[Var]) -> None:
         self._others = frozenset(others)
         self._known: dict[object, Var] = {}
+        self._decided: dict[Expr, bool] = {}
         self.names: list[Var] = []
         self.exprs: list[Expr] = []
 
@@ -50,7 +51,14 @@ class DecidedParts:
         return rewrite_children(e, self._visit)
 
     def _is_decided(self, e: Expr) -> bool:
-        return variables(e).isdisjoint(self._others)
+        found = self._decided.get(e)
+        if found is None:
+            if type(e) is Binary:
+                found = self._is_decided(e.a) and self._is_decided(e.b)
+            else:
+                found = variables(e).isdisjoint(self._others)
+            self._decided[e] = found
+        return found
 
     def _part(self, e: Expr) -> Expr:
         key = key_of(e)

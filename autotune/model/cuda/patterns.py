@@ -143,7 +143,7 @@ class _Group:
         self._guarded = predicate is not None
         if predicate is not None:
             by_thread.append(addresses.at(predicate))
-        names = {v for e in (*by_thread, *by_block) for v in variables(e)} & bounds.keys()
+        names = variables(*by_thread, *by_block) & bounds.keys()
         self._columns = [n for n, v in enumerate(bounds) if v in names]
         own = {v: bounds[v] for v in bounds if v in names}
         self._sizes = [high - low + 1 for low, high in own.values()]
