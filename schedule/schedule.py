@@ -389,7 +389,8 @@ class Schedule:
         func, result = primitive.call(self.func, choose, decoded)
         if func is not self.func and self._came_loose[self._outputs.at]:
             _require_blocks(func)
-        if func is not self.func and self.space is None and _is_watched(self.original):
+        decided = self.space is None or not self.space.bounds
+        if func is not self.func and decided and _is_watched(self.original):
             _require_verified(func, primitive.name)
         if choose is not None:
             _ = choose.decision

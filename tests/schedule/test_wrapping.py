@@ -1,7 +1,9 @@
 """Steps on programs whose indices wrap around int64."""
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.tir.initialised import wraps_around
@@ -100,3 +102,33 @@ def f(
     loops = [sch.get_loops(sch.get_block(name))[0] for name in "WR"]
     with pytest.raises(ScheduleError, match="block W may write an element of S"):
         sch.merge(*loops)
+
+
+def test_such_a_program_is_built_without_the_steps_that_are_refused() -> None:
+    """Symbolic schedules refuse them too, so that candidates can be made of what is decided."""
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    S = T.alloc((8,), "float32")
+    J = T.alloc((4,), "float32")
+    for i in range(4):
+        with T.block("S"):
+            vi = T.axis.spatial(4, i)
+            S[vi * 2 + 1] = A[vi] * 2.0
+    for i in range(4):
+        with T.block("J"):
+            vi = T.axis.spatial(4, i)
+            J[vi] = S[vi * 2 + 1] + A[vi]
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = J[T.minimum(vi + 9223372036854775807, 255) % 4]
+""")
+    for symbolic in (False, True):
+        sch = Schedule(func, symbolic=symbolic)
+        with pytest.raises(ScheduleError, match="wraps around int64 is not verified"):
+            sch.compute_inline(sch.get_block("J"))
+    a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    tw.build(func, allow=("default",))(a, b)
+    wrapped = (np.arange(4) + np.array(2**63 - 1)).clip(max=255) % 4
+    np.testing.assert_array_equal(b, (a * 3)[wrapped])
