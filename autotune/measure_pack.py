@@ -154,6 +154,7 @@ class _Packer:
             seed=config.measure.seed,
             positive=needs_positive(func),
             tolerance=tolerance_of(func),
+            accepted_error=None if tolerance is None else float(tolerance),
             limits=_limits(config),
             reference=reference,
             wide=self._wide(func),

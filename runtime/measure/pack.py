@@ -27,7 +27,7 @@ from ..target_runtime import runtime_for
 from .checked_json import field, parse_sealed, sealed
 
 FORMAT = "tilewright-measure-pack"
-VERSION = 1
+VERSION = 2
 PACK = "pack.json"
 MAX_BYTES = 256 << 20
 _NAME = re.compile(r"[a-z][a-z0-9]{0,30}\.[a-z0-9]{1,10}")
@@ -135,7 +135,8 @@ class Pack:
     `records` are the workload, target, toolchain and session for the database, by kind, and
     `feature_version` is that of the candidates' features. Inputs are random data of `seed`; floats
     are `positive` where the program needs that. `tolerance` is the largest error that rounding
-    explains (`comparison.py`).
+    explains (`comparison.py`), `accepted_error` that of inexact schedules that may be the best; all
+    are exact where it is `None`.
     """
 
     records: Mapping[str, Mapping[str, Any]]
@@ -144,6 +145,7 @@ class Pack:
     seed: int
     positive: bool
     tolerance: float
+    accepted_error: float | None
     limits: Limits
     reference: PackedFile
     wide: PackedFile | None
@@ -175,7 +177,7 @@ class Pack:
         records = field(data, "records", dict, what)
         if any(not isinstance(record, dict) for record in records.values()):
             raise ArtifactError("pack: records: expected objects, found {0}", show(records))
-        version = data.get("feature_version")
+        version, accepted = data.get("feature_version"), data.get("accepted_error")
         return Pack(
             records=records,
             feature_version=None if version is None else field(data, "feature_version", str, what),
@@ -183,6 +185,7 @@ class Pack:
             seed=field(data, "seed", int, what),
             positive=field(data, "positive", bool, what),
             tolerance=field(data, "tolerance", float, what),
+            accepted_error=None if accepted is None else field(data, "accepted_error", float, what),
             limits=Limits.from_json(data.get("limits")),
             reference=PackedFile.from_json(data.get("reference")),
             wide=None if data.get("wide") is None else PackedFile.from_json(data["wide"]),

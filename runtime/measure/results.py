@@ -55,6 +55,17 @@ class Results:
         found = {n: r["seconds"] for n, r in self.candidates.items() if r["outcome"] == "ok"}
         return dict(sorted(found.items(), key=lambda pair: pair[1]))
 
+    @property
+    def accepted(self) -> dict[int, float]:
+        """Those of `timed` that may be the best: inexact ones have errors within the tolerance."""
+        return {n: seconds for n, seconds in self.timed.items() if self._is_accepted(n)}
+
+    def _is_accepted(self, number: int) -> bool:
+        if self.pack.candidates[number].error_factor == 1.0:
+            return True
+        limit = self.pack.accepted_error
+        return limit is not None and self.candidates[number]["check"]["max_error"] <= limit
+
     def add(self, line: Mapping[str, Any], what: str) -> None:
         """Take in a line after the first. Raises `ArtifactError` where it makes no sense."""
         kind, digest = line.get("kind"), line[DIGEST]
@@ -86,7 +97,9 @@ class Results:
         if not 0 <= line["run"] < len(self.runs):
             raise ValueError("a candidate of no run")
         if line["outcome"] == "ok":
-            if not (line["check"]["passed"] and line["seconds"] > 0 and line["samples"]):
+            check = line["check"]
+            passed = check["passed"] and check["max_error"] >= 0
+            if not (passed and line["seconds"] > 0 and line["samples"]):
                 raise ValueError("a time without a check that passed")
         elif not isinstance(line["error"], str):
             raise ValueError("a failure without a reason")

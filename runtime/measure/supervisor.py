@@ -123,7 +123,7 @@ class _Session:
 
     def _candidate(self, number: int) -> dict[str, Any]:
         process, limits = self._ready(), self._pack.limits
-        best = next(iter(self._file.results.timed.values()), None)
+        best = next(iter(self._file.results.accepted.values()), None)
         stop_above = None if best is None else limits.slack * best
         message = {"do": "run", "candidate": number, "stop_above": stop_above}
         try:
@@ -137,7 +137,7 @@ class _Session:
 
     def _hold_finals(self) -> None:
         """Time the fastest interleaved; what fails in it is said and changes nothing."""
-        limits, timed = self._pack.limits, self._file.results.timed
+        limits, timed = self._pack.limits, self._file.results.accepted
         if len(timed) < 2:
             return
         fastest = min(timed.values())

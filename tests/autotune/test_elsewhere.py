@@ -172,12 +172,34 @@ def test_a_tolerance_permits_inexact_steps(tmp_path: Path) -> None:
             tolerance=tolerance,
         )  # fmt: skip
         pack = read_pack(tmp_path / name)
-        assert pack.records["session"]["search"]["tolerance"] == tolerance
+        assert pack.records["session"]["search"]["tolerance"] == pack.accepted_error == tolerance
         factors.append({c.error_factor for c in pack.candidates})
     assert factors[0] == {1.0}
     assert max(factors[1]) > 1
     with pytest.raises(TuningError, match="tolerance"):
         write_pack(func, HERE, tmp_path / "c", tolerance=-1.0)
+
+
+@pytest.mark.parametrize(("tolerance", "accepts"), [(1e-12, False), (1e-2, True)])
+def test_finals_are_of_candidates_within_the_tolerance(
+    tmp_path: Path, tolerance: float, accepts: bool
+) -> None:
+    """Inexact candidates run and have results, but may only be the best within the tolerance."""
+    func = ops.conv2d_func(c=16, h=16, w=16, o=16)
+    write_pack(
+        func, HERE, tmp_path / "pack", trials=12, compile_program=compile_func, tolerance=tolerance
+    )
+    pack = read_pack(tmp_path / "pack")
+    inexact = {n for n, c in enumerate(pack.candidates) if c.error_factor > 1}
+    out = tmp_path / "results.jsonl"
+    measure(tmp_path / "pack", out, start=Here)
+    results = read_results(out)
+    ran = inexact & results.timed.keys()
+    assert ran
+    assert (ran <= results.accepted.keys()) is accepts
+    assert results.accepted.keys() - inexact == results.timed.keys() - inexact
+    for finals in results.finals:
+        assert {int(n) for n in finals["samples"]} <= results.accepted.keys()
 
 
 def test_the_command_needs_numpy_alone(folder: Path, tmp_path: Path) -> None:
