@@ -28,6 +28,7 @@ from .checked_json import field, parse_sealed, sealed
 
 FORMAT = "tilewright-measure-pack"
 VERSION = 2
+"""What is written. Version 1, which accepts exact schedules alone, is read too."""
 PACK = "pack.json"
 MAX_BYTES = 256 << 20
 _NAME = re.compile(r"[a-z][a-z0-9]{0,30}\.[a-z0-9]{1,10}")
@@ -167,9 +168,9 @@ class Pack:
         what = "pack"
         if data.get("format") != FORMAT:
             raise ArtifactError("no pack: expected the format {0}", FORMAT)
-        if data.get("version") != VERSION:
+        if data.get("version") not in (1, VERSION):
             raise ArtifactError(
-                "pack: of version {0}, expected {1}",
+                "pack: of version {0}, expected 1 to {1}",
                 show(data.get("version")),
                 VERSION,
                 hint="pack and measure with one version of tilewright",

@@ -317,6 +317,17 @@ def test_damaged_and_foreign_packs_are_refused(
     assert caught.value.hint is not None
 
 
+def test_a_pack_of_the_first_version_is_measured(folder: Path, tmp_path: Path) -> None:
+    def first(data: dict[str, Any]) -> None:
+        del data["accepted_error"]
+        data["version"] = 1
+
+    changed(folder / "pack.json", first)
+    assert read_pack(folder).accepted_error is None
+    measure(folder, tmp_path / "results.jsonl", start=Here)
+    assert read_results(tmp_path / "results.jsonl").finals
+
+
 def test_links_are_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "reference.so").rename(tmp_path / "elsewhere.so")
     (folder / "reference.so").symlink_to(tmp_path / "elsewhere.so")
