@@ -478,10 +478,11 @@ def _scoring_again(name: str, func: Func) -> Iterator[Line]:
     """A search's work on a candidate of sketches for GPUs, whose spaces may be small.
 
     Children of the rows of each sketch are drawn and scored, as in rounds of a session, which meets
-    most of them again. What is new takes longer: a line of its own.
+    most of them again. What is new takes longer, and all different rows are new once: a line of
+    its own, and a part of the whole.
     """
     rng, clock = np.random.default_rng(0), time.process_time
-    stages = dict.fromkeys(("draw and check", "featurise", "score"), 0.0)
+    stages = dict.fromkeys(("draw and check", "featurise again", "score"), 0.0)
     made, different, first = sketches(func, CUDA), 0, 0.0
     for sketch in made:
         space = Rowspace(sketch)
@@ -504,13 +505,13 @@ def _scoring_again(name: str, func: Func) -> Iterator[Line]:
         times.append(clock())
         for stage, (start, end) in zip(stages, pairwise(times), strict=True):
             stages[stage] += end - start
-    each = {stage: seconds / (ROWS * len(made)) * 1e6 for stage, seconds in stages.items()}
+    candidates = ROWS * len(made)
+    each = {stage: seconds / candidates * 1e6 for stage, seconds in stages.items()}
     for stage, microseconds in each.items():
         yield Line(f"{stage} a candidate of {name} on a GPU", None, microseconds, "us")
-    what = f"all of it ({ROWS:,} candidates of each sketch of {name} on a GPU)"
-    yield Line(what, 10, sum(each.values()), "us", "C")
-    what = f"featurise a new one, of {different:,}"
-    yield Line(what, None, first / different * 1e6, "us")
+    yield Line(f"featurise a new one, of {different:,}", None, first / different * 1e6, "us")
+    what = f"all of it, {ROWS:,} candidates of each of {len(made)} sketches of {name} on a GPU"
+    yield Line(what, 10, sum(each.values()) + first / candidates * 1e6, "us", "C")
 
 
 def _with_children(run: Callable[[], object]) -> float:
