@@ -21,6 +21,7 @@ FAR = 2.0
 """How many times as long as the fastest one takes that is out after any number of rounds."""
 
 Interleave = Callable[[Sequence[Kernel], int], list[tuple[float, ...]] | None]
+"""`Measurer.interleave`: samples of kernels, none of one that found no memory beside others."""
 
 
 class Finalist(NamedTuple):
@@ -89,7 +90,7 @@ class InterleavedTiming:
     that took twice as long in its trial and in each of too few rounds to be sure. The number of
     rounds doubles until the comparison of the others is decided. Where noise leaves it unsettled,
     timing goes on for as many seconds again. `samples` has the times of each finalist, also if
-    timing was interrupted.
+    timing was interrupted; none of those for which there was no memory beside the others.
 
     Finalists of the same machine code are timed once and share the samples: between them, noise
     would be taken for a difference. A sample takes at least `sample_seconds`.
@@ -146,6 +147,8 @@ class InterleavedTiming:
                 samples + new.get(timed, ())
                 for samples, timed in zip(self.samples, self._timed_as, strict=True)
             ]
+            # There was no memory for those that have no samples, beside the faster ones.
+            self._running = [n for n in self._running if self.samples[n]]
             self._next = max(self._rounds, len(self.samples[self._running[0]]))
             self._drop_slower()
 

@@ -454,7 +454,7 @@ class Tuning:
                 self._finals_slowdown = timing.slowdown
                 if any(timing.samples) and timing.slowdown < _FINALS_DISTURBED:
                     timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
-                    result = self.recorder.finals(list(timed))
+                    result = self.recorder.finals([(s, row) for s, row in timed if row])
                     self._compared = result.comparison
             if timing.slowdown < _FINALS_DISTURBED:
                 return result

@@ -194,7 +194,10 @@ class Measurer:
         return CheckResult(False, float("inf"), 0.0, failed.error)
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
-        """Interleaved samples of kernels, in seconds per call; `None` if one of them fails."""
+        """Interleaved samples of kernels, in seconds per call; `None` if one of them fails.
+
+        Those for which there is no memory beside the ones before them have no samples.
+        """
         began = time.monotonic()
         fields = {
             "do": "interleave",

@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from ...codegen.build import compile_func, to_module
@@ -17,6 +19,7 @@ from ...codegen.generator import generator_for
 from ...errors import BuildError, DeviceError, KernelError, OutOfMemoryError
 from ...runtime.cuda_driver import LAUNCH_TIMEOUT
 from ...runtime.garbage import collected_later
+from ...runtime.measure.interleaved import time_loaded
 from ...runtime.memory import memory_for
 from ...runtime.module import Module
 from ...runtime.signature import Signature
@@ -178,17 +181,20 @@ class Runner:
     def _interleave(self, fields: dict[str, Any], data: bytes) -> Message:
         program = self._ready()
         program.limit()
-        calls, start = [], 0
-        for kernel in fields["kernels"]:
-            end = start + kernel["size"]
-            module = program.load(data[start:end], kernel)
-            calls.append(module.bind(*program.values(module)))
-            start = end
+        ends = accumulate(kernel["size"] for kernel in fields["kernels"])
+
+        def load(form: dict[str, Any], end: int) -> Callable[[], None]:
+            module = program.load(data[end - form["size"] : end], form)
+            return module.bind(*program.values(module))
+
         with collected_later():
-            timings = program.runtime.timer.time_interleaved(
-                calls, rounds=fields["rounds"], min_sample_seconds=fields["sample_seconds"]
+            samples = time_loaded(
+                [partial(load, *pair) for pair in zip(fields["kernels"], ends, strict=True)],
+                program.runtime.timer,
+                rounds=fields["rounds"],
+                min_sample_seconds=fields["sample_seconds"],
             )
-        return Message({"samples": [list(t.samples) for t in timings]})
+        return Message({"samples": samples})
 
     def _ready(self) -> _Program:
         assert self._program is not None, "the program comes first"

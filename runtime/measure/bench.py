@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..signature import Signature
 from ..target_runtime import TargetRuntime, runtime_for
 from .comparison import CheckResult, Deviation, Exact, check_outputs, deviation
 from .inputs import Arguments, Array
+from .interleaved import time_loaded
 from .pack import PackedCandidate, PackedFile, load_packed, read_pack, read_packed
 
 Message = Mapping[str, Any]
@@ -89,7 +91,7 @@ class Bench:
         limits = self._pack.limits
         with collected_later():
             timing = self._runtime.timer.time_calls(
-                module.bind(*self._values(module)),
+                self._call(module),
                 min_samples=limits.min_samples,
                 max_samples=limits.max_samples,
                 budget_seconds=limits.timing_seconds,
@@ -105,19 +107,23 @@ class Bench:
         }
 
     def _finals(self, message: Message) -> Message:
-        calls = []
+        modules = list[Module]()
         for number in message["candidates"]:
             module = self._candidate(self._pack.candidates[number])
             if isinstance(module, str):
                 return _failed("crash", module)
-            calls.append(module.bind(*self._values(module)))
+            modules.append(module)
         with collected_later():
-            timings = self._runtime.timer.time_interleaved(
-                calls,
+            samples = time_loaded(
+                [partial(self._call, module) for module in modules],
+                self._runtime.timer,
                 rounds=message["rounds"],
                 min_sample_seconds=self._pack.limits.sample_seconds,
             )
-        return {"samples": [list(t.samples) for t in timings]}
+        return {"samples": samples}
+
+    def _call(self, module: Module) -> Callable[[], None]:
+        return module.bind(*self._values(module))
 
     def _candidate(self, candidate: PackedCandidate) -> Module | str:
         """The module of a candidate, or why this machine does not load it."""

@@ -141,8 +141,9 @@ class _Session:
         if len(timed) < 2:
             return
         fastest = min(timed.values())
-        near = [n for n, s in timed.items() if s <= limits.margin * fastest]
-        chosen = (near if len(near) > 1 else list(timed)[:2])[: limits.finalists]
+        ranked = sorted(timed, key=lambda n: timed[n])
+        near = [n for n in ranked if timed[n] <= limits.margin * fastest]
+        chosen = (near if len(near) > 1 else ranked[:2])[: limits.finalists]
         once = sum(turn_seconds(timed[n], limits.sample_seconds) for n in chosen)
         rounds = min(_MAX_ROUNDS, max(limits.rounds, int(limits.final_seconds / once)))
         message = {"do": "finals", "candidates": chosen, "rounds": rounds}
@@ -155,9 +156,11 @@ class _Session:
         if "error" in said:
             self._tell(f"the best could not be timed interleaved: {said['error']}")
             return
-        samples = {str(n): row for n, row in zip(chosen, said["samples"], strict=True)}
+        samples = {str(n): row for n, row in zip(chosen, said["samples"], strict=True) if row}
         self._file.append({"kind": "finals", "run": self._run, "samples": samples})
-        self._tell(f"the best {len(chosen)} were timed interleaved, {rounds} rounds")
+        left_out = len(chosen) - len(samples)
+        note = f"; there was no memory for {left_out} more" if left_out else ""
+        self._tell(f"the best {len(samples)} were timed interleaved, {rounds} rounds{note}")
 
 
 class Child:

@@ -202,6 +202,24 @@ def test_finals_are_of_candidates_within_the_tolerance(
         assert {int(n) for n in finals["samples"]} <= results.accepted.keys()
 
 
+def test_finals_are_of_as_many_as_find_memory(folder: Path, tmp_path: Path) -> None:
+    class Narrow(Here):
+        def ask(self, message: Message, seconds: float) -> Message:
+            answer = super().ask(message, seconds)
+            if message["do"] != "finals":
+                return answer
+            first, *others = answer["samples"]
+            return {"samples": [first, *([] for _ in others)]}
+
+    said: list[str] = []
+    results = measure(folder, tmp_path / "results.jsonl", start=Narrow, tell=said.append)
+    assert [len(finals["samples"]) for finals in results.finals] == [1]
+    assert any("there was no memory for" in text for text in said), said
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        import_results(tmp_path / "results.jsonl", database)
+        assert tw.build(program(), HERE, database, allow=["record"]).origin.kind == "record"
+
+
 def test_the_command_needs_numpy_alone(folder: Path, tmp_path: Path) -> None:
     """It runs where the libraries of compiling, learning and records are not."""
     missing = tmp_path / "missing"

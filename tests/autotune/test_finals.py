@@ -115,6 +115,21 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
     assert [len(row) for row in made.samples] == [9, 9]
 
 
+def test_those_without_memory_beside_the_faster_ones_take_no_part() -> None:
+    class Narrow(Turns):
+        def __call__(
+            self, kernels: Sequence[Kernel], rounds: int
+        ) -> list[tuple[float, ...]] | None:
+            rows = super().__call__(kernels, rounds)
+            return rows and [*rows[:2], *(() for _ in rows[2:])]
+
+    turns = Narrow(a=1.0, b=1.001, c=0.5, d=0.5)
+    samples = race(turns, "abcd").samples
+    assert [heat for heat, _ in turns.heats[:2]] == ["abcd", "ab"]
+    assert samples[0]
+    assert samples[2:] == [(), ()]
+
+
 def test_one_that_is_far_slower_is_out_after_a_short_first_heat() -> None:
     turns = Turns(a=1.0, b=60.0, c=1.005)
     samples = race(turns, first=2, trial_of_b=6e-3).samples
