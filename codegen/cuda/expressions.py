@@ -200,8 +200,9 @@ class Expressions:
     def bool_binary(self, e: Binary) -> Text:
         if e.op in _LOGIC:
             symbol, precedence = _LOGIC[e.op]
-        elif e.op in (Op.MIN, Op.MAX):
-            symbol, precedence = _LOGIC[Op.AND if e.op is Op.MIN else Op.OR]
+        elif e.op in (Op.MIN, Op.MAX):  # both operands are evaluated: one may be a shuffle
+            bits = self.text(e.a, UNARY), self.text(e.b, UNARY)
+            return f"(bool)({bits[0]} {'&' if e.op is Op.MIN else '|'} {bits[1]})", UNARY
         else:
             return self.infix(e.op, e.a, e.b)
         left, right = self.text(e.a, precedence), self.text(e.b, precedence + 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ... import dtypes
+from ...tir.combiners import highest, lowest
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.dependence import conflict
 from ...tir.equality import flat
@@ -38,7 +38,6 @@ from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk, with_func_body
 from .digits import tells_apart
-from .intervals import limits_of
 from .launches import Launch, launch_of, with_code
 from .owned import THREAD_SCOPES, differ
 from .rewrite import map_stmts, ranges_of, statements
@@ -376,10 +375,7 @@ def _without_first(code: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 def _identity(op: Op, dtype: str) -> Const:
-    """The value that changes nothing: of minima and maxima, the largest and the smallest."""
+    """The value that changes nothing."""
     if op in (Op.ADD, Op.MUL):
         return const(0 if op is Op.ADD else 1, dtype)
-    if dtypes.is_float(dtype):
-        return const(float("inf") if op is Op.MIN else float("-inf"), dtype)
-    low, high = limits_of(dtype)
-    return const(high if op is Op.MIN else low, dtype)
+    return highest(dtype) if op is Op.MIN else lowest(dtype)

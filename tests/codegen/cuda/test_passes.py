@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -9,12 +10,19 @@ from textwrap import indent
 import numpy as np
 import pytest
 
+from tilewright import dtypes
+from tilewright.codegen.calling_convention import signature_of
+from tilewright.codegen.cuda.emit import emit
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.emulate_check import check_program
 from tilewright.codegen.cuda.lowering import passes
+from tilewright.codegen.generator import Part
+from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
+from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
+from tilewright.tir import te
 from tilewright.tir.equality import flat
 from tilewright.tir.ir import For, Func, If, Store, seq
 from tilewright.tir.parser import parse
@@ -692,3 +700,35 @@ def f(P: T.Buffer(({rows},), "float32"), A: T.Buffer(({rows}, 4), "float32"), B:
     if condition.endswith("2"):
         expected[-2:] = -1
     assert b.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float8_e4m3fn"])
+def test_lanes_without_a_part_change_no_extremum(name: str, dtype: str) -> None:
+    """24 parts by 32 threads: eight of them combine the identity, in every dtype."""
+    combine = te.max if name == "max" else te.min
+    a = te.placeholder((2, 24), dtype, name="A")
+    p = te.compute((2, 24), lambda i, r: a[i, r], name="P")
+    k = te.reduce_axis(24, name="k")
+    c = te.compute((2,), lambda i: combine(p[i, k], axis=k), name="C")
+    sch = Schedule(te.func([a, c], name="f"))
+    rows, parts = sch.get_block("C"), sch.get_block("P")
+    i, _ = sch.get_loops(rows)
+    sch.compute_at(parts, i)
+    sch.set_scope(parts, 0, "shared")
+    sch.bind(i, "blockIdx.x")
+    _, t = sch.split(sch.get_loops(parts)[-1], factors=[None, 32])
+    sch.bind(t, "threadIdx.x")
+    func = lower(sch.func, CudaTarget.named("sm_90a"))
+    assert str(func).count("shuffle") == 5
+    numbers = np.arange(48).reshape(2, 24) % 7 + 1
+    if dtypes.is_float(dtype) or dtype == "int8":
+        numbers = numbers if name == "min" else -numbers
+    array, found = numbers.astype(dtypes.to_numpy(dtype)), np.zeros(2, dtypes.to_numpy(dtype))
+    assert emulate(func, array, found).faults == ()
+    expected = array.max(axis=1) if name == "max" else array.min(axis=1)
+    np.testing.assert_array_equal(found, expected)
+    text = emit(
+        [Part(func, signature_of(sch.func))], CudaTarget.named("sm_90a"), strict_fp=False
+    ).text
+    assert not re.search(r"(&&|\|\|) *__shfl", text)  # all threads take part in a shuffle
