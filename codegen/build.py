@@ -50,7 +50,9 @@ def compile_func(
     programs = tuple(part.func for part in parts)
     remarks = tuple(r for part in (kernel, *packers) for r in generator.remarks(part))
     signature = sized(signature, code.workspaces)
-    return Compiled(signature, target, programs, code.text, code.image, code.launches, remarks)
+    return Compiled(
+        signature, target, programs, code.text, code.image, code.launches, remarks, strict_fp
+    )
 
 
 def compiled_target(target: Target | str) -> Target:

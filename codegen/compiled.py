@@ -61,7 +61,8 @@ class Compiled:
 
     The functions `signature.symbols` are entry points of `image`, the `launches` in their order.
     `text` is what the image was made of, in the code generator's own language; `lowered` are the
-    programs it is of, or their text. `remarks` say what its schedule should do better.
+    programs it is of, or their text. `remarks` say what its schedule should do better. `strict_fp`
+    says that nothing is fused.
     """
 
     signature: Signature
@@ -71,6 +72,7 @@ class Compiled:
     image: bytes
     launches: tuple[Launch, ...]
     remarks: tuple[str, ...] = ()
+    strict_fp: bool = False
 
     @property
     def tir(self) -> str:
@@ -80,11 +82,12 @@ class Compiled:
 
     @property
     def form(self) -> dict[str, Any]:
-        """The launches, workspaces and remarks as JSON: all beside the image and the texts."""
+        """The launches, workspaces, remarks and options as JSON: all beside image and texts."""
         return {
             "launches": [launch.to_json() for launch in self.launches],
             "workspaces": list(self.signature.workspaces),
             "remarks": list(self.remarks),
+            "strict_fp": self.strict_fp,
         }
 
     def source(self, name: str) -> str:
@@ -94,6 +97,10 @@ class Compiled:
         return generator_for(self.target).sources[name](self)
 
 
+_FORM = {"launches": list, "workspaces": list, "remarks": list, "strict_fp": bool}
+"""The parts of a `Compiled.form`, and their types."""
+
+
 def compiled_from(
     form: object, signature: Signature, target: Target, tir: str, text: str, image: bytes
 ) -> Compiled:
@@ -101,11 +108,14 @@ def compiled_from(
 
     Raises `ArtifactError` where the form is malformed, or is not of that signature.
     """
-    if not isinstance(form, dict) or form.keys() != {"launches", "workspaces", "remarks"}:
-        raise ArtifactError("expected launches, workspaces and remarks, found {0}", show(form))
+    if not isinstance(form, dict) or form.keys() != _FORM.keys():
+        raise ArtifactError("expected {0}, found {1}", ", ".join(_FORM), show(form))
+    for name, kind in _FORM.items():
+        if type(form[name]) is not kind:
+            raise ArtifactError(
+                "expected {0} of type {1}, found {2}", name, kind.__name__, show(form[name])
+            )
     launches, sizes, remarks = form["launches"], form["workspaces"], form["remarks"]
-    if not all(isinstance(part, list) for part in form.values()):
-        raise ArtifactError("expected lists in a form, found {0}", show(form))
     if not all(isinstance(remark, str) for remark in remarks):
         raise ArtifactError("expected texts as remarks, found {0}", show(remarks))
     made = tuple(map(Launch.from_json, launches))
@@ -118,4 +128,5 @@ def compiled_from(
     beyond = limit_exceeded(signature)
     if beyond is not None:
         raise ArtifactError("{0}", beyond)
-    return Compiled(signature, target, tir, text, image, made, tuple(remarks))
+    strict_fp = form["strict_fp"]
+    return Compiled(signature, target, tir, text, image, made, tuple(remarks), strict_fp)

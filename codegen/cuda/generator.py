@@ -245,5 +245,6 @@ def kernels_of(compiled: Compiled) -> list[tuple[KernelLaunch, ...]]:
 
 
 def _ptx(compiled: Compiled) -> str:
-    """The PTX that the compiler makes of the kernels; fused where that is allowed."""
-    return compile_ptx(compiled.text, CudaTarget.of(compiled.target))
+    """The PTX that the compiler makes of the kernels, as of the image."""
+    target = CudaTarget.of(compiled.target)
+    return compile_ptx(compiled.text, target, strict_fp=compiled.strict_fp)

@@ -16,6 +16,7 @@ import pytest
 from tilewright import ops
 from tilewright.building import build, build_library
 from tilewright.codegen.build import compile_func, compiled_signature
+from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cuda import detection, nvrtc
 from tilewright.codegen.cuda.emit import Emitted, emit
@@ -160,9 +161,11 @@ def test_workspaces_hold_what_passes_from_launch_to_launch(compiler: str) -> Non
 
 def test_strict_code_fuses_nothing(compiler: str) -> None:
     func = schedules.matmul(32, 32, 8)
-    fused = compile_func(func, TARGET).image
-    strict = compile_func(func, TARGET, strict_fp=True).image
-    assert fused != strict
+    fused = compile_func(func, TARGET)
+    strict = decode(encode(compile_func(func, TARGET, strict_fp=True)), func, TARGET)
+    assert fused.image != strict.image
+    assert "fma.rn.f32" in fused.source("ptx")
+    assert "fma.rn.f32" not in strict.source("ptx")
 
 
 def test_artifacts_are_a_cubin_and_a_manifest(compiler: str, tmp_path: Path) -> None:
