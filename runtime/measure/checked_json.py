@@ -38,7 +38,12 @@ def sealed(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 def parse_sealed(text: bytes, what: str, before: str = "") -> dict[str, Any]:
     """The object of a JSON text, whose digest is right. Raises `ArtifactError`."""
     try:
-        data = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        data = json.loads(
+            text,
+            object_pairs_hook=_without_duplicates,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
     except (ValueError, RecursionError) as error:
         raise ArtifactError(
             "{0} is damaged: not a JSON text ({1})", what, error, hint=_COPY
@@ -75,6 +80,13 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key is given twice")
     return dict(pairs)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text:.40} is too large")
+    return number
 
 
 def _no_constant(name: str) -> None:

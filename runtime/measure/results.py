@@ -14,15 +14,21 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
+import stat
+import statistics
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
+from types import NoneType
 from typing import IO, Any
 
 from ...errors import ArtifactError
+from ..files import open_regular
 from .checked_json import DIGEST, parse_sealed, sealed
 from .pack import MAX_BYTES, Pack
 
@@ -70,6 +76,7 @@ class Results:
         """Take in a line after the first. Raises `ArtifactError` where it makes no sense."""
         kind, digest = line.get("kind"), line[DIGEST]
         try:
+            datetime.fromisoformat(line["created"])
             if kind == "run":
                 if line["number"] != len(self.runs) or not isinstance(line["machine"], dict):
                     raise ValueError("a run out of order")
@@ -79,10 +86,7 @@ class Results:
                 self._check_candidate(line)
                 self.candidates[line["candidate"]] = line
             elif kind == "finals":
-                if not 0 <= line["run"] < len(self.runs):
-                    raise ValueError("finals of no run")
-                if not {int(n) for n in line["samples"]} <= self.timed.keys():
-                    raise ValueError("finals of candidates that did not run")
+                self._check_finals(line)
                 self.finals.append(line)
             else:
                 raise ValueError(f"a line of kind {kind!r:.40}")
@@ -94,30 +98,63 @@ class Results:
         number = line["candidate"]
         if type(number) is not int or number not in self.missing:
             raise ValueError(f"candidate {number!r:.40} is none that is left to measure")
-        if not 0 <= line["run"] < len(self.runs):
-            raise ValueError("a candidate of no run")
+        self._check_run(line)
+        if "check" in line:
+            _require_check(line["check"])
         if line["outcome"] == "ok":
-            check = line["check"]
-            passed = check["passed"] and check["max_error"] >= 0
-            if not (passed and line["seconds"] > 0 and line["samples"]):
+            _require_samples(line["samples"])
+            if line["check"]["passed"] is not True or line["check"]["max_error"] is None:
                 raise ValueError("a time without a check that passed")
+            if line["seconds"] != statistics.median(line["samples"]):
+                raise ValueError("seconds that are not the median of the samples")
         elif not isinstance(line["error"], str):
             raise ValueError("a failure without a reason")
+
+    def _check_finals(self, line: Mapping[str, Any]) -> None:
+        self._check_run(line)
+        if not isinstance(line["samples"], dict) or not line["samples"]:
+            raise ValueError("finals without samples")
+        if not line["samples"].keys() <= {str(n) for n in self.timed}:
+            raise ValueError("finals of candidates that did not run")
+        for row in line["samples"].values():
+            _require_samples(row)
+
+    def _check_run(self, line: Mapping[str, Any]) -> None:
+        if type(line["run"]) is not int or not 0 <= line["run"] < len(self.runs):
+            raise ValueError("a line of no run")
+
+
+def _require_samples(row: object) -> None:
+    if type(row) is not list or not row or not all(type(s) is float and s > 0 for s in row):
+        raise ValueError("samples that are no list of positive seconds")
+
+
+def _require_check(check: object) -> None:
+    """Raise `ValueError` for what is no `CheckResult.to_json`."""
+    if type(check) is not dict or check.keys() != {"passed", "max_error", "tolerance", "error"}:
+        raise ValueError("a check with other fields")
+    error, tolerance = check["max_error"], check["tolerance"]
+    typed = type(check["passed"]) is bool and type(check["error"]) in (str, NoneType)
+    numbers = [n for n in (error, tolerance) if n is not None]
+    if not typed or tolerance is None or not all(type(n) in (int, float) for n in numbers):
+        raise ValueError("a check with a field of another type")
+    if not all(0 <= n < math.inf for n in numbers):
+        raise ValueError("a check with an error that is none")
 
 
 def read_results(path: Path) -> Results:
     """The results in a file. Raises `ArtifactError` for a file that is damaged, or none."""
     try:
-        with path.open("rb") as file:
-            return _read(file, path)[0]
-    except OSError as error:
-        raise ArtifactError("cannot read {0}: {1}", path, error.strerror or error) from error
+        with open_regular(path) as (file, _):
+            return _parsed(_text(file, path), path)[0]
+    except FileNotFoundError as error:
+        raise ArtifactError("cannot read {0}: {1}", path, error.strerror) from error
 
 
 class ResultsFile:
     """A file of results, open for more lines. Only one process has it open."""
 
-    def __init__(self, file: IO[bytes], path: Path, results: Results) -> None:
+    def __init__(self, file: FileIO, path: Path, results: Results) -> None:
         self._file, self._path, self.results = file, path, results
 
     def append(self, line: Mapping[str, Any]) -> None:
@@ -135,27 +172,31 @@ def results_of(path: Path, pack: Pack) -> Iterator[ResultsFile]:
     are, and where another process writes to it.
     """
     try:
-        file = open(path, "a+b")  # noqa: SIM115 - closed below
+        # Without a buffer nothing is left to be written when it is closed. Nobody waits for a pipe.
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        file = open(descriptor, "a+b", buffering=0)  # noqa: SIM115 - closed below
     except OSError as error:
         raise ArtifactError("cannot write {0}: {1}", path, error.strerror or error) from error
     with file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ArtifactError("{0} is no regular file, expected one for results", path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ArtifactError("{0} is being written by another process", path) from None
         except OSError:
             pass  # some network file systems have no locks
-        file.seek(0)
-        if not os.fstat(file.fileno()).st_size or not file.readline().endswith(b"\n"):
-            _require_new(file, path)
+        text = _text(file, path)
+        if b"\n" not in text:
+            _require_new(text, path)
+            file.truncate(0)
             first = sealed(
                 {"kind": "pack", "format": FORMAT, "version": VERSION, "pack": pack.to_json()}
             )
             _write(file, first, path)
             yield ResultsFile(file, path, Results(pack, first[DIGEST]))
             return
-        file.seek(0)
-        results, end = _read(file, path)
+        results, end = _parsed(text, path)
         if results.pack.digest != pack.digest:
             raise ArtifactError(
                 "{0} has the results of another pack: expected {1:.12}, found {2:.12}",
@@ -172,20 +213,22 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def _require_new(file: IO[bytes], path: Path) -> None:
-    """Empty a file whose first line was being written; refuse any other without a whole line."""
-    file.seek(0)
-    begun = file.read(len(_BEGINNING))
-    if not _BEGINNING.startswith(begun):
+def _require_new(text: bytes, path: Path) -> None:
+    """Refuse what has no whole line, unless its first line was being written."""
+    if not _BEGINNING.startswith(text[: len(_BEGINNING)]):
         raise ArtifactError("{0} is there, and has no results", path, hint="name another file")
-    file.truncate(0)
 
 
-def _read(file: IO[bytes], path: Path) -> tuple[Results, int]:
-    """The results, and where the last whole line ends."""
-    text = file.read(4 * MAX_BYTES + 1)
-    if len(text) > 4 * MAX_BYTES:
+def _text(file: IO[bytes], path: Path) -> bytes:
+    size = os.fstat(file.fileno()).st_size
+    if size > 4 * MAX_BYTES:
         raise ArtifactError("{0} has more than {1} bytes", path, 4 * MAX_BYTES)
+    file.seek(0)
+    return file.read(size)
+
+
+def _parsed(text: bytes, path: Path) -> tuple[Results, int]:
+    """The results, and where the last whole line ends."""
     end = text.rfind(b"\n") + 1
     lines = text[:end].splitlines()
     if not lines:
@@ -209,11 +252,11 @@ def _read(file: IO[bytes], path: Path) -> tuple[Results, int]:
     return results, end
 
 
-def _write(file: IO[bytes], line: Mapping[str, Any], path: Path) -> None:
+def _write(file: FileIO, line: Mapping[str, Any], path: Path) -> None:
+    text = json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n"
     try:
-        file.write(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n")
-        file.flush()
-        with suppress(OSError):  # a pipe, say
-            os.fsync(file.fileno())
+        while text:
+            text = text[file.write(text) :]
+        os.fsync(file.fileno())
     except OSError as error:
         raise ArtifactError("cannot write {0}: {1}", path, error.strerror or error) from error

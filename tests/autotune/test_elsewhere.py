@@ -396,6 +396,83 @@ def test_damaged_results_are_refused_and_stay(
     assert out.read_bytes() == content
 
 
+def _finals(line: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"kind": "finals", "run": 0, "created": line["created"], **changes}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: {**line, "samples": [10**400]},
+        lambda line: {**line, "samples": [-1.0], "seconds": -1.0},
+        lambda line: {**line, "samples": {"1": 2}},
+        lambda line: {**line, "samples": "123"},
+        lambda line: {**line, "seconds": 1e-9},
+        lambda line: {**line, "run": True},
+        lambda line: {**line, "created": "yesterday"},
+        lambda line: {**line, "outcome": "great"},
+        lambda line: {**line, "check": {**line["check"], "passed": "no"}},
+        lambda line: {**line, "check": {**line["check"], "tolerance": "1"}},
+        lambda line: {**line, "check": {**line["check"], "more": 1}},
+        lambda line: _finals(line, samples=[[1.0]]),
+        lambda line: _finals(line, samples={"0": [1e-3]}),
+        lambda line: _finals(line, samples={}),
+    ],
+)
+def test_lines_that_are_sealed_and_make_no_sense_are_refused(
+    measured: Path, tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """In place of the first candidate, with digests that are right."""
+    out = tmp_path / "results.jsonl"
+    lines = [json.loads(line) for line in measured.read_bytes().splitlines()[:3]]
+    last = {k: v for k, v in change(lines[2]).items() if k != "digest"}
+    lines[2] = sealed(last, lines[1]["digest"])
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with (
+        tw.TuningDatabase(tmp_path / "tuning.db") as database,
+        pytest.raises(ArtifactError, match="line 3 makes no sense"),
+    ):
+        import_results(out, database)
+
+
+def test_a_number_that_is_too_large_is_refused(measured: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.jsonl"
+    out.write_bytes(measured.read_bytes().replace(b'"seconds":', b'"seconds":1e999,"s":', 1))
+    with pytest.raises(ArtifactError, match="1e999 is too large"):
+        read_results(out)
+
+
+def test_results_are_a_regular_file(folder: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ArtifactError, match="a pipe, expected a regular file"):
+        read_results(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(ArtifactError, match="no regular file"):
+            measure(folder, path, start=Here)
+
+
+def test_a_full_disk_ends_it_with_what_was_written(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.jsonl"
+    whole = measure(folder, tmp_path / "whole.jsonl", start=Here)
+    room = len((tmp_path / "whole.jsonl").read_bytes()) - 100
+    code = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
+        "import runpy; sys.argv[0] = 'measure'\n"
+        "runpy.run_module('tilewright.runtime.measure', run_name='__main__')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(folder), "--out", str(out)],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ended.returncode, ended
+    assert "cannot write" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert read_results(out).candidates.keys() <= whole.candidates.keys()
+    assert not measure(folder, out, start=Here).missing
+
+
 def test_a_line_that_was_being_written_is_dropped(
     packed: Path, measured: Path, tmp_path: Path
 ) -> None:
