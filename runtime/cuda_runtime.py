@@ -82,6 +82,8 @@ class CudaRuntime(TargetRuntime):
                 ordinal=self._ordinal,
             )
         except (TargetError, DeviceError) as error:
+            if isinstance(error, DeviceError) and error.sticky:
+                raise  # it says nothing of the artifact
             raise ArtifactError("{0} does not load: {1}", path, error) from error
 
 

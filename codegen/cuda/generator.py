@@ -137,6 +137,16 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
 
     def compile(self, emitted: Emitted, target: CudaTarget) -> Code:
         image, resources = compile_cubin(emitted.text, target, strict_fp=emitted.strict_fp)
+        symbols = [kernel.symbol for entry in emitted.entry_points for kernel in entry.kernels]
+        missing = [symbol for symbol in symbols if symbol not in resources]
+        if missing or not image.startswith(_ELF):
+            raise BuildError(
+                "the compiler of CUDA C++ says that all is well, and makes {0} bytes: expected a "
+                "cubin, and what it uses of {1}",
+                len(image),
+                ", ".join(missing or symbols),
+                hint="is it the compiler of NVIDIA's toolkit? `tilewright target cuda` names it",
+            )
         launches = tuple(
             Launch(entry.symbol, {KERNELS: kernels_to_json(entry.launches(dict(resources)))})
             for entry in emitted.entry_points

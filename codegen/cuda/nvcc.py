@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -129,23 +131,46 @@ def _refusal_hint() -> str | None:
 
 
 def _call(command: Sequence[str], folder: str) -> subprocess.CompletedProcess[str]:
-    """Run nvcc, whose own temporary files go where the source is."""
-    environment = {**os.environ, "TMPDIR": folder}
-    try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-            cwd=folder,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BuildError(
-            "nvcc took more than {0} s", _SECONDS, hint="unroll less, or use smaller tiles"
-        ) from error
+    """Run nvcc, whose own temporary files go where the source is.
+
+    The processes that it starts end with it, whatever ends the call.
+    """
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        cwd=folder,
+        env={**os.environ, "TMPDIR": folder},
+    )
+    with process:
+        try:
+            output, errors = process.communicate(timeout=_SECONDS)
+        except BaseException as error:
+            _kill(process.pid)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise BuildError(
+                "nvcc took more than {0} s", _SECONDS, hint="unroll less, or use smaller tiles"
+            ) from error
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _kill(process: int) -> None:
+    """Kill a child process and all that it started. They are in the group of this process."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            parent = path.read_text(errors="replace").rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(path.parent.name))
+    found = [process]
+    for known in found:
+        found += children.get(known, [])
+    for known in found:
+        with suppress(ProcessLookupError):
+            os.kill(known, signal.SIGKILL)
 
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")

@@ -65,9 +65,9 @@ def parse_sealed(text: bytes, what: str, before: str = "") -> dict[str, Any]:
 
 
 def field(data: Mapping[str, Any], name: str, kind: type[Any], what: str) -> Any:
-    """A field of a type; whole numbers are floats too. Raises `ArtifactError`."""
+    """A field of a type; exact whole numbers are floats too. Raises `ArtifactError`."""
     value: Any = data.get(name)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 1 << 53:
         value = float(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
         raise ArtifactError(

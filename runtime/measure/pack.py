@@ -83,10 +83,13 @@ class PackedCandidate:
         features = field(data, "features", list, what)
         if any(type(f) not in (int, float) for f in features):
             raise ArtifactError("{0}: features: expected numbers, found {1}", what, show(features))
+        factor = field(data, "error_factor", float, what)
+        if factor < 1:
+            raise ArtifactError("{0}: error_factor: expected 1 or more, found {1}", what, factor)
         return PackedCandidate(
             field(data, "schedule", dict, what),
             tuple(map(float, features)),
-            field(data, "error_factor", float, what),
+            factor,
             PackedFile.from_json(data["file"]) if built else None,
             None if built else field(data, "outcome", str, what),
             None if built else field(data, "error", str, what),
@@ -115,17 +118,26 @@ class Limits:
 
     @staticmethod
     def from_json(data: object) -> Limits:
-        """The limits of their JSON form. Raises `ArtifactError` unless all are positive."""
+        """The limits of their JSON form.
+
+        Raises `ArtifactError` unless all are positive, and no larger than `MOST`.
+        """
         if not isinstance(data, dict):
             raise ArtifactError("pack: limits: expected an object, found {0}", show(data))
         kinds = {name: {"int": int, "float": float}[kind] for name, kind in _LIMITS.items()}
         values = {name: field(data, name, kind, "pack: limits") for name, kind in kinds.items()}
-        wrong = [name for name, value in values.items() if not value > 0]
+        wrong = [name for name, value in values.items() if not 0 < value <= MOST]
         if wrong:
-            raise ArtifactError("pack: limits: expected more than 0 of {0}", ", ".join(wrong))
+            raise ArtifactError(
+                "pack: limits: expected more than 0, and at most {0}, of {1}",
+                MOST,
+                ", ".join(wrong),
+            )
         return Limits(**values)
 
 
+MOST = 10_000_000
+"""The largest limit of a pack, in seconds or another unit: some months."""
 _LIMITS: Mapping[str, str] = Limits.__annotations__
 
 
@@ -179,13 +191,18 @@ class Pack:
         if any(not isinstance(record, dict) for record in records.values()):
             raise ArtifactError("pack: records: expected objects, found {0}", show(records))
         version, accepted = data.get("feature_version"), data.get("accepted_error")
+        seed, tolerance = field(data, "seed", int, what), field(data, "tolerance", float, what)
+        if not 0 <= seed < 1 << 64:
+            raise ArtifactError("pack: seed: expected one of 64 bits, found {0}", show(seed))
+        if tolerance < 0:
+            raise ArtifactError("pack: tolerance: expected at least 0, found {0}", tolerance)
         return Pack(
             records=records,
             feature_version=None if version is None else field(data, "feature_version", str, what),
             created=field(data, "created", str, what),
-            seed=field(data, "seed", int, what),
+            seed=seed,
             positive=field(data, "positive", bool, what),
-            tolerance=field(data, "tolerance", float, what),
+            tolerance=tolerance,
             accepted_error=None if accepted is None else field(data, "accepted_error", float, what),
             limits=Limits.from_json(data.get("limits")),
             reference=PackedFile.from_json(data.get("reference")),

@@ -27,7 +27,7 @@ from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.detect import resolve
 from tilewright.errors import ArtifactError, KernelError, TuningError
-from tilewright.runtime.cuda_driver import use_driver
+from tilewright.runtime.cuda_driver import driver_error, use_driver
 from tilewright.runtime.measure.bench import Bench, Message
 from tilewright.runtime.measure.checked_json import sealed
 from tilewright.runtime.measure.pack import read_pack
@@ -38,7 +38,7 @@ from tilewright.tir.ir import Func
 from tilewright.tuning_db import Measurement, Outcome, Session, SessionStatus, Verification
 
 from ..codegen.cuda.emulated import emulated_kernels
-from ..runtime.cuda_double import H200, DoubleDriver, DoubleKernel, Launched
+from ..runtime.cuda_double import H200, DoubleDevice, DoubleDriver, DoubleKernel, Launched
 from ..runtime.cuda_double import Fault as Illegal
 
 HERE = "cpu -mcpu=x86-64-v2 -threads=1"
@@ -321,6 +321,19 @@ def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
         (lambda f: changed(f / "pack.json", lambda d: d.update(format="x")), "no pack"),
         (lambda f: changed(f / "pack.json", lambda d: d["limits"].update(slack=-1)), "more than 0"),
         (
+            lambda f: changed(f / "pack.json", lambda d: d["limits"].update(run_timeout=1e308)),
+            "at most 10000000, of run_timeout",
+        ),
+        (lambda f: changed(f / "pack.json", lambda d: d.update(seed=-1)), "one of 64 bits"),
+        (lambda f: changed(f / "pack.json", lambda d: d.update(tolerance=-1.0)), "at least 0"),
+        (lambda f: changed(f / "pack.json", lambda d: d.update(tolerance=10**400)), "float"),
+        (
+            lambda f: changed(
+                f / "pack.json", lambda d: d["candidates"][0].update(error_factor=0.5)
+            ),
+            "expected 1 or more",
+        ),
+        (
             lambda f: changed(f / "pack.json", lambda d: d["candidates"].append(3)),
             "expected an object",
         ),
@@ -586,6 +599,33 @@ def test_gpus_through_the_driver(
             database=database,
         )  # fmt: skip
     assert not schedules(tmp_path / "p") & schedules(tmp_path / "q")
+
+
+def test_a_device_that_is_lost_between_candidates_costs_one_of_them(
+    device: EmulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows when the next one is loaded: no fault of its file."""
+    func, folder = ops.add_relu_func(512), tmp_path / "p"
+    write_pack(func, "cuda -arch=sm_90a", folder, trials=4, compile_program=device.compile)
+    whole, images, started = DoubleDevice.load, [], []
+
+    def load(self: DoubleDevice, image: bytes) -> Any:
+        images.append(image)
+        if len(images) == 3:
+            raise driver_error(214, "CUDA_ERROR_ECC_UNCORRECTABLE", "to load code")
+        return whole(self, image)
+
+    def start(folder: Path) -> Here:
+        started.append(folder)
+        device.driver.devices.clear()
+        return Here(folder)
+
+    monkeypatch.setattr(DoubleDevice, "load", load)
+    results = measure(folder, tmp_path / "results.jsonl", start=start)
+    outcomes = [results.candidates[n]["outcome"] for n in range(4)]
+    assert outcomes == ["ok", "crash", "ok", "ok"]
+    assert "ECC" in results.candidates[1]["error"]
+    assert len(started) == 2
 
 
 def test_code_for_another_gpu_is_refused(device: EmulatedDevice, tmp_path: Path) -> None:

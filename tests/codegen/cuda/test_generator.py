@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -19,6 +21,7 @@ from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cuda import detection, nvrtc
+from tilewright.codegen.cuda import nvcc as nvcc_module
 from tilewright.codegen.cuda.emit import Emitted, emit
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
 from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, version
@@ -387,3 +390,48 @@ def test_a_refusal_says_that_the_host_compiler_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match="install g"):
         compile_cubin("", TARGET)
+
+
+def test_a_compiler_that_makes_no_code_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _nvcc(tmp_path, "echo release V1.2, ; : > kernel.cubin")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(BuildError, match=r"makes 0 bytes: expected a cubin, and .* of matmul"):
+        compile_func(schedules.matmul(32, 32, 8), TARGET)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_what_nvcc_has_started_ends_with_the_call(
+    interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = tmp_path / "ids"
+    _nvcc(tmp_path, f"sh -c 'echo $$ > {ids}; sleep 300; true' & wait")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    expected: type[BaseException] = BuildError
+    if interrupted:
+        expected = KeyboardInterrupt
+        alarm = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 1)
+    else:
+        monkeypatch.setattr(nvcc_module, "_SECONDS", 1)
+    try:
+        with pytest.raises(expected):
+            compile_cubin("", TARGET)
+    finally:
+        if interrupted:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, alarm)
+    child = Path("/proc", ids.read_text().strip(), "stat")
+    deadline = time.monotonic() + 30
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _nvcc(home: Path, script: str) -> None:
+    """A program in the place of nvcc."""
+    path = home / "bin" / "nvcc"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
