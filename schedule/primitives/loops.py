@@ -74,15 +74,16 @@ def split(
     inner = product(given)
     if perfect:
         require_settled(old)
-    require(
-        not (isinstance(inner, int) and isinstance(extent, int))
-        or inner <= PADDING * max(extent, 64),
-        "the factors multiply to {0}; at most {1} for a loop of {2} iterations",
-        inner,
-        lambda: str(PADDING * max(int(extent), 64)),  # type: ignore[arg-type]
-        extent,
-        at=loop,
-    )
+    if isinstance(extent, int):
+        most = PADDING * max(extent, 64)
+        require(
+            inner <= most,
+            "the factors multiply to {0}; at most {1} for a loop of {2} iterations",
+            inner,
+            most,
+            extent,
+            at=loop,
+        )
     if len(given) < len(factors):
         exact = certain(extent % inner == 0)
         if perfect and not exact:

@@ -69,6 +69,13 @@ def bounded_unroll(sch: Schedule) -> None:
     sch.unroll(j)
 
 
+def many_threads(sch: Schedule) -> None:
+    """Parts that are far longer than the loop: the limit becomes a constraint."""
+    i, _ = loops(sch, "B")
+    threads, lanes = sch.sample_categorical([4, 64, 1024]), sch.sample_categorical([2, 8])
+    sch.split(i, factors=[None, threads, lanes])
+
+
 def picked_tail(sch: Schedule) -> None:
     """A peeled tail: only rows that leave one are legal."""
     _, r = loops(sch, "S")
@@ -100,6 +107,7 @@ CASES: list[tuple[Callable[[Schedule], None], Func]] = [
     (masked_matmul, matmul(7, 11, 10)),
     (two_tails, elementwise(23, 2)),
     (bounded_unroll, elementwise(1024, 12)),
+    (many_threads, elementwise(24, 2)),
     (picked_tail, rowsum(3, 10)),
     (tiled_tail, rowsum(3, 10)),
     (tail_of_two_blocks, rowsum(2, 4)),
