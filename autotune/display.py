@@ -114,11 +114,11 @@ class Picture:
                 self._doing = drift_text(ratio, finals=event.finals)
                 if abs(ratio - 1) <= _CALM:
                     self._doing = "timing"
-            case Final(comparison=comparison, gains=gains):
+            case Final(comparison=comparison, gains=gains, trial_seconds=trial):
                 self._doing, self._comparison = "compared the finalists", comparison
                 gained = gains_text(gains)
                 self._gains = None if gained is None else f"{gained}{gains_note(gains)}"
-                self._slower = slower_finals_text(self._best, comparison[0].seconds)
+                self._slower = slower_finals_text(trial, comparison[0].seconds)
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
                 self._kept = event.kept

@@ -91,12 +91,14 @@ class Final:
     """The fastest candidates were timed interleaved: how they compare, the choice first.
 
     `gains` are those of the choice over the program as written and the untuned build.
+    `trial_seconds` is the time of the fastest trial of this session, `None` if none ran.
     """
 
     comparison: tuple[ComparedSchedule, ...]
     elapsed: float
     program: int = 0
     gains: Gains = field(default_factory=dict)
+    trial_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class Tuning:
             noise=self._noise(),
             doubts=self._doubts(),
             own_seconds=self._own_seconds(),
-            trial_seconds=None if self._fastest.first is None else self._fastest.first.seconds,
+            trial_seconds=self._trial_seconds(),
             rules=self.own_rules.uses,
             kept=kept,
         )
@@ -354,7 +354,14 @@ class Tuning:
             self._look_up()
             comparison, gains = compared
             _log.info("%s: %s", self._name, summary(comparison))
-            self._tell(Final(tuple(comparison), self.meter.elapsed, gains=gains))
+            self._tell(
+                Final(
+                    tuple(comparison),
+                    self.meter.elapsed,
+                    gains=gains,
+                    trial_seconds=self._trial_seconds(),
+                )
+            )
 
     def _try_rivals(self, best: float) -> None:
         """Measure the rivals that were no candidates of this session, where that is short.
@@ -387,8 +394,10 @@ class Tuning:
 
     def _own_seconds(self) -> float | None:
         """The best time of this session: that of its finals, or else of its trials."""
-        if self._compared:
-            return self._compared[0].seconds
+        return self._compared[0].seconds if self._compared else self._trial_seconds()
+
+    def _trial_seconds(self) -> float | None:
+        """The time of the fastest trial of this session; `None` if none ran."""
         first = self._fastest.first
         return None if first is None else first.seconds
 

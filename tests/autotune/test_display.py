@@ -52,6 +52,9 @@ EVENTS: list[Event] = [
     Ended("all 4 trials are done", False, 4, 1e-3, 5.2),
 ]
 
+TRIALS = [event for event in EVENTS if not isinstance(event, (Final, Drift, Ended))]
+SLOWER = (ComparedSchedule("ab" * 32, 1.2e-3, 18, 1.0, None, Verdict.FASTEST),)
+
 
 def shown(console: Console, events: list[Event]) -> str:
     with LiveDisplay(console) as display:
@@ -82,13 +85,28 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
 
 
 def test_finals_that_are_slower_than_the_trials_are_explained() -> None:
-    slower = (ComparedSchedule("ab" * 32, 1.2e-3, 18, 1.0, None, Verdict.FASTEST),)
-    trials = [event for event in EVENTS if not isinstance(event, (Final, Drift, Ended))]
-    text = shown(Console(file=io.StringIO(), width=200), [*trials, Final(slower, 5.0)])
+    text = shown(
+        Console(file=io.StringIO(), width=200), [*TRIALS, Final(SLOWER, 5.0, trial_seconds=1e-3)]
+    )
     assert text.splitlines()[-1] == (
         "the best trial took 1 ms, and 1.2 ms in the finals, which count: the fastest of many "
         "trials is partly luck"
     )
+
+
+def test_the_finals_are_compared_with_the_trials_of_this_session() -> None:
+    """The best known at the start is of another session."""
+    started, *trials = TRIALS
+    assert isinstance(started, Started)
+    events = [
+        replace(started, best_seconds=0.5e-3),
+        *(replace(t, best_seconds=0.5e-3, record=False) for t in trials if isinstance(t, Trial)),
+    ]
+    text = shown(Console(file=io.StringIO(), width=200), [*events, Final(SLOWER, 5.0)])
+    assert "trial took" not in text
+    events.append(Final(SLOWER, 5.0, trial_seconds=1e-3))
+    text = shown(Console(file=io.StringIO(), width=200), events)
+    assert "trial took 1 ms" in text
 
 
 @pytest.mark.parametrize("count", range(1, len(EVENTS) + 1))

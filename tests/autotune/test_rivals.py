@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tilewright import TuningDatabase, ops, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.events import Drift, Ended, Event, Final
 from tilewright.autotune.measure.measure_result import Kernel, MeasureResult
 from tilewright.autotune.noise import noise_text
@@ -241,6 +244,11 @@ def test_a_best_of_another_session_says_whose_it_is(
     assert gain in str(second)
     (final,) = [e for e in events if isinstance(e, Final)]
     assert final.gains["written"].ratio == pytest.approx(2.6), "of this session's finals"
+    assert final.trial_seconds == second.trial_seconds == 1e-3
+    with LiveDisplay(Console(file=(text := io.StringIO()), width=200)) as display:
+        for event in events:
+            display(event)
+    assert "trial took" not in text.getvalue(), "the first session's best is none of its trials"
     assert isinstance(events[-1], Ended)
     assert events[-1].best_session == first.session
     assert events[-1].own_seconds == 1e-3
