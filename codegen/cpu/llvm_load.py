@@ -1,8 +1,9 @@
 """Emit loads and stores: addresses, contiguous and strided vectors, masks, gather and scatter.
 
 Programs are flat here: an access has one index, an offset in elements. A `Ramp` of stride 1 is a
-vector in memory, of stride -1 a reversed one. A stride up to `MAX_SHUFFLE_STRIDE` is shuffled
-out of a few vectors. A `Broadcast` loads one element. Everything else is a gather or scatter.
+vector in memory. A stride up to `MAX_SHUFFLE_STRIDE` is shuffled out of a few vectors. One of
+negative stride begins at its last lane, and is reversed. A `Broadcast` loads one element.
+Everything else is a gather or scatter.
 """
 
 from __future__ import annotations
@@ -32,17 +33,8 @@ def load(b: Builder, e: Load) -> str:
             return _shared(b, e, offset.value, e.mask)
         one = _scalar(b, e.buffer, offset.value, None)
         return spread(b, one, value_type(facts.scalar), facts.lanes)
-    step = _step(offset)
-    if step == 1 or (step == -1 and e.mask is None):
-        assert isinstance(offset, Ramp)
-        first = offset.base if step == 1 else offset.base - (offset.lanes - 1)
-        where = address(b, e.buffer, first)
-        mask = None if e.mask is None else value(b, e.mask)
-        text = _read(b, e.buffer, facts.lanes, where, mask)
-        if step == -1:
-            text = b.op(shuffled(memory_type(e.dtype), text, "poison", range(facts.lanes)[::-1]))
-    elif step is not None and 1 < step <= min(MAX_SHUFFLE_STRIDE, facts.lanes):
-        text = _picked(b, e, step)
+    if type(offset) is Ramp and 0 < abs(_step(offset)) <= min(MAX_SHUFFLE_STRIDE, facts.lanes):
+        text = _near(b, e, offset)
     else:
         text = _gather(b, e, offset)
     return _from_memory(b, text, e.dtype)
@@ -57,9 +49,8 @@ def store(b: Builder, s: Store) -> None:
         llvm_register.store(b, s)
         return
     text = value(b, s.value)
-    if _step(offset) == 1 and s.mask is None:
-        assert isinstance(offset, Ramp)
-        store_vector(b, s.buffer, offset.base, text, dtype)
+    if type(offset) is Ramp and abs(_step(offset)) == 1:
+        _store_row(b, s, offset, text, dtype)
         return
     text = _to_memory(b, text, dtype)
     memory, align = memory_type(dtype), dtypes.nbytes(s.buffer.dtype)
@@ -76,14 +67,6 @@ def store(b: Builder, s: Store) -> None:
         b.jump(end)
         b.start(end)
         return
-    if _step(offset) == 1:
-        assert isinstance(offset, Ramp)
-        assert s.mask is not None
-        where, mask = address(b, s.buffer, offset.base), value(b, s.mask)
-        name = f"llvm.masked.store.{suffix_of(memory, lanes)}.p0"
-        aligned, enabled = ("ptr", f"align {align} {where}"), (lanes_of("i1", lanes), mask)
-        b.do(calling(b, name, "void", (memory, text), aligned, enabled))
-        return
     places = _places(b, s.buffer, offset, lanes, s.mask)
     name = f"llvm.masked.scatter.{suffix_of(memory, lanes)}.v{lanes}p0"
     b.do(calling(b, name, "void", (memory, text), *places))
@@ -91,7 +74,26 @@ def store(b: Builder, s: Store) -> None:
 
 def store_vector(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str) -> None:
     """Store the vector `text` of `dtype` in one piece, which begins at the offset `first`."""
-    text = _to_memory(b, text, dtype)
+    _store_whole(b, buffer, first, _to_memory(b, text, dtype), dtype)
+
+
+def _store_row(b: Builder, s: Store, offset: Ramp, text: str, dtype: str) -> None:
+    """Store lanes that lie side by side: all, or those that the mask enables."""
+    text, first, lanes = _to_memory(b, text, dtype), _first(offset), offset.lanes
+    memory, backward = memory_type(dtype), _step(offset) < 0
+    if backward:
+        text = _reversed(b, memory, text, lanes)
+    if s.mask is None:
+        _store_whole(b, s.buffer, first, text, dtype)
+        return
+    where, mask = address(b, s.buffer, first), _mask(b, s.mask, backward=backward)
+    name = f"llvm.masked.store.{suffix_of(memory, lanes)}.p0"
+    aligned = f"align {dtypes.nbytes(s.buffer.dtype)} {where}"
+    b.do(calling(b, name, "void", (memory, text), ("ptr", aligned), (lanes_of("i1", lanes), mask)))
+
+
+def _store_whole(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str) -> None:
+    """The same of a vector as it is in memory."""
     where = address(b, buffer, first)
     if buffer in b.module.streamed:
         llvm_stream.store(b, dtype, text, where)
@@ -191,24 +193,47 @@ def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
     return b.op(f"select {bits} {value(b, mask)}, {t} {found}, {t} zeroinitializer")
 
 
-def _step(offset: Expr) -> int | None:
-    if type(offset) is Ramp and type(offset.stride) is Const:
-        return int(offset.stride.value)
-    return None
+def _step(offset: Ramp) -> int:
+    """The elements from one lane to the next; 0 where they are not known."""
+    return int(offset.stride.value) if type(offset.stride) is Const else 0
 
 
-def _picked(b: Builder, e: Load, step: int) -> str:
-    """Every `step`-th element of `step` consecutive vectors, the last of which ends with it."""
-    (offset,) = e.indices
-    assert isinstance(offset, Ramp)
+def _first(offset: Ramp) -> Expr:
+    """The offset of the lane that comes first in memory."""
+    step = _step(offset)
+    return offset.base if step > 0 else offset.base + step * (offset.lanes - 1)
+
+
+def _mask(b: Builder, mask: Expr, *, backward: bool) -> str:
+    """A mask, by lanes in the order of memory."""
+    text, lanes = value(b, mask), dtypes.info(mask.dtype).lanes
+    return _reversed(b, lanes_of("i1", lanes), text, lanes) if backward else text
+
+
+def _reversed(b: Builder, llvm: str, text: str, lanes: int) -> str:
+    return b.op(shuffled(llvm, text, "poison", range(lanes)[::-1]))
+
+
+def _near(b: Builder, e: Load, offset: Ramp) -> str:
+    """Lanes that lie at short steps, as they are in memory."""
+    step, first = _step(offset), _first(offset)
+    mask = None if e.mask is None else _mask(b, e.mask, backward=step < 0)
+    if abs(step) == 1:
+        text = _read(b, e.buffer, offset.lanes, address(b, e.buffer, first), mask)
+    else:
+        text = _picked(b, e, first, abs(step), mask)
+    return text if step > 0 else _reversed(b, memory_type(e.dtype), text, offset.lanes)
+
+
+def _picked(b: Builder, e: Load, first: Expr, step: int, mask: str | None) -> str:
+    """Every `step`-th element of `step` vectors from `first` on, the last of which ends with it."""
     memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
-    mask = None if e.mask is None else value(b, e.mask)
     starts = [k * lanes for k in range(step - 1)] + [(lanes - 1) * step + 1 - lanes]
     left, found = list(range(lanes)), ""
     for start in starts:
         here = [j for j in left if start <= j * step < start + lanes]
         left = [j for j in left if j not in here]
-        where = address(b, e.buffer, offset.base + start)
+        where = address(b, e.buffer, first + start)
         if mask is None:
             part = _read(b, e.buffer, lanes, where)
         else:
