@@ -352,12 +352,12 @@ def few_columns(block: Block) -> tuple[Var, Var] | None:
 
 
 def is_near(source: Input, var: Var) -> bool:
-    """Whether an input is contiguous along a variable, or shuffles pick its elements out of
-    neighbouring vectors."""
+    """Whether an input is contiguous along a variable, in either direction, or shuffles pick its
+    elements out of neighbouring vectors."""
     stride = source.strides.get(var)
     if stride is None or not source.at.shape:  # a single element lies along nothing
         return False
-    return isinstance(source.at.shape[-1], int) and 1 <= stride <= MAX_SHUFFLE_STRIDE
+    return isinstance(source.at.shape[-1], int) and 1 <= abs(stride) <= MAX_SHUFFLE_STRIDE
 
 
 def grouped(block: Block) -> dict[Var, int]:

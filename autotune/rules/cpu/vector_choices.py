@@ -38,9 +38,9 @@ def runs_in_vectors(block: Block) -> bool:
 def vector_choices(block: Block) -> list[Var]:
     """The spatial variables along which a reduction can be vectorised, best first.
 
-    Along each, every input is contiguous, or the same for all lanes, or can be packed to be
-    contiguous, or takes every second element or so, which a few shuffles pick out of vectors; the
-    first choices also write contiguously.
+    Along each, every input is contiguous (backward too: a shuffle reverses a vector), or the same
+    for all lanes, or can be packed to be contiguous, or takes every second element or so, which a
+    few shuffles pick out of vectors; the first choices also write contiguously.
     """
     outputs = outputs_of(block)
     if not outputs:
@@ -85,7 +85,7 @@ def vector_variables(main: Block, vector_bits: int) -> list[Var]:
 
 def packed_for(block: Block, var: Var) -> int:
     """How many inputs do not lie side by side along a variable."""
-    return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)
+    return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] not in (1, -1))
 
 
 def worth_packing(block: Block, source: Input) -> bool:
