@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
-from tilewright.autotune.rules.cuda import online_rows
+from tilewright.autotune.rules.cuda import row_parts
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.search.unmeasured import default_trace
@@ -79,8 +79,8 @@ def test_pieces_of_long_rows_in_the_emulator(
     name: str, n: int, m: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of shorter pieces, so that rows have several. One is -inf throughout."""
-    monkeypatch.setattr(online_rows, "PIECE", 512)
-    monkeypatch.setattr(online_rows, "THREADS", 64)
+    monkeypatch.setattr(row_parts, "PIECE", 512)
+    monkeypatch.setattr(row_parts, "ROW_THREADS", 64)
     func = getattr(ops, f"{name}_func")(n, m, dtype=dtype)
     wanted = arguments(func, 1)
     if name == "softmax":

@@ -10,6 +10,7 @@ from ....schedule.block_queries import buffers_in_order, has_reduction, region_b
 from ....schedule.require import require_some
 from ....tir.ir import Block, Buffer, Func, Label, Var
 from ..access_patterns import extents, reduced, spatial
+from ..draft import Draft
 from ..fusion_groups import rows_read
 
 
@@ -100,3 +101,23 @@ def chain_of(members: Sequence[Block], count: int) -> Chain:
         variables = rows_read(block, readers, rows)
         rows[block.label] = require_some(variables, "the rows of {0} are not known", block.label)
     return Chain(tuple(members), rows)
+
+
+def scheduled_chain(
+    draft: Draft, labels: Sequence[Label], count: int, *, recomputed: bool
+) -> Chain:
+    """The chain of blocks that a rule schedules, the first `count` variables of the last one being
+    rows.
+
+    With `recomputed`, what is computed of elements is computed where it is read.
+    """
+    sch = draft.schedule
+    labels = [sch.get_block(label) for label in labels]
+    chain = chain_of([draft.block(label) for label in labels], count)
+    if not recomputed:
+        return chain
+    for block in chain.members[:-1]:
+        if chain.beside(block) and not has_reduction(block):
+            sch.compute_inline(block.label)
+            labels.remove(block.label)
+    return chain_of([draft.block(label) for label in labels], count)

@@ -18,18 +18,16 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from .... import dtypes
-from ....schedule.block_queries import buffers_in_order, has_reduction, readers_of
-from ....schedule.reduction_blocks import match_updates
 from ....schedule.require import require
 from ....tir.ir import Block, Buffer, Dim, Label, ceildiv
-from ..access_patterns import inputs_of, outputs_of, row_dimensions
+from ..access_patterns import inputs_of, row_dimensions
 from ..common import powers, sampled
 from ..draft import Draft
 from ..rule import Group, Variant
 from .by_thread import schedule_by_thread
-from .chains import Chain, chain_of
+from .chains import Chain, chain_of, scheduled_chain
 from .limits import INDEX_REGISTERS, limit_block, limits_of, registers, registers_of
-from .long_rows import is_long, schedule_split
+from .row_parts import can_be_shared, is_long, schedule_split
 from .team import Team, memory_lanes
 
 KEPT = 64
@@ -76,13 +74,6 @@ def _ways(chain: Chain) -> list[bool]:
     return sorted(near) or [False]
 
 
-def can_be_shared(block: Block) -> bool:
-    """Whether threads can take parts of a block, each a part of a row."""
-    return not has_reduction(block) or (
-        match_updates(block) is not None and bool(outputs_of(block))
-    )
-
-
 def schedule_rows(
     draft: Draft, labels: Sequence[Label], count: int, *, kept: bool, across: bool
 ) -> None:
@@ -91,39 +82,19 @@ def schedule_rows(
     With `kept`, what is read again stays in registers; else it is read again, and what is computed
     of elements is computed again.
     """
-    sch = draft.schedule
-    labels = [sch.get_block(label) for label in labels]
-    chain = chain_of([draft.block(label) for label in labels], count)
-    if not kept:
-        for block in chain.members[:-1]:
-            if chain.beside(block) and not has_reduction(block):
-                sch.compute_inline(block.label)
-                labels.remove(block.label)
-        chain = chain_of([draft.block(label) for label in labels], count)
+    chain = scheduled_chain(draft, labels, count, recomputed=not kept)
     arrays = chain.arrays(draft.func)
     held = {buffer for buffer in arrays if chain.held(buffer)}
     live = _live(chain, [*held, *_read_again(chain)]) if kept else _loaded(chain)
     team = _decide(draft, chain, live, kept=kept, across=across)
     copies = _copies(draft, chain) if kept else []
     _limit(draft, chain, team, arrays, live)
-    order: list[Label] = list(copies)
+    order: list[Label] = []
     for block in chain.members:
         if chain.reduces_rows(block):
             order.append(team.factor(draft, block.label))
         order.append(block.label)
-    place = team.gather(draft, order, count)
-    for label in order:
-        team.spread(draft, label, place)
-        for n, buffer in enumerate(buffers_in_order(draft.block(label).writes)):
-            local = buffer in draft.func.allocs and not _leaves(draft, buffer, order)
-            if local and label not in copies:
-                sch.set_scope(label, n, "local" if buffer in held else "shared")
-
-
-def _leaves(draft: Draft, buffer: Buffer, labels: Sequence[Label]) -> bool:
-    """Whether blocks beside these read a buffer."""
-    readers = readers_of(draft.func, {buffer})
-    return any(b.label not in labels for b in readers)
+    team.launch(draft, order, count, copies=copies, held=held)
 
 
 def _decide(draft: Draft, chain: Chain, live: int, *, kept: bool, across: bool) -> Team:

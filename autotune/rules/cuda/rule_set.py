@@ -9,7 +9,7 @@ from .contraction import contraction_variants
 from .default import bind_rest, default_variants
 from .digits import separate_all_digits
 from .elementwise import elementwise_variants, pipeline_variants
-from .online_rows import online_variants
+from .row_parts import online_variants
 from .rows import rows_variants
 
 

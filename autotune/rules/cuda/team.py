@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from .... import dtypes
 from ....schedule import Schedule
-from ....schedule.block_queries import has_reduction
+from ....schedule.block_queries import buffers_in_order, has_reduction, readers_of
 from ....schedule.find import find_loop
 from ....schedule.require import certain
-from ....tir.ir import Block, Dim, IterKind, Label, Var
+from ....tir.ir import Block, Buffer, Dim, IterKind, Label, Var
 from ..access_patterns import extents, inputs_of, outputs_of, reduced, reduced_run, spatial
 from ..common import block_loops, fused
 from ..draft import Draft
@@ -68,11 +68,39 @@ class Team:
         self._vectors[partial] = [sch.cache_read(partial, n, "local") for n in near]
         return partial
 
-    def gather(self, draft: Draft, labels: Sequence[Label], count: int) -> Var:
-        """Bring blocks together, the first `count` variables of the last one being rows.
+    def launch(
+        self,
+        draft: Draft,
+        labels: Sequence[Label],
+        count: int,
+        *,
+        following: Sequence[Label] = (),
+        copies: Sequence[Label] = (),
+        held: Collection[Buffer] = (),
+    ) -> Var:
+        """Compute blocks together in a launch, each by all threads of a row.
 
-        Returns the loop over a block's rows that they are in then.
+        The first `count` variables of the last of `labels` are rows. `following` are computed from
+        these and are read elsewhere too, `copies` are read by all. What no other block reads is
+        shared by the threads, or kept in their registers where it is `held`. Returns the loop over
+        a block's rows that they are in then.
         """
+        sch, order = draft.schedule, [*copies, *labels, *following]
+        place = self._gather(draft, labels, count)
+        for label in following:
+            sch.reverse_compute_at(label, place)
+        for label in reversed(copies):
+            sch.compute_at(label, place)
+        for label in order:
+            self._spread(draft, label, place)
+            for n, buffer in enumerate(buffers_in_order(draft.block(label).writes)):
+                leaves = any(b.label not in order for b in readers_of(draft.func, {buffer}))
+                if label not in copies and buffer in draft.func.allocs and not leaves:
+                    sch.set_scope(label, n, "local" if buffer in held else "shared")
+        return place
+
+    def _gather(self, draft: Draft, labels: Sequence[Label], count: int) -> Var:
+        """Bring blocks together in a loop over a block's rows, and bind it."""
         sch, root = draft.schedule, labels[-1]
         loops = sch.get_loops(root)
         if count:
@@ -87,7 +115,7 @@ class Team:
             sch.bind(place, "threadIdx.x" if self.across else "threadIdx.y")
         return place
 
-    def spread(self, draft: Draft, label: Label, place: Var) -> None:
+    def _spread(self, draft: Draft, label: Label, place: Var) -> None:
         """Spread a block of a row over its threads; what has one element of it is left to one."""
         if label in self._vectors:
             self._spread_parts(draft, label)
@@ -126,9 +154,11 @@ class Team:
 
 def row_run(block: Block) -> list[Var]:
     """The reduced variables that threads take elements of; those before them are loops around."""
-    sizes = extents(block)
+    sizes, order = extents(block), reduced(block)
+    if len(order) == 1:
+        return order
     _, run = reduced_run(block, sizes)
-    return run if math.prod(sizes[v] for v in run) >= LEAST_RUN else reduced(block)
+    return run if math.prod(sizes[v] for v in run) >= LEAST_RUN else order
 
 
 def memory_lanes(draft: Draft, chain: Chain) -> int:
