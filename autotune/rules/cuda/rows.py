@@ -31,7 +31,7 @@ from .row_parts import can_be_shared, is_long, schedule_split
 from .team import Team, memory_lanes
 
 KEPT = 64
-"""Elements of an array of a row that a thread holds, at most."""
+"""Elements of an array of a row that a thread holds, at most: more where no threads hold fewer."""
 MOST_THREADS = 1024
 SHORT_THREADS = 256
 """Threads of a block that has many short rows."""
@@ -106,7 +106,9 @@ def _decide(draft: Draft, chain: Chain, live: int, *, kept: bool, across: bool) 
     require(most > 1, "rows of {0} elements are short for several threads", length)
     counts = [n for n in powers(most) if n >= 4] or [2]
     if kept:
-        counts = [n for n in counts if _fits(draft, live, length, n, lanes)]
+        fitting = [n for n in counts if _fits(draft, live, length, n, lanes)]
+        most_threads = [] if across else fitting[-1:]
+        counts = [n for n in fitting if _each(length, n, lanes) <= KEPT] or most_threads
         require(
             bool(counts), "rows of {0} elements fit the registers of no {1} threads", length, most
         )
@@ -144,9 +146,14 @@ def _copies(draft: Draft, chain: Chain) -> list[Label]:
 
 def _fits(draft: Draft, live: int, length: int, threads: int, lanes: int) -> bool:
     """Whether so many threads hold `live` registers of each element of a row."""
-    limits, each = limits_of(draft), -(-length // (threads * lanes)) * lanes
+    limits = limits_of(draft)
     most = min(limits.thread_registers, limits.block_registers // threads)
-    return each <= KEPT and INDEX_REGISTERS + live * each <= most
+    return INDEX_REGISTERS + live * _each(length, threads, lanes) <= most
+
+
+def _each(length: int, threads: int, lanes: int) -> int:
+    """The elements of a row that a thread has."""
+    return -(-length // (threads * lanes)) * lanes
 
 
 def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer], live: int) -> None:
