@@ -74,7 +74,17 @@ def compiler() -> str:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("name", "n", "m"), [("softmax", 3, 2048), ("layer_norm", 5, 3584)])
+@pytest.mark.parametrize(
+    ("name", "n", "m"),
+    [
+        ("softmax", 3, 2048),
+        ("softmax", 3, 2311),  # a last piece that is shorter
+        ("softmax", 2, 3593),  # pieces are shorter, so that the last one has work for all threads
+        ("layer_norm", 5, 3584),
+        ("layer_norm", 3, 3593),
+        ("layer_norm", 2, 4136),  # the same, in vectors
+    ],
+)
 def test_pieces_of_long_rows_in_the_emulator(
     name: str, n: int, m: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +128,37 @@ def spills(func: Func, trace: Trace, target: CudaTarget) -> list[int]:
     return [u.stack_bytes + u.spill_store_bytes + u.spill_load_bytes for u in used if u is not None]
 
 
+def test_the_last_piece_has_elements_for_each_thread() -> None:
+    for length in (1 << 15, 1 << 18, 50257, 100_000, 131_071, 840 * 2048 + 1, 360_360 * 256 + 8):
+        for most in (1, 4, 8):
+            size, lanes = row_parts.piece_size(length, most)
+            assert row_parts.PIECE // 2 < size <= row_parts.PIECE
+            assert size % (row_parts.ROW_THREADS * lanes) == 0
+            assert length % size == 0 or length % size >= row_parts.ROW_THREADS * lanes
+    assert row_parts.piece_size(1 << 18, 8) == (row_parts.PIECE, 8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", first_of(["softmax", "layer_norm"]))
+def test_rows_of_any_length_are_read_once_for_both_reductions(name: str, dtype: str) -> None:
+    """Each warp reads a sector more where its elements begin inside of one."""
+    target = CudaTarget.named("sm_90a")
+    item = {"float32": 4, "bfloat16": 2}[dtype]
+    for length, form, launches in ((50257, "rows_kept", 1), (100_000, "online", 4)):
+        func = getattr(ops, f"{name}_func")(2, length, dtype=dtype)
+        (sketch,) = [s for s in sketches(func, target) if s.name == form]
+        row = some_rows(sketch, np.random.default_rng(0), 1)[0]
+        lowered = lower(sketch.trace.with_row(tuple(row.tolist())).apply(func).func, target)
+        found = emulate(lowered, *arguments(func, 1))
+        assert not found.faults
+        read = [0] * launches
+        for c in found.counts:
+            read[c.launch] += c.counts.sectors_read
+        others = 2 * 2 if name == "layer_norm" and form == "rows_kept" else 0  # gamma, beta
+        spare = 1.05 if length % 8 == 0 else 1 + 32 / (32 * item)
+        assert read[0] * 32 <= spare * item * length * (2 + others), (length, read)
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", first_of(["softmax", "layer_norm"]))
 def test_long_rows_spill_nothing(name: str, arch: str, compiler: str) -> None:
@@ -125,7 +166,7 @@ def test_long_rows_spill_nothing(name: str, arch: str, compiler: str) -> None:
     del compiler
     target, rng = CudaTarget.named(arch), np.random.default_rng(0)
     dtype = {"softmax": "float32", "layer_norm": "bfloat16"}[name]
-    for length in (1 << 14, 1 << 18):
+    for length in (1 << 14, 50257, 131_071, 1 << 18):
         func = rows_of(name, length, dtype)
         made = sketches(func, target)
         traces = [default_trace(func, target, sketches=made)]

@@ -30,7 +30,7 @@ from ....schedule.reduction_blocks import match_updates
 from ....schedule.require import require
 from ....target.cuda import WARP, CudaTarget
 from ....tir.ir import Block, Label, Var
-from ..access_patterns import extents, inputs_of, outputs_of, reduced, row_dimensions
+from ..access_patterns import extents, inputs_of, outputs_of, reduced, row_dimensions, spatial
 from ..common import block_loops, powers, sampled, succeeds
 from ..draft import Draft
 from ..rule import Group, Variant
@@ -47,7 +47,7 @@ COLUMNS = (16, 32, 64)
 MOST_PARTS = 1024
 """Parts of a row, at most."""
 PIECE = 1 << 13
-"""Elements of a piece of a row, of which a thread holds 32."""
+"""Elements of a piece of a row, at most, of which a thread holds 32."""
 LEAST_PIECES = 4
 
 PieceSteps = Callable[[Schedule, Var], tuple[Label, ...]]
@@ -142,7 +142,7 @@ def schedule_online(draft: Draft, labels: Sequence[Label], count: int, pair: Pie
 
     The first `count` variables of the last block are rows.
     """
-    chain, pieces = _take_pieces(draft, labels, count, pair)
+    chain, lanes, pieces = _take_pieces(draft, labels, count, pair)
     # From the end: whether inputs are complete is plain to see where they are not scheduled yet.
     root = chain.root.label
     (schedule_by_row if len(chain.beside(chain.root)) == 1 else schedule_flat)(draft, root)
@@ -152,15 +152,16 @@ def schedule_online(draft: Draft, labels: Sequence[Label], count: int, pair: Pie
         if has_reduction(block):
             _combine_pieces(draft, following, count)
             following = []
-    _reduce_pieces(draft, pieces, count + 1)
+    _reduce_pieces(draft, pieces, count + 1, lanes)
 
 
 def _take_pieces(
     draft: Draft, labels: Sequence[Label], count: int, pair: PieceSteps
-) -> tuple[Chain, tuple[Label, ...]]:
-    """Compute both reductions of a chain by pieces. Returns the chain, and the blocks of these.
+) -> tuple[Chain, int, tuple[Label, ...]]:
+    """Compute both reductions of a chain by pieces, the last of which may be shorter.
 
-    What is computed of elements is computed again.
+    What is computed of elements is computed again. Returns the chain, the lanes of what pieces are
+    read in, and their blocks.
     """
     sch = draft.schedule
     chain = scheduled_chain(draft, labels, count, recomputed=True)
@@ -172,13 +173,26 @@ def _take_pieces(
     )
     total = inner[-1]
     require(
-        len(reduced(total)) == 1
-        and chain.length(total) in range(LEAST_PIECES * PIECE, 1 << 62, PIECE),
-        "rows of {0} elements are not several whole pieces",
+        len(reduced(total)) == 1 and chain.length(total) >= LEAST_PIECES * PIECE,
+        "rows of {0} elements are not several pieces",
         chain.length(total),
     )
-    piece, _ = sch.split(sch.get_loops(total.label)[-1], factors=[None, PIECE])
-    return chain, pair(sch, piece)
+    size, lanes = piece_size(chain.length(total), memory_lanes(draft, Chain((total,), chain.rows)))
+    piece, _ = sch.split(sch.get_loops(total.label)[-1], factors=[None, size])
+    return chain, lanes, pair(sch, piece)
+
+
+def piece_size(length: int, lanes: int) -> tuple[int, int]:
+    """The elements of a piece of a row, and of a vector of a thread, which has `lanes` at most.
+
+    The last piece of the row has elements for each thread: what one has of it is not empty.
+    """
+    return next(
+        (size, n)
+        for n in reversed(powers(lanes))
+        for size in range(PIECE, PIECE // 2, -ROW_THREADS * n)
+        if length % size == 0 or length % size >= ROW_THREADS * n
+    )
 
 
 def _combine_pieces(draft: Draft, labels: Sequence[Label], count: int) -> None:
@@ -192,16 +206,22 @@ def _combine_pieces(draft: Draft, labels: Sequence[Label], count: int) -> None:
         draft.schedule.reverse_compute_at(each, place)
 
 
-def _reduce_pieces(draft: Draft, labels: Sequence[Label], count: int) -> None:
+def _reduce_pieces(draft: Draft, labels: Sequence[Label], count: int, lanes: int) -> None:
     """Reduce pieces, a block for each, whose threads hold what both reductions read."""
     first, second = labels
-    lanes = memory_lanes(draft, scheduled_chain(draft, labels, count, recomputed=False))
     team = Team(ROW_THREADS, 1, lanes, kept=True)
-    number = _shared_input(draft, first, second)
-    copy = draft.schedule.cache_read(first, number, "local", [second])
+    sch, number = draft.schedule, _shared_input(draft, first, second)
+    copy = sch.cache_read(first, number, "local", [second])
     parts = [team.factor(draft, label) for label in labels]
-    following = [parts[1], second]
-    team.launch(draft, [parts[0], first], count, following=following, copies=[copy])
+    statistic = outputs_of(draft.block(first))[0].buffer
+    inputs = [i.buffer for i in inputs_of(draft.block(parts[1]))]
+    loaded = sch.cache_read(parts[1], inputs.index(statistic), "local")
+    following = [loaded, parts[1], second]
+    held = [outputs_of(draft.block(loaded))[0].buffer]
+    team.launch(draft, [parts[0], first], count, following=following, copies=[copy], held=held)
+    # By each thread once: steps that are guarded do not share a load.
+    block = draft.block(parts[1])
+    sch.compute_at(loaded, block_loops(sch, parts[1])[spatial(block)[-1]])
 
 
 def _shared_input(draft: Draft, first: Label, second: Label) -> int:
