@@ -98,7 +98,7 @@ def test_the_finals_are_compared_with_the_trials_of_this_session() -> None:
     """The best known at the start is of another session."""
     started, *trials = TRIALS
     assert isinstance(started, Started)
-    events = [
+    events: list[Event] = [
         replace(started, best_seconds=0.5e-3),
         *(replace(t, best_seconds=0.5e-3, record=False) for t in trials if isinstance(t, Trial)),
     ]
