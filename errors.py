@@ -269,16 +269,22 @@ def told_of(subject: Callable[[], str]) -> Iterator[None]:
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """The words of `known` that are close to `word`, the closest first, three at most.
 
-    Of short words many are close by chance: those begin alike and differ in length by one at most.
+    Those that differ in case alone come first, then those of which it is a part (`inline` of
+    `compute_inline`). Of short words many are close by chance: those begin alike and differ in
+    length by one at most. Private names are for those who write one.
     """
     from difflib import get_close_matches
 
+    names = [n for n in dict.fromkeys(known) if word.startswith("_") or not n.startswith("_")]
     short = len(word) <= _SHORT
-    return [
+    close = [
         name
-        for name in get_close_matches(word, list(known), n=3)
+        for name in get_close_matches(word, names, n=3)
         if not short or (name[:1] == word[:1] and abs(len(name) - len(word)) <= 1)
     ]
+    same = [n for n in names if n.lower() == word.lower()]
+    close.sort(key=lambda n: word not in n.split("_"))
+    return list(dict.fromkeys([*same, *close]))[:3]
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
@@ -292,7 +298,8 @@ def checked_call(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: a call with arguments that do not fit raises `error`, not `TypeError`.
 
-    The hint is the nearest name of a keyword that is unknown, else `hint`.
+    The hint is the nearest name of a keyword that is unknown, else `hint`; the text then has the
+    names that there are.
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
@@ -351,6 +358,8 @@ def bind(
         text = str(found)
         if unknown is not None:
             text = f"it takes no argument {unknown!r}"
+            if similar(unknown, known) is None:
+                text += f"; it takes {', '.join(known)}"
         elif len(args) > len(known):
             text = f"found {len(args)} arguments; expected at most {len(known)}"
         raise error("{0}: {1}", name, text, hint=said) from None

@@ -21,8 +21,10 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "all": "a & b, of conditions",
         "any": "a | b, of conditions",
         "around": "te.round(x)",
+        "atan2": "a polynomial in y / x: there is no inverse tangent",
         "array": "te.placeholder(shape, dtype), an argument of the program",
         "clamp": "te.clip(x, low, high)",
+        "concatenate": "te.select(i < n, A[i], B[i - n]), with n the rows of A",
         "create_prim_func": "te.func([X, Y], name=...)",
         "create_schedule": "tilewright.Schedule(func)",
         "div": "a / b",
@@ -30,6 +32,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "einsum": "te.compute(shape, lambda i, j: te.sum(A[i, r] * B[r, j], axis=r)) with "
         "r = te.reduce_axis(k); of matrices tilewright.ops.matmul(A, B)",
         "expm1": "te.exp(x) - 1",
+        "extern": "te.compute, or loops of your own with tilewright.script",
         "fabs": "te.abs(x)",
         "fmax": "te.maximum(a, b)",
         "fmin": "te.minimum(a, b)",
@@ -57,6 +60,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "power": "te.pow(x, y)",
         "relu": "te.maximum(x, 0.0)",
         "rint": "te.round(x)",
+        "scan": "tilewright.script, with a loop that reads what its earlier iterations wrote",
         "sign": "te.select(x > 0, 1.0, te.select(x < 0, -1.0, x))",
         "softmax": "tilewright.ops.softmax(x)",
         "std": "te.sqrt of the variance: te.sum(te.square(x - mean[i]), axis=r) / extent",
@@ -67,6 +71,14 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "var": "te.scalar(dtype, name) for a number of each call; "
         "the variance is te.sum(te.square(x - mean[i]), axis=r) / extent",
         "zeros": "te.compute(shape, lambda i, j: te.const(0, dtype))",
+    },
+    "func": {
+        "args": "func.params",
+        "script": "print(func), whose text tw.script(text) reads",
+        "show": "print(func)",
+    },
+    "ops": {
+        "conv1d": "ops.conv2d(X, W), of one row: X (n, c, 1, w) and W (o, c, 1, k)",
     },
     "script": {
         "clip": "T.minimum(T.maximum(x, low), high)",
@@ -94,6 +106,8 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "device": 'the target as a text: tw.build(func, "cpu -threads=1")',
         "empty": "numpy.empty: modules are called with arrays of numpy",
         "gpu": 'the target as a text: "cuda", or "cuda -arch=sm_90a" for an architecture',
+        "interpret": "interpret(func, *arrays), of `from tilewright.tir.interpreter import "
+        "interpret`",
         "jit": "tw.build(func)",
         "lower": "tw.build(func); module.source('tir') is the lowered program",
         "nd": "numpy arrays, or DeviceArray.of(array), of tilewright.runtime, for a GPU",

@@ -6,6 +6,10 @@ func = ops.matmul_func(512, 512, 512)                   # a program of its own
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ..errors import similar
+from ..hints import MissingNameError, instead
 from .attention import attention, attention_func
 from .conv2d import conv2d, conv2d_func, depthwise_conv2d, depthwise_conv2d_func
 from .elementwise import (
@@ -76,3 +80,11 @@ __all__ = [
     "transpose",
     "transpose_func",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        def hint() -> str | None:
+            return instead("ops", name) or similar(name, __all__)
+
+        raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)

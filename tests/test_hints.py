@@ -118,6 +118,16 @@ NAMES: dict[str, tuple[object, str, str]] = {
     "tw.matmul_func": (tw, "matmul_func", "ops.matmul_func, of"),
     "tw.float32": (tw, "float32", "'float32': dtypes are texts"),
     "te.pad": (te, "pad", "te.select(condition, X[i - 1], 0.0)"),
+    "te.scan": (te, "scan", "tilewright.script, with a loop that reads"),
+    "te.concatenate": (te, "concatenate", "te.select(i < n, A[i], B[i - n])"),
+    "te.atan2": (te, "atan2", "a polynomial in y / x: there is no inverse tangent"),
+    "te.float32": (te, "float32", "'float32': dtypes are texts"),
+    "te.extern": (te, "extern", "te.compute, or loops of your own with tilewright.script"),
+    "tw.interpret": (tw, "interpret", "interpret(func, *arrays), of `from tilewright.tir.interp"),
+    "ops.conv1d": (ops, "conv1d", "ops.conv2d(X, W), of one row"),
+    "func.show": (FUNC, "show", "print(func)"),
+    "func.args": (FUNC, "args", "func.params"),
+    "func.script": (FUNC, "script", "print(func), whose text tw.script(text) reads"),
     "te.indexdiv": (te, "indexdiv", "a // b"),
     "tw.cuda": (tw, "cuda", 'the target as a text: "cuda", or "cuda -arch=sm_90a"'),
     "tw.nd": (tw, "nd", "numpy arrays, or DeviceArray.of(array), of tilewright.runtime"),
@@ -143,6 +153,49 @@ def test_names_of_other_libraries(case: str) -> None:
     assert not hasattr(thing, name)
 
 
+def test_the_closest_name_comes_first() -> None:
+    sch: Any = tw.Schedule(FUNC)
+    with pytest.raises(AttributeError, match=r"'inline'; did you mean compute_inline or "):
+        _ = sch.inline
+    with pytest.raises(
+        tw.ScheduleError, match=r"no block 'z'; there are Z\n  hint: did you mean Z"
+    ):
+        sch.get_block("z")
+
+
+def test_operators_that_are_misspelt_or_missing() -> None:
+    found: Any = ops
+    with pytest.raises(AttributeError, match="'softmx'; did you mean softmax"):
+        _ = found.softmx
+    assert not hasattr(FUNC, "nothing")
+
+
+def test_a_keyword_that_is_like_no_other() -> None:
+    wrong: Any = tw.build
+    with pytest.raises(tw.BuildError) as error:
+        wrong(FUNC, opt_level=3)
+    text, hint = str(error.value).splitlines()[:2]
+    assert text.startswith("build: it takes no argument 'opt_level'; it takes program, target, ")
+    assert hint == '  hint: tw.build(program, "cpu")'
+
+
+def test_the_name_of_a_placeholder_comes_last() -> None:
+    with pytest.raises(tw.IRError) as error:
+        te.placeholder("X", (8, 6))
+    assert str(error.value) == (
+        "placeholder: the shape is 'X'; expected a tuple of integers\n"
+        "  hint: the name comes last: te.placeholder((4, 8), \"float32\", name='X')"
+    )
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "silu", "gelu"])
+def test_functions_of_floats_say_how_to_cast(name: str) -> None:
+    with pytest.raises(tw.IRError) as error:
+        te.compute((4,), lambda i: getattr(te, name)(i) + 1)
+    assert f'hint: cast the argument: te.{name}(te.cast(i, "float32")); in a' in str(error.value)
+    te.compute((4,), lambda i: getattr(te, name)(te.cast(i, "float32")))
+
+
 def test_names_that_a_module_does_not_have() -> None:
     mod: Any = tw.build(FUNC, "cpu -threads=1")
     for name, hint in {
@@ -151,9 +204,11 @@ def test_names_that_a_module_does_not_have() -> None:
         "time_evaluator": "write mod.time(*arrays)",
         "get_source": 'write mod.source("tir"), "llvm" or "asm"; of a GPU "tir", "cuda" or "ptx"',
         "sinature": "did you mean signature?",
+        "timeit": "did you mean time?",
     }.items():
         with pytest.raises(AttributeError) as error:
             getattr(mod, name)
+        assert "_timer" not in str(error.value)
         assert f"'Module' object has no attribute {name!r}; {hint}" in str(error.value)
     with pytest.raises(tw.ArgumentError, match=r"source: missing .*'kind'\n  hint: mod.source"):
         mod.source()
@@ -170,6 +225,7 @@ SUBJECTS: dict[str, object] = {
     "mod": tw.build(FUNC, "cpu -threads=1"),
     "module": tw.Module,
     "trace": tw.Trace,
+    "func": FUNC,
     "math": math,
     "numpy": np,
     "X": X,
@@ -178,7 +234,7 @@ SUBJECTS: dict[str, object] = {
 
 def _spelt(text: str) -> Iterator[tuple[str, str]]:
     """The dotted names in a hint: what it says to write has to exist."""
-    yield from re.findall(r"\b(\w+)\.([a-zA-Z_]+)", re.sub(r'"[^"]*"', "", text))
+    yield from re.findall(r"\b(\w+)\.([a-zA-Z_]\w*)", re.sub(r'"[^"]*"', "", text))
 
 
 @pytest.mark.parametrize("kind", INSTEAD)
@@ -187,6 +243,8 @@ def test_hints_name_what_there_is(kind: str) -> None:
         "te": te,
         "tilewright": tw,
         "tensor": X,
+        "func": FUNC,
+        "ops": ops,
         "expression": V[0],
         "schedule": tw.Schedule,
         "script": dict.fromkeys([*FUNCTIONS, *_SPECIAL]),

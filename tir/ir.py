@@ -68,6 +68,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -130,6 +131,8 @@ FLOAT_FUNCTIONS = {
 """Intrinsic functions on floats and their number of arguments."""
 ROUNDINGS = frozenset({"floor", "ceil", "trunc", "round"})
 """Those that return whole numbers, exactly; `round` takes ties to the even one."""
+_SHOWN = 24
+"""The longest argument that a hint repeats, in characters."""
 SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
 """The dtypes in which `Dot` and `Matmul` add."""
 FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
@@ -635,6 +638,14 @@ class Func:
     inplace: tuple[Buffer, ...] = ()
     annotations: Annotations = ()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            def hint() -> str | None:
+                return instead("func", name)
+
+            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
+
     def __repr__(self) -> str:
         from .printer import func_text
 
@@ -827,10 +838,21 @@ def call(fn: str, *args: Operand) -> Expr:
         else (kind == "float" if fn == "not" else kind == "bool")
     )
     if wrong:
-        raise IRError("{0} does not take {1}", fn, dtype, hint="cast the argument")
+        raise IRError(
+            "{0} does not take {1}", fn, dtype,
+            hint=partial(cast_hint, fn, *exprs) if fn in FLOAT_FUNCTIONS else "cast the argument",
+        )  # fmt: skip
     if fn == "neg" and dtype == INDEX and type(exprs[0]) is Const:
         return const(-exprs[0].value)
     return Call(fn, exprs, dtype)
+
+
+def cast_hint(fn: str, *arguments: Expr) -> str:
+    """The call of a function of floats with arguments that are not, cast."""
+    texts = [text if len(text := repr(e)) <= _SHOWN else "x" for e in arguments]
+    casts = ", ".join(f'te.cast({text}, "float32")' for text in texts)
+    scripts = ", ".join(f"T.float32({text})" for text in texts)
+    return f"cast the argument: te.{fn}({casts}); in a script T.{fn}({scripts})"
 
 
 def cast(dtype: str, value: Operand) -> Expr:

@@ -132,7 +132,8 @@ if not TYPE_CHECKING:  # type checkers then still know which names there are
         def hint() -> str | None:
             # A function of numpy is no misspelling of another.
             near = None if hasattr(np, name) else similar(name, __all__)
-            return instead("te", name) or near
+            dtype = f"write {name!r}: dtypes are texts" if name in dtypes.SCALARS else None
+            return instead("te", name) or dtype or near
 
         raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)
 
@@ -156,6 +157,11 @@ def placeholder(
     - 1 bytes.
     """
     check_name(name)
+    if isinstance(shape, str):
+        raise IRError(
+            "placeholder: the shape is {0!r}; expected a tuple of integers", shape,
+            hint=f'the name comes last: te.placeholder((4, 8), "float32", name={shape!r})',
+        )  # fmt: skip
     extents = extents_of(name, shape, PLACEHOLDER)
     dtype = dtype_name(dtype, PLACEHOLDER)
     steps = None

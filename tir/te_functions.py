@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from .. import dtypes
@@ -196,5 +197,6 @@ def _widened(name: str, value: Operand) -> Expr:
     """A float, in float32 if it is narrower."""
     facts = dtypes.info(_dtype(value))
     if facts.kind != "float":
-        raise IRError("{0} takes floats, found {1}", name, facts.scalar, hint="cast the argument")
+        raise IRError("{0} takes floats, found {1}", name, facts.scalar,
+                      hint=partial(ir.cast_hint, name, ir.as_expr(value)))  # fmt: skip
     return ir.cast("float32", value) if facts.bits < 32 else ir.as_expr(value)
