@@ -11,7 +11,7 @@ from math import log
 from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
-from ..tuning_db.gains import gains_note, gains_text
+from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import common_seconds
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import drift_text
@@ -116,8 +116,7 @@ class Picture:
                     self._doing = "timing"
             case Final(comparison=comparison, gains=gains, trial_seconds=trial):
                 self._doing, self._comparison = "compared the finalists", comparison
-                gained = gains_text(gains)
-                self._gains = None if gained is None else f"{gained}{gains_note(gains)}"
+                self._gains = gains_text(gains, explained=True)
                 self._slower = slower_finals_text(trial, comparison[0].seconds)
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
@@ -142,7 +141,8 @@ class Picture:
             case Drift(ratio=ratio) if abs(ratio - 1) > _CALM:
                 return f"{self._which()}{drift_text(ratio, finals=event.finals)}"
             case Final():
-                return "\n".join([f"{self._which()}finals:", *self._finals()])
+                lines = f"{self._which()}finals:", *self._finalists(), *self._conclusions()
+                return "\n".join(lines)
             case Ended(elapsed=elapsed):
                 best = f"{self._which()}{self.rate(self._best)}"
                 count = self._outcomes.total() if self._which() else self._trials
@@ -192,7 +192,8 @@ class Picture:
         rows: list[RenderableType] = [head, bar]
         if self._curve:
             rows.append(Text.assemble((sparkline(self._curve, _WIDTH), "cyan"), "  ", counts))
-        rows += [Text(line, no_wrap=True, overflow="ellipsis") for line in self._finals()]
+        rows += [Text(line, no_wrap=True, overflow="ellipsis") for line in self._finalists()]
+        rows += [Text(line) for line in self._conclusions()]
         rows.append(Text(self._doing, "dim"))
         if self._kept is not None:
             rows.append(Text(self._kept))
@@ -209,15 +210,18 @@ class Picture:
         if event.error is not None:
             self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
 
-    def _finals(self) -> list[str]:
-        """The finalists, a line each, the choice first; why it is slower, and what it gained."""
+    def _finalists(self) -> list[str]:
+        """The finalists, a line each, the choice first."""
         times = common_seconds(self._comparison) if self._comparison else []
-        finalists = [
+        return [
             f"{'->' if n == 0 else '  '} {compared.schedule[:12]}  "
             f"{format_seconds(seconds):>7}  {compared}"
             for n, (compared, seconds) in enumerate(zip(self._comparison, times, strict=True))
         ]
-        return [*finalists, *filter(None, (self._slower, self._gains))]
+
+    def _conclusions(self) -> list[str]:
+        """Why the choice is slower than in its trial, and what it gained."""
+        return [text for text in (self._slower, self._gains) if text is not None]
 
     def _which(self) -> str:
         """The program and a colon, where several share the budget."""

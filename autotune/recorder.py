@@ -142,9 +142,14 @@ class Recorder:
             self._database.heartbeat(self.session.id)
 
     @property
+    def trials(self) -> int:
+        """How many schedules the session has measured, with those of earlier calls."""
+        return self._database.trials(self.session.id)
+
+    @property
     def kept(self) -> str:
         """What the database has of the session, and how to go on, in plain words."""
-        trials = self._database.trials(self.session.id)
+        trials = self.trials
         some = "1 trial is" if trials == 1 else f"{trials} trials are"
         return (
             f"{some} kept in {self._database.location}; resume=True (--resume) with the same "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
-from ..tuning_db.gains import Gains, gains_note, gains_text
+from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
 from .model.target_model import Roofline
 from .own_rules import RuleUse, rules_text
@@ -80,6 +80,8 @@ class TuneResult:
     `best` may be of an earlier session, which `best.session` names; `own_seconds` is the best time
     of this one, `None` if nothing ran. `trial_seconds` is that of its trials, which finals replace.
 
+    `earlier_trials` are those that a resumed session had measured before this call.
+
     `rules` says what became of each rule that users registered: trials, or why it did not apply.
 
     `kept` says in plain words what the database has of an interrupted session, and how to go on.
@@ -106,6 +108,7 @@ class TuneResult:
     trial_seconds: float | None = None
     rules: Mapping[str, RuleUse] = field(default_factory=dict)
     kept: str | None = None
+    earlier_trials: int = 0
 
     @property
     def interrupted(self) -> bool:
@@ -114,21 +117,33 @@ class TuneResult:
     @property
     def gains_text(self) -> str | None:
         """The gains as a phrase, with the session if that is another one; `None` without any."""
-        gained = gains_text(self.gains)
+        return self._gains_text(explained=False)
+
+    def trials_text(self, unit: str = "") -> str:
+        """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and those of the session.
+
+        `unit` follows the number.
+        """
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
+        own = f"{self.trials} {unit}".rstrip() + f" ({counts or 'none'})"
+        if not self.earlier_trials:
+            return own
+        return f"{own}, {self.trials + self.earlier_trials} with those kept"
+
+    def _gains_text(self, *, explained: bool) -> str | None:
+        gained = gains_text(self.gains, explained=explained)
         if gained is None or self.best is None:
             return gained
         return f"{gained}{origin_text(self.best.session, self.session)}"
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
-        rest = f"{self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
+        rest = f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
             best = f"best {format_seconds(self.best.seconds)}{whose} after {rest}"
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
-            gained = self.gains_text
-            gains = None if gained is None else f"{gained}{gains_note(self.gains)}"
+            gains = self._gains_text(explained=True)
             finals = self._finals_text()
             lines = (best, finals, gains, rules, self.noise, self.doubts, self.kept)
             return "\n".join(filter(None, lines))
@@ -148,13 +163,13 @@ class TuneResult:
 
 
 def slower_finals_text(trials: float | None, finals: float) -> str | None:
-    """Why the best takes longer than it did in the trials; `None` if it does not."""
+    """Which time counts where the finals' is longer than that of the trials; else `None`."""
     if trials is None or finals <= _LONGER * trials:
         return None
     before, after = format_seconds(trials), format_seconds(finals)
     return (
-        f"the best trial took {before}, and {after} in the finals, which count: "
-        "the fastest of many trials is partly luck"
+        f"The fastest trial took {before}; timed again in the finals, the winner takes {after}. "
+        "The finals count."
     )
 
 

@@ -90,6 +90,7 @@ class Tuning:
     def __post_init__(self) -> None:
         self.ended: str | None = None
         self.course = Progress(self.roofline.seconds, [])
+        self._earlier = self.recorder.trials
         self._outcomes: Counter[Outcome] = Counter()
         self._error: str | None = None
         self._difference = ""
@@ -173,6 +174,7 @@ class Tuning:
         result = TuneResult(
             best=self.best,
             trials=self._outcomes.total(),
+            earlier_trials=self._earlier,
             outcomes=dict(self._outcomes),
             error=self._error,
             status=status,

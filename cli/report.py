@@ -130,6 +130,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
             "trace": json.loads(best.trace.to_json()),
         },
         "trials": result.trials,
+        "earlier_trials": result.earlier_trials,
         "outcomes": {outcome.value: count for outcome, count in result.outcomes.items()},
         "status": result.status.value,
         "reason": result.reason,
@@ -207,7 +208,6 @@ def _print_result(result: TuneResult, flops: int) -> None:
         whose = origin_text(result.best.session, result.session)
         own = origin_text(result.best.session, result.session, result.own_seconds)
         best = f"{time_text(result.best.seconds)}{speed}{own}"
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
     comparison = () if result.best is None else result.best.comparison
     resources = [] if result.best is None else resources_text(result.best.resources)
     print_facts(
@@ -220,7 +220,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "resources": None if result.best is None else "; ".join(resources) or None,
             "own rules": rules_text(result.rules, result.trials),
             "measurement": None if result.best is None else result.best.measurement_id,
-            "trials": f"{result.trials} ({counts or 'none'})",
+            "trials": result.trials_text(),
             "last error": result.error if result.best is None else None,
             "session": result.session,
             "ended": result.reason,

@@ -80,20 +80,18 @@ def gains_of(
     return {baseline: gains[baseline] for baseline in Baseline if baseline in gains}
 
 
-def gains_text(gains: Gains) -> str | None:
+def gains_text(gains: Gains, *, explained: bool = False) -> str | None:
     """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any.
 
     Only a gain is a number: a tie, as in finals, is `as fast as`, and what noise hides is `not told
     apart from`. Both have the interval, as has a number whose interval is wide. Of too few rounds
-    for an interval it is `about 4.1x`.
+    for an interval it is `about 4.1x`. It may be `explained` what the untuned build is.
     """
-    return ", ".join(_phrase(Baseline(baseline), gain) for baseline, gain in gains.items()) or None
-
-
-def gains_note(gains: Gains) -> str:
-    """What the words of the phrase mean, to append to it."""
-    untuned = " (the untuned build: what tw.build chooses without a record)"
-    return untuned if Baseline.UNTUNED in gains else ""
+    names = {b: b.phrase for b in Baseline}
+    if explained:
+        names[Baseline.UNTUNED] += " (tw.build without a record)"
+    phrases = (_phrase(names[Baseline(baseline)], gain) for baseline, gain in gains.items())
+    return ", ".join(phrases) or None
 
 
 def gain_cell(gain: Gain) -> str:
@@ -105,24 +103,24 @@ def gain_cell(gain: Gain) -> str:
     return f"{gain.ratio:.3g}"
 
 
-def _phrase(baseline: Baseline, gain: Gain) -> str:
+def _phrase(baseline: str, gain: Gain) -> str:
     if gain.at_least:
-        return f"more than {_rounded_down(gain.ratio):g}x {baseline.phrase}"
+        return f"more than {_rounded_down(gain.ratio):g}x {baseline}"
     if gain.same_code:
-        return f"the same machine code as {baseline.phrase}"
+        return f"the same machine code as {baseline}"
     if gain.verdict is Verdict.TIE:
         between = "" if gain.interval is None else f": {_between(gain.interval)}"
-        return f"as fast as {baseline.phrase} (a tie{between})"
+        return f"as fast as {baseline} (a tie{between})"
     if gain.verdict is Verdict.UNSETTLED:
         between = "too few rounds" if gain.interval is None else f"{_between(gain.interval)} times"
-        return f"not told apart from {baseline.phrase} ({between})"
+        return f"not told apart from {baseline} ({between})"
     digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
     number = f"{gain.ratio:.{digits}f}x"
     if gain.interval is None:
-        return f"about {number} {baseline.phrase}"
+        return f"about {number} {baseline}"
     low, high = gain.interval
     between = f" ({_between(gain.interval)})" if high > _WIDE * low else ""
-    return f"{number}{between} {baseline.phrase}"
+    return f"{number}{between} {baseline}"
 
 
 def _between(interval: tuple[float, float]) -> str:

@@ -76,8 +76,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
         "   cdcdcdcdcdcd     1 ms  fastest",
         "   efefefefefef   1.1 ms  behind, 1.100 times the fastest (too few rounds)",
-        "31x the program as written, 1.03x the untuned build (the untuned build: what tw.build "
-        "chooses without a record)",
+        "31x the program as written, 1.03x the untuned build (tw.build without a record)",
         "The reference kernel now takes 68 times as long as at the start; something else is "
         "running, and these times are not comparable.",
         "best 1 ms, 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
@@ -89,9 +88,17 @@ def test_finals_that_are_slower_than_the_trials_are_explained() -> None:
         Console(file=io.StringIO(), width=200), [*TRIALS, Final(SLOWER, 5.0, trial_seconds=1e-3)]
     )
     assert text.splitlines()[-1] == (
-        "the best trial took 1 ms, and 1.2 ms in the finals, which count: the fastest of many "
-        "trials is partly luck"
+        "The fastest trial took 1 ms; timed again in the finals, the winner takes 1.2 ms. "
+        "The finals count."
     )
+
+
+def test_conclusions_are_whole_in_a_narrow_terminal() -> None:
+    finals = Final(SLOWER, 5.0, trial_seconds=1e-3, gains={Baseline.UNTUNED: Gain(1.2, None)})
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+    text = " ".join(shown(console, [*TRIALS, finals]).split())
+    assert "the winner takes 1.2 ms. The finals count." in text
+    assert "1.2x the untuned build (tw.build without a record)" in text
 
 
 def test_the_finals_are_compared_with_the_trials_of_this_session() -> None:

@@ -368,6 +368,10 @@ def test_an_interrupted_session_has_a_result_and_is_resumed(
     rest = run(db, events.append, resume=True)
     assert rest.session == result.session
     assert rest.trials == 5
+    assert (result.earlier_trials, rest.earlier_trials) == (0, 3)
+    assert " after 5 trials (5 ok), 8 with those kept in " in str(rest)
+    assert rest.trials_text() == "5 (5 ok), 8 with those kept"
+    assert result.trials_text() == "3 (3 ok)"
     assert rest.kept is None
     assert isinstance(events[0], Started)
     assert events[0].done == 3
