@@ -43,7 +43,7 @@ def list_measurements(
     limit: Annotated[int | None, typer.Option(help="The number of rows.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List measurements, the newest first."""
+    """List measurements by program and target, the newest first."""
     with open_database(db) as database:
         found = database.measurements(limit=limit)
         named = names(database)
@@ -51,21 +51,23 @@ def list_measurements(
     if as_json:
         print_json([measurement_row(m, named, inexact) for m in found])
         return
-    rows = [
-        [
+    tables: dict[tuple[str, str], list[list[str]]] = {}
+    for m in found:
+        row = [
             m.id[:12],
-            named.get(m.workload, m.workload[:12]),
-            named.get(m.target, m.target[:12]),
             m.outcome.value,
             time_text(m.seconds),
             inexact.get(m.schedule, ""),
             m.session[:8],
             f"{m.created:%Y-%m-%d %H:%M}",
         ]
-        for m in found
-    ]
-    columns = ("id", "~workload", "~target", "outcome", ">time", "?inexact", "?session", "?created")
-    print_table(columns, rows, f"no measurements in {db}")
+        tables.setdefault((m.workload, m.target), []).append(row)
+    if not tables:
+        typer.echo(f"no measurements in {db}")
+    for (workload, target), rows in tables.items():
+        for id in (workload, target):
+            typer.echo(printable(named.get(id, id[:12])))
+        print_table(("id", "outcome", ">time", "inexact", "?session", "?created"), rows, "")
 
 
 @app.command()
