@@ -60,10 +60,10 @@ def _store(b: Builder, s: Store) -> None:
 def _for(b: Builder, s: For) -> None:
     if s.kind is ForKind.THREAD:
         raise BuildError(
-            "the loop {0} is bound to {1}: there is no code for it on a processor",
+            "sch.bind has bound the loop {0} to {1}, an axis of GPUs; the target is a processor",
             s.var.name,
             s.thread,
-            hint="use parallel and vectorize for the target cpu",
+            hint="for the target cpu, sch.parallel(loop) and sch.vectorize(loop)",
         )
     if s.kind is ForKind.PARALLEL and not b.in_parallel and b.module.target.threads > 1:
         parallel(b, s)

@@ -154,7 +154,8 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
         for i in 64: A[i] = 0   ->   for i in thread("threadIdx.x", 64): A[i] = 0
 
     Iterations must be independent. An axis may be bound once on the path to a block, and has one
-    extent in the whole kernel.
+    extent in the whole kernel. Axes are those of GPUs: a build for a processor refuses the program,
+    for which there are `parallel` and `vectorize`.
     """
     require(
         thread_axis in THREAD_AXES,

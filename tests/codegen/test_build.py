@@ -153,8 +153,11 @@ def test_registers_need_constant_indices() -> None:
 def test_loops_bound_to_a_gpu_are_refused() -> None:
     sch = Schedule(chain(2, 3))
     sch.bind(sch.get_loops(sch.get_block("B"))[0], "blockIdx.x")
-    with pytest.raises(BuildError, match=r"bound to blockIdx\.x"):
+    with pytest.raises(
+        BuildError, match=r"sch\.bind has bound the loop i to blockIdx\.x, .*"
+    ) as error:
         compile_func(sch.func, SERIAL)
+    assert str(error.value).endswith("sch.parallel(loop) and sch.vectorize(loop)")
 
 
 def test_open_decisions_are_refused() -> None:
