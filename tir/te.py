@@ -157,10 +157,11 @@ def placeholder(
     - 1 bytes.
     """
     check_name(name)
-    if isinstance(shape, str):
+    found: Any = shape
+    if isinstance(found, str):
         raise IRError(
-            "placeholder: the shape is {0!r}; expected a tuple of integers", shape,
-            hint=f'the name comes last: te.placeholder((4, 8), "float32", name={shape!r})',
+            "placeholder: the shape is {0!r}; expected a tuple of integers", found,
+            hint=f'the name comes last: te.placeholder((4, 8), "float32", name={found!r})',
         )  # fmt: skip
     extents = extents_of(name, shape, PLACEHOLDER)
     dtype = dtype_name(dtype, PLACEHOLDER)
