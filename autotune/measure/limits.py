@@ -1,25 +1,12 @@
-"""How a worker process is tied to its parent and kept from doing harm."""
+"""How a worker process is kept from doing harm."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import resource
-import signal
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
 _MAX_OUTPUT = 64 << 20
-
-
-def end_with_parent(parent: int) -> None:
-    """Ask to be killed when the parent dies, and exit if it is dead already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        raise SystemExit(1)
 
 
 def expect_the_worst() -> None:

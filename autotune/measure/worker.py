@@ -12,7 +12,8 @@ import sys
 from typing import Protocol
 
 from ...errors import TilewrightError
-from .limits import end_with_parent, expect_the_worst
+from ...runtime.parent import end_with_parent
+from .limits import expect_the_worst
 from .protocol import Message, encode, read
 
 

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from ...errors import TilewrightError
+from ..parent import end_with_parent
 
 
 def main() -> int:
@@ -25,8 +26,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="begin no candidate after so many seconds")
     parser.add_argument("--bench", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--replies", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bench is not None:
+        end_with_parent(options.parent)  # a kernel may never end
         return _bench(options.bench, options.replies)
     if options.folder is None or options.out is None:
         parser.error("expected FOLDER and --out")

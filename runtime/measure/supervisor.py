@@ -178,6 +178,8 @@ class Child:
                     str(folder),
                     "--replies",
                     str(theirs),
+                    "--parent",
+                    str(os.getpid()),
                 ],
                 stdin=subprocess.PIPE,
                 pass_fds=(theirs,),

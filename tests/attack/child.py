@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.autotune.measure.limits import end_with_parent, limit_memory
+from tilewright.autotune.measure.limits import limit_memory
+from tilewright.runtime.parent import end_with_parent
 
 from .attempt import Attack, Broken, attempt, story
 from .kinds import kind_of

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -281,6 +282,29 @@ def test_a_candidate_that_ends_the_process_costs_itself(
         assert [m.seconds for m in failed] == [None]
 
 
+def test_the_process_that_measures_ends_with_the_command(folder: Path, tmp_path: Path) -> None:
+    """It is stopped, as by a kernel that never ends, when the command is killed."""
+    said = tmp_path / "said"
+    code = (
+        "import os, signal, sys, time\n"
+        "from pathlib import Path\n"
+        "from tilewright.runtime.measure.supervisor import Child\n"
+        "child = Child(Path(sys.argv[1]))\n"
+        "child.ask({'do': 'begin'}, 100)\n"
+        "os.kill(child._process.pid, signal.SIGSTOP)\n"
+        "Path(sys.argv[2]).write_text(str(child._process.pid))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", code, str(folder), str(said)]
+    ended = subprocess.run(command, timeout=300, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    status = Path("/proc", said.read_text(), "stat")
+    deadline = time.monotonic() + 30
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "it is still there"
+        time.sleep(0.01)
+
+
 def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
     """Another program's code, whose manifest and digests are right."""
     other = tmp_path / "other"
@@ -468,7 +492,8 @@ def test_results_are_a_regular_file(folder: Path, tmp_path: Path) -> None:
 def test_a_full_disk_ends_it_with_what_was_written(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "results.jsonl"
     whole = measure(folder, tmp_path / "whole.jsonl", start=Here)
-    room = len((tmp_path / "whole.jsonl").read_bytes()) - 100
+    lines = (tmp_path / "whole.jsonl").read_bytes().splitlines(keepends=True)
+    room = len(b"".join(lines[:4])) - len(lines[3]) // 2  # in about the second candidate
     code = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
