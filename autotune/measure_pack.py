@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..codegen.calling_convention import signature_of
 from ..codegen.compiled import Compiled
 from ..codegen.detect import resolve, usable_processors
 from ..codegen.generator import generator_for
 from ..errors import IRError, TilewrightError, TuningError
 from ..runtime.artifact import Provenance, parse_manifest
 from ..runtime.files import File, replace_files
+from ..runtime.host_memory import HostMemory
 from ..runtime.measure.pack import PACK, Limits, Pack, PackedCandidate, PackedFile
 from ..runtime.measure.results import now
 from ..runtime.module import Origin
@@ -32,7 +34,8 @@ from ..tuning_db.arguments import require_database
 from ..tuning_db.values import Outcome, TargetRecord, to_plain
 from .config import TuneConfig
 from .measure.compiler import compile_in_child
-from .measure.inputs import needs_positive
+from .measure.host_sample import NotSampled, host_sample
+from .measure.inputs import arguments_of, needs_positive
 from .measure.interchange import reference_program
 from .measure.numeric_check import require_tolerance, tolerance_of
 from .model.cost_model import PARAMETERS
@@ -159,6 +162,7 @@ class _Packer:
             reference=reference,
             wide=self._wide(func),
             candidates=tuple(self._candidates(func, drawn)),
+            samples=self._samples(func, config.measure.seed),
         )
         replace_files([File(self._folder / PACK, _text(pack))])
         return pack
@@ -204,6 +208,18 @@ class _Packer:
         except IRError:  # products of instructions have no other dtypes
             return None
         return self._written("wide", self._reference(wide))
+
+    def _samples(self, func: Func, seed: int) -> list[dict[str, Any]] | None:
+        """Elements of the outputs for random inputs: a device is not judged by itself alone."""
+        if not self._generator.on_device:
+            return None
+        try:
+            arguments = arguments_of(func, signature_of(func), seed, HostMemory())
+            return [sample.to_json() for sample in host_sample(func, arguments.on_host)]
+        except (NotSampled, MemoryError) as reason:
+            why = str(reason) or "there is no memory for its arguments"
+            self._tell(f"nothing is compared with float64 on the host: {why}")
+            return None
 
     def _reference(self, func: Func) -> Compiled:
         return self._compile(reference_program(func, self._target), self._target)

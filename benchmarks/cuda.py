@@ -116,9 +116,6 @@ def main(arguments: Sequence[str] | None = None, config: TuneConfig | None = Non
     if interrupted or any(c.name not in rows for c in cases):
         print("rows are left: the same command with --resume goes on")
         return 130 if interrupted else 3
-    if any(c.name not in rows for c in cases):
-        print("rows are left: the same command with --resume goes on")
-        return 3
     return int(any(rows[c.name]["error"] for c in cases))
 
 

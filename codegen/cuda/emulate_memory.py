@@ -39,7 +39,7 @@ class AccessSite(NamedTuple):
 
 
 class Reporter(Protocol):
-    """Takes faults of threads; see `Machine`."""
+    """Takes faults of threads; see `State`."""
 
     clock: Clock
 

@@ -28,6 +28,7 @@ from ...tir.ir import (
     If,
     Let,
     Load,
+    Op,
     Ramp,
     Select,
     Seq,
@@ -155,6 +156,9 @@ class _Checker:
             if e.mask is not None:
                 _refuse(f"a load of {e.buffer.name} with a mask")
             self.index(e.buffer, e.indices)
+        elif type(e) is Binary and e.op in (Op.AND, Op.OR) and e.dtype == "bool":
+            self.scalar(e.a, shuffles=shuffles)
+            self.scalar(e.b)  # C++ computes it only where the first does not decide
         elif type(e) is Select:
             for part in (e.cond, e.then, e.other):
                 self.scalar(part, shuffles=shuffles and part is e.cond)

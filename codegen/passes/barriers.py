@@ -62,7 +62,6 @@ class _Level(IntEnum):
 
 
 _SCOPES = {_Level.WARP: BarrierScope.WARP, _Level.BLOCK: BarrierScope.BLOCK}
-_LEVELS = {scope: level for level, scope in _SCOPES.items()}
 
 _COSTS = {BarrierScope.WARP: 1, BarrierScope.BLOCK: 4}
 

@@ -22,6 +22,7 @@ from ..target_runtime import TargetRuntime, runtime_for
 from .comparison import CheckResult, Deviation, Exact, check_outputs, deviation
 from .inputs import Arguments, Array
 from .interleaved import time_loaded
+from .output_sample import OutputSample
 from .pack import PackedCandidate, PackedFile, load_packed, read_pack, read_packed
 
 Message = Mapping[str, Any]
@@ -75,8 +76,21 @@ class Bench:
 
         seconds = self._runtime.timer.time_once(run)
         self._expected: list[Array] = [a.copy() for a in self._arguments.outputs]
+        self._check_samples()
         machine = {**self._runtime.machine(), **self._runtime.conditions()}
         return {"reference_seconds": seconds, "machine": machine}
+
+    def _check_samples(self) -> None:
+        """Compare the results of the unscheduled program with those of another machine's host."""
+        if self._pack.samples is None:
+            return
+        written = [a for a in self._signature.arguments if a.written]
+        if len(self._pack.samples) != len(written):
+            raise ArtifactError(
+                "pack: {0} samples, expected one of each output", len(self._pack.samples)
+            )
+        for data, argument, output in zip(self._pack.samples, written, self._expected, strict=True):
+            OutputSample.from_json(data, argument).check(output, self._pack.tolerance)
 
     def _run(self, message: Message) -> Message:
         began = time.perf_counter()

@@ -147,7 +147,8 @@ class Pack:
 
     `records` are the workload, target, toolchain and session for the database, by kind, and
     `feature_version` is that of the candidates' features. Inputs are random data of `seed`; floats
-    are `positive` where the program needs that. `tolerance` is the largest error that rounding
+    are `positive` where the program needs that. `samples` are elements of each output, computed on
+    the host (`OutputSample.to_json`), or `None`. `tolerance` is the largest error that rounding
     explains (`comparison.py`), `accepted_error` that of inexact schedules that may be the best; all
     are exact where it is `None`.
     """
@@ -163,6 +164,7 @@ class Pack:
     reference: PackedFile
     wide: PackedFile | None
     candidates: tuple[PackedCandidate, ...]
+    samples: list[Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Its JSON form, with a digest of all of it."""
@@ -208,6 +210,7 @@ class Pack:
             reference=PackedFile.from_json(data.get("reference")),
             wide=None if data.get("wide") is None else PackedFile.from_json(data["wide"]),
             candidates=tuple(map(PackedCandidate.from_json, field(data, "candidates", list, what))),
+            samples=None if data.get("samples") is None else field(data, "samples", list, what),
         )
 
 

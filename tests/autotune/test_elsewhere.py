@@ -626,6 +626,39 @@ def test_gpus_through_the_driver(
     assert not schedules(tmp_path / "p") & schedules(tmp_path / "q")
 
 
+def test_the_program_as_written_is_compared_with_the_host_of_who_packs(
+    device: EmulatedDevice, tmp_path: Path
+) -> None:
+    func, folder = ops.softmax_func(6, 40), tmp_path / "p"
+    write_pack(func, "cuda -arch=sm_90a", folder, trials=1, compile_program=device.compile)
+    assert measure(folder, tmp_path / "right.jsonl", start=Here).candidates
+    samples = read_pack(folder).samples
+    assert samples is not None
+    assert len(samples[0]["places"]) > 30
+
+    def wrong(data: dict[str, Any]) -> None:
+        for name in ("exact", "own"):
+            data["samples"][0][name][3] = (0.5).hex()
+
+    def change(name: str, n: int, value: object) -> Callable[[dict[str, Any]], object]:
+        return lambda data: data["samples"][0][name].__setitem__(n, value)
+
+    for number, (damage, says) in enumerate(
+        [
+            (wrong, "differs from float64 on the host: of"),
+            (change("exact", 3, "a half"), "expected numbers of float32"),
+            (change("places", 3, 240), "expected positions below 240"),
+            (lambda data: data["samples"][0]["own"].pop(), "a number for each"),
+            (lambda data: data["samples"].append({}), "2 samples, expected one of each output"),
+        ]
+    ):
+        other = tmp_path / str(number)
+        shutil.copytree(folder, other)
+        changed(other / "pack.json", damage)
+        with pytest.raises((ArtifactError, KernelError), match=says):
+            measure(other, tmp_path / f"{number}.jsonl", start=Here)
+
+
 def test_a_device_that_is_lost_between_candidates_costs_one_of_them(
     device: EmulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,10 @@ UNSOUND = {
         "B[t] = T.select(t < 2, T.warp_shuffle(A[t], 1), 0.0)",
         "a shuffle",
     ),
+    "a shuffle that the first operand may leave out": (
+        "x = (t < 2) & (T.warp_shuffle(A[t], 1) < 1.0)",
+        "a shuffle",
+    ),
     "a shuffle in a condition": ("if T.warp_shuffle(A[t], 1) < 1.0:\n    B[t] = 1.0", "a shuffle"),
     "a move of elements apart": ("B[T.ramp(t, 2, 4)] = A[T.ramp(t, 2, 4)]", "adjacent"),
     "a loop over an axis in the code": (
