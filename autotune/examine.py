@@ -23,7 +23,8 @@ from ..runtime.host_memory import HOST_MEMORY
 from ..runtime.measure.comparison import check_outputs
 from ..schedule import Trace
 from ..target import CudaTarget, Target
-from ..target.occupancy import blocks_per_sm
+from ..target.cuda import WARP
+from ..target.occupancy import blocks_per_sm, occupancy
 from ..tir.interpreter import interpret
 from ..tir.ir import Block, Func
 from ..tir.verify import verify
@@ -42,7 +43,7 @@ class Examined:
     """A candidate: how it `ran` ("emulated", "compiled" or "no"), and its `problems`, in words.
 
     `resources` are numbers by name for each kernel, `None` where its kind of target reports none;
-    `occupancy` is the least share of a GPU's threads that its kernels keep busy. `remarks` say what
+    `occupancy` is the least share of a GPU's warps that its kernels keep busy. `remarks` say what
     its schedule should do better; it is right nevertheless.
     """
 
@@ -156,7 +157,7 @@ class _Examiner:
                 for name in ("threads", "registers", "shared_bytes")
             )
             blocks = float(blocks_per_sm(limits, threads, registers, shared)[0])
-            found.append(blocks * float(np.ceil(threads[0] / 32)) / limits.sm_warps)
+            found.append(occupancy(blocks, int(threads[0]), limits.sm_warps * WARP))
         return min(found)
 
 

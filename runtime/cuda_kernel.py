@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from ..errors import DeviceError
+from ..target.occupancy import occupancy
 from .argument_checks import make_binder
 from .cuda_driver import CAPTURED, Device, Function
 from .cuda_interface import NAME, read_interface, stream_handle
@@ -236,7 +237,7 @@ class CudaKernel:
                 "threads": launch.threads,
                 "blocks": launch.grid[0] * launch.grid[1] * launch.grid[2],
                 "blocks_per_sm": blocks,
-                "occupancy": blocks * launch.threads / facts.sm_threads,
+                "occupancy": occupancy(blocks, launch.threads, facts.sm_threads),
             }
         return found
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import TargetError
 from ..target import Target
 from ..target.cuda import WARP, CudaTarget
-from ..target.occupancy import blocks_per_sm
+from ..target.occupancy import blocks_per_sm, occupancy
 from .cuda_kernel import CudaKernel
 from .cuda_launch import KernelLaunch
 from .cuda_memory import CudaMemory
@@ -119,5 +119,5 @@ def _resources(launch: KernelLaunch, target: CudaTarget) -> dict[str, int | floa
         taken = (np.array([float(n)]) for n in (launch.threads, told.registers, shared))
         blocks = int(blocks_per_sm(limits, *taken)[0])
         found["blocks_per_sm"] = blocks
-        found["occupancy"] = blocks * launch.threads / (limits.sm_warps * WARP)
+        found["occupancy"] = occupancy(blocks, launch.threads, limits.sm_warps * WARP)
     return found

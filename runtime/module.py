@@ -143,7 +143,7 @@ class Module:
         Of a thread: `registers`, `local_bytes` (stack and spilled registers), and if the compiler
         reported it `spill_store_bytes` and `spill_load_bytes`. Of a block: `threads` and
         `shared_bytes`. Of a launch: `blocks`, how many an SM runs at once (`blocks_per_sm`), and
-        the share of the SM's threads that these are (`occupancy`). As long as the code is on no
+        the share of the SM's warps that these are (`occupancy`). As long as the code is on no
         device, it is what the compiler reports.
         """
         return self._kernel.resources

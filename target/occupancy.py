@@ -16,6 +16,11 @@ REGISTER_STEP = 8
 """A thread has a multiple of so many registers."""
 
 
+def occupancy(blocks: float, threads: int, sm_threads: int) -> float:
+    """The share of an SM's warps that so many blocks of so many threads each are."""
+    return blocks * -(-threads // WARP) / (sm_threads // WARP)
+
+
 def blocks_per_sm(limits: Limits, threads: Floats, registers: Floats, shared: Floats) -> Floats:
     """The blocks of `threads` that hold so many registers each and `shared` bytes together.
 

@@ -27,7 +27,7 @@ from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.errors import BuildError, TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
-from tilewright.target.occupancy import blocks_per_sm
+from tilewright.target.occupancy import blocks_per_sm, occupancy
 from tilewright.tir.ir import Expr, Func, integers
 
 from ..codegen.cuda import schedules
@@ -501,3 +501,8 @@ def test_gathered_rows_are_read_as_rows() -> None:
         return sch.func
 
     assert feature(bound(indirect("gather")), "sector_use") == pytest.approx(1, rel=0.3)
+
+
+def test_a_warp_of_few_threads_takes_the_place_of_a_whole_one() -> None:
+    assert occupancy(4, 48, 2048) == 4 * 2 / 64
+    assert occupancy(8, 256, 2048) == 1.0
