@@ -10,6 +10,8 @@ from tilewright import dtypes
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.phases import bound
 from tilewright.codegen.passes.rewrite import fresh, map_stmts, statements
+from tilewright.errors import VerifyError
+from tilewright.tir.independence import Independence
 from tilewright.tir.ir import (
     INDEX,
     Buffer,
@@ -25,6 +27,7 @@ from tilewright.tir.ir import (
     const,
     load,
 )
+from tilewright.tir.survey import Survey
 from tilewright.tir.visit import stored_buffers, substitute, with_func_body
 
 from ...schedule.random_stages import Pick
@@ -56,8 +59,18 @@ def with_branches(func: Func, seed: int) -> Func:
         count = sum(1 for _ in statements(func.body))
         if count <= _MOST_STATEMENTS:
             body = _changed_at(func.body, pick(count), pick, inputs)
-            func = with_func_body(func, body)
+            new = with_func_body(func, body)
+            func = new if _has_independent_loops(new) else func
     return func
+
+
+def _has_independent_loops(func: Func) -> bool:
+    """Not where two loops have a buffer that one had to itself, with a part for each iteration."""
+    try:
+        Independence(func, Survey(func)).check()
+    except VerifyError:
+        return False
+    return True
 
 
 def _changed_at(root: Stmt, number: int, pick: Pick, inputs: list[Buffer]) -> Stmt:
