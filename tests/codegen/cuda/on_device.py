@@ -4,8 +4,8 @@
     python -m tests.codegen.cuda.on_device --sanitizer
 
 The first runs each schedule and compares it with the interpreter. The second does so under
-compute-sanitizer, and takes away one barrier after the other: the sanitizer has to find a race where
-the emulator does.
+compute-sanitizer, and takes away one barrier after the other: the sanitizer has to find a race
+where the emulator does.
 
 Exit status 1 where a result is wrong, or the two disagree.
 """
