@@ -25,6 +25,7 @@ from .ir import (
     Func,
     Iter,
     IterKind,
+    Let,
     Matmul,
 )
 from .visit import map_region, rewrite_children, substitute, walk
@@ -83,6 +84,8 @@ class _Widening:
                 return self._cast(n, wide)
             new: Any = rewrite_children(n, self)
             return replace(new, dtype=wide)
+        if type(n) is Let:  # the name is none of its children
+            return replace(rewrite_children(n, self), var=self(n.var))
         return rewrite_children(n, self)
 
     def _cast(self, n: Cast, wide: str) -> Expr:

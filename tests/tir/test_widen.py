@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import te
+from tilewright import ops, te
+from tilewright.tir.equality import structural_hash
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Func
+from tilewright.tir.ir import Buffer, Func, Let
+from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
+from tilewright.tir.visit import walk
 from tilewright.tir.widen import widened
 
 
@@ -28,6 +31,16 @@ def test_results_are_those_of_float64(dtype: str) -> None:
     a, b, d = rng.uniform(-1, 1, (5, 7)), rng.uniform(-1, 1, (7, 6)), np.empty((5, 6))
     interpret(func, a, b, d)
     np.testing.assert_allclose(d, np.exp(a @ b) / 3, rtol=1e-14)
+
+
+def test_names_are_as_wide_as_what_they_stand_for() -> None:
+    func = widened(ops.reduction_func("argmax", 5, 7))
+    verify(func)
+    assert all(n.var.dtype == n.value.dtype for n in walk(func) if type(n) is Let)
+    assert structural_hash(parse(repr(func))) == structural_hash(func)
+    x, y = np.random.default_rng(0).uniform(-1, 1, (5, 7)), np.empty(5, np.int64)
+    interpret(func, x, y)
+    np.testing.assert_array_equal(y, x.argmax(axis=1))
 
 
 def test_sums_of_float64_begin_in_the_middle() -> None:
