@@ -81,6 +81,10 @@ from .node import node
 INDEX = "int64"
 NARROW_INDEX = "int32"
 """The dtype of indices and loop variables that lowering has shown to fit it."""
+SCOPES = ("global", "local", "register", "shared")
+"""What a buffer may be: memory of all, of a thread, its registers, memory of a block."""
+HARDWARE_AXES = tuple(f"{unit}Idx.{axis}" for unit in ("block", "thread") for axis in "xyz")
+"""What a loop may be bound to: the blocks of a launch, and the threads of a block."""
 WARP = 32
 """Threads of a warp, which are consecutive in their block."""
 

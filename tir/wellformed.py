@@ -9,8 +9,10 @@ from ..errors import VerifyError
 from .ir import (
     BITWISE,
     COMPARISONS,
+    HARDWARE_AXES,
     INDEX,
     NARROW_INDEX,
+    SCOPES,
     SHIFTS,
     STREAM,
     SUMS,
@@ -109,6 +111,9 @@ class _Checker:
         if b in self.buffers:
             self.fail("buffer {0} is declared twice", b.name)
         self.buffers.add(b)
+        if b.scope not in SCOPES:
+            self.fail("buffer {0} has the scope {1}; expected one of {2}", b.name, b.scope,
+                      ", ".join(SCOPES))  # fmt: skip
         if dtypes.info(b.dtype).lanes != 1:
             self.fail("buffer {0} has elements of {1}; expected a scalar dtype", b.name, b.dtype)
         for n in b.shape:
@@ -209,6 +214,9 @@ class _Checker:
                       INDEX)  # fmt: skip
         if (s.thread is not None) is not (s.kind is ForKind.THREAD):
             self.fail("loop {0} is {1} and has thread axis {2}", s.var.name, s.kind.value, s.thread)
+        if s.thread is not None and s.thread not in HARDWARE_AXES:
+            self.fail("loop {0} is bound to {1}; expected one of {2}", s.var.name, s.thread,
+                      ", ".join(HARDWARE_AXES))  # fmt: skip
         self.stmt(s.body, scope | {s.var})
 
     def block(self, s: Block, scope: set[Var]) -> None:

@@ -11,7 +11,20 @@ from functools import partial
 from typing import Any
 
 from ...tir.instruction import KEY
-from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, IterKind, Label, Stmt, Var, product
+from ...tir.ir import (
+    HARDWARE_AXES,
+    Block,
+    Buffer,
+    Dim,
+    For,
+    ForKind,
+    Func,
+    IterKind,
+    Label,
+    Stmt,
+    Var,
+    product,
+)
 from ..block_queries import (
     bound_regions,
     buffers_in_order,
@@ -27,8 +40,7 @@ from ..require import require
 UNROLL_LIMIT = 4096
 VECTOR_LIMIT = 1024
 NOTE_LIMIT = 4096
-THREAD_AXES = tuple(f"{unit}Idx.{axis}" for unit in ("block", "thread") for axis in "xyz")
-_THREADS = THREAD_AXES[3:]
+_THREADS = HARDWARE_AXES[3:]
 
 
 @primitive
@@ -158,13 +170,13 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
     for which there are `parallel` and `vectorize`.
     """
     require(
-        thread_axis in THREAD_AXES,
+        thread_axis in HARDWARE_AXES,
         "unknown thread axis {0!r}; expected one of {1}",
         thread_axis,
-        ", ".join(THREAD_AXES),
+        ", ".join(HARDWARE_AXES),
         at=loop,
         found=thread_axis,
-        alternatives=THREAD_AXES,
+        alternatives=HARDWARE_AXES,
     )
     path, old = _serial_loop(fn, loop, "bound")
     for s in (*path[:-1], *loops_in(old.body)):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...errors import similar
 from ...tir.ir import (
+    SCOPES,
     Block,
     Buffer,
     Const,
@@ -46,9 +47,6 @@ from ..primitive import primitive
 from ..require import certain, require
 from ..written import visited
 from .place import compute_at, reverse_compute_at
-
-SCOPES = ("global", "local", "register", "shared")
-"""Where a buffer lives: memory, memory of one thread, registers, memory of a thread block."""
 
 
 def require_scope(scope: str) -> None:

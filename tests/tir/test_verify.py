@@ -153,6 +153,10 @@ def test_dtypes_fit() -> None:
         (Store(B, (const(0),), Load(A, (const(0),), "float64")), "load of float64 from A"),
         (For(i32, 4, store(B, (0,), 0.0)), "loop variable x has dtype int32"),
         (For(I, 4, store(B, (0,), 0.0), thread="threadIdx.x"), "has thread axis threadIdx.x"),
+        (
+            For(I, 4, store(B, (0,), 0.0), ForKind.THREAD, "threadIdx.q"),
+            "bound to threadIdx.q; expected one of blockIdx.x",
+        ),
         (For(I, -1, store(B, (0,), 0.0)), "extent of loop i is -1"),
         (Let(J, const(1, "int32"), store(B, (J,), 0.0)), "is bound to a value of int32"),
         (
