@@ -49,7 +49,7 @@ def check(
         for e in found
     ]
     columns = (
-        "~sketch", "schedule", "run", ">registers", ">spills", ">shared", ">occupancy",
+        "~sketch", "schedule", "?run", ">registers", ">spills", ">?shared", ">?occupancy",
         ">predicted", "result",
     )  # fmt: skip
     print_table(columns, rows, f"{func.name} has no candidate")
@@ -67,6 +67,8 @@ def check(
             typer.echo(
                 f"tilewright: {e.drawn.sketch} {e.drawn.schedule.id[:12]}: {problem}", err=True
             )
+    if found and not wrong and all(e.ran != "no" for e in found):
+        typer.echo(f"all {len(found)} candidates are right")
     if wrong:
         typer.echo(f"tilewright: {len(wrong)} of {len(found)} candidates are wrong", err=True)
         raise typer.Exit(1)

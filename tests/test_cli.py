@@ -888,4 +888,16 @@ def test_measure_and_check(run: Run, matmul: str, tmp_path: Path) -> None:
     assert {row["ran"] for row in checked.json} == {"compiled"}
     shown = run("check", matmul, *SIZES, *here, "--candidates", 1)
     assert "predicted" in shown.out
-    assert "right" in shown.out
+    assert "candidates are right" in shown.out
+
+
+def test_check_shows_its_verdicts_in_a_narrow_terminal(
+    run: Run, matmul: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("check", matmul, *SIZES, "--target", "cpu -mcpu=x86-64-v2 -threads=1")
+    lines = shown.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    heading = next(line for line in lines if "sketch" in line)
+    assert heading.split()[-1] == "result"
+    assert lines[-1].endswith("candidates are right")

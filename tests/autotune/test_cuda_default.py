@@ -9,7 +9,8 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.rules.draft import Draft
-from tilewright.autotune.search.sketch import written
+from tilewright.autotune.search.drawing import drawn_of_each
+from tilewright.autotune.search.sketch import sketches, written
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import blocks_in, loops_in, statements
 from tilewright.target import CudaTarget
@@ -165,3 +166,15 @@ def test_what_a_rule_has_bound_is_left_as_it_is() -> None:
     *others, mine = extents(draft.func)
     assert mine == [("blockIdx.x", 3)]
     assert all(("blockIdx.x", 1) in nest for nest in others)
+
+
+def test_one_loop_runs_in_threads_where_several_together_may_not() -> None:
+    """That the fused loops of a block with a changed layout are independent is not known."""
+    func = ops.depthwise_conv2d_func(n=1, c=8, h=14, w=14, multiplier=2)
+    drawn = drawn_of_each(sketches(func, TARGET), TARGET, 1, 0)
+    assert {"default+flat", "default+inlined"} <= {d.sketch for d in drawn}
+    for candidate in drawn:
+        for nest in statements(candidate.trace.apply(func).func.body):
+            extents = [s.extent for s in loops_in(nest) if s.thread == "threadIdx.x"]
+            assert extents
+            assert all(isinstance(n, int) and n > 1 for n in extents)

@@ -77,7 +77,9 @@ def _bind(draft: Draft, label: Label) -> None:
     at_once = [v for v in chain if succeeds(sch.copy().bind, v, "threadIdx.x")]
     ordered = [n for n, v in enumerate(chain) if v not in set(at_once)]
     outside = at_once[: ordered[0]] if ordered else at_once
-    for loops in (at_once, outside):
+    # Where no loops together are known to be independent, one of them is: the longest.
+    alone = [[v] for v in sorted(at_once, key=lambda v: _length(sch, v), reverse=True)]
+    for loops in (at_once, outside, *alone):
         trial = result_or_none(_spread_over, sch, loops, chain) if loops else None
         if trial is not None:
             draft.schedule = trial
@@ -107,6 +109,12 @@ def _spread_over(sch: Schedule, loops: list[Var], chain: list[Var]) -> Schedule:
     trial.reorder(*loops, *(v for v in chain if v not in chosen))
     spread(trial, fused(trial, loops), threads_for(_size(sch, loops)))
     return trial
+
+
+def _length(sch: Schedule, loop: Var) -> int:
+    """The iterations of a loop, where they are known."""
+    extent = find_loop(sch.func, loop).extent
+    return extent if isinstance(extent, int) else 0
 
 
 def _size(sch: Schedule, loops: list[Var]) -> Dim:
