@@ -225,6 +225,10 @@ def _divided(p: Poly, step: int) -> Poly:
     return {key: c // step for key, c in p.items()}
 
 
+UNKNOWN = 1 << 31
+"""From so many elements on, nothing is known of an index: a name, or an element of data."""
+
+
 class _Span(NamedTuple):
     """The touched part of a dimension: `extent` elements from `low` on, in terms of outer loops."""
 
@@ -253,7 +257,7 @@ def _span(
     extent = high - low + 1
     if not base and extent == whole.extent:
         return whole
-    if extent > whole.extent and b.scope != "register":
+    if extent > whole.extent and (b.scope != "register" or extent >= UNKNOWN):
         # Guards keep the accesses inside; registers are cut into whole vectors all the same.
         return whole
     return _Span(shifted(base, low), extent)

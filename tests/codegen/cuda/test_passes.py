@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,10 @@ from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
 from tilewright.tir import te
 from tilewright.tir.equality import flat
-from tilewright.tir.ir import For, Func, If, Store, seq
+from tilewright.tir.ir import Alloc, For, Func, If, Store, integers, seq
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
+from tilewright.tir.visit import walk
 from tilewright.tir.wellformed import check_structure
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -732,3 +734,23 @@ def test_lanes_without_a_part_change_no_extremum(name: str, dtype: str) -> None:
         [Part(func, signature_of(sch.func))], CudaTarget.named("sm_90a"), strict_fp=False
     ).text
     assert not re.search(r"(&&|\|\|) *__shfl", text)  # all threads take part in a shuffle
+
+
+def test_registers_at_an_index_by_name_are_no_more_than_they_were() -> None:
+    """Nothing is known of the values of a name."""
+    func = lowered(
+        """
+def f(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+    L = T.alloc((4, 6), "float32", scope="register")
+    for t in T.thread("threadIdx.x", 4):
+        same = t
+        for k in range(6):
+            L[same, k] = A[same, k]
+        for k in range(6):
+            B[same, k] = L[same, k]
+""".lstrip(),
+        until="compact",
+    )
+    sizes = [math.prod(integers(n.buffer.shape)) for n in walk(func) if type(n) is Alloc]
+    assert sizes
+    assert max(sizes) <= 24
