@@ -225,7 +225,7 @@ class Module:
             return checked
         return partial(self._entry, *arguments)
 
-    @checked_call(ArgumentError, 'mod.source("asm"), or "llvm", or "tir"')
+    @checked_call(ArgumentError, 'mod.source("tir"), or "llvm" or "asm", of GPUs "cuda" or "ptx"')
     def source(self, kind: str) -> str:
         """The text of the code: `kind` is `tir`, `llvm` or `asm`; of GPUs `cuda` or `ptx`."""
         if kind not in [*self._sources]:

@@ -23,6 +23,7 @@ from .ir import (
     Buffer,
     Expr,
     For,
+    ForKind,
     Func,
     IterKind,
     Load,
@@ -49,6 +50,19 @@ class Side(NamedTuple):
     low: Poly
     high: Poly
     limit: int
+
+
+def _hint(t: Touch, writes: Sequence[Touch]) -> str:
+    """How to have an element stored before it is read."""
+    for w in writes:
+        shared = {*w.place.loops}
+        both = [f for f in t.place.loops if f in shared and f.kind is ForKind.THREAD]
+        if both and w.place.name != t.place.name:
+            return (
+                f"what another iteration of thread loop {both[-1].var.name} stores is there in the "
+                f"next phase: close the loop after {w.place.name}, and read in one of its own"
+            )
+    return "initialise it: give the reduction an init, or name the parameter in `inplace`"
 
 
 class Initialised:
@@ -99,7 +113,7 @@ class Initialised:
         return VerifyError(
             "{0}: reads {1}[{2}], {3}", t.place.name, t.buffer.name,
             lambda: ", ".join(str(self.survey.resolved(i)) for i in t.indices), what,
-            hint="initialise it: give the reduction an init, or name the parameter in `inplace`",
+            hint=_hint(t, writes),
         )  # fmt: skip
 
     def _own_init(self, t: Touch, block: Block, writes: Sequence[Touch]) -> bool:

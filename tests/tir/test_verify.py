@@ -844,3 +844,24 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     else:
         with pytest.raises(VerifyError, match="not shown to be stored"):
             verify(func)
+
+
+def test_threads_that_read_what_others_store_are_told_of_phases() -> None:
+    text = """
+@tw.script
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    S = T.alloc((64,), "float32", scope="shared")
+    for t in T.thread("threadIdx.x", 64):
+        with T.block("S"):
+            v = T.axis.spatial(64, t)
+            S[v] = A[v]
+        with T.block("B"):
+            v = T.axis.spatial(64, t)
+            B[v] = S[63 - v]
+"""
+    with pytest.raises(VerifyError, match="not shown to be stored by then") as caught:
+        verify(parse(text))
+    assert caught.value.hint == (
+        "what another iteration of thread loop t stores is there in the next phase: close the loop "
+        "after block S, and read in one of its own"
+    )
