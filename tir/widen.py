@@ -85,7 +85,7 @@ class _Widening:
             new: Any = rewrite_children(n, self)
             return replace(new, dtype=wide)
         if type(n) is Let:  # the name is none of its children
-            return replace(rewrite_children(n, self), var=self(n.var))
+            return Let(self(n.var), self(n.value), self(n.body))
         return rewrite_children(n, self)
 
     def _cast(self, n: Cast, wide: str) -> Expr:
