@@ -18,7 +18,7 @@ from ..codegen.calling_convention import signature_of
 from ..codegen.compiled import Compiled
 from ..codegen.detect import resolve, usable_processors
 from ..codegen.generator import generator_for
-from ..errors import IRError, TilewrightError, TuningError
+from ..errors import IRError, ScheduleError, TilewrightError, TuningError
 from ..runtime.artifact import Provenance, parse_manifest
 from ..runtime.files import File, replace_files
 from ..runtime.host_memory import HostMemory
@@ -197,8 +197,9 @@ class _Packer:
             compiled = self._compile(drawn.trace.apply(func).func, self._target)
             file = self._written(name, compiled, drawn.schedule.id)
         except TilewrightError as error:
-            outcome = Outcome.BUILD_ERROR.value
-            return PackedCandidate(record, drawn.features, factor, None, outcome, str(error))
+            illegal = isinstance(error, ScheduleError)
+            outcome = Outcome.ILLEGAL if illegal else Outcome.BUILD_ERROR
+            return PackedCandidate(record, drawn.features, factor, None, outcome.value, str(error))
         resources = self._generator.resources(compiled)
         return PackedCandidate(record, drawn.features, factor, file, resources=resources)
 

@@ -54,10 +54,13 @@ class Bench:
             return self._answers[message["do"]](message)
         except OutOfMemoryError as error:
             return _failed("out_of_memory", error)
+        except DeviceError as error:
+            if not error.sticky:  # the device refuses to load or to launch it
+                return _failed("build_error", error)
+            late = error.code == LAUNCH_TIMEOUT
+            return {**_failed("run_timeout" if late else "crash", error), "lost": True}
         except KernelError as error:
-            lost = isinstance(error, DeviceError) and error.sticky
-            late = isinstance(error, DeviceError) and error.code == LAUNCH_TIMEOUT
-            return {**_failed("run_timeout" if late else "crash", error), "lost": lost}
+            return _failed("crash", error)
         except MemoryError:
             return _failed("out_of_memory", "no memory to load or run it")
 
@@ -97,7 +100,7 @@ class Bench:
         candidate = self._pack.candidates[message["candidate"]]
         module = self._candidate(candidate)
         if isinstance(module, str):
-            return _failed("crash", module)
+            return _failed("build_error", module)
         check = self._checked(candidate, module)
         told = {"check": check.to_json(), "machine": self._runtime.conditions()}
         if not check.passed:
@@ -125,7 +128,7 @@ class Bench:
         for number in message["candidates"]:
             module = self._candidate(self._pack.candidates[number])
             if isinstance(module, str):
-                return _failed("crash", module)
+                return _failed("build_error", module)
             modules.append(module)
         with collected_later():
             samples = time_loaded(

@@ -659,10 +659,18 @@ def test_the_program_as_written_is_compared_with_the_host_of_who_packs(
             measure(other, tmp_path / f"{number}.jsonl", start=Here)
 
 
-def test_a_device_that_is_lost_between_candidates_costs_one_of_them(
-    device: EmulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "outcome", "processes"), [(214, "crash", 2), (209, "build_error", 1)]
+)
+def test_code_that_the_device_does_not_load_costs_itself(
+    device: EmulatedDevice,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    outcome: str,
+    processes: int,
 ) -> None:
-    """It shows when the next one is loaded: no fault of its file."""
+    """A device that is lost between candidates shows when the next one is loaded."""
     func, folder = ops.add_relu_func(512), tmp_path / "p"
     write_pack(func, "cuda -arch=sm_90a", folder, trials=4, compile_program=device.compile)
     whole, images, started = DoubleDevice.load, [], []
@@ -670,7 +678,7 @@ def test_a_device_that_is_lost_between_candidates_costs_one_of_them(
     def load(self: DoubleDevice, image: bytes) -> Any:
         images.append(image)
         if len(images) == 3:
-            raise driver_error(214, "CUDA_ERROR_ECC_UNCORRECTABLE", "to load code")
+            raise driver_error(code, "CUDA_ERROR_OF_TEST", "to load code")
         return whole(self, image)
 
     def start(folder: Path) -> Here:
@@ -681,9 +689,9 @@ def test_a_device_that_is_lost_between_candidates_costs_one_of_them(
     monkeypatch.setattr(DoubleDevice, "load", load)
     results = measure(folder, tmp_path / "results.jsonl", start=start)
     outcomes = [results.candidates[n]["outcome"] for n in range(4)]
-    assert outcomes == ["ok", "crash", "ok", "ok"]
-    assert "ECC" in results.candidates[1]["error"]
-    assert len(started) == 2
+    assert outcomes == ["ok", outcome, "ok", "ok"]
+    assert "CUDA_ERROR_OF_TEST" in results.candidates[1]["error"]
+    assert len(started) == processes
 
 
 def test_code_for_another_gpu_is_refused(device: EmulatedDevice, tmp_path: Path) -> None:
