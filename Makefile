@@ -58,7 +58,7 @@ test-hosts: $(VENV)/stamp-check
 test-long: $(VENV)/stamp-check
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal -m long
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
-	$(RUN) -m tests.fuzz --gpu --count 400 --seconds 60 --seed $(SEED) --jobs $(JOBS)
+	$(RUN) -m tests.fuzz --gpu --count 400 --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.matrix --jobs $(JOBS)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED) --jobs $(JOBS)
 

@@ -8,7 +8,8 @@ leaving out steps that do not matter, and printed; the exit status is 1. Ctrl-C 
 the summary of what was done so far.
 
 With `--gpu`, loops are bound to axes of a GPU as well, and the emulator runs the launches: what
-lowering does not refuse computes the same, without a race.
+lowering does not refuse computes the same, without a race. With `--compile-every` too, the text of
+some kernels runs on this processor.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import argparse
 import signal
 import sys
 
+import pytest
+
+from ..codegen.cuda.host_run import toolkit
 from .campaign import Outcome, Plan, run
 
 
@@ -34,6 +38,12 @@ def main() -> int:
     given = options.parse_args()
     if given.jobs < 1:
         options.error(f"--jobs {given.jobs}; expected at least 1")
+    if given.gpu and given.compile_every:
+        try:
+            toolkit()
+        except pytest.skip.Exception as reason:
+            print(f"no text of kernels is run: {reason}", flush=True)
+            given.compile_every = 0
     plan = Plan(given.compile_every, given.keep_going, given.gpu)
     seeds = range(given.seed, given.seed + given.count)
     done = Outcome()

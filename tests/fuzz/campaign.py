@@ -28,7 +28,8 @@ CHUNK = 8
 class Plan:
     """The work for each seed: every `compile_every`-th program is compiled too, 0 for none.
 
-    With `gpu`, steps that bind loops to axes of a GPU come too, and the emulator runs the program.
+    With `gpu`, steps that bind loops to axes of a GPU come too, and the emulator runs the program;
+    what is compiled is the text of its kernels, by the host's compiler.
     """
 
     compile_every: int = 0
@@ -59,6 +60,7 @@ class Outcome:
         ran = f"{self.compiled:,} of them compiled too"
         if self.emulated:
             ran = f"{self.emulated:,} of them emulated as launches of a GPU"
+            ran += f", the text of {self.compiled:,} run" if self.compiled else ""
         return (
             f"{self.programs:,} programs interpreted, {ran}: "
             f"{t.changes.total():,} accepted steps that change something, "
@@ -77,16 +79,17 @@ def run_seeds(seeds: Iterable[int], plan: Plan) -> Outcome:
     """Try these seeds; without `keep_going` not further than to the first failure."""
     done = Outcome()
     for seed in seeds:
+        compiled = plan.compile_every > 0 and seed % plan.compile_every == 0
         if plan.gpu:
             done.programs += 1
-            found = run_gpu_case(seed, done.tally)
+            found = run_gpu_case(seed, done.tally, text=compiled)
             done.emulated += found.emulated
+            done.compiled += found.text_ran
             if found.failure is not None:
                 done.failures.append(found.failure)
                 if not plan.keep_going:
                     break
             continue
-        compiled = plan.compile_every > 0 and seed % plan.compile_every == 0
         with pytest.MonkeyPatch.context() as patch:
             keep_structure(patch)
             failure = run_case(seed, done.tally, compiled=compiled)

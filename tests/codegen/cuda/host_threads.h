@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Thread {
 };
 static std::vector<Thread> threads;
 static std::vector<unsigned long long> lanes;
+static std::vector<unsigned> shuffles;  // how many each thread has taken part in
+static bool alone;                      // a thread shuffled with one that did not
 static std::vector<char> stacks;
 static ucontext_t scheduler;
 static unsigned current;
@@ -58,11 +61,14 @@ static bool release(size_t first, size_t last, State state) {
   return any;
 }
 
-// Whether the threads of a block end, in an order of turns by `stride`.
+// Whether the threads of a block end, in an order of turns by `stride`, or the next one that takes
+// all of them in turn.
 static bool run_block(uint3 extents, unsigned stride) {
   const size_t count = (size_t)extents.x * extents.y * extents.z;
+  while (std::gcd((size_t)stride, count) != 1) ++stride;
   threads.resize(count);
   lanes.resize(count);
+  shuffles.assign(count, 0);
   stacks.resize(count * STACK);
   memset(shared_memory, 0xff, sizeof shared_memory);
   for (size_t t = 0; t < count; ++t) {
@@ -114,7 +120,9 @@ template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   const unsigned own = host::current;
   memcpy(&host::lanes[own], &value, sizeof value);
+  ++host::shuffles[own];
   __syncwarp();
+  if (host::shuffles[own ^ mask] < host::shuffles[own]) host::alone = true;
   T other;
   memcpy(&other, &host::lanes[own ^ mask], sizeof other);
   __syncwarp();
@@ -140,7 +148,8 @@ extern "C" int launch(void (*entry)(void**), void** arguments, const unsigned* g
         blockIdx.x = x, blockIdx.y = y, blockIdx.z = z;
         uint3 extents;
         extents.x = block[0], extents.y = block[1], extents.z = block[2];
-        if (!host::run_block(extents, stride)) return 1;
+        host::alone = false;
+        if (!host::run_block(extents, stride) || host::alone) return 1;
       }
   return 0;
 }
