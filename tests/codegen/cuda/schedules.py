@@ -10,6 +10,23 @@ from tilewright.tir import te
 from tilewright.tir.ir import Func, Var
 
 
+def extremum(name: str, rows: int, length: int, dtype: str, threads: int) -> Func:
+    """The `max` or `min` of rows, each by a block, whose threads have one element at most."""
+    a = te.placeholder((rows, length), dtype, name="A")
+    p = te.compute((rows, length), lambda i, r: a[i, r], name="P")
+    k = te.reduce_axis(length, name="k")
+    c = te.compute((rows,), lambda i: getattr(te, name)(p[i, k], axis=k), name="C")
+    sch = Schedule(te.func([a, c], name="extremum"))
+    whole, parts = sch.get_block("C"), sch.get_block("P")
+    i, _ = sch.get_loops(whole)
+    sch.compute_at(parts, i)
+    sch.set_scope(parts, 0, "shared")
+    sch.bind(i, "blockIdx.x")
+    _, t = sch.split(sch.get_loops(parts)[-1], factors=[None, threads])
+    sch.bind(t, "threadIdx.x")
+    return sch.func
+
+
 def matmul_func(n: int, m: int, k: int, dtype: str = "float32") -> Func:
     a = te.placeholder((n, k), dtype, name="A")
     b = te.placeholder((k, m), dtype, name="B")

@@ -21,15 +21,15 @@ from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.errors import BuildError
-from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
-from tilewright.tir import te
 from tilewright.tir.equality import flat
 from tilewright.tir.ir import Alloc, For, Func, If, Store, integers, seq
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.visit import walk
 from tilewright.tir.wellformed import check_structure
+
+from . import schedules
 
 GOLDENS = Path(__file__).parent / "goldens"
 RULE = "-" * 40
@@ -708,20 +708,8 @@ def f(P: T.Buffer(({rows},), "float32"), A: T.Buffer(({rows}, 4), "float32"), B:
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float8_e4m3fn"])
 def test_lanes_without_a_part_change_no_extremum(name: str, dtype: str) -> None:
     """24 parts by 32 threads: eight of them combine the identity, in every dtype."""
-    combine = te.max if name == "max" else te.min
-    a = te.placeholder((2, 24), dtype, name="A")
-    p = te.compute((2, 24), lambda i, r: a[i, r], name="P")
-    k = te.reduce_axis(24, name="k")
-    c = te.compute((2,), lambda i: combine(p[i, k], axis=k), name="C")
-    sch = Schedule(te.func([a, c], name="f"))
-    rows, parts = sch.get_block("C"), sch.get_block("P")
-    i, _ = sch.get_loops(rows)
-    sch.compute_at(parts, i)
-    sch.set_scope(parts, 0, "shared")
-    sch.bind(i, "blockIdx.x")
-    _, t = sch.split(sch.get_loops(parts)[-1], factors=[None, 32])
-    sch.bind(t, "threadIdx.x")
-    func = lower(sch.func, CudaTarget.named("sm_90a"))
+    program = schedules.extremum(name, 2, 24, dtype, 32)
+    func = lower(program, CudaTarget.named("sm_90a"))
     assert str(func).count("shuffle") == 5
     numbers = np.arange(48).reshape(2, 24) % 7 + 1
     if dtypes.is_float(dtype) or dtype == "int8":
@@ -731,7 +719,7 @@ def test_lanes_without_a_part_change_no_extremum(name: str, dtype: str) -> None:
     expected = array.max(axis=1) if name == "max" else array.min(axis=1)
     np.testing.assert_array_equal(found, expected)
     text = emit(
-        [Part(func, signature_of(sch.func))], CudaTarget.named("sm_90a"), strict_fp=False
+        [Part(func, signature_of(program))], CudaTarget.named("sm_90a"), strict_fp=False
     ).text
     assert not re.search(r"(&&|\|\|) *__shfl", text)  # all threads take part in a shuffle
 

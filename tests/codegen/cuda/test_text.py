@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 from tilewright import dtypes
-from tilewright.schedule import Schedule
-from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
     COMPARISONS,
@@ -253,21 +251,11 @@ def test_shuffles_of_bools_are_of_all_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one operand decides, a thread might leave the other one out, and its shuffle."""
-    a = te.placeholder((3, 32), "bool", name="A")
-    p = te.compute((3, 32), lambda i, r: a[i, r], name="P")
-    k = te.reduce_axis(32, name="k")
-    c = te.compute((3,), lambda i: te.max(p[i, k], axis=k), name="C")
-    sch = Schedule(te.func([a, c], name="any"))
-    rows, parts = sch.get_block("C"), sch.get_block("P")
-    i, _ = sch.get_loops(rows)
-    sch.compute_at(parts, i)
-    sch.set_scope(parts, 0, "shared")
-    sch.bind(i, "blockIdx.x")
-    sch.bind(sch.get_loops(parts)[-1], "threadIdx.x")
+    func = schedules.extremum("max", 3, 32, "bool", 32)
     array, found = np.zeros((3, 32), np.bool_), np.zeros(3, np.bool_)
     array[1, 20] = array[2, 3] = True
-    run_text(sch.func, tmp_path, array, found)
+    run_text(func, tmp_path, array, found)
     np.testing.assert_array_equal(found, [False, True, True])
     monkeypatch.setitem(host_run.CHANGED, " | ", " || ")
     with pytest.raises(AssertionError, match="a shuffle diverges"):
-        run_text(sch.func, tmp_path, array, found)
+        run_text(func, tmp_path, array, found)
