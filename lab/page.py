@@ -1,0 +1,59 @@
+"""HTML for notebooks and pages: the style that all pictures share, and safe text.
+
+All of it is made with htpy, which escapes texts and attributes: nothing of a program or a database
+is ever markup. Colours are those of the notebook's theme where there is one, else of the reader's
+choice of light or dark. No meaning is in colours alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import htpy as h
+from markupsafe import Markup
+
+MOST = 10_000
+"""Characters of a text of a database that are shown; what is longer ends in an ellipsis."""
+_UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
+
+
+def text(value: object) -> str:
+    """A text that is safe to show: control characters are replaced, and it ends somewhere."""
+    shown = str(value)
+    if len(shown) > MOST:
+        shown = f"{shown[: MOST - 1]}…"
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in shown
+    )
+
+
+@cache
+def style() -> str:
+    """The style sheet that fragments and pages have in them."""
+    return files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+
+
+def fragment(*content: h.Node) -> str:
+    """Content as one element for the output of a notebook's cell."""
+    return str(h.div(".tw")[h.style[Markup(style())], content])
+
+
+def page(title: str, *content: h.Node, script: str = "") -> str:
+    """Content as a whole document: one file that needs no other, and no network."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    policy += "; script-src 'unsafe-inline'" if script else ""
+    whole = h.html(lang="en")[
+        h.head[
+            h.meta(charset="utf-8"),
+            h.meta(name="viewport", content="width=device-width, initial-scale=1"),
+            h.meta(http_equiv="Content-Security-Policy", content=policy),
+            h.title[text(title)],
+            h.style[Markup(style())],
+        ],
+        h.body(".tw.tw-page")[
+            h.main[content],
+            h.script[Markup(script)] if script else None,
+        ],
+    ]
+    return str(whole)
