@@ -16,6 +16,7 @@ from .errors import (
     TilewrightError,
     similar,
 )
+from .ids import short_id
 from .runtime.module import Origin
 from .target import Target
 
@@ -109,7 +110,7 @@ def choices(
             failed = yield record
             if record.pinned or record.schedule_id is None:
                 raise failed.error
-            named = f"schedule {record.schedule_id:.12}, {record.origin.detail},"
+            named = f"schedule {short_id(record.schedule_id)}, {record.origin.detail},"
             unfit[record.schedule_id] = _set_aside(program, named, failed)
     ways = [way for way in _WHY if way in allow]
     if database is not None and "transfer" in allow:
@@ -274,7 +275,7 @@ def _replayed(func: Func, best: Best, replays: Replays) -> Func:
         # Only of a pinned one: of others the lookup has asked.
         raise BuildError(
             "the schedule {0} that is pinned in {1} does not apply to {2}: {3}",
-            best.schedule.id[:12],
+            short_id(best.schedule.id),
             best.layer,
             func.name,
             error,

@@ -10,6 +10,7 @@ from collections import Counter
 from math import log
 from typing import TYPE_CHECKING, Self
 
+from ..ids import short_id
 from ..runtime.timer import format_seconds
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import common_seconds
@@ -214,7 +215,7 @@ class Picture:
         """The finalists, a line each, the choice first."""
         times = common_seconds(self._comparison) if self._comparison else []
         return [
-            f"{'->' if n == 0 else '  '} {compared.schedule[:12]}  "
+            f"{'->' if n == 0 else '  '} {short_id(compared.schedule)}  "
             f"{format_seconds(seconds):>7}  {compared}"
             for n, (compared, seconds) in enumerate(zip(self._comparison, times, strict=True))
         ]

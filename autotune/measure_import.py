@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..codegen.generator import generator_for
 from ..errors import ArtifactError, DatabaseError, TargetError
+from ..ids import short_id
 from ..runtime.measure.comparison import CheckResult
 from ..runtime.measure.pack import Pack
 from ..runtime.measure.results import Results, read_results
@@ -204,5 +205,7 @@ def _schedule(plain: Mapping[str, Any]) -> ScheduleRecord:
     assert isinstance(given, ScheduleRecord)
     record = schedule_record(Trace.from_json(given.trace), given.generator)
     if record.id != given.id:
-        raise DatabaseError("the trace of schedule {0:.12} reads back as another one", given.id)
+        raise DatabaseError(
+            "the trace of schedule {0} reads back as another one", short_id(given.id)
+        )
     return record

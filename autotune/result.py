@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..ids import short_id
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.gains import Gains, gains_text
@@ -39,7 +40,7 @@ class BestResult:
     resources: Mapping[str, Json] | None = None
 
     def __repr__(self) -> str:
-        text = f"{format_seconds(self.seconds)}, schedule {self.schedule_id:.12}"
+        text = f"{format_seconds(self.seconds)}, schedule {short_id(self.schedule_id)}"
         return f"<BestResult: {text}, {len(self.trace.steps)} steps>"
 
 
@@ -181,4 +182,4 @@ def origin_text(best: str, session: str, own_seconds: float | None = None) -> st
     if best == session:
         return ""
     own = "" if own_seconds is None else f"; this session's: {format_seconds(own_seconds)}"
-    return f", of session {best:.8}{own}"
+    return f", of session {short_id(best)}{own}"

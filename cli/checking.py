@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..ids import short_id
 from .options import AsJson, Parameters, Program, TargetText
 from .program_file import load_program
 from .report import print_json, print_table, time_text
@@ -38,7 +39,7 @@ def check(
     rows = [
         [
             e.drawn.sketch,
-            e.drawn.schedule.id[:12],
+            short_id(e.drawn.schedule.id),
             e.ran,
             *("" if n is None else str(n) for n in (e.most("registers"), e.spills)),
             "" if e.most("shared_bytes") is None else str(e.most("shared_bytes")),
@@ -61,11 +62,11 @@ def check(
         typer.echo("no times are predicted: this kind of target has no model of times")
     for e in found:
         for remark in e.remarks:
-            typer.echo(f"{e.drawn.sketch} {e.drawn.schedule.id[:12]}: {remark}")
+            typer.echo(f"{e.drawn.sketch} {short_id(e.drawn.schedule.id)}: {remark}")
     for e in wrong:
         for problem in e.problems:
             typer.echo(
-                f"tilewright: {e.drawn.sketch} {e.drawn.schedule.id[:12]}: {problem}", err=True
+                f"tilewright: {e.drawn.sketch} {short_id(e.drawn.schedule.id)}: {problem}", err=True
             )
     if found and not wrong and all(e.ran != "no" for e in found):
         typer.echo(f"all {len(found)} candidates are right")

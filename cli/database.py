@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..ids import short_id
 from .options import (
     OPTIONS,
     AsJson,
@@ -54,11 +55,11 @@ def list_measurements(
     tables: dict[tuple[str, str], list[list[str]]] = {}
     for m in found:
         row = [
-            m.id[:12],
+            short_id(m.id),
             m.outcome.value,
             time_text(m.seconds),
             inexact.get(m.schedule, ""),
-            m.session[:8],
+            short_id(m.session),
             f"{m.created:%Y-%m-%d %H:%M}",
         ]
         tables.setdefault((m.workload, m.target), []).append(row)
@@ -66,7 +67,7 @@ def list_measurements(
         typer.echo(f"no measurements in {db}")
     for (workload, target), rows in tables.items():
         for id in (workload, target):
-            typer.echo(printable(named.get(id, id[:12])))
+            typer.echo(printable(named.get(id, short_id(id))))
         print_table(("id", "outcome", ">time", "inexact", "?session", "?created"), rows, "")
 
 
@@ -131,7 +132,7 @@ def best(
             "pinned" if best["pinned"] else "verified",
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),
             best["inexact"],
-            (best["measurement"] or "")[:12],
+            short_id(best["measurement"] or ""),
         ]
         for best in found
     ]

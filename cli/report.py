@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import ScheduleError, TilewrightError
+from ..ids import short_id
 
 if TYPE_CHECKING:
     from ..autotune.model.assess import Report, Score
@@ -52,8 +53,8 @@ def measurement_row(
     plain = to_plain(m)
     del plain["features"], plain["feature_version"]
     names = {
-        "workload_name": named.get(m.workload, m.workload[:12]),
-        "target_text": named.get(m.target, m.target[:12]),
+        "workload_name": named.get(m.workload, short_id(m.workload)),
+        "target_text": named.get(m.target, short_id(m.target)),
     }
     return {"id": m.id, **plain, **names, "inexact": inexact.get(m.schedule, "")}
 
@@ -219,10 +220,10 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "rules": None if result.best is None else result.best.generator or None,
             "resources": None if result.best is None else "; ".join(resources) or None,
             "own rules": rules_text(result.rules, result.trials),
-            "measurement": None if result.best is None else result.best.measurement_id,
+            "measurement": None if result.best is None else short_id(result.best.measurement_id),
             "trials": result.trials_text(),
             "last error": result.error if result.best is None else None,
-            "session": result.session,
+            "session": short_id(result.session),
             "ended": result.reason,
             "kept": result.kept,
             "noise": result.noise,

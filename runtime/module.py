@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError, checked_call, similar
 from ..hints import MissingNameError, instead
+from ..ids import short_id
 from ..target import Target
 from .argument_checks import compact, keyword_error
 from .kernel import Kernel, NativeKernel
@@ -49,7 +50,7 @@ class Origin:
     loss: float | None = None
 
     def __str__(self) -> str:
-        record = f" {self.record_id}" if self.record_id else ""
+        record = f" {short_id(self.record_id)}" if self.record_id else ""
         return f"{self.kind}{record}" + (f": {self.detail}" if self.detail else "")
 
 

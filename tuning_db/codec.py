@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import DatabaseError
+from ..ids import short_id
 from .values import (
     DIGESTS,
     AnyRecord,
@@ -133,7 +134,7 @@ def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
     plain = {name: _unstored(kind.kind, name, types[name], row[name]) for name in types}
     record = from_plain(kind, plain)
     if record.id != row["id"]:
-        raise DatabaseError("its content has the id {0:.12}", record.id)
+        raise DatabaseError("its content has the id {0}", short_id(record.id))
     return record
 
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
 )
 
+from ..ids import short_id
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
@@ -299,7 +300,7 @@ def _is_shape(shape: object) -> bool:
 
 def _lines(story: Explanation) -> Iterator[str]:
     name = "a workload never seen" if story.name is None else story.name
-    yield f"{name} ({story.workload[:12]}) on {story.target}"
+    yield f"{name} ({short_id(story.workload)}) on {story.target}"
     if story.generation is not None:
         yield f"toolchain: {story.generation}"
     yield "searched: " + ", ".join(story.layers)
@@ -312,7 +313,7 @@ def _lines(story: Explanation) -> Iterator[str]:
     for group in story.refused:
         counted = "1 record" if group.count == 1 else f"{group.count} records"
         detail = f" ({group.detail})" if group.detail else ""
-        ids = ", ".join(id[:12] for id in group.examples)
+        ids = ", ".join(map(short_id, group.examples))
         more = ", ..." if group.count > len(group.examples) else ""
         yield f"  {counted}{_at_best(group.seconds)}: {group.reason.value}{detail}: {ids}{more}"
     if not story.refused and story.best is None:
@@ -322,7 +323,8 @@ def _lines(story: Explanation) -> Iterator[str]:
     for near in story.near:
         counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
         other = ", not the same program" if near.relative is False else ""
-        yield f"  {near.shape} ({near.workload[:12]}): {counted}{_at_best(near.seconds)}{other}"
+        named = f"{near.shape} ({short_id(near.workload)})"
+        yield f"  {named}: {counted}{_at_best(near.seconds)}{other}"
 
 
 _CHOICES = {
@@ -340,7 +342,9 @@ def _best_line(best: Best | None) -> str:
     if best.comparison:
         how = _CHOICES.get(best.comparison[0].verdict, how)
     time = "not measured here" if best.seconds is None else f"{best.seconds * 1e3:.6g} ms"
-    return f"found: schedule {best.schedule.id[:12]}{inexact}, {how}, {time}, from {best.layer}"
+    return (
+        f"found: schedule {short_id(best.schedule.id)}{inexact}, {how}, {time}, from {best.layer}"
+    )
 
 
 def _comparison_lines(best: Best | None) -> Iterator[str]:
@@ -350,7 +354,7 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
     times = common_seconds(best.comparison)
     for compared, seconds in zip(best.comparison, times, strict=True):
         time = f"{seconds * 1e3:.6g} ms in {compared.rounds} rounds"
-        yield f"    {compared.schedule[:12]}: {time}, {compared}"
+        yield f"    {short_id(compared.schedule)}: {time}, {compared}"
 
 
 def _at_best(seconds: float | None) -> str:

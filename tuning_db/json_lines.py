@@ -22,6 +22,7 @@ from typing import IO
 from sqlalchemy import Connection
 
 from ..errors import DatabaseError
+from ..ids import short_id
 from .codec import LONGEST_LINE, from_plain
 from .read import every
 from .values import (
@@ -236,9 +237,9 @@ def _checked(kind: type[AnyRecord], id: Json, plain: Json) -> AnyRecord:
     record = from_plain(kind, plain)
     if record.id != id:
         raise DatabaseError(
-            "the content of {0} {1!r:.20} has digest {2:.12}: it was damaged or changed",
+            "the content of {0} {1!r} has digest {2}: it was damaged or changed",
             kind.kind,
-            id,
-            record.id,
+            short_id(str(id)),
+            short_id(record.id),
         )
     return record

@@ -7,7 +7,7 @@ damaged is refused by name where it is asked for, and left out of what is many, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, select, type_coer
 from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
+from ..ids import short_id
 from .codec import from_row
 from .tables import TABLES, machine, measurement, schedule
 from .tables import workload as workloads
@@ -92,7 +93,9 @@ class Damage:
         """Log what was left out, in one line."""
         if not self.left_out:
             return
-        named = [f"{k} {i:.12} in {w}: {why}" for (w, k, i), why in self.left_out.items()][:_NAMED]
+        named = [f"{k} {short_id(i)} in {w}: {why}" for (w, k, i), why in self.left_out.items()][
+            :_NAMED
+        ]
         more = len(self.left_out) - len(named)
         _log.warning(
             "damaged records are set aside: %s%s",
@@ -119,9 +122,9 @@ def damaged(kind: str, id: object, reason: str) -> DatabaseError:
     # An id may be anything, and is shown on terminals.
     id = id if isinstance(id, str) and id.isascii() and id.isalnum() else ascii(id)
     return DatabaseError(
-        "{0} {1:.12} is damaged: {2}",
+        "{0} {1} is damaged: {2}",
         kind,
-        id,
+        short_id(id),
         reason,
         hint="it was changed by something else, or the file is damaged: restore it from a copy",
         kind=kind,
@@ -202,10 +205,12 @@ def newest_machine(layers: Layers, target: str, damage: Damage) -> Machine | Non
     return max(newest, key=lambda m: m.created, default=None)
 
 
-def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyRecord]:
-    """At most `limit` records of each kind whose id begins with hexadecimal digits."""
+def with_prefix(
+    connection: Connection, prefix: str, kinds: Iterable[str], limit: int
+) -> list[AnyRecord]:
+    """At most `limit` records of each of the kinds whose id begins with hexadecimal digits."""
     matches: list[AnyRecord] = []
-    for name, kind in KINDS.items():
+    for name in kinds:
         table = TABLES[name]
         rows = connection.execute(
             select(*COLUMNS[name])
@@ -213,7 +218,7 @@ def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyReco
             .order_by(table.c.id)
             .limit(limit)
         )
-        matches += [to_record(kind, row) for row in rows]
+        matches += [to_record(KINDS[name], row) for row in rows]
     return matches
 
 

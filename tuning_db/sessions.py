@@ -12,6 +12,7 @@ import psutil
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
+from ..ids import short_id
 from .read import COLUMNS, Damage, get, to_record, undamaged
 from .tables import session
 from .values import Session, SessionStatus
@@ -65,8 +66,8 @@ def resume(connection: Connection, id: str, now: datetime) -> Session:
     state = require(connection, id)
     if state.status is SessionStatus.FINISHED or is_alive(state, now):
         raise DatabaseError(
-            "session {0:.12} cannot be resumed: {1}, heard of at {2}, process {3} on {4}",
-            id,
+            "session {0} cannot be resumed: {1}, heard of at {2}, process {3} on {4}",
+            short_id(id),
             state.status.value,
             state.heartbeat,
             state.pid,
@@ -90,7 +91,7 @@ def finish(connection: Connection, id: str, status: SessionStatus, now: datetime
 def require(connection: Connection, id: str) -> Session:
     record = get(connection, Session, id)
     if record is None:
-        raise DatabaseError("there is no session {0:.12} in the database", id)
+        raise DatabaseError("there is no session {0} in the database", short_id(id))
     return record
 
 
@@ -105,4 +106,4 @@ def _runs(pid: int) -> bool:
 
 def _set(connection: Connection, id: str, **values: object) -> None:
     if not connection.execute(update(session).where(session.c.id == id).values(values)).rowcount:
-        raise DatabaseError("there is no session {0:.12} in the database", id)
+        raise DatabaseError("there is no session {0} in the database", short_id(id))

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import IO, Any, Self, TypeAlias
+from typing import IO, Any, Self, TypeAlias, overload
 
 from sqlalchemy import URL, Row, Select, func, select
 
 from ..errors import DatabaseError
+from ..ids import FEWEST_DIGITS, short_id
 from . import json_lines, lookup, near, sessions
 from .arguments import Amount, Count, checked_arguments
 from .confirm import Applies, Wanted
@@ -47,6 +48,7 @@ from .tables import measurement
 from .tables import pin as pins
 from .tables import target as targets
 from .values import (
+    KINDS,
     AnyRecord,
     Best,
     Json,
@@ -69,6 +71,8 @@ from .write import in_order, write
 Path: TypeAlias = str | os.PathLike[str]
 PathOrURL: TypeAlias = Path | URL
 Clock: TypeAlias = Callable[[], datetime]
+_MOST_NAMED = 5
+"""Records that an error lists."""
 
 
 @checked_arguments
@@ -244,27 +248,44 @@ class TuningDatabase:
                 record = get(connection, kind, id)
             if record is not None:
                 return record
-        raise DatabaseError("there is no {0} {1:.12} in {2}", kind.kind, id, self.location)
+        raise DatabaseError("there is no {0} {1} in {2}", kind.kind, short_id(id), self.location)
 
-    def find(self, prefix: str) -> AnyRecord:
-        """The one record of any kind whose id begins with `prefix` (at least 4 hex digits).
+    @overload
+    def find(self, prefix: str) -> AnyRecord: ...
+    @overload
+    def find(self, prefix: str, kind: type[R]) -> R: ...
+    def find(self, prefix: str, kind: type[R] | None = None) -> AnyRecord:
+        """The one record whose id begins with `prefix` (at least 4 hex digits), of a kind or any.
 
         Raises `DatabaseError` if there is none, or more than one.
         """
-        if len(prefix) < 4 or not set(prefix) <= set("0123456789abcdef"):
-            raise DatabaseError("{0!r} is no id: expected at least 4 hexadecimal digits", prefix)
+        if len(prefix) < FEWEST_DIGITS or not set(prefix) <= set("0123456789abcdef"):
+            raise DatabaseError(
+                "{0!r:.80} is no id: expected at least {1} hexadecimal digits",
+                prefix,
+                FEWEST_DIGITS,
+            )
+        kinds = list(KINDS) if kind is None else [kind.kind]
         matches: dict[str, AnyRecord] = {}
         for layer in self._layers:
             with layer.reading() as connection:
-                matches |= {
-                    r.id: r for r in with_prefix(connection, prefix, 5) if r.id not in matches
-                }
+                found = with_prefix(connection, prefix, kinds, _MOST_NAMED + 1)
+                matches = {r.id: r for r in found} | matches
         if len(matches) == 1:
             return next(iter(matches.values()))
         if not matches:
-            raise DatabaseError("there is no record {0} in {1}", prefix, self.location)
-        listed = ", ".join(f"{r.kind} {r.id[: len(prefix) + 4]}" for r in matches.values())
-        raise DatabaseError("{0} may be any of {1}", prefix, listed, hint="give more digits")
+            what = "record" if kind is None else kind.kind
+            raise DatabaseError("there is no {0} {1} in {2}", what, short_id(prefix), self.location)
+        shared = os.path.commonprefix(list(matches))  # noqa: RUF071 - no paths
+        named = [f"{r.kind} {short_id(r.id, beyond=shared)}" for r in matches.values()]
+        more = ", ..." if len(named) > _MOST_NAMED else ""
+        raise DatabaseError(
+            "{0} may be any of {1}{2}",
+            prefix,
+            ", ".join(named[:_MOST_NAMED]),
+            more,
+            hint="give more digits",
+        )
 
     def records(self, kind: type[R]) -> list[R]:
         """Every record of a kind, of all layers, ordered by id, but for damaged ones."""

@@ -32,6 +32,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
 from ..errors import DatabaseError
+from ..ids import short_id
 from .codec import check
 from .read import location
 from .tables import CHECKED, TABLES, measurement, target, verification
@@ -183,11 +184,11 @@ def _missing_reference(
             wanted = getattr(record, column.name)
             if connection.execute(select(parent.c.id).where(parent.c.id == wanted)).first() is None:
                 return DatabaseError(
-                    "{0} {1:.12} refers to {2} {3:.12}, which is not in the database",
+                    "{0} {1} refers to {2} {3}, which is not in the database",
                     kind,
-                    record.id,
+                    short_id(record.id),
                     column.name,
-                    wanted,
+                    short_id(wanted),
                     hint=f"put the {column.name} first, or in the same call",
                     record=record.id,
                 )

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
 from ...errors import ArtifactError, TargetError, TilewrightError, TuningError
+from ...ids import short_id
 from ...runtime.files import File, replace_files
 from ...schedule import Trace
 from ...target import Target
@@ -208,8 +209,8 @@ def _machines(database: TuningDatabase) -> dict[str, Machine]:
                 found[environment.id] = machines[named]
         elif named is not None:
             _log.warning(
-                "environment %.12s names %.80s as its machine, expected the id of a record",
-                environment.id,
+                "environment %s names %.80s as its machine, expected the id of a record",
+                short_id(environment.id),
                 repr(named),
             )
     return found
@@ -225,7 +226,7 @@ def _described(target: Target, machine: Machine | None) -> Target:
     try:
         described: Target = generator_for(target).described(target, machine.rates)
     except ArtifactError as error:
-        _log.warning("the rates of machine %.12s are left out: %s", machine.id, error)
+        _log.warning("the rates of machine %s are left out: %s", short_id(machine.id), error)
         return target
     return described
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from ...ids import short_id
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import (
     Measurement,
@@ -116,7 +117,7 @@ def _known(
     if trace is None:
         return None
     if row_of(trace) is None:
-        _log.warning("the schedule %.12s leaves decisions open", schedule.id)
+        _log.warning("the schedule %s leaves decisions open", short_id(schedule.id))
         return None
     ran = [m for m in measurements if m.outcome is Outcome.OK]
     outcome = Outcome.OK if ran else measurements[0].outcome

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from ...errors import ScheduleError, TilewrightError
+from ...ids import short_id
 from ...schedule import Schedule, Trace
 from ...tir.ir import Func
 from ...tir.verify import verify
@@ -70,7 +71,7 @@ class Replays:
         if not new:
             return
         self._told.update(new)
-        named = [f"schedule {id:.12}: {why}" for id, why in new.items()][:_NAMED]
+        named = [f"schedule {short_id(id)}: {why}" for id, why in new.items()][:_NAMED]
         more = f"; and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
         _log.warning(
             "%s: set aside %d of the best schedules in %s, which do not apply: %s%s",
@@ -87,7 +88,7 @@ def read_trace(record: ScheduleRecord) -> Trace | None:
     try:
         return Trace.from_json(record.trace)
     except ScheduleError as error:
-        _log.warning("the schedule %.12s cannot be read: %s", record.id, error)
+        _log.warning("the schedule %s cannot be read: %s", short_id(record.id), error)
         return None
 
 

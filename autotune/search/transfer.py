@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ScheduleError, TilewrightError
+from ...ids import short_id
 from ...schedule import Trace
 from ...schedule.step_arguments import Derived, Ref
 from ...target import Target
@@ -253,7 +254,7 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
         try:
             scheduled = trace.apply(parse(relative.workload.ir)).func
         except TilewrightError as error:
-            _log.warning("the schedule %.12s: %s", relative.schedule.id, error)
+            _log.warning("the schedule %s: %s", short_id(relative.schedule.id), error)
             return None
         estimator = target_model.estimator(profile(scheduled), target)
         features = estimator(np.zeros((1, 0), dtype=np.int64)).features

@@ -28,6 +28,7 @@ from types import NoneType
 from typing import IO, Any
 
 from ...errors import ArtifactError
+from ...ids import short_id
 from ..files import open_regular
 from .checked_json import DIGEST, parse_sealed, sealed
 from .pack import MAX_BYTES, Pack
@@ -199,10 +200,10 @@ def results_of(path: Path, pack: Pack) -> Iterator[ResultsFile]:
         results, end = _parsed(text, path)
         if results.pack.digest != pack.digest:
             raise ArtifactError(
-                "{0} has the results of another pack: expected {1:.12}, found {2:.12}",
+                "{0} has the results of another pack: expected {1}, found {2}",
                 path,
-                pack.digest,
-                results.pack.digest,
+                short_id(pack.digest),
+                short_id(results.pack.digest),
                 hint="name another file with --out",
             )
         file.truncate(end)

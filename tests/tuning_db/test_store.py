@@ -216,11 +216,20 @@ def test_find_by_the_first_digits_of_an_id(db: TuningDatabase) -> None:
         db.find("aaa")
     with pytest.raises(DatabaseError, match="'%%%%%' is no id"):
         db.find("%%%%%")
-    db.put(dataclasses.replace(MATMUL, id="a" * 10 + "b" * 54))
-    with pytest.raises(
-        DatabaseError, match="aaaa may be any of workload aaaaaaaa, workload aaaaaaaa"
-    ):
+    db.put(dataclasses.replace(MATMUL, id="a" * 14 + "b" * 50))
+    told = "aaaa may be any of workload a{18}, workload a{14}bbbb\n  hint: give more digits"
+    with pytest.raises(DatabaseError, match=told):
         db.find("aaaa")
+
+
+def test_find_of_one_kind(db: TuningDatabase) -> None:
+    assert db.find("aaaa", Workload) == MATMUL
+    with pytest.raises(DatabaseError, match="there is no session aaaa in"):
+        db.find("aaaa", Session)
+    alike = [dataclasses.replace(MATMUL, id=f"{n:x}".rjust(2, "b") * 32) for n in range(0xE0, 0xE8)]
+    db.put(*(dataclasses.replace(w, id="bbbb" + w.id[4:]) for w in alike))
+    with pytest.raises(DatabaseError, match=r"may be any of (workload \w{12}, ){5}\.\.\.\n"):
+        db.find("bbbb", Workload)
 
 
 def test_two_databases_do_not_see_each_other(new_place: Callable[[], str]) -> None:
@@ -359,7 +368,8 @@ def test_the_password_is_not_shown(new_place: Callable[[], str]) -> None:
         ("records", (int,), "kind is of type type, expected a class of records"),
         ("gains", (None,), "gains: best is None, expected a Best"),
         ("best", (), "best: missing a required argument: 'workload'"),
-        ("find", (MATMUL.id, 3), "find: found 3 arguments; expected at most 2"),
+        ("find", (MATMUL.id, 3), "find: kind is 3, expected a class of records"),
+        ("close", (3,), "close: found 2 arguments; expected at most 1"),
         ("finish_session", (SESSION.id, "done"), "'done', expected one of running, finished, "),
         ("trials", ("\udc80",), "session is .* expected an id"),
         ("merge", (3,), "other is 3, expected a TuningDatabase or a path or a URL"),
