@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo test test-hosts test-long oldest aarch64-tools lint format bench budgets clean
+.PHONY: help demo test test-hosts test-long oldest aarch64-tools lint format bench budgets docs clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -41,6 +41,7 @@ help:
 	@echo "make format      rewrite the sources in the house style"
 	@echo "make bench       time the kernel suite against other libraries"
 	@echo "make budgets     print what each step of the compiler costs beside its budget"
+	@echo "make docs        build the site into build/site; warnings are errors"
 	@echo "make clean       remove .venv and the caches"
 
 demo: $(VENV)/stamp-core
@@ -86,6 +87,9 @@ bench: $(VENV)/stamp-bench
 budgets: $(VENV)/stamp-core
 	$(RUN) -m benchmarks.budgets
 
+docs: $(VENV)/stamp-docs
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+
 clean:
 	rm -rf $(VENV) build tilewright.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -93,8 +97,9 @@ clean:
 $(VENV)/stamp-core: EXTRAS :=
 $(VENV)/stamp-check: EXTRAS := [test,lint]
 $(VENV)/stamp-bench: EXTRAS := [bench]
+$(VENV)/stamp-docs: EXTRAS := [docs]
 
-$(VENV)/stamp-core $(VENV)/stamp-check $(VENV)/stamp-bench: pyproject.toml $(VENV)/created
+$(VENV)/stamp-core $(VENV)/stamp-check $(VENV)/stamp-bench $(VENV)/stamp-docs: pyproject.toml $(VENV)/created
 	@echo "installing tilewright$(EXTRAS) into $(VENV)"
 	@$(RUN) -m pip install --quiet --editable ".$(EXTRAS)"
 	@$(RUN) -m compileall -q $(SOURCES)

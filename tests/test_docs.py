@@ -1,6 +1,8 @@
 """The pages of docs/ say what happens: their blocks are run in order, their output is compared.
 
 - `python` is executed, all blocks of a page in one namespace and one folder of the page's own.
+  `python picture` ends with an expression whose value shows itself in notebooks; the site shows it.
+  `python numba` and its like are code of another library, and run where that is installed.
 - `console` is run command by command: what follows a line `$ ...`, up to the next, is its output.
 - `c` is written to the file that its first line names.
 - `text` is what the `python` block before it printed; an error that it ends with is expected.
@@ -28,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import html5lib
 import pytest
 
 import tilewright
@@ -39,7 +42,12 @@ from .codegen.cuda.emulated import emulated_device
 from .instruction_sets import forgotten
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+REFERENCE = DOCS / "reference"
+"""Pages that are made of docstrings, and have no code of their own."""
+PEERS = ("numba", "triton", "tvm")
+"""Libraries whose code pages show beside ours."""
 SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
 """The commands of pages, and smaller ones that are run here instead."""
 PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
@@ -52,6 +60,7 @@ _ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _UNIT = re.compile(r"(?<=0 )(ns|us|ms|s)\b")
 _OPTIONS = doctest.ELLIPSIS
+site = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,8 @@ class Page:
             where = f"{self.path.name}:{block.line}"
             after = blocks[number + 1 : number + 2]
             expected = after[0] if after and after[0].language == "text" else None
+            if block.language == "python" and block.words[:1] in [(peer,) for peer in PEERS]:
+                continue
             if block.language == "python":
                 self._python(block, expected, where)
             elif block.language == "console":
@@ -123,7 +134,9 @@ class Page:
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):
-                exec(compile(source, str(self.path), "exec"), self.names)
+                value = site["run_block"](source, self.names, str(self.path))
+            if "picture" in block.words:
+                html5lib.HTMLParser(strict=True).parseFragment(site["picture"](value))
         except tilewright.TilewrightError as error:
             text = f"{type(error).__name__}: {error}\n"
             if expected is None or text.partition(":")[0] not in expected.text:
@@ -204,8 +217,14 @@ def device_of(path: Path) -> AbstractContextManager[object]:
     return emulated_device()
 
 
+def page_name(path: Path) -> str:
+    return path.relative_to(DOCS).with_suffix("").as_posix()
+
+
 @pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if path.parent != REFERENCE], ids=page_name
+)
 def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path.stem in {"deployment", "targets"} and platform.machine() != "x86_64":
         pytest.skip("the page loads what it compiles for x86-64")
@@ -218,14 +237,25 @@ def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         Page(path).run()
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("peer", PEERS)
+def test_code_of_a_peer_runs(peer: str) -> None:
+    pytest.importorskip(peer)
+    names: dict[str, Any] = {"__name__": peer}
+    for path in PAGES:
+        for block in blocks_of(path.read_text(encoding="utf-8")):
+            if block.language == "python" and block.words == (peer,):
+                exec(compile(block.text, str(path), "exec"), names)
+    assert peer in names
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
 def test_links_lead_somewhere(path: Path) -> None:
     found = _LINK.findall(path.read_text(encoding="utf-8"))
-    assert found, "a page leads on to others"
+    assert found or path.parent == REFERENCE, "a page leads on to others"
     for target, anchor in found:
         page = path.parent / target
         assert page.exists(), target
-        if anchor:
+        if anchor and page.suffix == ".md":
             headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in [slug(h) for h in headings], f"{target}#{anchor}"
 
@@ -236,8 +266,10 @@ def slug(heading: str) -> str:
 
 
 def test_index_names_every_page() -> None:
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert [p.name for p in PAGES if p.stem != "index" and f"]({p.name})" not in index] == []
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    names = [f"{page_name(p)}.md" for p in PAGES if p.parent != REFERENCE and p.stem != "index"]
+    assert [name for name in names if f"]({name})" not in index] == []
+    assert "](reference/index.md)" in index
 
 
 def test_reference_of_the_primitives_is_fresh() -> None:
