@@ -30,6 +30,7 @@ DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 INSIDE = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 """Pages at the root of the repository."""
+PRIMITIVES_PAGE = "reference/primitives.md"
 PRIMITIVES_INTRODUCTION = """\
 # Primitives as functions
 
@@ -57,7 +58,7 @@ def on_files(files: Any, config: Any) -> Any:
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         uri = f"notebooks/{path.stem}.md"
         files.append(File.generated(config, uri, content=notebook_page(path, uri)))
-    files.append(File.generated(config, "reference/primitives.md", content=primitives_page()))
+    files.append(File.generated(config, PRIMITIVES_PAGE, content=primitives_page()))
     return files
 
 
