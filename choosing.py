@@ -232,7 +232,7 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     """Returns the best schedule of other sizes, re-fitted, or `None` if none fits."""
     from .autotune.measure.machine import with_rates
     from .autotune.search.transfer import transferred
-    from .runtime.timer import format_seconds
+    from .durations import format_seconds
 
     workload, where, tools = _records(func, target)
     found = transferred(func, with_rates(target), database, workload, where, tools)

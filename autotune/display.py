@@ -10,8 +10,8 @@ from collections import Counter
 from math import log
 from typing import TYPE_CHECKING, Self
 
+from ..durations import format_seconds
 from ..ids import short_id
-from ..runtime.timer import format_seconds
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import common_seconds
 from ..tuning_db.values import ComparedSchedule, Outcome

@@ -51,6 +51,7 @@ class Trial:
 
     `number` counts the trials of the budget from 1. `record` is set if it is checked and the best
     so far. `best_seconds` is the best time now. `error` is the reason of an outcome that is not ok.
+    `predicted` is the time in seconds that the cost model expected, `None` if it was not asked.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Trial:
     schedule: str
     elapsed: float
     program: int = 0
+    predicted: float | None = None
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..durations import format_measured, format_seconds
 from ..ids import short_id
-from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
+from .events import Trial
+from .frame import trials_frame
 from .model.target_model import Roofline
 from .own_rules import RuleUse, rules_text
+
+if TYPE_CHECKING:
+    import pandas
 
 _LONGER = 1.01
 """From this factor on, finals that are slower than the trials are explained."""
@@ -21,8 +27,9 @@ _LONGER = 1.01
 class BestResult:
     """The fastest schedule that was found correct, or the simplest of those that tie with it.
 
-    `seconds` is the median time of one call; the ids name its records in the database. Printing
-    `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself
+    `seconds` is the median time of one call, and `interval` contains the true one with a confidence
+    of 95% (`None` for too few samples); the ids name its records in the database. Printing `trace`
+    gives runnable Python. `comparison` has the finalists and how they compare, itself
     first; it is empty where there were none. `gains` are those of the same comparison over the
     baselines that took part. `generator` names the rules of the schedule, with their options.
     `session` is the one that measured it. `resources` are what its kernels take, as the compiler
@@ -38,9 +45,15 @@ class BestResult:
     generator: str = ""
     session: str = ""
     resources: Mapping[str, Json] | None = None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def time_text(self) -> str:
+        """The time with its interval, as it is printed everywhere."""
+        return format_measured(self.seconds, self.interval)
 
     def __repr__(self) -> str:
-        text = f"{format_seconds(self.seconds)}, schedule {short_id(self.schedule_id)}"
+        text = f"{self.time_text}, schedule {short_id(self.schedule_id)}"
         return f"<BestResult: {text}, {len(self.trace.steps)} steps>"
 
 
@@ -62,9 +75,24 @@ class Spent:
     other: float
 
 
+class Failure(NamedTuple):
+    """The candidates that failed for one reason: the first line of their errors.
+
+    `example` is the schedule (id) of the first.
+    """
+
+    outcome: Outcome
+    reason: str
+    trials: int
+    example: str
+
+
 @dataclass(frozen=True)
 class TuneResult:
     """The outcome of a tuning session.
+
+    `workload` is the name of the program with its shape, `target` the text of the target, and
+    `flops` are those of a call.
 
     `best` is `None` only if no candidate is known to have run correctly. `trials` is the number of
     measurements of this call, `outcomes` counts them by outcome, and `error` is that of the last
@@ -89,8 +117,15 @@ class TuneResult:
 
     `doubts` says in plain words if most candidates, or one of the baselines, computed wrong
     results.
+
+    `history` has the trials of this call in order, each with its time, the best time after it, the
+    prediction and the reason of a failure (see `Trial`). `finals` are the schedules that were timed
+    interleaved at the end of this session, the choice first; empty if there were no finals.
     """
 
+    workload: str
+    target: str
+    flops: int
     best: BestResult | None
     trials: int
     outcomes: Mapping[Outcome, int]
@@ -110,10 +145,32 @@ class TuneResult:
     rules: Mapping[str, RuleUse] = field(default_factory=dict)
     kept: str | None = None
     earlier_trials: int = 0
+    history: tuple[Trial, ...] = ()
+    finals: tuple[ComparedSchedule, ...] = ()
 
     @property
     def interrupted(self) -> bool:
         return self.status is SessionStatus.INTERRUPTED
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The trials that failed, by outcome and reason, the most frequent first."""
+        groups: dict[tuple[Outcome, str], list[str]] = {}
+        for trial in self.history:
+            if trial.outcome is not Outcome.OK:
+                reason = (trial.error or "").strip().partition("\n")[0]
+                groups.setdefault((trial.outcome, reason), []).append(trial.schedule)
+        failures = [Failure(*why, len(ids), ids[0]) for why, ids in groups.items()]
+        return sorted(failures, key=lambda f: -f.trials)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The trials as a data frame, a row each, by their numbers.
+
+        The columns are those of `Trial`: `outcome`, `seconds`, `predicted`, `best_seconds`,
+        `record`, `error`, `schedule` and `elapsed`; all times are in seconds. Raises `TuningError`
+        where pandas is not installed.
+        """
+        return trials_frame(self.history)
 
     @property
     def gains_text(self) -> str | None:
@@ -141,7 +198,7 @@ class TuneResult:
         rest = f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
-            best = f"best {format_seconds(self.best.seconds)}{whose} after {rest}"
+            best = f"best {self.best.time_text}{whose} after {rest}"
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
             gains = self._gains_text(explained=True)
@@ -155,7 +212,15 @@ class TuneResult:
         return f"no correct candidate after {rest}{error}{more}"
 
     def __repr__(self) -> str:
-        return f"<TuneResult: {self}>"
+        if self.best is None:
+            rest = "nothing was measured" if not self.trials else "no correct candidate"
+            lines = [rest]
+        else:
+            whose = origin_text(self.best.session, self.session, self.own_seconds)
+            lines = [f"best {self.best.time_text}{whose}"]
+            lines += filter(None, [self.gains_text])
+        lines.append(f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}")
+        return "\n  ".join([f"<TuneResult of {self.workload}", *lines]) + ">"
 
     def _finals_text(self) -> str | None:
         if self.best is None or not self.best.comparison or self.best.session != self.session:

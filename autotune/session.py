@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 
+from ..durations import format_seconds
 from ..errors import TilewrightError
-from ..runtime.timer import format_seconds, turn_seconds
+from ..runtime.timer import turn_seconds
 from ..schedule import Trace
 from ..tuning_db.gains import Baseline, Gains
 from ..tuning_db.interleaved_comparison import summary
@@ -92,6 +93,7 @@ class Tuning:
         self.course = Progress(self.roofline.seconds, [])
         self._earlier = self.recorder.trials
         self._outcomes: Counter[Outcome] = Counter()
+        self._history: list[Trial] = []
         self._error: str | None = None
         self._difference = ""
         self._wrong_rivals: dict[Baseline, str] = {}
@@ -170,9 +172,15 @@ class Tuning:
         self._look_up()
         self._seconds += self.meter.lap()
         seconds = self._seconds
+        workload = self.recorder.subject.workload
         kept = self.recorder.kept if status is SessionStatus.INTERRUPTED else None
         result = TuneResult(
             best=self.best,
+            workload=f"{workload.name} {workload.shape}",
+            target=self.recorder.subject.target.text,
+            flops=workload.flops,
+            history=tuple(self._history),
+            finals=tuple(self._compared),
             trials=self._outcomes.total(),
             earlier_trials=self._earlier,
             outcomes=dict(self._outcomes),
@@ -262,18 +270,20 @@ class Tuning:
         if finalist is not None:
             self._fastest.add(finalist)
             record = finalist.checked and self._compete(finalist, written)
-        self._tell(
-            Trial(
-                number=self.meter.trials,
-                outcome=measured.outcome,
-                seconds=measured.seconds,
-                best_seconds=self.best_seconds,
-                record=record,
-                error=measured.error,
-                schedule=written.schedule,
-                elapsed=self.meter.elapsed,
-            )
+        trial = Trial(
+            number=self.meter.trials,
+            outcome=measured.outcome,
+            seconds=measured.seconds,
+            best_seconds=self.best_seconds,
+            record=record,
+            error=measured.error,
+            schedule=written.schedule,
+            elapsed=self.meter.elapsed,
+            program=self.number,
+            predicted=candidate.predicted_seconds,
         )
+        self._history.append(trial)
+        self._tell(trial)
 
     def _finalist(
         self, schedule: ScheduleRecord, trace: Trace, measured: MeasureResult
@@ -307,6 +317,7 @@ class Tuning:
             generator=generator,
             session=written.session,
             resources=written.resources,
+            interval=written.seconds_interval,
         )
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)

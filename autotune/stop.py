@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..durations import format_seconds
 from ..errors import TuningError
-from ..runtime.timer import format_seconds
 from .model.target_model import Roofline
 
 

@@ -345,7 +345,7 @@ def _ratios(found: Sequence[float] | None, points: Sequence[float]) -> list[str]
 
 
 def time_text(seconds: float | None) -> str:
-    from ..runtime.timer import format_seconds
+    from ..durations import format_seconds
 
     return "" if seconds is None else format_seconds(seconds)
 

@@ -27,8 +27,9 @@ import tilewright as tw
 from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.result import TuneResult
 from tilewright.codegen.detect import resolve
+from tilewright.durations import format_seconds
 from tilewright.runtime import Timing, time_interleaved
-from tilewright.runtime.timer import format_seconds, wait_for_threads
+from tilewright.runtime.timer import wait_for_threads
 from tilewright.tuning_db.interleaved_comparison import time_ratio
 
 ROUNDS = 41

@@ -23,6 +23,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
+from ..durations import format_seconds
 from ..errors import ArgumentError
 from ..target import Target
 from .memory import memory_for
@@ -292,16 +293,6 @@ def turn_seconds(seconds: float, min_sample_seconds: float) -> float:
     """The approximate time of a turn of `time_interleaved` whose calls take `seconds`."""
     warm = seconds if seconds < _FAR * min_sample_seconds else 0.0
     return warm + max(seconds, min_sample_seconds)
-
-
-def format_seconds(seconds: float) -> str:
-    """Seconds as text with three digits and a unit: `8.86 ms`, and 0.9999 ms as `1 ms`."""
-    if seconds >= 999.5:
-        return f"{seconds:.0f} s"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= 0.9995 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
 
 
 def _check_counts(**counts: object) -> None:

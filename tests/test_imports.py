@@ -15,7 +15,7 @@ import pytest
 
 import tilewright
 
-GROUND = {"display", "errors", "dtypes", "forks", "hints", "ids", "target"}
+GROUND = {"display", "durations", "errors", "dtypes", "forks", "hints", "ids", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
 TOP = {"__init__", "__main__", "building", "choosing"}
 ROOMS: dict[str, set[str]] = {

@@ -8,12 +8,8 @@ out early has fewer samples.
 The fastest is found among those that have the most samples: each time is divided by the mean of
 its round, and the lowest median wins, unless another is ahead of it in the median of their ratios.
 
-Every other schedule is compared with the fastest by the median of their ratios, and by the interval
-of the sign test, which holds for any distribution: the true median lies between the k-th smallest
-and the k-th largest of n ratios unless fewer than k of n coins show heads, or tails (Thompson, "On
-confidence ranges for the median", Ann. Math. Statist. 7, 1936). k is the largest for which that is
-less likely than 5%. For 9 rounds k is 2: one round in either direction may be spoilt. Fewer than 6
-rounds have no interval.
+Every other schedule is compared with the fastest by the median of their ratios, and by its interval
+(`intervals`). Fewer than 6 rounds have none.
 
 A schedule *ties* with the fastest if its median ratio is at most 1.02, and the interval shows that
 it takes at most 1.1 times as long. Of those that tie the simplest is the choice (`simplicity`):
@@ -31,9 +27,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
+from .intervals import median_interval
 from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
 
 MARGIN = 0.02
@@ -43,9 +39,6 @@ LIMIT = 1.1
 CONTRADICTION = 2.0
 """From this factor on, the ratio of the shortest times contradicts that of the rounds: most rounds
 of one of the two were disturbed."""
-_CHANCE = 20
-"""An interval misses the true median at most once in so many times."""
-
 
 EarlierTimes = Callable[[], Mapping[str, Sequence[float]]]
 """Returns the times of schedules (ids) that their session measured before the comparison."""
@@ -141,11 +134,10 @@ def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
     """The times of `row` over those of `fastest`, over the rounds that both took part in."""
     rounds = min(len(row), len(fastest))
     row, fastest = row[:rounds], fastest[:rounds]
-    ratios = sorted(time / base for time, base in zip(row, fastest, strict=True))
-    k = _interval_rank(len(ratios))
-    interval = (ratios[k - 1], ratios[-k]) if k else None
-    extremes = ratios[0], ratios[-1]
-    return TimeRatio(statistics.median(ratios), interval, extremes, min(row) / min(fastest))
+    ratios = [time / base for time, base in zip(row, fastest, strict=True)]
+    extremes = min(ratios), max(ratios)
+    shortest = min(row) / min(fastest)
+    return TimeRatio(statistics.median(ratios), median_interval(ratios), extremes, shortest)
 
 
 def compare_schedules(
@@ -193,6 +185,7 @@ def compare_schedules(
                 schedule=measured.schedule,
                 seconds=measured.seconds,
                 rounds=len(measured.samples),
+                seconds_interval=median_interval(rows[n]),
                 ratio=ratios[n].ratio,
                 interval=None if n == first else ratios[n].interval,
                 verdict=verdicts.get(n, Verdict.SLOWER),
@@ -242,12 +235,13 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
 
 
 def common_seconds(comparison: Sequence[ComparedSchedule]) -> list[float]:
-    """The times of all on one base: that of the fastest times their ratios.
+    """The times of all on one base: that of the choice, which comes first, by the ratios.
 
-    Their own medians are of different rounds.
+    The choice has its own median. Those of the others are of other rounds where they were out
+    early, and are not comparable.
     """
-    fastest = next(c for c in comparison if c.verdict is Verdict.FASTEST)
-    return [c.ratio * fastest.seconds for c in comparison]
+    choice = comparison[0]
+    return [choice.seconds, *(choice.seconds * c.ratio / choice.ratio for c in comparison[1:])]
 
 
 def _inverse(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -257,14 +251,3 @@ def _inverse(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
 def _decided(step: Json) -> list[int]:
     decision = step.get("decision") if isinstance(step, dict) else None
     return [v for v in decision if isinstance(v, int)] if isinstance(decision, list) else []
-
-
-@cache
-def _interval_rank(rounds: int) -> int:
-    """The k of the interval: it begins at the k-th smallest ratio; 0 if there is no interval."""
-    k, tail, ways, all_ways = 0, 1, 1, 2**rounds
-    while 2 * _CHANCE * tail <= all_ways:
-        ways = ways * (rounds - k) // (k + 1)  # of choosing k + 1 rounds
-        k += 1
-        tail += ways
-    return k

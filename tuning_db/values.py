@@ -24,7 +24,9 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
+from ..durations import format_measured
 from ..errors import DatabaseError
+from .intervals import median_interval
 
 Json = Any
 
@@ -272,6 +274,11 @@ class Measurement(Digested):
         if self.error is not None:
             object.__setattr__(self, "error", printable(self.error))
 
+    @property
+    def seconds_interval(self) -> tuple[float, float] | None:
+        """Contains the true median time with a confidence of 95%; `None` for too few samples."""
+        return median_interval(self.samples)
+
 
 @dataclass(frozen=True)
 class Verification(Digested):
@@ -350,9 +357,10 @@ class Verdict(StrEnum):
 class ComparedSchedule:
     """A schedule (id) in an interleaved comparison.
 
-    `seconds` is the median time of one call in its `rounds`. `ratio` is its time over that of the
-    fastest: the median over the rounds in which both took part. `interval` contains the true ratio
-    with a confidence of 95%; it is None for the fastest, and if there were too few rounds.
+    `seconds` is the median time of one call in its `rounds`, and `seconds_interval` contains the
+    true one with a confidence of 95%. `ratio` is its time over that of the fastest: the median over
+    the rounds in which both took part. `interval` contains the true ratio with the same confidence.
+    It is None for the fastest; both intervals are if there were too few rounds.
     """
 
     schedule: str
@@ -361,6 +369,7 @@ class ComparedSchedule:
     ratio: float
     interval: tuple[float, float] | None
     verdict: Verdict
+    seconds_interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         if self.verdict is Verdict.FASTEST:
@@ -398,6 +407,18 @@ class Best:
     def seconds(self) -> float | None:
         """Median time of one call, where it was measured."""
         return None if self.measurement is None else self.measurement.seconds
+
+    @property
+    def seconds_interval(self) -> tuple[float, float] | None:
+        """Contains the true median with a confidence of 95%; `None` for too few samples."""
+        return None if self.measurement is None else self.measurement.seconds_interval
+
+    @property
+    def time_text(self) -> str | None:
+        """The time with its interval, as it is printed everywhere; `None` if not measured."""
+        if self.seconds is None:
+            return None
+        return format_measured(self.seconds, self.seconds_interval)
 
 
 @dataclass(frozen=True)

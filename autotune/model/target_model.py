@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ...durations import format_seconds
 from ...errors import TuningError
-from ...runtime.timer import format_seconds
 from ...target import Target
 from ...target.registry import Registry
 from ...tir.ir import Func

@@ -79,6 +79,7 @@ def best_known(
         best.schedule.generator,
         best.measurement.session,
         best.measurement.resources,
+        best.seconds_interval,
     )
 
 

@@ -56,6 +56,10 @@ class Candidate:
     features: tuple[float, ...]
     predicted: float
 
+    @property
+    def predicted_seconds(self) -> float:
+        return float(2.0**self.predicted)
+
     def observed(self, outcome: Outcome, seconds: float | None) -> Observation:
         """The observation of this candidate."""
         return Observation(self.schedule.id, self.sketch, self.row, self.features, outcome, seconds)

@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...durations import format_seconds
 from ...errors import ArtifactError, KernelError
-from ..timer import format_seconds, turn_seconds
+from ..timer import turn_seconds
 from .bench import Message
 from .pack import Pack, read_pack
 from .results import Results, ResultsFile, now, results_of

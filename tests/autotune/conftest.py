@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tilewright import TuningDatabase
+from tilewright.autotune import tune as tuning
+from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.search import search
+from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.target import CpuTarget
 
 from ..hosts import take_for
+from .kernels import matmul
+from .recorded import Play, Recorded
 
 
 @pytest.fixture
@@ -27,3 +37,31 @@ def choices_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def remembered_choices(choices_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is built without a record is chosen once for all of these tests."""
     monkeypatch.setenv(LOCATION, str(choices_folder))
+
+
+@pytest.fixture
+def db() -> TuningDatabase:
+    return TuningDatabase("sqlite://")
+
+
+@cache
+def prepared() -> tuple[Sketch, ...]:
+    return sketches(matmul(), resolve("cpu -threads=1"))
+
+
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sketches of `matmul` are made once for all tests."""
+    monkeypatch.setattr(search, "sketches", lambda *_, **__: prepared())
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Make `tune` measure by what was recorded."""
+
+    def start(*measured: MeasureResult, **options: Any) -> Recorded:
+        recorded = Recorded(measured, **options)
+        monkeypatch.setattr(tuning, "Measurer", recorded)
+        return recorded
+
+    return start

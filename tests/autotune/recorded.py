@@ -117,3 +117,7 @@ class Simulated(Recorded):
         factor = self._slower[0]
         del self._slower[: len(self._slower) > 1]
         return [(factor * self._seconds(trace),) * rounds for trace in traces]
+
+
+Play = Callable[..., Recorded]
+"""The fixture `play`: makes `tune` measure by what was recorded."""

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
 from tilewright.autotune.search import history, search
 from tilewright.autotune.search.search import Search
-from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime.measure.comparison import CheckResult
@@ -45,40 +44,12 @@ from tilewright.tuning_db.interleaved_comparison import simplicity
 
 from ..measured import put_measured
 from .children import QUICK
+from .conftest import prepared
 from .kernels import matmul
-from .recorded import Recorded, ok
+from .recorded import Play, Recorded, ok
 
-pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices")
-Play = Callable[..., Recorded]
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
 FAILED = MeasureResult(Outcome.CRASH, error="running it: signal 11")
-
-
-@pytest.fixture
-def db() -> TuningDatabase:
-    return TuningDatabase("sqlite://")
-
-
-@cache
-def prepared() -> tuple[Sketch, ...]:
-    return sketches(matmul(), resolve("cpu -threads=1"))
-
-
-@pytest.fixture(autouse=True)
-def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sketches are made once for all tests."""
-    monkeypatch.setattr(search, "sketches", lambda *_, **__: prepared())
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Make `tune` measure by what was recorded."""
-
-    def start(*measured: MeasureResult, **options: Any) -> Recorded:
-        recorded = Recorded(measured, **options)
-        monkeypatch.setattr(tuning, "Measurer", recorded)
-        return recorded
-
-    return start
 
 
 def run(db: TuningDatabase, callback: Callable[[Event], object] | None = None, **options: Any):  # type: ignore[no-untyped-def]

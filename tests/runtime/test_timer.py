@@ -13,7 +13,6 @@ from tilewright.errors import ArgumentError, OutOfMemoryError
 from tilewright.runtime.timer import (
     Timer,
     Timing,
-    format_seconds,
     time_calls,
     time_interleaved,
     turn_seconds,
@@ -205,23 +204,6 @@ def test_threads_that_compute_are_waited_for(busy: float, idle: bool, waited: fl
 
     assert wait_for_threads(0.11, clock=fake.clock, busy=spent, sleep=sleep) is idle
     assert fake.now - began == pytest.approx(waited)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (2.5, "2.5 s"),
-        (8.86e-3, "8.86 ms"),
-        (3.3e-7, "330 ns"),
-        (1.2e-5, "12 us"),
-        (0.0, "0 ns"),
-        (9.996e-4, "1 ms"),
-        (0.9996, "1 s"),
-        (1234.5, "1234 s"),
-    ],
-)
-def test_seconds_for_people(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
 
 
 def test_a_timing_says_what_it_is() -> None:

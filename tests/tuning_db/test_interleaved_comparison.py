@@ -24,7 +24,6 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.gains import Baseline, Gain, gain_cell, gains_text
 from tilewright.tuning_db.interleaved_comparison import (
     TimeRatio,
-    _interval_rank,
     common_seconds,
     compare_schedules,
     fastest_row,
@@ -32,6 +31,7 @@ from tilewright.tuning_db.interleaved_comparison import (
     summary,
     time_ratio,
 )
+from tilewright.tuning_db.intervals import median_interval
 
 from .samples import CPU, DRIFT, LLVM, MATMUL, NOON, OLD_LLVM, fill, timed, verified
 
@@ -290,11 +290,14 @@ def test_one_that_was_out_early_does_not_win() -> None:
     assert str(verdicts[SMALL.id]) == "out after 9 rounds (0.700 to 0.700)"
 
 
-def test_all_times_are_shown_on_one_base() -> None:
-    """A tie's own median is of all its rounds, in most of which the fastest took part too."""
-    tie = ComparedSchedule("ab" * 32, 608e-6, 9, 1.007, (0.98, 1.05), Verdict.TIE)
-    fastest = ComparedSchedule("cd" * 32, 80e-6, 72, 1.0, None, Verdict.FASTEST)
-    assert common_seconds([tie, fastest]) == pytest.approx([80.56e-6, 80e-6])
+def test_all_times_are_shown_on_the_base_of_the_choice() -> None:
+    """That is the time of the best everywhere; one that was out early has its own rounds only."""
+    tie = ComparedSchedule("ab" * 32, 80e-6, 72, 1.01, (0.98, 1.05), Verdict.TIE)
+    fastest = ComparedSchedule("cd" * 32, 79e-6, 72, 1.0, None, Verdict.FASTEST)
+    out = ComparedSchedule("ef" * 32, 608e-6, 9, 2.02, (1.9, 2.1), Verdict.SLOWER)
+    times = common_seconds([tie, fastest, out])
+    assert times[0] == 80e-6
+    assert times[1:] == pytest.approx([80e-6 / 1.01, 160e-6])
 
 
 def test_slower_is_said_only_of_what_is_surely_slower() -> None:
@@ -496,7 +499,17 @@ def test_a_summary_says_which_of_those_behind_may_be_as_fast() -> None:
     )
 
 
+def test_intervals_of_medians() -> None:
+    times = [float(k) for k in range(1, 10)]
+    assert median_interval(times[:5]) is None
+    assert median_interval(times[:6]) == (1.0, 6.0)
+    assert median_interval(times[::-1]) == (2.0, 8.0)
+    (compared, _) = compare([timed(LONG, 0.1, tuple(times)), timed(SMALL, 0.1, (20.0,) * 9)])
+    assert compared.seconds_interval == (0.2, 0.8)
+
+
 def test_an_interval_of_as_many_rounds_as_a_record_holds_takes_no_hours() -> None:
     """By the normal distribution, the median of n is within 0.98 sqrt(n) places of the middle."""
-    assert [_interval_rank(n) for n in (5, 6, 9, 20)] == [0, 1, 2, 6]
-    assert _interval_rank(100_000) == pytest.approx(50_000 - 0.98 * 100_000**0.5, abs=2)
+    interval = median_interval([float(k) for k in range(1, 100_001)])
+    assert interval is not None
+    assert interval[0] == pytest.approx(50_000 - 0.98 * 100_000**0.5, abs=2)

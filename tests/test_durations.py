@@ -1,0 +1,39 @@
+"""Durations as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.durations import format_measured, format_seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2.5, "2.5 s"),
+        (8.86e-3, "8.86 ms"),
+        (3.3e-7, "330 ns"),
+        (1.2e-5, "12 us"),
+        (0.0, "0 ns"),
+        (9.996e-4, "1 ms"),
+        (0.9996, "1 s"),
+        (1234.5, "1234 s"),
+    ],
+)
+def test_seconds_for_people(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "interval", "text"),
+    [
+        (8.86e-3, (8.812e-3, 9.0e-3), "8.86 ms (8.81 to 9)"),
+        (8.86e-3, None, "8.86 ms"),
+        (0.98e-6, (0.97e-6, 1.2e-6), "980 ns (970 to 1200)"),
+        (9.996e-4, (9.9e-4, 1.01e-3), "1 ms (0.99 to 1.01)"),
+    ],
+)
+def test_measured_times_have_their_interval_in_the_same_unit(
+    seconds: float, interval: tuple[float, float] | None, text: str
+) -> None:
+    assert format_measured(seconds, interval) == text
