@@ -12,12 +12,12 @@ import numpy as np
 from ..errors import IRError, ScheduleError, VerifyError
 from ..hints import MissingNameError, instead
 from ..tir.initialised import wraps_around
-from ..tir.ir import Dim, Func, Label, Var
+from ..tir.ir import Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
 from ..tir.verify import verify
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
-from .find import blocks_in, find_named, find_path
+from .find import blocks_in, find_named, find_path, loop_path
 from .outputs import Outputs
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
 from .primitives.statements import loose_statements
@@ -179,13 +179,28 @@ class Schedule:
         around = self.get_block(block) if isinstance(block, str) else block
         step = (("name", name), *((("block", around.name),) if isinstance(around, Label) else ()))
         _, loop = self._guard("get_loop", step, find_named, self.func, name, around)
-        if loop.var not in self._outputs:
-            labels = [b.label for b in blocks_in(loop)]
-            if not labels:
-                self._guard("get_loop", step, _refuse_bare, self.func, loop.var)
-            known = next((label for label in labels if label in self._outputs), None)
-            self.get_loops(self.get_block(labels[0]) if known is None else known)
+        if loop.var not in self._outputs and not any(blocks_in(loop)):
+            self._guard("get_loop", step, _refuse_bare, self.func, loop.var)
+        self.refer(loop.var)
         return loop.var
+
+    def refer(self, handle: Var | Label) -> None:
+        """Let steps name a loop or block of the current program, which no step may have returned.
+
+        The trace then has it from `get_block` and `get_loops`. Raises `ScheduleError` for what no
+        step returned and these do not find.
+        """
+        if handle in self._outputs:
+            return
+        if isinstance(handle, Label):
+            self.get_block(handle)
+            return
+        _, (_, loop) = self._guard("get_loops", (), _with_loop, self.func, handle)
+        labels = [b.label for b in blocks_in(loop)]
+        if not labels:
+            self._guard("get_loops", (), _refuse_bare, self.func, handle)
+        known = next((label for label in labels if label in self._outputs), None)
+        self.get_loops(self.get_block(labels[0]) if known is None else known)
 
     get_loops = method(p.get_loops)
     get_producers = method(p.get_producers)
@@ -467,6 +482,10 @@ def _flatten(result: Any) -> tuple[list[Any], str]:
         return [result], "l" if type(result) is Var else "b"
     parts = [_flatten(part) for part in result]
     return [v for outputs, _ in parts for v in outputs], "".join(kinds for _, kinds in parts)
+
+
+def _with_loop(func: Func, loop: Var) -> tuple[Func, tuple[object, For]]:
+    return func, loop_path(func, loop)
 
 
 def _refuse_bare(func: Func, loop: Var) -> NoReturn:
