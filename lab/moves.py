@@ -1,0 +1,257 @@
+"""The steps that can be taken at a place of a program: which are legal, what each would cost.
+
+Every registered primitive that takes such a place is tried on a copy of the schedule. A legal move
+has the predicted time of the program after it; a refused one has the condition that does not hold.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, get_args, get_origin
+
+from ..errors import ScheduleError
+from ..schedule import Schedule
+from ..schedule.index_map import MAX_TEXT, IndexMap, parse_index_map
+from ..schedule.primitive import PRIMITIVES, Primitive, find_primitive
+from ..schedule.primitives import query
+from ..schedule.step_arguments import MAX_DEPTH, MAX_INT, MAX_ITEMS, describe
+from ..target import Target
+from ..tir.ir import Func, Label, Var
+from ..tir.printer import loop_names
+from .completions import Place, completed
+from .program_tree import Data, Handles
+from .versions import LabError
+
+Predict: TypeAlias = Callable[[Func], float | None]
+
+
+def moves(
+    schedule: Schedule,
+    handle: Var | Label | None,
+    target: Target,
+    handles: Handles,
+    predict: Predict,
+) -> list[Data]:
+    """The moves at a loop, a block or the whole program (`None`).
+
+    Legal ones come first, those with the least predicted time before others; then those that ask
+    for arguments (`legal` is `None`, `needs` has them); then one refusal for each primitive that
+    has no legal move here.
+    """
+    place = Place(schedule.func, handle, target)
+    found: list[Data] = []
+    for primitive in PRIMITIVES.values():
+        if not _is_move(primitive):
+            continue
+        calls = completed(primitive, place)
+        if calls is None:
+            continue
+        if calls.needed:
+            found.append(_asking(primitive, calls.calls[0], calls.needed, schedule.func, handles))
+            continue
+        tried = [m for c in calls.calls if (m := _tried(schedule, primitive, c, handles, predict))]
+        legal = [m for m in tried if m["legal"]]
+        found += legal or tried[:1]
+    return sorted(found, key=_rank)
+
+
+def _rank(move: Data) -> tuple[int, float]:
+    predicted = move.get("predicted")
+    group = 1 if move["legal"] is None else 0 if move["legal"] else 2
+    return group, math.inf if predicted is None else predicted
+
+
+def _is_move(primitive: Primitive) -> bool:
+    """Whether it changes programs, and by no chance."""
+    return not primitive.samples and primitive.function.__module__ != query.__name__
+
+
+def try_move(
+    schedule: Schedule, op: str, arguments: object, handles: Handles, predict: Predict
+) -> Data:
+    """A step with arguments as JSON data, tried like those of `moves`."""
+    primitive = find_primitive(op)
+    bound = decoded(primitive, arguments, handles)
+    move = _tried(schedule, primitive, bound, handles, predict)
+    return {"op": op, "legal": True, "changes": False} if move is None else move
+
+
+def _tried(
+    schedule: Schedule,
+    primitive: Primitive,
+    bound: dict[str, Any],
+    handles: Handles,
+    predict: Predict,
+) -> Data | None:
+    """A move; `None` if it would change nothing."""
+    move = _described(primitive, bound, schedule.func, handles)
+    try:
+        after = applied(schedule, primitive, bound)
+    except ScheduleError as error:
+        return {**move, "legal": False, "error": refusal(error, handles)}
+    if after.func is schedule.func:
+        return None
+    return {**move, "legal": True, "predicted": predict(after.func)}
+
+
+def _asking(
+    primitive: Primitive,
+    bound: dict[str, Any],
+    needed: tuple[str, ...],
+    func: Func,
+    handles: Handles,
+) -> Data:
+    needs = [{"name": n, "type": describe(primitive.types[n])} for n in needed]
+    return {**_described(primitive, bound, func, handles), "legal": None, "needs": needs}
+
+
+def _described(
+    primitive: Primitive, bound: Mapping[str, Any], func: Func, handles: Handles
+) -> Data:
+    return {
+        "op": primitive.name,
+        "args": {name: _encoded(value, handles) for name, value in bound.items()},
+        "text": call_text(primitive, bound, func),
+        "says": (inspect.getdoc(primitive.function) or "").partition("\n")[0],
+        "from": primitive.home,
+    }
+
+
+def applied(schedule: Schedule, primitive: Primitive, bound: Mapping[str, Any]) -> Schedule:
+    """A copy of a schedule with a step more. Raises `ScheduleError` if it is refused."""
+    after = schedule.copy()
+    for handle in _handles_in(bound.values()):
+        after.refer(handle)
+    arguments = dict(bound)
+    variadic = arguments.pop(primitive.variadic, ()) if primitive.variadic else ()
+    getattr(after, primitive.name)(*variadic, **arguments)
+    return after
+
+
+def _handles_in(values: Any) -> Iterator[Var | Label]:
+    for value in values:
+        if isinstance(value, (Var, Label)):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _handles_in(value)
+
+
+def refusal(error: ScheduleError, handles: Handles) -> Data:
+    """A refused step as data: `place` is the loop or block in the way, `example` what clashes."""
+    data = error.as_data()
+    place = error.place
+    known = isinstance(place, (Var, Label))
+    return {
+        "kind": type(error).__name__,
+        "text": data["condition"],
+        "hint": data["hint"],
+        "example": data["example"],
+        "place": handles.id(place) if known else None,
+        "name": place.name if known else None,
+        "alternatives": [str(a) for a in data["alternatives"][:16]],
+    }
+
+
+def decoded(primitive: Primitive, arguments: object, handles: Handles) -> dict[str, Any]:
+    """Arguments of a step from JSON data, in which loops and blocks are ids.
+
+    Raises `LabError` for what is no argument, and `ScheduleError` for wrong names.
+    """
+    if not isinstance(arguments, Mapping):
+        raise LabError("args: expected an object, found {0!r:.80}", arguments)
+    primitive.check_names(dict(arguments))
+    if primitive.variadic and not isinstance(arguments[primitive.variadic], list):
+        raise LabError("{0}: expected a list", primitive.variadic)
+    return {
+        name: _decoded(arguments[name], primitive.types[name], handles, name == primitive.variadic)
+        for name in primitive.names
+        if name in arguments
+    }
+
+
+def _decoded(value: Any, hint: Any, handles: Handles, several: bool = False, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise LabError("an argument is nested more than {0} deep", MAX_DEPTH)
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) <= MAX_INT:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case str() if len(value) <= MAX_TEXT:
+            return _named(value, hint, handles)
+        case list() if len(value) <= MAX_ITEMS:
+            part = hint if several else _part(hint)
+            return tuple([_decoded(v, part, handles, depth=depth + 1) for v in value])
+        case dict() if len(value) <= MAX_ITEMS:
+            return {str(k): _decoded(v, Any, handles, depth=depth + 1) for k, v in value.items()}
+        case _:
+            raise LabError("no argument of a step: {0:.80}", repr(value))
+
+
+def _part(hint: Any) -> Any:
+    """The type of the elements of a sequence."""
+    for option in (hint, *get_args(hint)):
+        if get_origin(option) is not None and _is_sequence(option):
+            return next((h for h in get_args(option) if h is not ...), Any)
+    return Any
+
+
+def _is_sequence(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return (
+        isinstance(origin, type)
+        and origin.__module__ in ("builtins", "collections.abc")
+        and (origin is not dict)
+    )
+
+
+def _named(text: str, hint: Any, handles: Handles) -> Any:
+    """A text, or the loop, block or index map that it stands for where one is expected."""
+    options = {hint, *get_args(hint)}
+    if Var in options or Label in options:
+        handle = handles.get(text)
+        if handle is None:
+            raise LabError("there is no loop or block {0!r:.40}", text, hint="ids are in the tree")
+        return handle
+    if IndexMap in options:
+        return parse_index_map(text)
+    return text
+
+
+def _encoded(value: Any, handles: Handles) -> Any:
+    """An argument as JSON data."""
+    if isinstance(value, (Var, Label)):
+        return handles.id(value)
+    if isinstance(value, tuple):
+        return [_encoded(v, handles) for v in value]
+    return repr(value) if isinstance(value, IndexMap) else value
+
+
+def call_text(primitive: Primitive, bound: Mapping[str, Any], func: Func) -> str:
+    """A step as people write it, with the names that the program's text has."""
+    names = loop_names(func)
+
+    def shown(value: Any) -> str:
+        if isinstance(value, Var):
+            return names.get(value, value.name)
+        if isinstance(value, Label):
+            return value.name
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(shown, value))}]"
+        return repr(value)
+
+    parts: list[str] = []
+    leading = True
+    for name in primitive.names:
+        if name not in bound:
+            leading = False
+        elif name == primitive.variadic:
+            parts += map(shown, bound[name])
+        else:
+            leading = leading and isinstance(bound[name], (Var, Label))
+            parts.append(shown(bound[name]) if leading else f"{name}={shown(bound[name])}")
+    return f"sch.{primitive.name}({', '.join(parts)})"

@@ -1,0 +1,161 @@
+"""The versions of a program in the lab: a tree in which each has the step that made it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..errors import TilewrightError
+from ..schedule import Schedule
+from .program_tree import Data
+
+MOST = 500
+"""Versions of a lab."""
+_CONTEXT = 3
+_LONG = 1000
+"""Lines from which on those that occur often are not matched: it would take too long."""
+
+
+class LabError(TilewrightError):
+    """A command that the lab does not carry out; `do` returns it as data."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A measured time: the median of `samples`, in seconds per call, and where it is recorded.
+
+    `checked` says that the results were compared with those of the unscheduled program.
+    """
+
+    seconds: float
+    samples: tuple[float, ...]
+    checked: bool
+    measurement: str | None = None
+
+    def data(self) -> Data:
+        return {
+            "seconds": self.seconds,
+            "low": min(self.samples, default=self.seconds),
+            "high": max(self.samples, default=self.seconds),
+            "samples": len(self.samples),
+            "checked": self.checked,
+            "measurement": self.measurement,
+        }
+
+
+@dataclass(eq=False)
+class Version:
+    """A scheduled program, made from `parent` by the step `text`.
+
+    `predicted` are seconds; `None` where its target has no model. `problem` is why it has no time,
+    if it was measured and failed.
+    """
+
+    id: str
+    parent: Version | None
+    text: str
+    schedule: Schedule
+    predicted: float | None
+    timing: Timing | None = None
+    problem: str | None = None
+    children: list[Version] = field(default_factory=list)
+
+    def data(self) -> Data:
+        return {
+            "id": self.id,
+            "parent": None if self.parent is None else self.parent.id,
+            "text": self.text,
+            "steps": len(self.schedule.trace),
+            "predicted": self.predicted,
+            "measured": None if self.timing is None else self.timing.data(),
+            "problem": self.problem,
+        }
+
+
+class Versions:
+    """All versions, of which one is `current`. None is ever lost: undo goes to the parent."""
+
+    def __init__(self, root: Schedule, predicted: float | None) -> None:
+        self._all: dict[str, Version] = {}
+        self._redo: list[Version] = []
+        self.current = self._new(None, "as written", root, predicted)
+
+    def __iter__(self) -> Iterator[Version]:
+        return iter(self._all.values())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def root(self) -> Version:
+        return next(iter(self._all.values()))
+
+    @property
+    def can_redo(self) -> bool:
+        return bool(self._redo)
+
+    def get(self, id: object) -> Version:
+        """The version with an id. Raises `LabError` if there is none."""
+        found = self._all.get(id) if isinstance(id, str) else None
+        if found is None:
+            raise LabError("there is no version {0!r:.40}", id)
+        return found
+
+    def add(
+        self, parent: Version, text: str, schedule: Schedule, predicted: float | None
+    ) -> Version:
+        """A new version, which becomes the current one. Raises `LabError` if there are too many.
+
+        A child of `parent` that was made by the same steps is taken instead.
+        """
+        same = next((v for v in parent.children if v.schedule.trace == schedule.trace), None)
+        self.current = self._new(parent, text, schedule, predicted) if same is None else same
+        self._redo.clear()
+        return self.current
+
+    def undo(self) -> None:
+        """Go to the parent. Raises `LabError` if there is none."""
+        if self.current.parent is None:
+            raise LabError("there is nothing to undo: this is the program as written")
+        self._redo.append(self.current)
+        self.current = self.current.parent
+
+    def redo(self) -> None:
+        """Take the last undo back. Raises `LabError` if there is none."""
+        if not self._redo:
+            raise LabError("there is nothing to redo")
+        self.current = self._redo.pop()
+
+    def go(self, id: object) -> None:
+        """Make a version the current one."""
+        self.current = self.get(id)
+        self._redo.clear()
+
+    def _new(
+        self, parent: Version | None, text: str, schedule: Schedule, predicted: float | None
+    ) -> Version:
+        if len(self._all) >= MOST:
+            raise LabError("a lab keeps {0} versions", MOST, hint="open another one from a record")
+        new = Version(f"v{len(self._all)}", parent, text, schedule, predicted)
+        self._all[new.id] = new
+        if parent is not None:
+            parent.children.append(new)
+        return new
+
+
+def line_diff(before: str, after: str) -> list[Data]:
+    """The lines of two texts: `op` is " ", "-" or "+", or "…" for equal lines that are left out."""
+    a, b = before.splitlines(), after.splitlines()
+    lines: list[Data] = []
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=len(b) > _LONG)
+    for group in matcher.get_grouped_opcodes(_CONTEXT):
+        if lines or group[0][1] > 0:
+            lines.append({"op": "…", "text": ""})
+        for tag, a0, a1, b0, b1 in group:
+            if tag == "equal":
+                lines += [{"op": " ", "text": t} for t in a[a0:a1]]
+                continue
+            lines += [{"op": "-", "text": t} for t in a[a0:a1]]
+            lines += [{"op": "+", "text": t} for t in b[b0:b1]]
+    return lines

@@ -1,0 +1,346 @@
+"""The model of the lab: versions, legal moves, refusals as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.lab.versions import MOST
+from tilewright.lab.workbench import COMMANDS, PAGE, Workbench
+
+TARGET = "cpu -mcpu=znver4 -threads=2"
+Data = dict[str, Any]
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    return Workbench(ops.matmul_func(64, 48, 32), TARGET)
+
+
+def done(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert answer["ok"], answer
+    result: Data = answer["result"]
+    return result
+
+
+def refused(bench: Workbench, command: Any) -> Data:
+    before = bench.state()
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert not answer["ok"]
+    assert bench.state() == before
+    error: Data = answer["error"]
+    return error
+
+
+def place(bench: Workbench, name: str) -> str:
+    nodes = bench.state()["tree"]["nodes"]
+    (id,) = [n["id"] for n in nodes if n.get("name") == name]
+    return str(id)
+
+
+def found(bench: Workbench, at: str | None) -> list[Data]:
+    moves: list[Data] = done(bench, do="moves", place=at)["moves"]
+    return moves
+
+
+def test_the_tree_has_loops_and_blocks(bench: Workbench) -> None:
+    state = json.loads(json.dumps(bench.state(), allow_nan=False))
+    nodes = state["tree"]["nodes"]
+    assert [(n["kind"], n["name"], n["depth"]) for n in nodes] == [
+        ("loop", "i", 0),
+        ("loop", "j", 1),
+        ("loop", "k", 2),
+        ("block", "C", 3),
+    ]
+    assert [n["extent"] for n in nodes[:3]] == [64, 48, 32]
+    assert [n["badges"] for n in nodes[:3]] == [[], [], ["reduction"]]
+    assert nodes[3]["writes"] == ["C"]
+    assert [i["kind"] for i in nodes[3]["iters"]] == ["spatial", "spatial", "reduce"]
+    assert state["text"]["lines"] == repr(bench.func).splitlines()
+
+
+def test_legal_moves_have_text_time_and_a_sentence(bench: Workbench) -> None:
+    moves = found(bench, place(bench, "i"))
+    (split,) = [m for m in moves if m["text"] == "sch.split(i, factors=[None, 8])"]
+    assert split["legal"] is True
+    assert split["says"].startswith("Split a loop into nested loops")
+    sch = tw.Schedule(bench.func)
+    sch.split(sch.get_loop("i"), factors=[None, 8])
+    assert split["predicted"] == bench.predict(sch.func)
+    legal = [m["predicted"] for m in moves if m["legal"]]
+    assert legal == sorted(legal)
+
+
+def test_every_legal_move_can_be_applied(bench: Workbench) -> None:
+    for name in "ijkC":
+        moves = [m for m in found(bench, place(bench, name)) if m["legal"]]
+        assert moves
+        for move in moves:
+            done(bench, do="apply", op=move["op"], args=move["args"])
+            version = bench.versions.current
+            assert version.text == move["text"]
+            assert version.predicted == move["predicted"]
+            done(bench, do="undo")
+
+
+def test_illegal_moves_name_the_loop_in_the_way(bench: Workbench) -> None:
+    (vectorize,) = [m for m in found(bench, place(bench, "i")) if m["op"] == "vectorize"]
+    assert vectorize["legal"] is False
+    assert vectorize["error"]["place"] == place(bench, "j")
+    assert "loop j is inside" in vectorize["error"]["text"]
+    (parallel,) = [m for m in found(bench, place(bench, "k")) if m["op"] == "parallel"]
+    assert "rfactor" in parallel["error"]["hint"]
+
+
+SCAN = """
+@tw.script
+def scan(A: T.Buffer((16, 16), "float32")):
+    T.inplace(A)
+    for i, j in T.grid(15, 15):
+        with T.block("A"):
+            vi, vj = T.axis.remap("OO", [i, j])
+            A[vi + 1, vj] = A[vi, vj + 1] + 1.0
+"""
+
+
+def test_illegal_moves_show_the_iterations_that_clash() -> None:
+    bench = Workbench(tw.script(SCAN), TARGET)
+    (reorder,) = [m for m in found(bench, place(bench, "i")) if m["op"] == "reorder"]
+    assert reorder["legal"] is False
+    assert reorder["error"]["place"] == place(bench, "A")
+    example = "iteration i=0, j=1 writes A[1, 1], iteration i=1, j=0 reads it"
+    assert reorder["error"]["example"] == example
+
+
+def test_moves_ask_for_what_cannot_be_completed(bench: Workbench) -> None:
+    at = place(bench, "i")
+    (annotate,) = [m for m in found(bench, at) if m["op"] == "annotate"]
+    assert annotate["legal"] is None
+    assert [n["name"] for n in annotate["needs"]] == ["key", "value"]
+    args = {**annotate["args"], "key": "mine", "value": {"depth": [1, 2]}}
+    done(bench, do="apply", op="annotate", args=args)
+    assert "mine" in bench.state()["tree"]["nodes"][0]["badges"]
+    assert [m["args"]["key"] for m in found(bench, at) if m["op"] == "unannotate"] == ["mine"]
+
+
+def test_primitives_of_users_are_moves(bench: Workbench) -> None:
+    from tilewright.schedule.primitive import PRIMITIVES
+
+    exec(_MINE, {"__name__": "mine"})
+    try:
+        moves = [m for m in found(bench, place(bench, "i")) if m["op"] == "split_in_two"]
+    finally:
+        del PRIMITIVES["split_in_two"]
+    assert [m["text"] for m in moves if m["legal"]][:2] == [
+        "sch.split_in_two(i, by=8)",
+        "sch.split_in_two(i, by=16)",
+    ]
+    assert {m["from"] for m in moves} == {"mine"}
+
+
+_MINE = '''
+import tilewright as tw
+from tilewright.tir.ir import Dim, Func, Var
+from tilewright.schedule.primitives import split
+
+@tw.primitive
+def split_in_two(fn: Func, loop: Var, by: Dim) -> tuple[Func, tuple[Var, ...]]:
+    """Split a loop."""
+    return split(fn, loop, (None, by))
+'''
+
+
+def test_moves_of_two_blocks_compute_one_inside_the_other() -> None:
+    bench = Workbench(ops.softmax_func(8, 16), TARGET)
+    moves = [m for node in bench.state()["tree"]["nodes"] for m in found(bench, node["id"])]
+    legal = {m["op"] for m in moves if m["legal"]}
+    assert {"compute_at", "reverse_compute_at", "merge", "fuse", "cache_read"} <= legal
+
+
+def test_a_gpu_has_its_axes_and_scopes() -> None:
+    bench = Workbench(ops.matmul_func(64, 64, 64), "cuda -arch=sm_90")
+    moves = found(bench, place(bench, "i"))
+    assert {m["args"]["thread_axis"] for m in moves if m["op"] == "bind"} >= {"blockIdx.x"}
+    scopes = {m["args"].get("storage_scope") for m in found(bench, place(bench, "C"))}
+    assert "shared" in scopes
+    state = bench.state()["target"]
+    assert state["model"]
+
+
+def test_a_try_changes_nothing(bench: Workbench) -> None:
+    before = bench.state()
+    at = place(bench, "j")
+    legal = done(bench, do="try", op="split", args={"loop": at, "factors": [None, 5]})
+    assert legal["legal"]
+    assert legal["text"] == "sch.split(j, factors=[None, 5])"
+    bad = {"loop": at, "factors": [None, 5], "perfect": True}
+    illegal = done(bench, do="try", op="split", args=bad)
+    assert illegal["legal"] is False
+    assert "does not divide" in illegal["error"]["text"]
+    assert bench.state() == before
+
+
+def test_undo_redo_and_branches(bench: Workbench) -> None:
+    i = place(bench, "i")
+    done(bench, do="apply", op="parallel", args={"loop": i})
+    assert bench.state()["tree"]["nodes"][0]["badges"] == ["parallel"]
+    assert place(bench, "i") == i
+    done(bench, do="undo")
+    assert bench.state()["can_redo"]
+    assert not bench.state()["can_undo"]
+    assert done(bench, do="redo") == {"version": "v1"}
+    done(bench, do="undo")
+    done(bench, do="apply", op="split", args={"loop": i, "factors": [None, 8]})
+    state = bench.state()
+    assert [(v["id"], v["parent"]) for v in state["versions"]] == [
+        ("v0", None),
+        ("v1", "v0"),
+        ("v2", "v0"),
+    ]
+    assert not state["can_redo"]
+    done(bench, do="go", version="v1")
+    assert bench.state()["version"] == "v1"
+    done(bench, do="undo")
+    again = done(bench, do="apply", op="split", args={"loop": i, "factors": [None, 8]})
+    assert again == {"version": "v2"}
+
+
+def test_programs_of_two_versions_differ_by_lines(bench: Workbench) -> None:
+    done(bench, do="apply", op="parallel", args={"loop": place(bench, "i")})
+    lines = done(bench, do="diff", a="v0", b="v1")["program"]
+    added = [line["text"].strip() for line in lines if line["op"] == "+"]
+    gone = [line["text"].strip() for line in lines if line["op"] == "-"]
+    assert "for i in T.parallel(64):" in added
+    assert "for i, j, k in T.grid(64, 48, 32):" in gone
+    assert lines[0]["op"] == "…"
+
+
+def test_a_given_schedule_is_a_version() -> None:
+    sch = tw.Schedule(ops.add_relu_func(8))
+    sch.parallel(sch.get_loops(sch.get_block(0))[0])
+    bench = Workbench(sch, TARGET)
+    state = bench.state()
+    assert [v["text"] for v in state["versions"]] == ["as written", "the given schedule"]
+    assert state["version"] == "v1"
+
+
+HOSTILE: list[Any] = [
+    None,
+    7,
+    [],
+    {},
+    {"do": None},
+    {"do": "explode"},
+    {"do": ["moves"]},
+    {"do": "moves", "place": "L99"},
+    {"do": "moves", "place": ["L0"]},
+    {"do": "moves", "place": None, "start": -1},
+    {"do": "moves", "place": None, "count": "7"},
+    {"do": "moves", "place": None, "count": 1e400},
+    {"do": "moves", "place": None, "count": True},
+    {"do": "apply"},
+    {"do": "apply", "op": 3, "args": {}},
+    {"do": "apply", "op": "split"},
+    {"do": "apply", "op": "split", "args": []},
+    {"do": "apply", "op": "split", "args": {"loop": "L0"}},
+    {"do": "apply", "op": "split", "args": {"loop": "L0", "factors": [None, 10**400]}},
+    {"do": "apply", "op": "split", "args": {"loop": "L0", "factors": [None, -3]}},
+    {"do": "apply", "op": "split", "args": {"loop": "L0", "factors": [None, float("nan")]}},
+    {"do": "apply", "op": "split", "args": {"loop": "L0", "factors": "L0"}},
+    {"do": "apply", "op": "split", "args": {"loop": "L0", "factors": [1] * 10_000}},
+    {"do": "apply", "op": "split", "args": {"loop": "B3", "factors": [None, 8]}},
+    {"do": "apply", "op": "split", "args": {"loop": {"v": "l0"}, "factors": [None, 8]}},
+    {"do": "apply", "op": "split", "args": {"loop": "L0", "factors": [None, 8], "x": 1}},
+    {"do": "apply", "op": "__init__", "args": {}},
+    {"do": "apply", "op": "copy", "args": {}},
+    {"do": "apply", "op": "serial", "args": {"loop": "L0"}},
+    {"do": "apply", "op": "fuse", "args": {"loops": "L0"}},
+    {"do": "apply", "op": "fuse", "args": {"loops": [["L0"], "L1"]}},
+    {"do": "apply", "op": "annotate", "args": {"target": "L0", "key": "k", "value": object()}},
+    {
+        "do": "apply",
+        "op": "transform_block_layout",
+        "args": {"block": "B3", "index_map": "__import__('os').system('true')"},
+    },
+    {"do": "undo"},
+    {"do": "redo"},
+    {"do": "go"},
+    {"do": "go", "version": "v9"},
+    {"do": "go", "version": {}},
+    {"do": "diff", "a": "v0"},
+    {"do": "text", "version": "v7"},
+]
+
+
+@pytest.mark.parametrize("command", HOSTILE, ids=str)
+def test_hostile_commands_are_refused_as_data(bench: Workbench, command: Any) -> None:
+    error = refused(bench, command)
+    assert error["kind"]
+    assert error["text"]
+
+
+def test_deep_arguments_are_refused(bench: Workbench) -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    assert (
+        "nested"
+        in refused(
+            bench,
+            {"do": "apply", "op": "annotate", "args": {"target": "L0", "key": "k", "value": deep}},
+        )["text"]
+    )
+
+
+def test_unknown_commands_name_the_nearest(bench: Workbench) -> None:
+    assert "moves" in refused(bench, {"do": "move"})["hint"]
+
+
+def test_texts_are_safe_to_show() -> None:
+    hostile = replace(ops.add_relu_func(4), name="\x1b[2J" + "x" * 20_000)
+    name = Workbench(hostile, TARGET).state()["program"]["name"]
+    assert "\x1b" not in name
+    assert len(name) <= 10_000
+
+
+def test_large_programs_come_in_pages() -> None:
+    sch = tw.Schedule(ops.add_relu_func(4))
+    loop = sch.get_loops(sch.get_block(0))[0]
+    for _ in range(60):
+        loop = sch.add_unit_loop(loop)
+    bench = Workbench(sch, TARGET)
+    whole = done(bench, do="tree")
+    some = done(bench, do="tree", start=3, count=2)
+    assert some["nodes"] == whole["nodes"][3:5]
+    assert some["total"] == whole["total"] > 60
+    assert done(bench, do="text", start=10**9)["lines"] == []
+    page = done(bench, do="moves", place=None, count=0)
+    assert page["moves"] == []
+    assert len(done(bench, do="text", count=10**9)["lines"]) <= PAGE
+
+
+def test_a_lab_keeps_so_many_versions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.lab.versions.MOST", 2)
+    done(bench, do="apply", op="parallel", args={"loop": "L0"})
+    error = refused(bench, {"do": "apply", "op": "unroll", "args": {"loop": "L1"}})
+    assert "keeps 2 versions" in error["text"]
+    assert MOST > 100
+
+
+def test_changes_are_told() -> None:
+    told: list[int] = []
+    bench = Workbench(ops.add_relu_func(8), TARGET, on_change=lambda: told.append(1))
+    done(bench, do="apply", op="parallel", args={"loop": place(bench, "i0")})
+    assert bench.state()["revision"] == len(told) == 1
+
+
+def test_every_command_is_described() -> None:
+    import tilewright.lab.workbench as module
+
+    assert all(f"`{name}`" in (module.__doc__ or "") for name in COMMANDS)
