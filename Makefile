@@ -21,10 +21,13 @@ endif
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+APT_INSTALL = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get install --yes --no-install-recommends
+
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo test test-hosts test-long oldest aarch64-tools lint format bench budgets docs clean
+.PHONY: help demo test test-hosts test-long oldest aarch64-tools browser-tools lint format bench
+.PHONY: budgets docs clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -36,6 +39,7 @@ help:
 	@echo "make test-long   run the tests that take long, try random programs (SEED=2: others),"
 	@echo "                 and compile each operator for every kind of processor"
 	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
+	@echo "make browser-tools  install the Chromium that tests of the lab drive (Debian, Ubuntu)"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
 	@echo "make format      rewrite the sources in the house style"
@@ -65,8 +69,11 @@ test-long: $(VENV)/stamp-check
 
 # A compiler that links for 64-bit ARM with C's library, and an emulator that runs its programs.
 aarch64-tools:
-	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes --no-install-recommends \
-	    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+	$(APT_INSTALL) gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+
+# Chromium asks for fonts, and brings none.
+browser-tools:
+	$(APT_INSTALL) chromium fonts-dejavu-core
 
 oldest: $(VENV)/created
 	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt

@@ -1,0 +1,226 @@
+"""A JupyterLab that runs for tests, and a notebook in it that is driven through a browser.
+
+The server listens on 127.0.0.1 at a free port and has folders of its own for everything that it
+writes. Its kernels are the Python that runs the tests, with this checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+from playwright.sync_api import ConsoleMessage, Error, Locator, Page
+
+_SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},  # all cells are in the document
+}
+_OPTIONS = (
+    "--ServerApp.ip=127.0.0.1",
+    "--ServerApp.port_retries=100",
+    "--ServerApp.terminals_enabled=False",
+    "--ServerApp.root_dir=.",
+    "--ServerApp.allow_root=True",
+    "--LabApp.expose_app_in_browser=True",
+    "--LabApp.extension_manager=readonly",
+    "--LabApp.open_browser=False",
+)
+_START_SECONDS, _STOP_SECONDS = 60.0, 10.0
+
+
+class Server(NamedTuple):
+    """A running JupyterLab: its address, what it lets in, and the folder of its notebooks."""
+
+    url: str
+    token: str
+    folder: Path
+
+
+@contextmanager
+def jupyter_lab(folder: Path) -> Iterator[Server]:
+    """A JupyterLab below `folder`, which ends with the context, and its kernels with it."""
+    work = folder / "work"
+    work.mkdir(parents=True)
+    for name, values in _SETTINGS.items():
+        path = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values), encoding="utf-8")
+    log = folder / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *_OPTIONS],
+            cwd=work,
+            env=_environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield Server(*_address(process, folder / "runtime", log), work)
+    finally:
+        _end(process)
+
+
+class Notebook:
+    """A notebook in a page of JupyterLab, with a cell for each of its sources."""
+
+    def __init__(self, page: Page, server: Server, name: str, *sources: str) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        """The errors of the browser's console since the notebook was opened."""
+        path = server.folder / f"{name}.ipynb"
+        path.write_text(json.dumps(_notebook(sources)), encoding="utf-8")
+        page.on("console", self._note)
+        page.on("pageerror", self._fail)
+        self.command("docmanager:open", path=path.name)
+        self._ready()
+
+    def close(self) -> None:
+        """End the kernel, and close the notebook without keeping it."""
+        self.page.remove_listener("console", self._note)
+        self.page.remove_listener("pageerror", self._fail)
+        self.page.evaluate(
+            """async () => {
+                const notebook = window.jupyterapp.shell.currentWidget;
+                await notebook.sessionContext.shutdown();
+                notebook.dispose();
+            }"""
+        )
+
+    @property
+    def cells(self) -> Locator:
+        """The cells, in order."""
+        return self.page.locator(".jp-Notebook .jp-CodeCell")
+
+    def output(self, cell: int) -> Locator:
+        """The outputs of a cell."""
+        return self.cells.nth(cell).locator(".jp-OutputArea-output")
+
+    def run(self) -> None:
+        """Run all cells, and return when the last is done."""
+        self.command("notebook:run-all-cells")
+        self.page.wait_for_function(
+            r"""() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')].every(
+                c => /\d/.test(c.querySelector('.jp-InputPrompt').textContent))"""
+        )
+
+    def restart(self) -> None:
+        """Restart the kernel without asking, and keep the outputs."""
+        self.page.evaluate(
+            "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+        )
+        self._ready()
+
+    def interrupt(self) -> None:
+        """Interrupt the kernel."""
+        self.command("notebook:interrupt-kernel")
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Execute a command of JupyterLab."""
+        execute(self.page, name, **arguments)
+
+    def _ready(self) -> None:
+        self.page.wait_for_function(
+            """() => {
+                const context = window.jupyterapp.shell.currentWidget?.sessionContext;
+                const kernel = context?.session?.kernel;
+                return kernel?.status === 'idle' && kernel.connectionStatus === 'connected';
+            }"""
+        )
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)
+
+    def _fail(self, error: Error) -> None:
+        self.errors.append(str(error))
+
+
+def show(page: Page, server: Server) -> None:
+    """Open JupyterLab in a page."""
+    page.goto(f"{server.url}lab?reset&token={server.token}")
+    page.wait_for_function("window.jupyterapp?.restored.then(() => true)")
+
+
+def switch(page: Page, *, dark: bool) -> None:
+    """Switch JupyterLab to its light or its dark theme."""
+    execute(page, "apputils:change-theme", theme="JupyterLab Dark" if dark else "JupyterLab Light")
+    light = "false" if dark else "true"
+    page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
+
+
+def execute(page: Page, name: str, **arguments: Any) -> None:
+    """Execute a command of JupyterLab."""
+    page.evaluate(
+        "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => {})",
+        [name, arguments],
+    )
+
+
+def _notebook(sources: Iterable[str]) -> dict[str, Any]:
+    """A notebook as its file format has it, with a cell for each source."""
+    cells = [
+        {"cell_type": "code", "source": source, "metadata": {}, "outputs": []}
+        | {"execution_count": None, "id": f"cell-{k}"}
+        for k, source in enumerate(sources)
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python"}}
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": cells}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The environment of the server: nothing of the user's is read or written."""
+    own = {
+        "HOME": "home",
+        "IPYTHONDIR": "ipython",
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        "TILEWRIGHT_CACHE": "cache",
+        "XDG_CACHE_HOME": "cache",
+        "XDG_CONFIG_HOME": "config",
+        "XDG_DATA_HOME": "data",
+    }
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY", "PYTEST"))}
+    return kept | {name: str(folder / below) for name, below in own.items()}
+
+
+def _address(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> tuple[str, str]:
+    """Where the server listens, and its token: it writes them to a file when it does."""
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        for file in runtime.glob("jpserver-*.json"):
+            try:
+                about = json.loads(file.read_text(encoding="utf-8"))
+                return about["url"], about["token"]
+            except json.JSONDecodeError:  # it is being written
+                break
+        time.sleep(0.05)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    raise RuntimeError(f"JupyterLab did not start:\n{text[-4000:]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the server and what it started, gently first."""
+    children = (
+        psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    )
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    _, alive = psutil.wait_procs(children, _STOP_SECONDS)
+    for child in alive:
+        child.kill()

@@ -1,0 +1,56 @@
+"""The tools of these tests find what they look for."""
+
+from __future__ import annotations
+
+import htpy as h
+import pytest
+from PIL import Image, ImageDraw
+from playwright.sync_api import Page
+
+from tilewright.lab.page import fragment, text
+from tilewright.lab.page import page as document
+
+from .accessibility import violations
+from .pictures import difference
+
+HOSTILE = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
+
+
+def test_violations_are_found(page: Page) -> None:
+    page.set_content("<html lang='en'><title>t</title><button></button><main>text</main></html>")
+    (fault,) = violations(page)
+    assert fault.startswith("button-name")
+    page.set_content("<html lang='en'><title>t</title><main style='color: #aaa'>text</main></html>")
+    (fault,) = violations(page)
+    assert fault.startswith("color-contrast")
+
+
+def test_pages_execute_no_text(page: Page) -> None:
+    page.set_content(fragment(h.p(title=text(HOSTILE))[text(HOSTILE)]))
+    assert page.title() == ""
+    assert page.locator("p").inner_text() == HOSTILE
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_of_pages_are_readable(page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    kinds = "soft", "bad", "good"
+    page.set_content(document("colours", h.h1["Colours"], [h.p(class_=k)[k] for k in kinds]))
+    assert violations(page) == []
+
+
+def test_pictures_that_differ_are_told_apart() -> None:
+    def drawn(width: int = 600, text: str = "trial 12 of 40", rows: int = 5) -> Image.Image:
+        image = Image.new("RGB", (width, 400), "white")
+        draw = ImageDraw.Draw(image)
+        for row in range(rows):
+            draw.text((20, 20 + 60 * row), text, fill="black", font_size=30)
+        return image
+
+    assert difference(drawn(), drawn()) is None
+    assert difference(drawn(text="trial 31 of 64"), drawn()) is None
+    assert "width is 600" in str(difference(drawn(), drawn(width=1000)))
+    assert "mean difference" in str(difference(Image.new("RGB", (600, 400)), drawn()))
+    filled = drawn()
+    ImageDraw.Draw(filled).rectangle((312, 312, 420, 384), fill="black")
+    assert "look different" in str(difference(filled, drawn()))
