@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..display import html
 from ..durations import format_measured, format_seconds
 from ..ids import short_id
 from ..schedule import Trace
@@ -46,6 +47,8 @@ class BestResult:
     session: str = ""
     resources: Mapping[str, Json] | None = None
     interval: tuple[float, float] | None = None
+
+    _repr_html_ = html
 
     @property
     def time_text(self) -> str:
@@ -147,6 +150,8 @@ class TuneResult:
     earlier_trials: int = 0
     history: tuple[Trial, ...] = ()
     finals: tuple[ComparedSchedule, ...] = ()
+
+    _repr_html_ = html
 
     @property
     def interrupted(self) -> bool:

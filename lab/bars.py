@@ -18,6 +18,8 @@ from .tables import Cell, Column, Row, table
 _WIDE, _HIGH = 192, 18
 _MIDDLE = _HIGH / 2
 _BAR = 22
+_NAME = 160
+"""Characters of a name that are shown."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def bars(
     """A table of names and numbers from 0 on, each with a bar."""
     most = max((value for _, value in rows if plottable(value)), default=0.0) or 1.0
     columns = [Column(head[0]), Column(head[1], number=True), Column("")]
-    body = [(shortened(name), write(v), _picture(_bar(v, most))) for name, v in rows]
+    body = [(text(name, _NAME), write(v), _picture(_bar(v, most))) for name, v in rows]
     return table(caption, columns, body)
 
 

@@ -71,14 +71,27 @@ class _Plot(NamedTuple):
     y_axis: Axis
 
 
-def chart(title: str, x: Axis, y: Axis, *layers: Layer, diagonal: bool = False) -> h.Element:
-    """A figure of the layers; with `diagonal` the line where both axes have the same value."""
+def chart(
+    title: str,
+    x: Axis,
+    y: Axis,
+    *layers: Layer,
+    diagonal: bool = False,
+    notes: Sequence[str] = (),
+    empty: str = "There is nothing to show.",
+) -> h.Element:
+    """A figure of the layers; with `diagonal` the line where both axes have the same value.
+
+    `notes` are sentences below it, and `empty` is the one that stands there without any points.
+    """
     shown = [_plottable(layer, x, y) for layer in layers]
     missing = sum(len(a.points) - len(b.points) for a, b in zip(layers, shown, strict=True))
-    notes = [f"{missing:,} points without a finite value are not shown."] if missing else []
+    remarks = [*notes]
+    if missing:
+        remarks.append(f"{missing:,} points without a finite value are not shown.")
     points = [point for layer in shown for point in layer.points]
     if not points:
-        return figure(title, None, "There is nothing to show.", *notes)
+        return figure(title, None, empty, *remarks)
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     if diagonal:
         xs = ys = xs + ys
@@ -89,13 +102,13 @@ def chart(title: str, x: Axis, y: Axis, *layers: Layer, diagonal: bool = False) 
     for layer, style in zip(shown, _styles(shown), strict=True):
         node, note = _layer(plot, layer, style, behind=_behind(layer, shown))
         drawn.append(node)
-        notes += [note] if note else []
+        remarks += [note] if note else []
     drawn.append(_names(plot, shown))
     summary = f"{y.label} against {x.label}. {' '.join(_words(layer, x, y) for layer in shown)}"
     return figure(
         title,
         svg(f"{title}: {summary}", HEIGHT, drawn),
-        *notes,
+        *remarks,
         legend=_legend(shown),
         table=_table(title, shown, x, y),
     )
@@ -113,7 +126,7 @@ def figure(
         h.figcaption[text(title)],
         picture,
         legend,
-        [h.p(".soft")[note] for note in notes],
+        [h.p(".soft")[text(note)] for note in notes],
         h.details[h.summary["As a table"], table] if table is not None else None,
     ]
 
@@ -282,8 +295,7 @@ def _along(at: Sequence[Point], name: str) -> h.Node:
 
 def shortened(name: str) -> str:
     """A name as it is written on a chart."""
-    shown = text(name)
-    return shown if len(shown) <= _NAME else f"{shown[: _NAME - 1]}…"
+    return text(name, _NAME)
 
 
 def _text(x: float, y: float, words: str, anchor: str | None = None) -> h.Element:

@@ -18,14 +18,12 @@ MOST = 10_000
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
-def text(value: object) -> str:
+def text(value: object, most: int = MOST) -> str:
     """A text that is safe to show: control characters are replaced, and it ends somewhere."""
     shown = str(value)
-    if len(shown) > MOST:
-        shown = f"{shown[: MOST - 1]}…"
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in shown
-    )
+    if len(shown) > most:
+        shown = f"{shown[: most - 1]}…"
+    return "".join(c if c.isprintable() or c in "\n\t" else _UNPRINTABLE for c in shown)
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import htpy as h
 
-from .charts import figure, number, shortened, svg
+from .charts import figure, number, svg
 from .page import text
 from .scales import Axis, Scale, plottable
 from .tables import Column, table
@@ -126,6 +126,4 @@ def _axis(name: str, at: float, places: Mapping[int | float | str, float]) -> h.
 
 
 def _words(x: float, y: float, words: str, anchor: str = "middle") -> h.Element:
-    short = shortened(words)
-    short = short if len(short) <= _WORDS else f"{short[: _WORDS - 1]}…"
-    return h.text(x=number(x), y=number(y), text_anchor=anchor)[short]
+    return h.text(x=number(x), y=number(y), text_anchor=anchor)[text(words, _WORDS)]

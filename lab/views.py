@@ -15,7 +15,7 @@ from .page import fragment
 
 View: TypeAlias = Callable[[Any], h.Node]
 
-_HOMES: dict[str, str] = {}
+_HOMES: dict[str, str] = {"TuneResult": "result", "BestResult": "result"}
 """The file of `lab` that has the view of a class, by the name of the class."""
 
 

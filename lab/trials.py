@@ -1,0 +1,159 @@
+"""Pictures of the trials of a session: convergence, predictions, finals, gains and failures.
+
+They are made of results of this process and of records of a database alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import htpy as h
+import numpy as np
+import numpy.typing as npt
+
+from ..durations import format_seconds
+from ..ids import short_id
+from ..tuning_db.gains import Baseline, Gains, gains_text
+from ..tuning_db.interleaved_comparison import common_seconds
+from ..tuning_db.values import ComparedSchedule, Verdict
+from .bars import Interval, bars, intervals
+from .charts import Layer, chart
+from .page import text
+from .scales import Axis, plottable
+from .tables import Column
+
+CLOCK = Axis("seconds since the start", "{:g} s".format, zero=True)
+CALL = Axis("time of a call", format_seconds, logarithmic=True)
+_FEW = 3
+"""Points from which on a correlation says anything."""
+
+
+class Tried(NamedTuple):
+    """A trial: its time and the best time after it, in seconds, `None` for none."""
+
+    elapsed: float
+    seconds: float | None
+    best: float | None
+    predicted: float | None = None
+
+
+def convergence(trials: Sequence[Tried], final: float | None = None) -> h.Element:
+    """The times of trials and the best so far against wall-clock; `final` is that of the finals."""
+    timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
+    best = improvements((t.elapsed, t.best) for t in trials)
+    layers = [Layer("trials", timed, "cloud"), Layer("best so far", best, "steps")]
+    if final is not None and best:
+        name = f"finals: {format_seconds(final)}"
+        layers.append(Layer("finals", [(best[-1][0], final)], "points", [name]))
+    return chart("Best so far", CLOCK, CALL, *layers, empty="No trial ran to its end.")
+
+
+def improvements(bests: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
+    """The points at which the best time changes, and the last one."""
+    points: list[tuple[float, float]] = []
+    last: tuple[float, float] | None = None
+    for elapsed, best in bests:
+        if best is None:
+            continue
+        last = (elapsed, best)
+        if not points or points[-1][1] != best:
+            points.append(last)
+    return [*points, last] if last is not None and points[-1] != last else points
+
+
+def predictions(trials: Sequence[Tried]) -> h.Element:
+    """The times that the cost model expected, against the measured ones."""
+    pairs = [
+        (t.predicted, t.seconds)
+        for t in trials
+        if t.predicted is not None and t.seconds is not None
+    ]
+    rank = rank_correlation(pairs)
+    note = f"Rank correlation {rank:.2f}; 1 is the right order." if rank is not None else None
+    return chart(
+        "Predicted against measured",
+        Axis("predicted", format_seconds, logarithmic=True),
+        Axis("measured", format_seconds, logarithmic=True),
+        Layer("trials", pairs, "cloud"),
+        diagonal=True,
+        notes=[note] if note is not None else [],
+        empty="No trial that ran had a prediction.",
+    )
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation; `None` for fewer than three pairs, or all equal ones."""
+    finite = [p for p in pairs if all(map(plottable, p))]
+    if len(finite) < _FEW:
+        return None
+    ranks = [_ranks(np.array(column)) for column in zip(*finite, strict=True)]
+    if any(np.ptp(r) == 0 for r in ranks):
+        return None
+    return float(np.corrcoef(*(r.tolist() for r in ranks))[0, 1])
+
+
+def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Ranks from 0, equal values sharing their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts + 1) / 2)[inverse]
+
+
+def finals(comparison: Sequence[ComparedSchedule]) -> h.Node:
+    """The finalists with their times and intervals, the choice first; nothing without finals."""
+    if not comparison:
+        return None
+    rows = [
+        Interval(
+            short_id(c.schedule),
+            [format_seconds(seconds)],
+            c.ratio,
+            (1.0, 1.0) if c.verdict is Verdict.FASTEST else c.interval,
+            f"{'chosen; ' if n == 0 else ''}{c}",
+        )
+        for n, (c, seconds) in enumerate(zip(comparison, common_seconds(comparison), strict=True))
+    ]
+    head = [Column("schedule"), Column("time", number=True)]
+    axis = Axis("times the fastest", "{:.4g}".format)
+    return intervals("Finals: timed interleaved", rows, head=head, axis=axis, beside=1.0)
+
+
+def gains(found: Gains) -> h.Node:
+    """The gains over the baselines with their intervals; nothing where none is known."""
+    if not found:
+        return None
+    rows = [
+        Interval(
+            Baseline(name).phrase,
+            [],
+            gain.ratio,
+            gain.interval,
+            gains_text({name: gain}) or "",
+        )
+        for name, gain in found.items()
+    ]
+    axis = Axis("times as long as the best", "{:.3g}".format, logarithmic=True)
+    return intervals("Gain", rows, head=[Column("")], axis=axis, beside=1.0)
+
+
+def failures(rows: Sequence[tuple[str, str, int]]) -> h.Node:
+    """Failed trials by outcome and reason; nothing where none failed."""
+    if not rows:
+        return None
+    named = [
+        (f"{outcome}: {reason}" if reason else outcome, count) for outcome, reason, count in rows
+    ]
+    return bars("Failures by reason", named, head=("reason", "trials"), write="{:,.0f}".format)
+
+
+def lead(best: str, *facts: str | None) -> h.Element:
+    """The line of a result that is read first."""
+    more = [f" · {text(fact)}" for fact in facts if fact]
+    return h.p(".lead")[h.strong[text(best)], more]
+
+
+def remarks(*sentences: str | None, kind: str = "") -> h.Node:
+    """Sentences, a paragraph for each line."""
+    lines = [line for sentence in sentences if sentence for line in sentence.splitlines()]
+    return [h.p(class_=kind or None)[text(line)] for line in lines]
