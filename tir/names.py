@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from keyword import iskeyword
 
 RESERVED = frozenset({"T", "tw", "range"})
@@ -33,6 +34,11 @@ class Names:
     def __init__(self) -> None:
         self._names: dict[object, str] = {}
         self._used: set[str] = set(RESERVED)
+
+    @property
+    def given(self) -> Mapping[object, str]:
+        """The names so far; things of different scopes may have the same."""
+        return self._names
 
     def bind(self, thing: object, name: str) -> str:
         """A name for `thing` from here on, after `name` and different from those in use."""

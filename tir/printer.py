@@ -5,8 +5,8 @@ The grammar is in `parser.py`. Printing never fails on a well-built tree, verifi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from .constants import quoted
 from .equality import flat, structural_equal
@@ -43,6 +43,31 @@ MARK = "  # <-- here"
 WIDTH = 100
 
 
+class Line(NamedTuple):
+    """A line of a program's text.
+
+    `about` has what the line introduces: its statement, and the variables, the label of a block or
+    the buffers that it declares.
+    """
+
+    text: str
+    about: tuple[Any, ...] = ()
+
+    @property
+    def loop(self) -> For | None:
+        """The loop that it begins."""
+        return next((s for s in self.about if type(s) is For), None)
+
+    @property
+    def block(self) -> Block | None:
+        """The block that it begins."""
+        return next((s for s in self.about if type(s) is Block), None)
+
+    def shows(self, place: Mark) -> bool:
+        """Whether a loop or iteration variable, a block or a statement is what it introduces."""
+        return place is not None and any(thing is place for thing in self.about)
+
+
 def expr_text(expr: Expr) -> str:
     """`expr` as Python-like text, under the names that its variables and buffers have."""
     return ExprPrinter(Names()).text(expr)
@@ -52,7 +77,7 @@ def stmt_text(stmt: Stmt, mark: Mark = None) -> str:
     """`stmt` as text without a last newline; variables and buffers not bound in it are free."""
     printer = _Printer(mark)
     printer.suite(stmt, 0)
-    return "\n".join(printer.lines)
+    return printer.text()
 
 
 def func_text(func: Func, mark: Mark = None) -> str:
@@ -62,7 +87,21 @@ def func_text(func: Func, mark: Mark = None) -> str:
     """
     printer = _Printer(mark)
     printer.func(func)
-    return "\n".join(printer.lines)
+    return printer.text()
+
+
+class Listing(NamedTuple):
+    """The lines of a program, and the names that they have for its variables and buffers."""
+
+    lines: list[Line]
+    names: Mapping[object, str]
+
+
+def listing(func: Func, mark: Mark = None) -> Listing:
+    """`func_text` by lines, each with what it introduces; every loop has a line of its own."""
+    printer = _Printer(mark, grids=False)
+    printer.func(func)
+    return Listing(printer.lines, printer.names.given)
 
 
 def loop_names(root: Func | Stmt) -> dict[Var, str]:
@@ -104,17 +143,21 @@ def decisions(func: Func) -> tuple[Var, ...]:
 class _Printer:
     """Appends lines; names live as long as the scope that the text has them in."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: Mark, *, grids: bool = True) -> None:
+        self.grids = grids
         self.names = Names()
         self.expr = ExprPrinter(self.names)
         self.mark = mark
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self.extents: dict[Var, Dim] = {}
         self.loops: dict[Var, str] = {}
 
-    def line(self, indent: int, text: str, *marks: Any) -> None:
-        marked = self.mark is not None and any(m is self.mark for m in marks)
-        self.lines.append("    " * indent + text + MARK * marked)
+    def text(self) -> str:
+        return "\n".join([line.text for line in self.lines])
+
+    def line(self, indent: int, text: str, *about: Any) -> None:
+        marked = self.mark is not None and any(m is self.mark for m in about)
+        self.lines.append(Line("    " * indent + text + MARK * marked, about))
 
     def func(self, func: Func) -> None:
         open_vars = decisions(func)
@@ -122,25 +165,31 @@ class _Printer:
             self.names.bind(v, v.name)
         for p in func.params:
             self.names.bind(p, p.name)
-        params = [f"{self.names.of(p, p.name)}: {self._declared(p)}" for p in func.params]
+        params: list[tuple[str, Buffer | Var | None]] = [
+            (f"{self.names.of(p, p.name)}: {self._declared(p)}", p) for p in func.params
+        ]
         if open_vars:
-            params.append("*")
+            params.append(("*", None))
         for v in open_vars:
             dtype = "" if v.dtype == INDEX else f'("{v.dtype}")'
-            params.append(f"{self.names.of(v, v.name)}: T.decision{dtype}")
+            params.append((f"{self.names.of(v, v.name)}: T.decision{dtype}", v))
         self.line(0, "@tw.script")
         name = identifier(func.name, "func")
-        head = f"def {name}({', '.join(params)}):"
-        if len(head) > WIDTH:
-            head = f"def {name}(\n" + "".join([f"    {text},\n" for text in params]) + "):"
-        self.line(0, head)
+        head = f"def {name}({', '.join([text for text, _ in params])}):"
+        if len(head) <= WIDTH:
+            self.line(0, head, *(p for _, p in params if p is not None))
+        else:
+            self.line(0, f"def {name}(")
+            for text, param in params:
+                self.line(1, f"{text},", *(() if param is None else (param,)))
+            self.line(0, "):")
         if func.annotations:
             self.line(1, f"T.func_attr({annotations_text(func.annotations)})")
         if func.inplace:
             self.line(1, f"T.inplace({', '.join(self.names.of(b, b.name) for b in func.inplace)})")
         for b in func.allocs:
             text = f"T.alloc{self._declaration(b)}"
-            self.line(1, f"{self.names.bind(b, b.name)} = {text}")
+            self.line(1, f"{self.names.bind(b, b.name)} = {text}", b)
         self.suite(func.body, 1)
 
     def suite(self, stmt: Stmt, indent: int) -> None:
@@ -197,7 +246,8 @@ class _Printer:
                     raise TypeError(f"no statement: {type(inner).__name__}")
             break
         if type(stmt) is Seq and stmt is self.mark and len(self.lines) > before:
-            self.lines[before] += MARK
+            first = self.lines[before]
+            self.lines[before] = first._replace(text=first.text + MARK, about=(*first.about, stmt))
         for thing in reversed(scope):
             self.names.release(thing)
 
@@ -254,7 +304,7 @@ class _Printer:
             loop = f"T.grid({', '.join(extents)})"
         else:
             loop = self._loop(s, extents[0])
-        self.line(indent, f"for {names} in {loop}:", s, s.var)
+        self.line(indent, f"for {names} in {loop}:", *nest, *(n.var for n in nest))
         self.suite(nest[-1].body, indent + 1)
         for n in nest:
             self.names.release(n.var)
@@ -263,7 +313,7 @@ class _Printer:
         """The loops inside `s` that go onto one line with it."""
         outer = {s.var}
         inner = _alone(s.body)
-        while _plain(s) and isinstance(inner, For) and _plain(inner):
+        while self.grids and _plain(s) and isinstance(inner, For) and _plain(inner):
             if inner is self.mark or inner.var is self.mark or inner.var in outer:
                 return
             if not isinstance(inner.extent, int) and not outer.isdisjoint(walk(inner.extent)):

@@ -44,7 +44,7 @@ from tilewright.tir.ir import (
     store,
 )
 from tilewright.tir.names import Names, identifier
-from tilewright.tir.printer import decisions, expr_text, func_text, stmt_text
+from tilewright.tir.printer import decisions, expr_text, func_text, listing, stmt_text
 
 i, j, n = Var("i"), Var("j"), Var("n")
 x, y = Var("x", "float32"), Var("y", "float32")
@@ -353,3 +353,32 @@ def test_long_sums_print_without_recursion() -> None:
         total = Binary(Op.ADD, total, y, "float32")
     assert expr_text(total).count("+ y") == 5000
     assert isinstance(call("exp", x), Call)
+
+
+def test_listings_have_a_line_for_each_loop_and_say_what_it_is() -> None:
+    store_ = store(A, (i, j), f32(0.0))
+    inner = For(j, 8, store_)
+    outer = For(i, 8, inner)
+    func = Func("f", (A,), (Buffer("B", (4,), "int8"),), outer)
+    lines, names = listing(func)
+    assert "for i, j in T.grid(8, 8):" in func_text(func)
+    assert [(line.text, line.loop) for line in lines] == [
+        ("@tw.script", None),
+        ('def f(A: T.Buffer((8, 8), "float32")):', None),
+        ('    B = T.alloc((4,), "int8")', None),
+        ("    for i in range(8):", outer),
+        ("        for j in range(8):", inner),
+        ("            A[i, j] = 0.0", None),
+    ]
+    assert [line.shows(store_) for line in lines] == [False] * 5 + [True]
+    assert [line.shows(i) for line in lines] == [False] * 3 + [True, False, False]
+    assert not lines[0].shows(None)
+    assert names[i] == "i"
+    assert names[A] == "A"
+
+
+def test_listings_know_the_lines_of_blocks() -> None:
+    block = Block(Label("b"), (), (), (), store(A, (const(0), const(0)), f32(0.0)))
+    func = Func("f", (A,), (), block)
+    assert [line.block for line in listing(func).lines][:3] == [None, None, block]
+    assert listing(func, mark=block.label).lines[2].text.endswith("# <-- here")
