@@ -179,6 +179,11 @@ class CpuTarget(Target):
         return max(self.l3_bytes, self.l2_bytes * self.cores)
 
     @property
+    def caches(self) -> dict[str, int]:
+        sizes = {"L1": self.l1_bytes, "L2": self.l2_bytes, "L3": self.l3_bytes}
+        return {name: size for name, size in sizes.items() if size}
+
+    @property
     def perf_class(self) -> str:
         """The class of targets with comparable times: processor model and number of threads."""
         model = f"/{self.model}" if self.model else ""

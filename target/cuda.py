@@ -201,3 +201,12 @@ class CudaTarget(Target):
     @property
     def cache_bytes(self) -> int:
         return self.l2_bytes
+
+    @property
+    def caches(self) -> dict[str, int]:
+        return {"L2": self.l2_bytes} if self.l2_bytes else {}
+
+    def memory_for(self, nbytes: int, scope: str) -> str:
+        """A GPU holds a buffer where its scope says."""
+        del nbytes
+        return "registers" if scope == "register" else scope

@@ -129,6 +129,17 @@ class Target(metaclass=_Named):
         """The bytes of data that its caches may keep between calls."""
         return 0
 
+    @property
+    def caches(self) -> dict[str, int]:
+        """The bytes of the caches that a core reaches, by their names, the nearest first."""
+        return {}
+
+    def memory_for(self, nbytes: int, scope: str) -> str:
+        """The nearest memory that holds so many bytes of buffers of a scope, for people."""
+        if scope == "register":
+            return "registers"
+        return next((name for name, size in self.caches.items() if nbytes <= size), "memory")
+
     def __str__(self) -> str:
         return " ".join([self.kind, *self.options()])
 
