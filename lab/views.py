@@ -15,7 +15,11 @@ from .page import fragment
 
 View: TypeAlias = Callable[[Any], h.Node]
 
-_HOMES: dict[str, str] = {"TuneResult": "result", "BestResult": "result"}
+_HOMES: dict[str, str] = {
+    "BestResult": "result",
+    "Func": "program",
+    "TuneResult": "result",
+}
 """The file of `lab` that has the view of a class, by the name of the class."""
 
 

@@ -74,6 +74,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .. import dtypes
+from ..display import html
 from ..errors import IRError
 from ..hints import MissingNameError, instead
 from .node import node
@@ -641,6 +642,8 @@ class Func:
     body: Stmt
     inplace: tuple[Buffer, ...] = ()
     annotations: Annotations = ()
+
+    _repr_html_ = html
 
     if not TYPE_CHECKING:
 

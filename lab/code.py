@@ -1,0 +1,43 @@
+"""The text of programs in pieces of one kind each, for highlighting; and sizes in bytes as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["keyword", "call", "string", "comment", "buffer", ""]
+Piece: TypeAlias = tuple[Kind, str]
+
+_PIECE = re.compile(
+    r"""
+    (?P<comment>\#.*)
+  | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+  | (?P<keyword>\b(?:def|for|in|with|as|if|elif|else|pass)\b)
+  | (?P<call>@?\b(?:T|tw)(?:\.\w+)+|\brange\b)
+  | (?P<buffer>\b[A-Za-z_]\w*(?=\[))
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def pieces(line: str) -> Iterator[Piece]:
+    """The pieces of a line of a program, which joined are the line."""
+    end = 0
+    for found in _PIECE.finditer(line):
+        if found.start() > end:
+            yield "", line[end : found.start()]
+        kind: Kind = found.lastgroup  # type: ignore[assignment]  # the groups are named after them
+        yield kind, found[0]
+        end = found.end()
+    if end < len(line):
+        yield "", line[end:]
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes in the largest unit that it fills: 768 B, 1.5 KiB, 32 MiB."""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:.0f} {_UNITS[unit]}"
