@@ -83,6 +83,7 @@ class Recorder:
         schedule: ScheduleRecord,
         measured: MeasureResult,
         features: tuple[float, ...] = (),
+        predicted: float | None = None,
     ) -> Measurement:
         """Record a schedule, its measurement, and its check if there was one."""
         if measured.kernel is not None:
@@ -95,6 +96,7 @@ class Recorder:
             utc_now(),
             measured.error,
             features,
+            predicted,
         )
         records: list[AnyRecord] = [schedule, measurement]
         if measured.check is not None:
@@ -156,8 +158,9 @@ class Recorder:
             "budget continues the session"
         )
 
-    def end(self, status: SessionStatus) -> None:
-        self._database.finish_session(self.session.id, status)
+    def end(self, status: SessionStatus, noise: str | None = None) -> None:
+        """End the session; `noise` marks it, in plain words, if the machine was not calm."""
+        self._database.finish_session(self.session.id, status, noise)
 
     def _earlier(self, moment: datetime) -> dict[str, list[float]]:
         """The times of schedules (ids) that this session measured before a moment."""
@@ -189,6 +192,7 @@ class Recorder:
         created: datetime,
         error: str | None = None,
         features: tuple[float, ...] = (),
+        predicted: float | None = None,
     ) -> Measurement:
         return Measurement(
             session=self.session.id,
@@ -205,4 +209,5 @@ class Recorder:
             features=features or None,
             feature_version=self._feature_version if features else None,
             resources=self._resources.get(schedule),
+            predicted=predicted,
         )

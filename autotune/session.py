@@ -167,7 +167,8 @@ class Tuning:
     def finish(self, reason: str, status: SessionStatus) -> TuneResult:
         """End the session in the database, and return its result."""
         reason = self.ended or reason
-        self.recorder.end(status)
+        noise = self._noise()
+        self.recorder.end(status, noise)
         self._recorded_end = True
         self._look_up()
         self._seconds += self.meter.lap()
@@ -193,7 +194,7 @@ class Tuning:
             roofline=self.roofline,
             drift=tuple(self._drift.ratios),
             gains=self._gains(),
-            noise=self._noise(),
+            noise=noise,
             doubts=self._doubts(),
             own_seconds=self._own_seconds(),
             trial_seconds=self._trial_seconds(),
@@ -225,7 +226,7 @@ class Tuning:
         if self._recorded_end:
             return
         with suppress(TilewrightError):
-            self.recorder.end(SessionStatus.INTERRUPTED)
+            self.recorder.end(SessionStatus.INTERRUPTED, self._noise())
 
     def _tick(self) -> None:
         """Called while workers are busy: notices interrupts and the end of the time."""
@@ -247,7 +248,9 @@ class Tuning:
         )
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
-            written = self.recorder.trial(candidate.schedule, measured, candidate.features)
+            written = self.recorder.trial(
+                candidate.schedule, measured, candidate.features, candidate.predicted_seconds
+            )
             self._conclude(candidate, measured, written)
             self.own_rules.count(candidate.sketch)
             observed.append(

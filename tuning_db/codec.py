@@ -47,6 +47,7 @@ LIMITS: dict[str, int] = {
     "schedule.trace": 1_000_000,
     "session.search": 64_000,
     "session.model": 64_000,
+    "session.noise": 4_000,
     "measurement.samples": 100_000,
     "measurement.error": 16_000,
     "measurement.features": 10_000,
@@ -285,6 +286,10 @@ def _check_measurement(record: Measurement) -> None:
         raise DatabaseError("measurement has features without their version, or the reverse")
     if not all(map(math.isfinite, record.features or ())):
         raise DatabaseError("measurement has a feature that is not finite")
+    if record.predicted is not None and not 0 < record.predicted < math.inf:
+        raise DatabaseError(
+            "measurement.predicted is {0}, expected a positive number of seconds", record.predicted
+        )
     for kernel, taken in (record.resources or {}).items():
         counts = taken.values() if isinstance(taken, dict) else [None]
         if not all(type(n) is int and 0 <= n <= LARGEST_INTEGER for n in counts):

@@ -1,6 +1,6 @@
 """Records as JSON lines, out and in.
 
-    {"format": "tilewright-tuning-records", "version": 5}
+    {"format": "tilewright-tuning-records", "version": 6}
     {"kind": "workload", "id": "5e88...", "value": {...}}       one line a record, parents first
     {"end": 1234}                                               how many there were
 
@@ -31,6 +31,7 @@ from .values import (
     Json,
     Measurement,
     ScheduleRecord,
+    Session,
     Workload,
     canonical_json,
     parse_json,
@@ -39,8 +40,8 @@ from .values import (
 from .write import BATCH, write
 
 FORMAT = "tilewright-tuning-records"
-VERSION = 5
-"""Of the format. Files of versions 1 to 4 are read as well, see `_upgraded`."""
+VERSION = 6
+"""Of the format. Files of versions 1 to 5 are read as well, see `_upgraded`."""
 _FORGOTTEN = "cost_model"
 """A kind of records in files before version 3, which nothing read."""
 Inexact = Callable[[str], str]
@@ -186,7 +187,8 @@ class _Reader:
 
         In version 1 workloads say nothing of families. Before version 3 schedules have a parent,
         which is no part of their id, and do not name their inexact steps. Before version 4 there
-        are no machines, and before version 5 measurements say nothing of resources.
+        are no machines, before version 5 measurements say nothing of resources, and before version
+        6 neither of predictions, nor sessions of noise.
         """
         if not isinstance(value, dict):
             return value
@@ -197,8 +199,11 @@ class _Reader:
             trace = kept.get("trace")
             inexact = self._inexact(trace) if self._inexact and isinstance(trace, str) else ""
             return {"inexact": inexact, **kept}
-        if self._version < 5 and kind == Measurement.kind:
-            return {"resources": None, **value}
+        if self._version < 6 and kind == Session.kind:
+            return {"noise": None, **value}
+        if self._version < 6 and kind == Measurement.kind:
+            value = {"predicted": None, **value}
+            return {"resources": None, **value} if self._version < 5 else value
         return value
 
     def _header(self, line: dict[str, Json]) -> None:

@@ -81,10 +81,13 @@ def heartbeat(connection: Connection, id: str, now: datetime) -> None:
     _set(connection, id, heartbeat=now)
 
 
-def finish(connection: Connection, id: str, status: SessionStatus, now: datetime) -> Session:
+def finish(
+    connection: Connection, id: str, status: SessionStatus, now: datetime, noise: str | None = None
+) -> Session:
     if status is SessionStatus.RUNNING:
         raise DatabaseError("a session ends finished or interrupted, not running")
-    _set(connection, id, status=status, heartbeat=now, ended=now)
+    marked = {} if noise is None else {"noise": noise}
+    _set(connection, id, status=status, heartbeat=now, ended=now, **marked)
     return require(connection, id)
 
 

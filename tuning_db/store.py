@@ -214,11 +214,18 @@ class TuningDatabase:
             sessions.heartbeat(connection, session, self._clock())
 
     def finish_session(
-        self, session: str, status: SessionStatus = SessionStatus.FINISHED
+        self,
+        session: str,
+        status: SessionStatus = SessionStatus.FINISHED,
+        noise: str | None = None,
     ) -> Session:
-        """End a session (id): `FINISHED`, or `INTERRUPTED` where its budget was not used up."""
+        """End a session (id): `FINISHED`, or `INTERRUPTED` where its budget was not used up.
+
+        `noise` marks it, in plain words: the machine was not calm. A mark of before stays if there
+        is none now.
+        """
         with self._layers[0].writing() as connection:
-            return sessions.finish(connection, session, status, self._clock())
+            return sessions.finish(connection, session, status, self._clock(), noise)
 
     def unfinished_sessions(self, workload: str, target: str) -> list[Session]:
         """The sessions of that workload and target (ids) that did not finish, the last one first.

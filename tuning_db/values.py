@@ -183,13 +183,14 @@ class Session(Digested):
 
     The budget is `trials` and/or `seconds` (None: unlimited). `search` and `model` are the
     configurations, as JSON objects; `base` of `model` names the model that it began with, by the
-    digest of its file. The last five fields change while it runs and are no part of its id; `host`
-    and `pid` are those of the process that runs it now, or ran it last.
+    digest of its file. The last six fields change while it runs and are no part of its id; `host`
+    and `pid` are those of the process that runs it now, or ran it last. `noise` says in plain words
+    that the machine was not calm, so that times of the session are not comparable; None if it was.
     """
 
     kind: ClassVar[str] = "session"
     outside_id: ClassVar[frozenset[str]] = frozenset(
-        {"status", "heartbeat", "ended", "host", "pid"}
+        {"status", "heartbeat", "ended", "host", "pid", "noise"}
     )
     workload: str
     target: str
@@ -205,6 +206,7 @@ class Session(Digested):
     ended: datetime | None
     host: str
     pid: int
+    noise: str | None = None
 
 
 @dataclass(frozen=True)
@@ -250,10 +252,12 @@ class Measurement(Digested):
     `created` are interleaved: sample n of each was taken in round n. They are compared by rounds.
     `resources` are numbers by name for each kernel by its symbol: what the compiler reports of it
     (registers of a thread, spills, shared memory of a block); None where it reports nothing.
+    `predicted` is the time that the cost model expected when the candidate was chosen; None where
+    it was not asked.
     """
 
     kind: ClassVar[str] = "measurement"
-    added_later: ClassVar[frozenset[str]] = frozenset({"resources"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"resources", "predicted"})
     session: str
     schedule: str
     workload: str
@@ -268,6 +272,7 @@ class Measurement(Digested):
     features: tuple[float, ...] | None = None
     feature_version: str | None = None
     resources: Mapping[str, Json] | None = None
+    predicted: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -196,3 +196,11 @@ def test_a_session_does_not_end_running(db: TuningDatabase) -> None:
 def test_a_session_of_what_was_never_put(db: TuningDatabase) -> None:
     with pytest.raises(DatabaseError, match="refers to workload 000000000000"):
         db.start_session("0" * 64, CPU.id, trials=1, seconds=None, seed=0, search={}, model={})
+
+
+def test_a_session_is_marked_where_the_machine_was_not_calm(db: TuningDatabase) -> None:
+    session = start(db)
+    assert db.finish_session(session.id).noise is None
+    db.finish_session(session.id, SessionStatus.INTERRUPTED, noise="something else was running")
+    db.resume_session(session.id)
+    assert db.finish_session(session.id).noise == "something else was running", "marks stay"

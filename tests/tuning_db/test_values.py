@@ -283,7 +283,13 @@ def _different(name: str, value: object) -> object:
         return {"kernel": {"registers": 40}}
     match value:
         case None:
-            return 1.0 if name in ("seconds", "max_error") else NOON if name == "ended" else "x"
+            return (
+                1.0
+                if name in ("seconds", "max_error", "predicted")
+                else NOON
+                if name == "ended"
+                else "x"
+            )
         case bool():
             return not value
         case datetime():
@@ -315,3 +321,14 @@ def test_resources_are_counts_by_name_of_each_kernel(db: TuningDatabase) -> None
     for wrong in ({"k": 40}, {"k": {"registers": -1}}, {"k": {"registers": "40"}}):
         with pytest.raises(DatabaseError, match="expected counts by name"):
             db.put(dataclasses.replace(plain, resources=wrong))
+
+
+def test_predictions_are_positive_times(db: TuningDatabase) -> None:
+    plain = measurement(8, 0.125)
+    predicted = dataclasses.replace(plain, predicted=0.25)
+    assert predicted.id != plain.id
+    db.put(*BASE, schedule(8), predicted)
+    assert db.get(Measurement, predicted.id).predicted == 0.25
+    for wrong in (0.0, -1.0):
+        with pytest.raises(DatabaseError, match="expected a positive number of seconds"):
+            db.put(dataclasses.replace(plain, predicted=wrong))
