@@ -47,6 +47,7 @@ from .schema import prepare
 from .tables import measurement
 from .tables import pin as pins
 from .tables import target as targets
+from .tally import Tally, each, tally
 from .values import (
     KINDS,
     AnyRecord,
@@ -370,6 +371,33 @@ class TuningDatabase:
             return connection.execute(
                 schedules.where(measurement.c.session == session)
             ).scalar_one()
+
+    def tally(self) -> list[Tally]:
+        """How many measurements this database has (without layers), by session and outcome.
+
+        They are counted in one pass, and not checked; those without a known outcome are left out.
+        """
+        with self._layers[0].reading() as connection:
+            return list(tally(connection))
+
+    def each(
+        self,
+        *,
+        workload: str | None = None,
+        target: TargetRecord | None = None,
+        session: str | None = None,
+        schedule: str | None = None,
+        outcome: Outcome | None = None,
+        family: str | None = None,
+    ) -> Iterator[tuple[Measurement, str]]:
+        """As `measurements`, one after the other, each with the generator of its schedule.
+
+        The oldest comes first. They are those of this database without its layers, at one moment.
+        Memory does not grow with their number.
+        """
+        conditions = filters(workload, target, session, schedule, outcome, family)
+        with self._layers[0].reading() as connection, _leaving_out() as damage:
+            yield from each(connection, conditions, damage)
 
     # Looking up
 

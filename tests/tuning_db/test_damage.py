@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import DatabaseError
+from tilewright.ids import short_id
 from tilewright.tuning_db import (
     Machine,
     Measurement,
@@ -571,3 +572,12 @@ def test_a_workload_of_sizes_that_nobody_has(db: TuningDatabase) -> None:
     execute(db, "UPDATE workload SET shape = ? WHERE id = ?", "x" * 2_000_000, huge.id)
     (other,) = db.explain(MATMUL, CPU).near
     assert other.workload == near.id, "of what is longer than a record's nothing is compared"
+
+
+def test_summaries_leave_damaged_measurements_out(
+    two: TuningDatabase, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(two, how)
+    assert [m for m, _ in two.each()] == [GOOD]
+    assert f"measurement {short_id(BAD.id)}" in caplog.text
+    assert sum(t.measurements for t in two.tally()) in (1, 2)

@@ -459,3 +459,20 @@ def test_a_path_that_is_no_utf_8(tmp_path: Path) -> None:
         db.put(MATMUL)
     with TuningDatabase(path, create=False, read_only=True) as db:
         assert db.get(Workload, MATMUL.id) == MATMUL
+
+
+def test_a_tally_counts_by_session_and_outcome(db: TuningDatabase) -> None:
+    db.put(schedule(8), schedule(16), measurement(8, 2.0), measurement(8, 1.0, after=2))
+    db.put(measurement(16, None, after=1))
+    same = (SESSION.id, MATMUL.id, CPU.id, LLVM.id)
+    assert sorted(db.tally()) == [(*same, Outcome.CRASH, 1), (*same, Outcome.OK, 2)]
+
+
+def test_each_measurement_comes_with_its_generator_the_oldest_first(db: TuningDatabase) -> None:
+    many = [measurement(8, 1.0 + n, after=-n) for n in range(1200)]
+    db.put(schedule(8), schedule(16), *many, measurement(16, None, after=9))
+    found = list(db.each(session=SESSION.id))
+    assert [m for m, _ in found] == [*reversed(many), measurement(16, None, after=9)]
+    assert {generator for _, generator in found} == {"tiling/random"}
+    assert [m for m, _ in db.each(outcome=Outcome.CRASH)] == [measurement(16, None, after=9)]
+    assert list(db.each(session="0" * 64)) == []
