@@ -10,10 +10,10 @@ from collections import Counter
 from math import log
 from typing import TYPE_CHECKING, Self
 
-from ..durations import format_seconds
+from ..durations import format_measured
 from ..ids import short_id
 from ..tuning_db.gains import gains_text
-from ..tuning_db.interleaved_comparison import common_seconds
+from ..tuning_db.interleaved_comparison import finalist_times
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
@@ -90,6 +90,7 @@ class Picture:
         self._best = started.best_seconds
         self._curve: list[float] = []
         self._outcomes: Counter[Outcome] = Counter()
+        self._interval: tuple[float, float] | None = None
         self._doing = "starting"
         self._elapsed = 0.0
         self._error: str | None = None
@@ -119,8 +120,9 @@ class Picture:
                 self._doing, self._comparison = "compared the finalists", comparison
                 self._gains = gains_text(gains, explained=True)
                 self._slower = slower_finals_text(trial, comparison[0].seconds)
-            case Ended(reason=reason, best_seconds=best):
+            case Ended(reason=reason, best_seconds=best, best_interval=interval):
                 self._doing, self._best, self.ended = reason, best, True
+                self._interval = interval
                 self._kept = event.kept
                 if event.best_session is not None:
                     here = self._started.session
@@ -153,12 +155,12 @@ class Picture:
                 return None
 
     def rate(self, seconds: float | None) -> str:
-        """The best time, the floating-point rate that it amounts to, and its session, as text."""
+        """The best time, at the end with its interval, its floating-point rate and its session."""
         if seconds is None:
             return "no result yet"
         flops = self._started.flops
         speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
-        return f"best {format_seconds(seconds)}{speed}{self._origin}"
+        return f"best {format_measured(seconds, self._interval)}{speed}{self._origin}"
 
     def summary(self) -> RenderableType:
         """The picture in a line."""
@@ -213,11 +215,11 @@ class Picture:
 
     def _finalists(self) -> list[str]:
         """The finalists, a line each, the choice first."""
-        times = common_seconds(self._comparison) if self._comparison else []
+        times = finalist_times(self._comparison)
+        widest = max(map(len, times), default=0)
         return [
-            f"{'->' if n == 0 else '  '} {short_id(compared.schedule)}  "
-            f"{format_seconds(seconds):>7}  {compared}"
-            for n, (compared, seconds) in enumerate(zip(self._comparison, times, strict=True))
+            f"{'->' if n == 0 else '  '} {short_id(compared.schedule)}  {time:{widest}}  {compared}"
+            for n, (compared, time) in enumerate(zip(self._comparison, times, strict=True))
         ]
 
     def _conclusions(self) -> list[str]:

@@ -107,7 +107,9 @@ class Final:
 class Ended:
     """The session is over, for `reason`; `interrupted` if its budget was not used up.
 
-    `best_session` is the session that measured the best, `own_seconds` the best time of this one.
+    `best_interval` contains the true best time with a confidence of 95%, `None` for too few
+    samples. `best_session` is the session that measured the best, `own_seconds` the best time of
+    this one.
     `kept` says in plain words what the database has of an interrupted session, and how to go on.
     """
 
@@ -120,6 +122,7 @@ class Ended:
     best_session: str | None = None
     own_seconds: float | None = None
     kept: str | None = None
+    best_interval: tuple[float, float] | None = None
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

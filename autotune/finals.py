@@ -127,13 +127,20 @@ class InterleavedTiming:
 
     @property
     def slowdown(self) -> float:
-        """The median factor by which finalists took longer than when they were candidates."""
-        factors = [
-            statistics.median(row) / f.seconds
+        """How many times as long they took as when they were candidates.
+
+        The median of their factors, or that of the fastest time where it is larger: candidates may
+        have been disturbed too.
+        """
+        timed = [
+            (statistics.median(row), f.seconds)
             for f, row in zip(self._finalists, self.samples, strict=True)
             if row
         ]
-        return statistics.median(factors) if factors else 1.0
+        if not timed:
+            return 1.0
+        fastest = min(now for now, _ in timed) / min(before for _, before in timed)
+        return max(fastest, statistics.median(now / before for now, before in timed))
 
     def run(self, interleave: Interleave) -> None:
         """Time them until the comparison is settled, the time is over, or one of them fails."""

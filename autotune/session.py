@@ -217,6 +217,7 @@ class Tuning:
                 best_session=None if self.best is None else self.best.session,
                 own_seconds=result.own_seconds,
                 kept=kept,
+                best_interval=None if self.best is None else self.best.interval,
             )
         )
         return result

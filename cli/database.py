@@ -24,6 +24,7 @@ from .program_file import load_program
 from .report import (
     best_rows,
     inexact_of,
+    interval_text,
     measurement_row,
     names,
     print_facts,
@@ -128,6 +129,7 @@ def best(
             best["target"],
             best["generation"],
             time_text(best["seconds"]),
+            interval_text(best["seconds"], best["interval"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             "pinned" if best["pinned"] else "verified",
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),
@@ -137,8 +139,8 @@ def best(
         for best in found
     ]
     columns = (
-        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?>written/best",
-        "?>untuned/best", "?inexact", "measurement",
+        "~workload", "~target", "?compiler", ">time", "?95% interval", ">GFLOP/s", "?how",
+        "?>written/best", "?>untuned/best", "?inexact", "measurement",
     )  # fmt: skip
     of = "" if workload is None else f" for {workload.name} {workload.shape}"
     print_table(columns, rows, f"nothing usable{of} in {db}")

@@ -101,6 +101,7 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
         "name": workload.name,
         "shape": workload.shape,
         "seconds": found.seconds,
+        "interval": found.seconds_interval,
         "gflops": _rate(workload.flops, found.seconds),
         "pinned": found.pinned,
         "inexact": found.schedule.inexact,
@@ -121,6 +122,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         if best is None
         else {
             "seconds": best.seconds,
+            "interval": best.interval,
             "gflops": _rate(flops, best.seconds),
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
@@ -208,7 +210,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
         speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
         whose = origin_text(result.best.session, result.session)
         own = origin_text(result.best.session, result.session, result.own_seconds)
-        best = f"{time_text(result.best.seconds)}{speed}{own}"
+        best = f"{result.best.time_text}{speed}{own}"
     comparison = () if result.best is None else result.best.comparison
     resources = [] if result.best is None else resources_text(result.best.resources)
     print_facts(
@@ -348,6 +350,15 @@ def time_text(seconds: float | None) -> str:
     from ..durations import format_seconds
 
     return "" if seconds is None else format_seconds(seconds)
+
+
+def interval_text(seconds: float | None, interval: tuple[float, float] | None) -> str:
+    """The interval of a time, in its unit."""
+    from ..durations import format_measured
+
+    if seconds is None or interval is None:
+        return ""
+    return format_measured(seconds, interval).partition("(")[2].removesuffix(")")
 
 
 def printable(text: str) -> str:

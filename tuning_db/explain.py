@@ -26,11 +26,12 @@ from sqlalchemy import (
     select,
 )
 
+from ..durations import format_seconds
 from ..ids import short_id
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
-from .interleaved_comparison import common_seconds, summary
+from .interleaved_comparison import finalist_times, summary
 from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
@@ -341,7 +342,7 @@ def _best_line(best: Best | None) -> str:
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
     if best.comparison:
         how = _CHOICES.get(best.comparison[0].verdict, how)
-    time = "not measured here" if best.seconds is None else f"{best.seconds * 1e3:.6g} ms"
+    time = best.time_text or "not measured here"
     return (
         f"found: schedule {short_id(best.schedule.id)}{inexact}, {how}, {time}, from {best.layer}"
     )
@@ -351,11 +352,11 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
     if best is None or not best.comparison:
         return
     yield f"  {summary(best.comparison)}:"
-    times = common_seconds(best.comparison)
-    for compared, seconds in zip(best.comparison, times, strict=True):
-        time = f"{seconds * 1e3:.6g} ms in {compared.rounds} rounds"
-        yield f"    {short_id(compared.schedule)}: {time}, {compared}"
+    times = finalist_times(best.comparison)
+    for compared, time in zip(best.comparison, times, strict=True):
+        in_rounds = f"{time} in {compared.rounds} rounds"
+        yield f"    {short_id(compared.schedule)}: {in_rounds}, {compared}"
 
 
 def _at_best(seconds: float | None) -> str:
-    return "" if seconds is None else f", at best {seconds * 1e3:.6g} ms"
+    return "" if seconds is None else f", at best {format_seconds(seconds)}"

@@ -29,6 +29,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..durations import format_measured, format_seconds
 from .intervals import median_interval
 from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
 
@@ -232,6 +233,15 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
     if unsettled:
         outcome += f"; noise hides how {unsettled} compare, whose shortest times are longer"
     return outcome
+
+
+def finalist_times(comparison: Sequence[ComparedSchedule]) -> list[str]:
+    """The times of all as text, on one base; that of the choice, which comes first, in full."""
+    if not comparison:
+        return []
+    choice = comparison[0]
+    others = map(format_seconds, common_seconds(comparison)[1:])
+    return [format_measured(choice.seconds, choice.seconds_interval), *others]
 
 
 def common_seconds(comparison: Sequence[ComparedSchedule]) -> list[float]:

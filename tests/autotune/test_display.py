@@ -38,7 +38,9 @@ EVENTS: list[Event] = [
     Drift(1.5, 4.5),
     Final(
         (
-            ComparedSchedule("ab" * 32, 1.01e-3, 18, 1.0104, (0.9951, 1.0196), Verdict.TIE),
+            ComparedSchedule(
+                "ab" * 32, 1.01e-3, 18, 1.0104, (0.9951, 1.0196), Verdict.TIE, (1e-3, 1.02e-3)
+            ),
             ComparedSchedule("cd" * 32, 1e-3, 18, 1.0, None, Verdict.FASTEST),
             ComparedSchedule("ef" * 32, 1.1e-3, 3, 1.1, None, Verdict.SLOWER),
         ),
@@ -49,7 +51,7 @@ EVENTS: list[Event] = [
         },
     ),
     Drift(68.19, 5.1),
-    Ended("all 4 trials are done", False, 4, 1e-3, 5.2),
+    Ended("all 4 trials are done", False, 4, 1.01e-3, 5.2, best_interval=(1e-3, 1.02e-3)),
 ]
 
 TRIALS = [event for event in EVENTS if not isinstance(event, (Final, Drift, Ended))]
@@ -73,13 +75,13 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "trial 3/4: best 1 ms, 2.0 GFLOP/s after 3.0 s",
         "the machine is not calm: the same code takes 1.50 times as long",
         "finals:",
-        "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
-        "   cdcdcdcdcdcd     1 ms  fastest",
-        "   efefefefefef   1.1 ms  behind, 1.100 times the fastest (too few rounds)",
+        "-> abababababab  1.01 ms (1 to 1.02)  tie, 1.010 times the fastest (0.995 to 1.020)",
+        "   cdcdcdcdcdcd  1 ms                 fastest",
+        "   efefefefefef  1.1 ms               behind, 1.100 times the fastest (too few rounds)",
         "31x the program as written, 1.03x the untuned build (tw.build without a record)",
         "The reference kernel now takes 68 times as long as at the start; something else is "
         "running, and these times are not comparable.",
-        "best 1 ms, 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
+        "best 1.01 ms (1 to 1.02), 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
     ]
 
 
@@ -125,7 +127,7 @@ def test_a_terminal_shows_the_whole_picture_after_every_event(count: int) -> Non
         last = text[text.rindex("matmul") :]
         for part in (
             "trial 4/4",
-            "best 1 ms, 2.0 GFLOP/s",
+            "best 1.01 ms (1 to 1.02), 2.0 GFLOP/s",
             "crash 1  ok 3",
             "signal 11",
             "-> abababababab",
@@ -152,7 +154,7 @@ def test_a_best_of_another_session_is_told_apart() -> None:
     ended = Ended("done", False, 4, 34e-6, 5.2, best_session="ad" * 32, own_seconds=608e-6)
     text = shown(Console(file=io.StringIO(), width=200), [*EVENTS[:-1], ended])
     assert text.splitlines()[-1] == (
-        "best 34 us, 58.8 GFLOP/s, of session adadadad; this session's: 608 us after 4 trials "
+        "best 34 us, 58.8 GFLOP/s, of session adadadadadad; this session's: 608 us after 4 trials "
         "in 5.2 s: done"
     )
 

@@ -237,9 +237,9 @@ def test_a_best_of_another_session_says_whose_it_is(
     assert second.best is not None
     assert second.best.session == first.session
     assert second.own_seconds == 1e-3
-    of = f", of session {first.session:.8}"
-    assert str(first).startswith("best 100 us after 8 trials")
-    assert f"best 100 us{of}; this session's: 1 ms after 8 trials" in str(second)
+    of = f", of session {first.session:.12}"
+    assert str(first).startswith("best 100 us (100 to 100) after 8 trials")
+    assert f"best 100 us (100 to 100){of}; this session's: 1 ms after 8 trials" in str(second)
     gain = "20x the program as written, the same machine code as the untuned build"
     assert f"{gain}{NOTE}{of}" in str(second)
     (final,) = [e for e in events if isinstance(e, Final)]
@@ -491,3 +491,26 @@ def test_finals_of_a_machine_that_stays_disturbed_choose_nothing(
         "The finals took 200 times as long as the trials, twice; something else is running, and "
         "nothing was chosen by them. Tune again when the machine is calm."
     )
+
+
+class DisturbedLater(Simulated):
+    """From the third candidate on, everything takes 200 times as long."""
+
+    def __init__(self, seconds: Callable[[str], float]) -> None:
+        super().__init__(seconds)
+        self._seconds = lambda trace: seconds(trace) * (200.0 if len(self.built) > 2 else 1.0)
+
+
+def test_a_session_that_is_disturbed_from_some_trial_on_keeps_its_best_and_is_marked(
+    db: TuningDatabase, run: Tune
+) -> None:
+    """Most finalists were as disturbed when they were candidates."""
+    result = run(DisturbedLater(times(1e-3, 1e-3, 1e-3)), trials=12)
+    assert result.best is not None
+    assert result.best.seconds < 1.1e-3
+    assert result.finals == ()
+    assert "these times are not comparable" in str(result.noise) or "nothing was chosen" in str(
+        result.noise
+    )
+    (session,) = db.records(Session)
+    assert session.noise == result.noise

@@ -74,7 +74,7 @@ def test_inexact_steps_are_told(db: TuningDatabase) -> None:
     assert refused.detail == "winograd, tolerance 1e-06"
     text = str(db.explain(MATMUL, CPU, LLVM, tolerance=1e-4))
     assert "(winograd), fastest verified, 500 ms" in text
-    assert "1 record, at best 1000 ms: usable, but not the choice" in text
+    assert "1 record, at best 1 s: usable, but not the choice" in text
 
 
 def test_records_of_one_fate_are_one_group(db: TuningDatabase) -> None:
@@ -171,7 +171,7 @@ def test_the_text(db: TuningDatabase) -> None:
         "  5 records, at best 1 ms: not verified: no numeric check of its schedule passed: "
         f"{ids}, ...",
         "near shapes of matmul:",
-        "  A[64,64] B[64,128] (bbbbbbbbbbbb): 1 usable, at best 0.5 ms",
+        "  A[64,64] B[64,128] (bbbbbbbbbbbb): 1 usable, at best 500 us",
     ]
     db.put(verification(8), measurement(8, 0.006, after=1), *verified(16, 0.007))
     text = str(db.explain(MATMUL, CPU, LLVM))

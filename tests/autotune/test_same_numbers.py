@@ -1,0 +1,67 @@
+"""Every text calls the time of the best by one number, with one interval."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import tilewright as tw
+from tilewright.autotune.display import LiveDisplay
+from tilewright.autotune.events import Event
+from tilewright.cli import main
+from tilewright.cli.report import print_results
+
+from .children import QUICK
+from .kernels import matmul
+
+TARGET = "cpu -threads=1"
+
+
+def test_the_time_of_the_best_is_one_number_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuning.db"
+    events: list[Event] = []
+    with tw.TuningDatabase(path) as db:
+        result = tw.tune(
+            matmul(), TARGET, database=db, trials=6, callback=events.append, config=QUICK
+        )
+        explained = str(tw.explain(matmul(), TARGET, db))
+    assert result.best is not None
+    assert result.best.interval is not None, "it was in the finals"
+    time = result.best.time_text
+    number, interval = re.fullmatch(r"(.+ \w+) \((.+)\)", time).groups()  # type: ignore[union-attr]
+    assert f"best {time} after" in str(result)
+    assert f"best {time}" in repr(result)
+    assert f", {time}, from" in explained
+    assert f"    {result.best.schedule_id[:12]}: {time} in " in explained
+
+    with LiveDisplay(Console(file=(shown := io.StringIO()), width=200)) as display:
+        for event in events:
+            display(event)
+    lines = shown.getvalue().splitlines()
+    assert f"-> {result.best.schedule_id[:12]}  {time}  " in shown.getvalue()
+    assert lines[-1].startswith(f"best {time}, ")
+
+    print_results([("matmul", 1, result)])
+    assert re.search(rf"^best +{re.escape(time)}, ", capsys.readouterr().out, re.MULTILINE)
+
+    def command(*words: str) -> str:
+        monkeypatch.setattr("sys.argv", ["tilewright", "db", "best", "--db", str(path), *words])
+        with pytest.raises(SystemExit):
+            main.main()
+        return capsys.readouterr().out
+
+    table = command()
+    assert number in table
+    assert interval in table
+    (best,) = json.loads(command("--json"))
+    assert best["seconds"] == result.best.seconds
+    assert tuple(best["interval"]) == result.best.interval
+    gains = {name: gain["ratio"] for name, gain in best["gains"].items()}
+    assert gains == {name: gain.ratio for name, gain in result.gains.items() if not gain.at_least}
