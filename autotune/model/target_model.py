@@ -79,6 +79,38 @@ class SampledFacts:
         return target.perf_class
 
 
+class Figure(NamedTuple):
+    """A number of a candidate, in `unit`; `of` is what the machine has of it, `None` if that has
+    no meaning."""
+
+    name: str
+    value: float
+    unit: str
+    of: float | None = None
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether it is more than there is."""
+        return self.of is not None and self.value > self.of
+
+
+Figures: TypeAlias = Callable[[Features, Target], tuple[Figure, ...]]
+"""The figures of one row of features. Where several blocks run, they are of the slowest."""
+
+
+def no_figures(features: Features, target: Target) -> tuple[Figure, ...]:
+    """For kinds of targets whose features nobody explains."""
+    del features, target
+    return ()
+
+
+def shares(names: tuple[str, ...], features: Features) -> dict[str, float]:
+    """Features by name, which are logarithms, as the numbers that they are of, to five digits:
+    features are single floats, and none of them is of zero."""
+    numbers = np.exp2(np.asarray(features, np.float64))
+    return {n: float(f"{x:.5g}") for n, x in zip(names, numbers.tolist(), strict=True)}
+
+
 @dataclass(frozen=True)
 class TargetModel:
     """The start of predictions for a kind of target.
@@ -87,7 +119,8 @@ class TargetModel:
     of the estimated seconds. `version` changes whenever their meaning or the estimate does.
     `estimator` makes the estimate of a profile's rows on a resolved target, and `roofline` that of
     a concrete program. `base` is the file of the base model that comes with them, `None` where
-    there is none. `facts` are those that samples of the kind keep.
+    there is none. `facts` are those that samples of the kind keep. `figures` are what a row of
+    features says in units of the machine.
     """
 
     features: tuple[str, ...]
@@ -96,6 +129,7 @@ class TargetModel:
     roofline: Callable[[Func, Target], Roofline]
     base: Path | None = None
     facts: SampledFacts = field(default_factory=SampledFacts)
+    figures: Figures = no_figures
 
     @property
     def feature_version(self) -> str:

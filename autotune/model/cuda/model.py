@@ -10,6 +10,7 @@ from ....errors import TuningError
 from ....target import CudaTarget, Target
 from ..target_model import SampledFacts, TargetModel
 from .estimate import FEATURES, VERSION, Estimator
+from .figures import figures
 from .roofline import roofline
 
 _NAMES: Mapping[str, type] = {"model": str, "sms": int, "l2_bytes": int}
@@ -32,4 +33,4 @@ class CudaFacts(SampledFacts):
         return replace(CudaTarget.of(target), **found)
 
 
-MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, facts=CudaFacts())
+MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, facts=CudaFacts(), figures=figures)
