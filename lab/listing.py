@@ -59,7 +59,8 @@ def rows(func: Func, target: Target | None = None, mark: Mark = None) -> list[Ro
         if loop is None:
             found.append(Row(line))
         else:
-            held = tuple(_held(touched.get(loop.var, {}), names, target))
+            counts = {b: f.bytes for b, f in touched.get(loop.var, {}).items()}
+            held = tuple(held_in(counts, names, target))
             found.append(Row(line, badge(loop), held))
     return found
 
@@ -71,15 +72,15 @@ def target_of(func: Func) -> Target:
     return resolve("cpu")
 
 
-def _held(
-    touched: Mapping[Buffer, LoopFootprint], names: Mapping[object, str], target: Target
+def held_in(
+    touched: Mapping[Buffer, int], names: Mapping[object, str], target: Target
 ) -> Iterator[Held]:
-    """The footprints of a loop by the memory that buffers of their scopes are in at best."""
+    """Bytes of buffers by the memory that those of their scopes are in at best."""
     groups: dict[str, list[Buffer]] = {}
     for buffer in touched:
         groups.setdefault(target.memory_for(0, buffer.scope), []).append(buffer)
     for buffers in groups.values():
-        buffers.sort(key=lambda b: -touched[b].bytes)
-        total = sum(touched[b].bytes for b in buffers)
-        parts = tuple((names.get(b, b.name), touched[b].bytes) for b in buffers)
+        buffers.sort(key=lambda b: -touched[b])
+        total = sum(touched[b] for b in buffers)
+        parts = tuple((names.get(b, b.name), touched[b]) for b in buffers)
         yield Held(target.memory_for(total, buffers[0].scope), total, parts)

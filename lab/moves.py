@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, get_args, get_origin
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias, get_args, get_origin
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, Text
 from ..schedule import Schedule
 from ..schedule.index_map import MAX_TEXT, IndexMap, parse_index_map
 from ..schedule.primitive import PRIMITIVES, Primitive, find_primitive
@@ -41,6 +42,7 @@ def moves(
     has no legal move here.
     """
     place = Place(schedule.func, handle, target)
+    attempt = Attempts(schedule, handles, predict)
     found: list[Data] = []
     for primitive in PRIMITIVES.values():
         if not _is_move(primitive):
@@ -49,11 +51,12 @@ def moves(
         if calls is None:
             continue
         if calls.needed:
-            found.append(_asking(primitive, calls.calls[0], calls.needed, schedule.func, handles))
+            found.append(attempt.asking(primitive, calls.calls[0], calls.needed))
             continue
-        tried = [m for c in calls.calls if (m := _tried(schedule, primitive, c, handles, predict))]
-        legal = [m for m in tried if m["legal"]]
-        found += legal or tried[:1]
+        tried = [attempt(primitive, bound) for bound in calls.calls]
+        legal = [move for move in tried if isinstance(move, dict)]
+        refused = (move for move in tried if isinstance(move, Attempt))
+        found += legal or [attempt.refused(first) for first in islice(refused, 1)]
     return sorted(found, key=_rank)
 
 
@@ -73,50 +76,57 @@ def try_move(
 ) -> Data:
     """A step with arguments as JSON data, tried like those of `moves`."""
     primitive = find_primitive(op)
-    bound = decoded(primitive, arguments, handles)
-    move = _tried(schedule, primitive, bound, handles, predict)
+    attempt = Attempts(schedule, handles, predict)
+    move = attempt(primitive, decoded(primitive, arguments, handles))
+    if isinstance(move, Attempt):
+        return attempt.refused(move)
     return {"op": op, "legal": True, "changes": False} if move is None else move
 
 
-def _tried(
-    schedule: Schedule,
-    primitive: Primitive,
-    bound: dict[str, Any],
-    handles: Handles,
-    predict: Predict,
-) -> Data | None:
-    """A move; `None` if it would change nothing."""
-    move = _described(primitive, bound, schedule.func, handles)
-    try:
-        after = applied(schedule, primitive, bound)
-    except ScheduleError as error:
-        return {**move, "legal": False, "error": refusal(error, handles)}
-    if after.func is schedule.func:
-        return None
-    return {**move, "legal": True, "predicted": predict(after.func)}
+class Attempt(NamedTuple):
+    """A step that was refused. Its error is formatted only if it is shown."""
+
+    primitive: Primitive
+    bound: Mapping[str, Any]
+    error: ScheduleError
 
 
-def _asking(
-    primitive: Primitive,
-    bound: dict[str, Any],
-    needed: tuple[str, ...],
-    func: Func,
-    handles: Handles,
-) -> Data:
-    needs = [{"name": n, "type": describe(primitive.types[n])} for n in needed]
-    return {**_described(primitive, bound, func, handles), "legal": None, "needs": needs}
+class Attempts:
+    """Tries steps on copies of a schedule."""
 
+    def __init__(self, schedule: Schedule, handles: Handles, predict: Predict) -> None:
+        self._schedule, self._handles, self._predict = schedule, handles, predict
+        self._names = loop_names(schedule.func)
 
-def _described(
-    primitive: Primitive, bound: Mapping[str, Any], func: Func, handles: Handles
-) -> Data:
-    return {
-        "op": primitive.name,
-        "args": {name: _encoded(value, handles) for name, value in bound.items()},
-        "text": call_text(primitive, bound, func),
-        "says": (inspect.getdoc(primitive.function) or "").partition("\n")[0],
-        "from": primitive.home,
-    }
+    def __call__(self, primitive: Primitive, bound: Mapping[str, Any]) -> Data | Attempt | None:
+        """A legal move, or what was refused; `None` if it would change nothing."""
+        try:
+            after = applied(self._schedule, primitive, bound)
+        except ScheduleError as error:
+            return Attempt(primitive, bound, error)
+        if after.func is self._schedule.func:
+            return None
+        move = self._described(primitive, bound)
+        return {**move, "legal": True, "predicted": self._predict(after.func)}
+
+    def refused(self, refused: Attempt) -> Data:
+        """A refused step as a move."""
+        move = self._described(refused.primitive, refused.bound)
+        return {**move, "legal": False, "error": refusal(refused.error, self._handles)}
+
+    def asking(self, primitive: Primitive, bound: Mapping[str, Any], needed: Iterable[str]) -> Data:
+        """A move for which the user is asked for arguments."""
+        needs = [{"name": n, "type": describe(primitive.types[n])} for n in needed]
+        return {**self._described(primitive, bound), "legal": None, "needs": needs}
+
+    def _described(self, primitive: Primitive, bound: Mapping[str, Any]) -> Data:
+        return {
+            "op": primitive.name,
+            "args": {name: _encoded(value, self._handles) for name, value in bound.items()},
+            "text": call_text(primitive, bound, self._names),
+            "says": (inspect.getdoc(primitive.function) or "").partition("\n")[0],
+            "from": primitive.home,
+        }
 
 
 def applied(schedule: Schedule, primitive: Primitive, bound: Mapping[str, Any]) -> Schedule:
@@ -140,18 +150,20 @@ def _handles_in(values: Any) -> Iterator[Var | Label]:
 
 def refusal(error: ScheduleError, handles: Handles) -> Data:
     """A refused step as data: `place` is the loop or block in the way, `example` what clashes."""
-    data = error.as_data()
-    place = error.place
-    known = isinstance(place, (Var, Label))
+    place = error.place if isinstance(error.place, (Var, Label)) else None
     return {
         "kind": type(error).__name__,
-        "text": data["condition"],
-        "hint": data["hint"],
-        "example": data["example"],
-        "place": handles.id(place) if known else None,
-        "name": place.name if known else None,
-        "alternatives": [str(a) for a in data["alternatives"][:16]],
+        "text": error.condition,
+        "hint": _read(error.hint),
+        "example": _read(error.example),
+        "place": None if place is None else handles.id(place),
+        "name": None if place is None else place.name,
+        "alternatives": [str(a) for a in error.alternatives[:16]],
     }
+
+
+def _read(part: Text | None) -> str | None:
+    return part() if callable(part) else part
 
 
 def decoded(primitive: Primitive, arguments: object, handles: Handles) -> dict[str, Any]:
@@ -231,9 +243,8 @@ def _encoded(value: Any, handles: Handles) -> Any:
     return repr(value) if isinstance(value, IndexMap) else value
 
 
-def call_text(primitive: Primitive, bound: Mapping[str, Any], func: Func) -> str:
-    """A step as people write it, with the names that the program's text has."""
-    names = loop_names(func)
+def call_text(primitive: Primitive, bound: Mapping[str, Any], names: Mapping[Var, str]) -> str:
+    """A step as people write it; `names` are those that the program's text has for loops."""
 
     def shown(value: Any) -> str:
         if isinstance(value, Var):

@@ -23,10 +23,16 @@ in the program, in all versions.
 | `version` | the id of the current version |
 | `versions` | `id, parent, text, steps, predicted, measured, problem` of each; seconds |
 | `can_undo`, `can_redo` | booleans |
-| `tree` | `nodes` of the current program from `start` on, of `total`; see `program_tree.tree` |
-| `text` | its `lines` from `start` on, of `total` |
+| `tree` | `nodes` of the current program from `start` on, of `total`, each before those inside it |
+| `text` | its `lines` from `start` on, of `total`: `text`, and `place`, the id of what one begins |
 
 `measured` is `null` or `seconds, low, high, samples, checked, measurement`.
+
+A **node** has `kind`, `depth` and `line` (its number). A `loop` has `id`, `name`, `extent`, `loop`
+(`serial` and so on), `badges`, `reduces` (whether it feeds a reduction) and `held`: what one
+iteration touches, `memory` (the nearest that holds it), `bytes`, and the `name` and `bytes` of each
+of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `reads`, `writes` and
+`badges`. A statement in no block is `code` with its `text`, and has no id.
 
 **Commands.** Those with `version` take the current one by default.
 
@@ -38,12 +44,20 @@ in the program, in all versions.
 | `undo`, `redo` | | the `version` |
 | `go` | `version` | the `version` |
 | `tree`, `text` | `version`, `start`, `count` | as in the state |
-| `diff` | `a`, `b`: versions | `program`: lines with `op` and `text` |
+| `diff` | `a`, `b`: versions | `program`: lines with `op` (" ", "-", "+", "…") and `text` |
+| `sliders` | `version` | `sliders`: `label, step, value, values`; `closed`: `label, why`; figures |
+| `figures` | `version`, `values`: one for each slider | figures |
+| `slide` | `version`, `values` | the `version` |
 
 A **move** has `op`, `args` (JSON data, with ids), `text` (the call as people write it), `says` (a
 sentence), `from` (the user's module that registers it, or `null`) and `legal`. If that is `true`,
 `predicted` are the seconds of the program after it, `null` without a model. If it is `false`,
 `error` says why. If it is `null`, `needs` are the arguments to fill in, `name` and `type` of each.
+
+**Figures** of a row of `values` are `valid`, else `error`; `predicted` seconds; `figures`, a list
+of `name, value, unit, of, exceeds`, where `of` is what the machine has; `loops`, what an iteration
+of each touches (`loop`, and `held` as in nodes); and `around`: for each slider, of each of its
+values with the others as they are, `valid` and `predicted`.
 
 An **error** has `kind`, `text` and `hint`; for steps also `example` (what clashes: two iterations,
 say), `place` (the id of the loop or block in the way) with its `name`, and `alternatives`.
@@ -51,10 +65,9 @@ say), `place` (the id of the loop or block in the way) with its `name`, and `alt
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -64,22 +77,20 @@ from ..autotune.search.drawing import model_or_none
 from ..codegen.detect import check_runnable, resolve
 from ..errors import ScheduleError, TargetError, TilewrightError, similar
 from ..schedule import Schedule
-from ..schedule.primitive import find_primitive
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
-from .moves import applied, call_text, decoded, moves, refusal, try_move
-from .page import text
-from .program_tree import Data, Handles, tree
-from .versions import LabError, Version, Versions, line_diff
+from .answers import plain, problem
+from .commands import COMMANDS, text, tree
+from .moves import refusal
+from .program_tree import Data, Handles, ProgramTree
+from .versions import LabError, Version, Versions
 
-Arguments: TypeAlias = Mapping[str, Any]
-PAGE = 400
-"""Nodes and lines of a program that the state has; there are commands for the others."""
-_MOVES = 100
-_PROGRAMS = 64
-"""Places whose moves are kept."""
+T = TypeVar("T")
+_KEPT = 64
+"""Answers that are kept: trees, moves and sliders of versions."""
+_VISITS = 4096
 
 
 class Workbench:
@@ -106,13 +117,13 @@ class Workbench:
         self.target = resolve(target)
         self.database = database
         self.handles = Handles()
-        self._workload = workload_record(self.func)
-        self._model = model_or_none(self.target)
+        self.workload = workload_record(self.func)
+        self.model = model_or_none(self.target)
         self._visits: dict[object, Visit] = {}
         self._lock = RLock()
         self._on_change = on_change
         self._revision = 0
-        self._moves: dict[tuple[str, str | None], list[Data]] = {}
+        self._answers: dict[object, Any] = {}
         self.versions = Versions(Schedule(self.func), self.predict(self.func))
         self.handles.learn(self.func)
         if given is not None:
@@ -125,9 +136,9 @@ class Workbench:
             state = {
                 "revision": self._revision,
                 "program": {
-                    "name": self._workload.name,
-                    "shape": self._workload.shape,
-                    "workload": self._workload.id,
+                    "name": self.workload.name,
+                    "shape": self.workload.shape,
+                    "workload": self.workload.id,
                 },
                 "target": self._target(),
                 "database": None if self.database is None else self.database.location,
@@ -135,8 +146,8 @@ class Workbench:
                 "versions": [v.data() for v in self.versions],
                 "can_undo": current.parent is not None,
                 "can_redo": self.versions.can_redo,
-                "tree": self._tree({}),
-                "text": self._text({}),
+                "tree": tree(self, {}),
+                "text": text(self, {}),
             }
             return plain(state)  # type: ignore[no-any-return]
 
@@ -155,9 +166,11 @@ class Workbench:
 
     def predict(self, func: Func) -> float | None:
         """The predicted seconds of a concrete program; `None` without a model of its target."""
-        if self._model is None:
+        if self.model is None:
             return None
-        estimator = self._model.estimator(profile(func, read=self._visits), self.target)
+        if len(self._visits) > _VISITS:
+            self._visits.clear()
+        estimator = self.model.estimator(profile(func, read=self._visits), self.target)
         return float(estimator(np.empty((1, 0), np.int64)).seconds[0])
 
     def add(self, parent: Version, text: str, schedule: Schedule) -> Version:
@@ -172,6 +185,22 @@ class Workbench:
         with self._lock:
             self._revision += 1
         self._on_change()
+
+    def tree(self, version: Version) -> ProgramTree:
+        """The program of a version as a tree and as lines."""
+        return self.kept(
+            (version.id, "tree"),
+            lambda: ProgramTree(version.schedule.func, self.target, self.handles),
+        )
+
+    def kept(self, key: object, make: Callable[[], T]) -> T:
+        """What `make` returns, which is kept for the next time."""
+        if key not in self._answers:
+            found = make()
+            if len(self._answers) >= _KEPT:
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = found
+        return self._answers[key]  # type: ignore[no-any-return]
 
     def _done(self, command: object) -> Any:
         if not isinstance(command, Mapping):
@@ -197,127 +226,5 @@ class Workbench:
             "text": str(self.target),
             "runs_here": why is None,
             "why_not": why,
-            "model": self._model is not None,
+            "model": self.model is not None,
         }
-
-    def _tree(self, given: Arguments) -> Data:
-        nodes = tree(self._version(given).schedule.func, self.handles)
-        start, count = page_of(given, PAGE)
-        return {"nodes": nodes[start : start + count], "start": start, "total": len(nodes)}
-
-    def _text(self, given: Arguments) -> Data:
-        lines = repr(self._version(given).schedule.func).splitlines()
-        start, count = page_of(given, PAGE)
-        return {"lines": lines[start : start + count], "start": start, "total": len(lines)}
-
-    def _all_moves(self, given: Arguments) -> Data:
-        place, version = given.get("place"), self.versions.current
-        handle = self.handles.get(place) if isinstance(place, str) else None
-        if place is not None and handle is None:
-            raise LabError("there is no loop or block {0!r:.40}", place, hint="ids are in the tree")
-        key = (version.id, place)
-        if key not in self._moves:
-            if len(self._moves) >= _PROGRAMS:
-                self._moves.clear()
-            self._moves[key] = moves(
-                version.schedule, handle, self.target, self.handles, self.predict
-            )
-        found = self._moves[key]
-        start, count = page_of(given, _MOVES)
-        return {"moves": found[start : start + count], "start": start, "total": len(found)}
-
-    def _try(self, given: Arguments) -> Data:
-        return try_move(
-            self.versions.current.schedule, text_of(given, "op"), given.get("args"), self.handles,
-            self.predict,
-        )  # fmt: skip
-
-    def _apply(self, given: Arguments) -> Data:
-        current = self.versions.current
-        primitive = find_primitive(text_of(given, "op"))
-        bound = decoded(primitive, given.get("args"), self.handles)
-        said = call_text(primitive, bound, current.schedule.func)
-        after = applied(current.schedule, primitive, bound)
-        if after.func is current.schedule.func:
-            raise LabError("{0} changes nothing", said)
-        return {"version": self.add(current, said, after).id}
-
-    def _undo(self, _: Arguments) -> Data:
-        return self._moved(self.versions.undo)
-
-    def _redo(self, _: Arguments) -> Data:
-        return self._moved(self.versions.redo)
-
-    def _go(self, given: Arguments) -> Data:
-        return self._moved(lambda: self.versions.go(given.get("version")))
-
-    def _moved(self, move: Callable[[], None]) -> Data:
-        move()
-        self.changed()
-        return {"version": self.versions.current.id}
-
-    def _diff(self, given: Arguments) -> Data:
-        a, b = (self.versions.get(given.get(name)) for name in ("a", "b"))
-        programs = (repr(v.schedule.func) for v in (a, b))
-        return {"a": a.id, "b": b.id, "program": line_diff(*programs)}
-
-    def _version(self, given: Arguments) -> Version:
-        id = given.get("version")
-        return self.versions.current if id is None else self.versions.get(id)
-
-
-COMMANDS: dict[str, Callable[[Workbench, Arguments], Any]] = {
-    "apply": Workbench._apply,
-    "diff": Workbench._diff,
-    "go": Workbench._go,
-    "moves": Workbench._all_moves,
-    "redo": Workbench._redo,
-    "text": Workbench._text,
-    "tree": Workbench._tree,
-    "try": Workbench._try,
-    "undo": Workbench._undo,
-}
-
-
-def problem(error: BaseException) -> Data:
-    """An error that is about no step, as data."""
-    kind = type(error).__name__
-    if not isinstance(error, TilewrightError):
-        return {"kind": kind, "text": f"{kind}: {error}", "hint": None}
-    text, *more = str(error).splitlines()
-    hints = [line.partition("hint: ")[2] for line in more if line.startswith("  hint: ")]
-    return {"kind": kind, "text": text, "hint": hints[0] if hints else None}
-
-
-def text_of(given: Arguments, name: str) -> str:
-    """A text among the keys of a command."""
-    value = given.get(name)
-    if not isinstance(value, str):
-        raise LabError("{0}: expected a text, found {1!r:.80}", name, value)
-    return value
-
-
-def page_of(given: Arguments, most: int) -> tuple[int, int]:
-    """The keys `start` and `count` of a command, at most `most` of it."""
-    found = []
-    for name, default in (("start", 0), ("count", most)):
-        value = given.get(name, default)
-        if type(value) is not int or value < 0:
-            raise LabError("{0}: expected a number from 0 on, found {1!r:.80}", name, value)
-        found.append(value)
-    return found[0], min(found[1], most)
-
-
-def plain(value: Any) -> Any:
-    """JSON data of which all texts are safe to show, and numbers that JSON has."""
-    match value:
-        case str():
-            return text(value)
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {str(k): plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [plain(v) for v in value]
-        case _:
-            return value

@@ -10,8 +10,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.lab.commands import COMMANDS, PAGE
 from tilewright.lab.versions import MOST
-from tilewright.lab.workbench import COMMANDS, PAGE, Workbench
+from tilewright.lab.workbench import Workbench
 
 TARGET = "cpu -mcpu=znver4 -threads=2"
 Data = dict[str, Any]
@@ -62,7 +63,13 @@ def test_the_tree_has_loops_and_blocks(bench: Workbench) -> None:
     assert [n["badges"] for n in nodes[:3]] == [[], [], ["reduction"]]
     assert nodes[3]["writes"] == ["C"]
     assert [i["kind"] for i in nodes[3]["iters"]] == ["spatial", "spatial", "reduce"]
-    assert state["text"]["lines"] == repr(bench.func).splitlines()
+    lines = state["text"]["lines"]
+    assert [lines[n["line"]]["place"] for n in nodes] == [n["id"] for n in nodes]
+    assert tw.script("\n".join(line["text"] for line in lines)).name == "matmul"
+    assert nodes[2]["held"][0]["memory"] == "L1"
+    assert {b["name"]: b["bytes"] for b in nodes[2]["held"][0]["buffers"]} == dict.fromkeys(
+        "ABC", 4
+    )
 
 
 def test_legal_moves_have_text_time_and_a_sentence(bench: Workbench) -> None:

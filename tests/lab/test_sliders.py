@@ -1,0 +1,244 @@
+"""Sliders: what they say of a row of values is what the search computes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.model.loop_footprints import footprints
+from tilewright.autotune.model.profile import profile
+from tilewright.autotune.model.target_model import model_for
+from tilewright.autotune.search.search import Search
+from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.codegen.detect import resolve
+from tilewright.lab.sliders import MOST, Sliders, opened_trace
+from tilewright.lab.workbench import Workbench
+from tilewright.tir.equality import structural_equal
+from tilewright.tir.ir import Dim, Func, Var
+from tilewright.tir.printer import loop_names
+
+TARGET = resolve("cpu -mcpu=znver4 -threads=2")
+Data = dict[str, Any]
+
+
+def tiled(perfect: bool = False) -> tw.Schedule:
+    sch = tw.Schedule(ops.matmul_func(128, 96, 64))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, factors=[None, 8])
+    j0, j1 = sch.split(j, factors=[None, 32])
+    k0, k1 = sch.split(k, factors=[None, 4], perfect=perfect)
+    sch.reorder(i0, j0, k0, k1, i1, j1)
+    sch.parallel(i0)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    return sch
+
+
+def done(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert answer["ok"], answer
+    result: Data = answer["result"]
+    return result
+
+
+def refused(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert not answer["ok"], answer
+    error: Data = answer["error"]
+    return error
+
+
+@pytest.mark.parametrize("target", [TARGET, resolve("cuda -arch=sm_90")], ids=["cpu", "cuda"])
+def test_the_figures_equal_those_of_the_search(target: tw.Target) -> None:
+    sch = tiled()
+    if target.kind == "cuda":
+        sch = tw.Schedule(ops.matmul_func(128, 96, 64))
+        i, j, _ = sch.get_loops(sch.get_block("C"))
+        i0, i1 = sch.split(i, factors=[None, 8])
+        j0, j1 = sch.split(j, factors=[None, 32])
+        sch.reorder(i0, j0, i1, j1)
+        for loop, axis in ((i0, "blockIdx.y"), (j0, "blockIdx.x"), (i1, "threadIdx.y")):
+            sch.bind(loop, axis)
+        sch.bind(j1, "threadIdx.x")
+    bench = Workbench(sch, target)
+    sliders = Sliders(sch, target)
+    search = Search(bench.func, target, prepared=[sliders.sketch], seed=1)
+    model = model_for(target)
+    asked = search.ask(12)
+    assert len(asked) == 12
+    for candidate in asked:
+        found = done(bench, do="figures", values=list(candidate.row))
+        assert found["valid"]
+        features = np.array(candidate.features[: len(model.features)])
+        assert found["figures"] == [
+            {"name": f.name, "value": f.value, "unit": f.unit, "of": f.of, "exceeds": f.exceeds}
+            for f in model.figures(features, target)
+        ]
+        assert np.log2(found["predicted"]) == pytest.approx(candidate.features[0], abs=1e-5)
+        program = candidate.trace.apply(bench.func).func
+        empty = np.empty((1, 0), np.int64)
+        (seconds,) = model.estimator(profile(program), target)(empty).seconds
+        assert found["predicted"] == pytest.approx(seconds, rel=1e-12)
+
+
+def test_what_loops_touch_is_that_of_the_program() -> None:
+    bench = Workbench(tiled(), TARGET)
+    found = done(bench, do="figures", values=[16, 48, 8])
+    done(bench, do="slide", values=[16, 48, 8])
+    func = bench.versions.current.schedule.func
+    names = loop_names(func)
+    expected = {
+        names[loop]: {b.name: f.bytes for b, f in touched.items()}
+        for loop, touched in footprints(func, TARGET).items()
+    }
+    shown = {
+        loop["loop"]: {b["name"]: b["bytes"] for held in loop["held"] for b in held["buffers"]}
+        for loop in found["loops"]
+    }
+    assert shown == expected
+
+
+def test_figures_are_in_units_of_the_machine() -> None:
+    found = done(Workbench(tiled(), TARGET), do="sliders")
+    figures = {f["name"]: f for f in found["figures"]}
+    assert figures["accumulators"]["value"] == 16  # 8 rows of 32 columns in vectors of 16
+    assert figures["accumulators"]["of"] == 32
+    assert figures["vectors"]["value"] == 2
+    assert figures["unrolled"]["value"] == 8
+    assert not figures["accumulators"]["exceeds"]
+    wide = done(Workbench(tiled(), TARGET), do="figures", values=[64, 96, 4])
+    assert {f["name"]: f for f in wide["figures"]}["accumulators"]["exceeds"]
+
+
+def test_sliders_have_labels_and_values() -> None:
+    found = done(Workbench(tiled(), TARGET), do="sliders")
+    assert [(s["label"], s["value"]) for s in found["sliders"]] == [
+        ("split(i) factors[1]", 8),
+        ("split(j) factors[1]", 32),
+        ("split(k) factors[1]", 4),
+    ]
+    assert found["values"] == [8, 32, 4]
+    assert set(found["sliders"][1]["values"]) >= {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96, 64}
+    assert max(found["sliders"][1]["values"]) == 96
+
+
+def test_values_that_break_a_constraint_say_which() -> None:
+    bench = Workbench(tiled(perfect=True), TARGET)
+    found = done(bench, do="figures", values=[8, 32, 3])
+    assert found["valid"] is False
+    assert found["predicted"] is None
+    assert "factor 3 does not divide extent 64" in found["error"]["text"]
+    assert found["error"]["hint"]
+    values = done(bench, do="sliders")["sliders"][2]["values"]
+    legal = dict(zip(values, found["around"][2]["valid"], strict=True))
+    assert legal == {v: 64 % v == 0 for v in values}
+    assert refused(bench, do="slide", values=[8, 32, 3])["text"] == found["error"]["text"]
+
+
+def test_around_a_row_are_the_figures_of_its_neighbours() -> None:
+    bench = Workbench(tiled(), TARGET)
+    found = done(bench, do="sliders")
+    for n, (slider, around) in enumerate(zip(found["sliders"], found["around"], strict=True)):
+        for value, predicted in zip(slider["values"], around["predicted"], strict=True):
+            row = [*found["values"][:n], value, *found["values"][n + 1 :]]
+            other = done(bench, do="figures", values=row)
+            assert other["predicted"] == pytest.approx(predicted, rel=1e-12)
+
+
+def test_a_slide_is_a_version_with_other_numbers() -> None:
+    bench = Workbench(tiled(), TARGET)
+    found = done(bench, do="figures", values=[16, 48, 8])
+    done(bench, do="slide", values=[16, 48, 8])
+    version = bench.versions.current
+    expected = "split(i) factors[1] = 16, split(j) factors[1] = 48, split(k) factors[1] = 8"
+    assert version.text == expected
+    assert version.predicted == found["predicted"]
+    assert "factors=[None, 48]" in str(version.schedule.trace)
+    assert "sample" not in str(version.schedule.trace)
+    assert [v["parent"] for v in bench.state()["versions"]] == [None, "v0", "v1"]
+    assert "these are the sizes" in refused(bench, do="slide", values=[16, 48, 8])["text"]
+
+
+def test_sampled_decisions_are_sliders_too() -> None:
+    func = ops.matmul_func(128, 96, 64)
+    schedule = default_trace(func, TARGET).apply(func)
+    sliders = Sliders(schedule, TARGET)
+    labels = [s.label for s in sliders.sliders]
+    assert len([s for s in sliders.sliders if not s.argument]) == sum(
+        len(d) for d in schedule.trace.decisions.values()
+    )
+    assert all("factors[" in label for label in labels)
+    again = sliders.schedule(sliders.row)
+    assert again.trace == schedule.trace
+
+
+def test_the_opened_trace_makes_the_same_program() -> None:
+    func = ops.matmul_func(128, 96, 64)
+    for schedule in (tiled(), default_trace(func, TARGET).apply(func)):
+        sliders = Sliders(schedule, TARGET)
+        opened = opened_trace(schedule.trace, sliders.sliders).apply(schedule.original)
+        assert structural_equal(opened.func, schedule.func)
+
+
+def test_a_version_without_sizes_says_so() -> None:
+    error = refused(Workbench(ops.matmul_func(64, 64, 64), TARGET), do="sliders")
+    assert "no sizes to move" in error["text"]
+    assert "split" in error["hint"]
+
+
+def test_what_cannot_be_open_says_why() -> None:
+    @tw.primitive
+    def split_for_sure(fn: Func, loop: Var, by: Dim) -> tuple[Func, None]:
+        """Split a loop by a number that is known."""
+        tw.require(isinstance(by, int), "the size must be known")
+        from tilewright.schedule.primitives import split
+
+        return split(fn, loop, (None, by))[0], None
+
+    from tilewright.schedule.primitive import PRIMITIVES
+
+    try:
+        sch = tiled()
+        sch.split_for_sure(sch.get_loops(sch.get_block("C"))[1], by=2)
+        found = done(Workbench(sch, TARGET), do="sliders")
+    finally:
+        del PRIMITIVES["split_for_sure"]
+    assert len(found["sliders"]) == 3
+    assert [c["label"] for c in found["closed"]] == ["split_for_sure(j_0) by"]
+    assert "the size must be known" in found["closed"][0]["why"]
+
+
+def test_where_a_location_was_sampled_there_is_no_sketch() -> None:
+    sch = tw.Schedule(ops.softmax_func(8, 16))
+    sch.split(sch.get_loops(sch.get_block("Y"))[0], factors=[None, 4])
+    block = sch.get_block("Y_max")
+    sch.compute_at(block, sch.sample_compute_location(block))
+    error = refused(Workbench(sch, TARGET), do="sliders")
+    assert "cannot be left open" in error["text"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [None, 8, "8", [], [8, 32], [8, 32, 4, 1], [8, 32, 5.0], [8, 32, True], [8, 32, 10**30],
+     [8, 32, -4], [8, 32, "4"], [[8], 32, 4], {"0": 8}],
+    ids=str,
+)  # fmt: skip
+def test_hostile_values_are_refused_as_data(values: Any) -> None:
+    bench = Workbench(tiled(), TARGET)
+    for command in ("figures", "slide"):
+        assert refused(bench, do=command, values=values)["kind"] == "LabError"
+
+
+def test_there_are_not_too_many_sliders() -> None:
+    sch = tw.Schedule(ops.add_relu_func(2))
+    loop = sch.get_loops(sch.get_block(0))[0]
+    for _ in range(MOST + 3):
+        loop, _ = sch.split(loop, factors=[None, 1])
+    found = done(Workbench(sch, TARGET), do="sliders")
+    assert len(found["sliders"]) == MOST
+    assert len(found["closed"]) == 3
