@@ -9,7 +9,8 @@ import typer
 from ..ids import short_id
 from .options import AsJson, Parameters, Program, TargetText
 from .program_file import load_program
-from .report import print_json, print_table, time_text
+from .report import print_json, time_text
+from .table import print_table
 
 
 def check(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..ids import short_id
+from ..errors import DatabaseError
+from ..ids import FEWEST_DIGITS, short_id
 from .options import (
     OPTIONS,
     AsJson,
@@ -23,53 +27,130 @@ from .options import (
 from .program_file import load_program
 from .report import (
     best_rows,
-    inexact_of,
+    decisions_text,
     interval_text,
     measurement_row,
-    names,
-    print_facts,
     print_json,
     print_new,
-    print_table,
-    printable,
     steps,
     time_text,
+    workload_text,
 )
+from .table import print_facts, print_headings, print_table, print_text
+
+if TYPE_CHECKING:
+    from ..tuning_db import Measurement, ScheduleRecord
 
 app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS)
+E = TypeVar("E", bound=StrEnum)
+_MOST_NAMED = 5
+"""Programs that an error lists."""
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @app.command("list")
 def list_measurements(
     db: Database = "tuning.db",
+    workload: Annotated[
+        str | None, typer.Option(metavar="TEXT|ID", help="A part of its name and shape, or its id.")
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help="Only those: ok, crash, wrong_result, ...")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="DATE|DURATION", help="2026-11-23, 2026-11-23T08:00 (UTC), or 12h."),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="created (the newest first), time (the fastest first) or outcome.")
+    ] = "created",
     limit: Annotated[int | None, typer.Option(help="The number of rows.", min=1)] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Also rules and decisions.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List measurements by program and target, the newest first."""
+    from ..tuning_db import Order, Outcome, TargetRecord, Workload
+
+    order = _one_of(Order, sort, "--sort")
+    only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
+    moment = None if since is None else _moment(since)
     with open_database(db) as database:
-        found = database.measurements(limit=limit)
-        named = names(database)
-        inexact = inexact_of(database)
+        programs = {w.id: workload_text(w) for w in database.records(Workload)}
+        wanted = None if workload is None else _matching(programs, workload, db)
+        found = database.history(
+            workload=wanted, outcome=only, since=moment, order=order, limit=limit
+        )
+        texts = programs | {t.id: t.text for t in database.records(TargetRecord)}
     if as_json:
-        print_json([measurement_row(m, named, inexact) for m in found])
+        print_json([measurement_row(m, schedule, texts) for m, schedule in found])
         return
+    if not found:
+        chosen = (wanted, only, moment) != (None, None, None)
+        print_text(f"no measurements in {db}{' match' if chosen else ''}")
     tables: dict[tuple[str, str], list[list[str]]] = {}
-    for m in found:
-        row = [
-            short_id(m.id),
-            m.outcome.value,
-            time_text(m.seconds),
-            inexact.get(m.schedule, ""),
-            short_id(m.session),
-            f"{m.created:%Y-%m-%d %H:%M}",
-        ]
-        tables.setdefault((m.workload, m.target), []).append(row)
-    if not tables:
-        typer.echo(f"no measurements in {db}")
-    for (workload, target), rows in tables.items():
-        for id in (workload, target):
-            typer.echo(printable(named.get(id, short_id(id))))
-        print_table(("id", "outcome", ">time", "inexact", "?session", "?created"), rows, "")
+    for m, schedule in found:
+        tables.setdefault((m.workload, m.target), []).append(_row(m, schedule, wide))
+    for n, (group, rows) in enumerate(tables.items()):
+        print_headings(n, *(texts.get(id, short_id(id)) for id in group))
+        print_table(
+            ("id", "outcome", ">time", "?inexact", "?session", "?created", "~rules", "~decisions"),
+            rows,
+            "",
+        )
+
+
+def _one_of(kind: type[E], text: str, option: str) -> E:
+    try:
+        return kind(text)
+    except ValueError:
+        expected = ", ".join(kind)
+        raise typer.BadParameter(f"{text!r} is none of {expected}", param_hint=option) from None
+
+
+def _moment(text: str) -> datetime:
+    """The moment of a date, in UTC where it does not name a zone, or so long ago."""
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{text!r} is neither a date such as 2026-11-23 or 2026-11-23T08:00 (UTC), nor a "
+            "duration such as 90m, 12h, 7d or 2w",
+            param_hint="--since",
+        ) from None
+
+
+def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
+    """The ids of the programs that a text is a part of, or whose id begins with it."""
+    found = [id for id, program in programs.items() if text in program]
+    if len(text) >= FEWEST_DIGITS:
+        found += [id for id in programs if id.startswith(text)]
+    if not found:
+        some = "; ".join(list(programs.values())[:_MOST_NAMED]) or "none"
+        raise DatabaseError(
+            "no program in {0} is called {1!r}, and no id of one begins so; there are: {2}{3}",
+            db,
+            text,
+            some,
+            "; ..." if len(programs) > _MOST_NAMED else "",
+        )
+    return found
+
+
+def _row(m: Measurement, schedule: ScheduleRecord, wide: bool) -> list[str]:
+    more = [schedule.generator, decisions_text(schedule)] if wide else ["", ""]
+    return [
+        short_id(m.id),
+        m.outcome.value,
+        time_text(m.seconds),
+        schedule.inexact,
+        short_id(m.session),
+        f"{m.created:%Y-%m-%d %H:%M}",
+        *more,
+    ]
 
 
 @app.command()
@@ -99,9 +180,9 @@ def show(
     facts["resources"] = taken or None
     print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
     if isinstance(schedule, ScheduleRecord):
-        typer.echo(printable(f"\n{steps(schedule)}"))
+        print_text(f"\n{steps(schedule)}")
     elif "ir" in facts:
-        typer.echo(printable(f"\n{facts['ir']}"))
+        print_text(f"\n{facts['ir']}")
 
 
 @app.command()
@@ -123,11 +204,10 @@ def best(
     if as_json:
         print_json(found)
         return
-    rows = [
-        [
+    tables: dict[tuple[str, str], list[list[str]]] = {}
+    for best in found:
+        row = [
             f"{best['name']} {best['shape']}",
-            best["target"],
-            best["generation"],
             time_text(best["seconds"]),
             interval_text(best["seconds"], best["interval"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
@@ -136,14 +216,17 @@ def best(
             best["inexact"],
             short_id(best["measurement"] or ""),
         ]
-        for best in found
-    ]
+        tables.setdefault((best["target"], best["generation"]), []).append(row)
+    if not tables:
+        of = "" if workload is None else f" for {workload_text(workload)}"
+        print_text(f"nothing usable{of} in {db}")
     columns = (
-        "~workload", "~target", "?compiler", ">time", "?95% interval", ">GFLOP/s", "?how",
-        "?>written/best", "?>untuned/best", "?inexact", "measurement",
+        "~workload", ">time", "?95% interval", ">GFLOP/s", "?how", "?>written/best",
+        "?>untuned/best", "?inexact", "measurement",
     )  # fmt: skip
-    of = "" if workload is None else f" for {workload.name} {workload.shape}"
-    print_table(columns, rows, f"nothing usable{of} in {db}")
+    for n, ((where, compiler), rows) in enumerate(tables.items()):
+        print_headings(n, f"{where}, {compiler}")
+        print_table(columns, rows, "")
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
@@ -208,4 +291,4 @@ def explain(
     if as_json:
         print_json(to_plain(told))
     else:
-        typer.echo(printable(str(told)))
+        print_text(str(told))

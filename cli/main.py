@@ -10,6 +10,7 @@ after Ctrl-C. SIGTERM and SIGHUP end the process by that signal (143 or 129 in a
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -22,6 +23,7 @@ from ..errors import TilewrightError
 from ..target import registered_kinds
 from . import checking, database, measuring, models, programs
 from .options import OPTIONS
+from .table import printable
 
 app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **OPTIONS)
 app.command()(programs.tune)
@@ -35,6 +37,8 @@ app.add_typer(measuring.app, name="measure")
 
 def main() -> None:
     """Run the command line and exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may not know every character
     quoted = _quoted_target(sys.argv[1:])
     if quoted is not None:
         typer.echo(
@@ -46,7 +50,7 @@ def main() -> None:
     try:
         app(prog_name="tilewright")
     except TilewrightError as error:
-        typer.echo(f"tilewright: {error}", err=True)
+        typer.echo(printable(f"tilewright: {error}"), err=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

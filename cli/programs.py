@@ -21,7 +21,8 @@ from .options import (
     open_database,
 )
 from .program_file import load_program
-from .report import print_facts, print_json, print_results, tune_row
+from .report import print_json, print_results, tune_row
+from .table import print_facts
 
 
 def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name

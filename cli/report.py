@@ -6,7 +6,6 @@ Heavy modules are imported only when they are needed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import typer
 
 from ..errors import ScheduleError, TilewrightError
 from ..ids import short_id
+from .table import print_facts, print_table
 
 if TYPE_CHECKING:
     from ..autotune.model.assess import Report, Score
@@ -22,41 +22,26 @@ if TYPE_CHECKING:
     from ..tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
     from ..tuning_db.gains import Gains
 
-_CUT = 16
-"""Characters that a column keeps which may be cut."""
-_MARKS = ">~?"
-"""What the name of a column of a table may begin with."""
-_GAP = 3
-"""Characters between columns of a table."""
 
-
-def names(database: TuningDatabase) -> Mapping[str, str]:
-    """Display names of the workloads and targets of a database, by id."""
-    from ..tuning_db import TargetRecord, Workload
-
-    found = {w.id: f"{w.name} {w.shape}" for w in database.records(Workload)}
-    return found | {t.id: t.text for t in database.records(TargetRecord)}
-
-
-def inexact_of(database: TuningDatabase) -> Mapping[str, str]:
-    """The inexact steps of schedules, by their ids; exact schedules are left out."""
-    from ..tuning_db import ScheduleRecord
-
-    return {s.id: s.inexact for s in database.records(ScheduleRecord) if s.inexact}
+def workload_text(workload: Workload) -> str:
+    """The name and shape of a program, for people."""
+    return f"{workload.name} {workload.shape}"
 
 
 def measurement_row(
-    m: Measurement, named: Mapping[str, str], inexact: Mapping[str, str]
+    m: Measurement, schedule: ScheduleRecord, texts: Mapping[str, str]
 ) -> dict[str, Any]:
+    """A measurement as JSON; `texts` are those of workloads and targets by their ids."""
     from ..tuning_db import to_plain
 
     plain = to_plain(m)
     del plain["features"], plain["feature_version"]
     names = {
-        "workload_name": named.get(m.workload, short_id(m.workload)),
-        "target_text": named.get(m.target, short_id(m.target)),
+        "workload_name": texts.get(m.workload, short_id(m.workload)),
+        "target_text": texts.get(m.target, short_id(m.target)),
     }
-    return {"id": m.id, **plain, **names, "inexact": inexact.get(m.schedule, "")}
+    of_schedule = {"inexact": schedule.inexact, "generator": schedule.generator}
+    return {"id": m.id, **plain, **names, **of_schedule}
 
 
 def best_rows(
@@ -168,6 +153,17 @@ def steps(schedule: ScheduleRecord) -> str:
         return f"its trace cannot be read: {error}"
 
 
+def decisions_text(schedule: ScheduleRecord) -> str:
+    """The decisions of a recorded schedule in their order (`4 8,2 16`), or why there are none."""
+    from ..schedule import Trace
+
+    try:
+        decisions = Trace.from_json(schedule.trace).decisions.values()
+    except ScheduleError as error:
+        return f"its trace cannot be read: {error}"
+    return " ".join(",".join("?" if n is None else str(n) for n in d) for d in decisions)
+
+
 def _rate(flops: int, seconds: float | None) -> float | None:
     """GFLOP/s, if there is a time and arithmetic to count."""
     return flops / seconds / 1e9 if flops and seconds else None
@@ -234,70 +230,12 @@ def _print_result(result: TuneResult, flops: int) -> None:
     )
 
 
-def print_facts(facts: Mapping[str, Any]) -> None:
-    """Print names and values, without those that are `None`."""
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        if value is not None:
-            typer.echo(f"{name:{width}}  {printable(_value_text(value))}")
-
-
-def _value_text(value: object) -> str:
-    """A value as text; what is between the elements of a list is not in them."""
-    if not isinstance(value, (list, tuple)):
-        return str(value)
-    elements = [str(element) for element in value]
-    return ("; " if any(" " in element for element in elements) else " ").join(elements)
-
-
 def print_new(new: Mapping[str, int], as_json: bool) -> None:
     if as_json:
         print_json(new)
         return
     counts = ", ".join(f"{count} {kind}" for kind, count in new.items() if count)
     typer.echo(f"new: {counts or 'nothing'}")
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
-    """Print a table of one line per row, or the sentence `otherwise` if there are no rows.
-
-    The name of a column may begin with marks: `>` (align to the right), `~` (may be cut where room
-    is short, to `_CUT` characters) and `?` (left out, the last first, where room is still short).
-    Columns without any text are left out.
-    """
-    if not rows:
-        typer.echo(otherwise)
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = [[printable(text) for text in row] for row in rows]
-    titles = [column.lstrip(_MARKS) for column in columns]
-    marks = [column[: len(column) - len(t)] for column, t in zip(columns, titles, strict=True)]
-    widest = [max(map(len, texts)) for texts in zip(titles, *rows, strict=True)]
-    shown = [k for k in range(len(columns)) if any(row[k] for row in rows)]
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = sum(widest) + _GAP * len(columns)  # nothing to fit into: nothing is cut
-    least = [min(_CUT, w) if "~" in m else w for m, w in zip(marks, widest, strict=True)]
-    for k in reversed(shown):
-        if "?" in marks[k] and sum(least[j] + _GAP for j in shown) > console.width:
-            shown.remove(k)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for k in shown:
-        cut = "~" in marks[k]
-        table.add_column(
-            titles[k],
-            justify="right" if ">" in marks[k] else "left",
-            no_wrap=not cut,
-            min_width=least[k],
-        )
-    for row in rows:
-        texts = (Text(row[k], no_wrap=True, overflow="ellipsis") for k in shown)
-        table.add_row(*texts)
-    console.print(table)
 
 
 def print_assessment(report: Report) -> None:
@@ -359,8 +297,3 @@ def interval_text(seconds: float | None, interval: tuple[float, float] | None) -
     if seconds is None or interval is None:
         return ""
     return format_measured(seconds, interval).partition("(")[2].removesuffix(")")
-
-
-def printable(text: str) -> str:
-    """Text from a database, which may be foreign, without terminal control characters."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)

@@ -27,7 +27,6 @@ from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.records import toolchain_record, workload_record
-from tilewright.cli import database
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
 from tilewright.cli.report import print_assessment
@@ -39,7 +38,6 @@ from tilewright.runtime import cuda_pycuda, load
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.tuning_db import (
     Machine,
-    Outcome,
     ScheduleRecord,
     Session,
     SessionStatus,
@@ -449,71 +447,49 @@ def test_list(run: Run, db: Path) -> None:
     assert len(run("db", "list", "--db", db, "--limit", 1, "--json").json) == 1
 
 
+def test_list_chooses_and_sorts(run: Run, db: Path) -> None:
+    def listed(*words: object) -> Any:
+        return run("db", "list", "--db", db, "--json", *words).json
+
+    everything = listed()
+    times = [row["seconds"] for row in listed("--sort", "time") if row["seconds"]]
+    assert times == sorted(times)
+    assert listed("--outcome", "ok") == [row for row in everything if row["outcome"] == "ok"]
+    assert listed("--workload", "A:float32[16,8]") == everything
+    assert listed("--workload", everything[0]["workload"][:6]) == everything
+    assert listed("--since", "3h") == everything
+    assert listed("--since", "2100-01-01") == listed("--since", "2100-01-01T00:00+02:00") == []
+    assert "no measurements in" in run("db", "list", "--db", db, "--since", "2100-01-01").out
+    wide = run("db", "list", "--db", db, "--wide").out
+    assert "decisions" in wide
+    assert everything[0]["generator"] in wide
+    nothing = run("db", "list", "--db", db, "--workload", "softmax")
+    assert nothing.code == 1
+    assert "is called 'softmax', and no id of one begins so; there are: matmul A:" in nothing.err
+    for option, value, told in (
+        ("--sort", "speed", "'speed' is none of created, time, outcome"),
+        ("--outcome", "fine", "'fine' is none of ok, illegal, build_error"),
+        ("--since", "soon", "'soon' is neither a date such as"),
+        ("--since", "1e3d", "'1e3d' is neither a date such as"),
+        ("--since", "99999999w", "'99999999w' is neither a date such as"),
+    ):
+        refused = run("db", "list", "--db", db, option, value)
+        assert refused.code == 2
+        assert told in refused.err
+
+
 def test_list_of_an_empty_database(run: Run, tmp_path: Path) -> None:
     tw.TuningDatabase(tmp_path / "new.db").close()
     assert run("db", "list", "--db", tmp_path / "new.db", "--json").json == []
     assert "no measurements" in run("db", "list", "--db", tmp_path / "new.db").out
 
 
-@pytest.mark.parametrize("columns", [80, 100, 120])
-@pytest.mark.parametrize("command", ["list", "best"])
-def test_tables_fit_and_have_no_empty_columns(
-    run: Run, db: Path, command: str, columns: int, monkeypatch: pytest.MonkeyPatch
+def test_rows_of_assessments_are_lines_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = [line for line in run("db", command, "--db", db).out.splitlines() if line.strip()]
-    assert max(map(len, lines)) <= columns
-    if command == "list":  # what all rows have in common is above them, whole
-        assert lines[0].startswith("matmul A:float32[16,8] B:float32[8,48] C:float32[16,48]")
-        assert lines[1].startswith("cpu -mcpu=")
-        assert " -threads=" in lines.pop(1)
-        lines.pop(0)
-    headings = lines[0].split()
-    assert {"time", *(("session", "created") if command == "list" else ("workload", "target"))} <= (
-        set(headings)
-    )
-    assert "inexact" not in headings  # no schedule here has one
-    for row in lines[2:]:
-        assert len(re.split(r" {2,}", row.strip())) == len(headings)
-        if command == "best":
-            assert "matmul A:float" in row
-            assert "cpu -mcpu=" in row
-
-
-def test_rows_of_all_tables_are_lines_of_80_columns(
-    run: Run, db: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Texts that are as long as they get leave the times, measurements and predictions whole."""
+    """Texts that are as long as they get leave the predictions whole."""
     monkeypatch.setenv("COLUMNS", "80")
     workload = "depthwise_convolution A:float32[1,64,112,112] W:float32[64,64,3,3]"
-    target, id = "cpu -mcpu=cascadelake -threads=16", "0123456789ab"
-    gains = {
-        "written": {"ratio": 1.1, "verdict": "unsettled"},
-        "untuned": {"ratio": 1234.5, "at_least": True},
-    }
-    best = {
-        "name": workload, "shape": "", "target": target, "generation": "llvm 22",
-        "seconds": 1.234e-6, "gflops": 12345.6, "pinned": False, "gains": gains,
-        "inexact": "winograd", "measurement": id,
-    }  # fmt: skip
-    monkeypatch.setattr(database, "best_rows", lambda *_: [best] * 2)
-    measured = {
-        "id": id, "workload": workload, "target": target, "outcome": Outcome.OUT_OF_MEMORY,
-        "seconds": 1.234e-6, "schedule": "", "session": id, "created": utc_now(),
-    }  # fmt: skip
-    found = [SimpleNamespace(**measured)] * 2
-    monkeypatch.setattr(tw.TuningDatabase, "measurements", lambda *_, **__: found)
-    monkeypatch.setattr(database, "inexact_of", lambda _: {"": "winograd"})
-    for command, whole in (
-        ("best", (id, "1.23 us", "1.235e+04")),
-        ("list", (id, "1.23 us", "out_of_memory")),
-    ):
-        lines = run("db", command, "--db", db).out.splitlines()
-        assert max(map(len, lines)) <= 80
-        rows = [line for line in lines if id in line]
-        assert len(rows) == 2
-        assert all(text in row for text in whole for row in rows)
-
     ratios = tuple(1.234 for _ in range(4))
     scores = tuple(
         assess.Score(method, (0.5, 0.5, 0.5), -0.55, ratios, ratios)

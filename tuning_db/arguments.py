@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import wraps
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,6 +13,7 @@ from ..errors import DatabaseError, TilewrightError, bind
 from .values import (
     KINDS,
     Best,
+    Order,
     Outcome,
     Record,
     SessionStatus,
@@ -38,7 +40,7 @@ def _of(meaning: str, *kinds: type) -> Kind:
     return meaning, lambda value: isinstance(value, kinds)
 
 
-def _one_of(enum: type[Outcome | SessionStatus]) -> Kind:
+def _one_of(enum: type[Order | Outcome | SessionStatus]) -> Kind:
     return f"one of {', '.join(enum)}", lambda v: isinstance(v, str) and v in tuple(enum)
 
 
@@ -71,7 +73,16 @@ _KINDS: dict[str, Kind] = {
     "Amount": ("a number from 0 on", _is_amount),
     "Mapping[str, Json]": _of("a dict", Mapping),
     "AnyRecord": _of("a record", Record),
+    "Sequence[str]": (
+        "a list of ids",
+        lambda value: isinstance(value, (list, tuple)) and all(map(_is_text, value)),
+    ),
+    "datetime": (
+        "a datetime with a time zone",
+        lambda value: isinstance(value, datetime) and value.tzinfo is not None,
+    ),
     "type[R]": ("a class of records", lambda v: isinstance(v, type) and v in KINDS.values()),
+    "Order": _one_of(Order),
     "Outcome": _one_of(Outcome),
     "SessionStatus": _one_of(SessionStatus),
     "PathOrURL": ("a path or a URL", _is_address),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -25,10 +26,12 @@ from .values import (
     AnyRecord,
     Machine,
     Measurement,
+    Order,
     Outcome,
     ScheduleRecord,
     TargetRecord,
     field_types,
+    in_utc,
 )
 
 R = TypeVar("R", bound=AnyRecord)
@@ -223,16 +226,16 @@ def with_prefix(
 
 
 def filters(
-    workload: str | None,
+    workload: str | Sequence[str] | None,
     target: TargetRecord | None,
     session: str | None,
     schedule_id: str | None,
     outcome: Outcome | None,
     family: str | None,
+    since: datetime | None = None,
 ) -> list[ColumnElement[bool]]:
     """The conditions on measurements of `TuningDatabase.measurements`."""
     wanted = {
-        "workload": workload,
         "comparable": None if target is None else target.comparable,
         "session": session,
         "schedule": schedule_id,
@@ -241,7 +244,35 @@ def filters(
     conditions = [
         measurement.c[name] == value for name, value in wanted.items() if value is not None
     ]
+    if workload is not None:
+        ids = [workload] if isinstance(workload, str) else list(workload)
+        conditions.append(measurement.c.workload.in_(ids))
     if family is not None:
         relatives = select(workloads.c.id).where(workloads.c.family == family)
         conditions.append(measurement.c.workload.in_(relatives))
+    if since is not None:
+        conditions.append(measurement.c.created >= in_utc(since))
     return conditions
+
+
+def ordered(wanted: Select[Any], order: Order) -> Select[Any]:
+    """Measurements in an order, which `order_key` repeats for those of several databases."""
+    newest = (measurement.c.created.desc(), measurement.c.id)
+    first = {
+        Order.CREATED: (),
+        Order.TIME: (measurement.c.seconds.asc().nulls_last(),),
+        Order.OUTCOME: (measurement.c.outcome,),
+    }
+    return wanted.order_by(*first[order], *newest)
+
+
+def order_key(order: Order, m: Measurement) -> tuple[Any, ...]:
+    """What measurements are sorted by."""
+    newest = (-m.created.timestamp(), m.id)
+    match order:
+        case Order.CREATED:
+            return newest
+        case Order.TIME:
+            return (m.seconds is None, m.seconds or 0.0, *newest)
+        case Order.OUTCOME:
+            return (m.outcome, *newest)

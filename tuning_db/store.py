@@ -37,6 +37,8 @@ from .read import (
     filters,
     get,
     newest_machine,
+    order_key,
+    ordered,
     pair,
     to_record,
     undamaged,
@@ -55,6 +57,7 @@ from .values import (
     Json,
     Machine,
     Measurement,
+    Order,
     Outcome,
     Pin,
     Relative,
@@ -304,49 +307,54 @@ class TuningDatabase:
     def measurements(
         self,
         *,
-        workload: str | None = None,
+        workload: str | Sequence[str] | None = None,
         target: TargetRecord | None = None,
         session: str | None = None,
         schedule: str | None = None,
         outcome: Outcome | None = None,
         family: str | None = None,
+        since: datetime | None = None,
+        order: Order = Order.CREATED,
         limit: Count | None = None,
     ) -> list[Measurement]:
         """Measurements of all layers, newest first, that match all that is given.
 
-        `workload`, `session` and `schedule` are ids; `target` stands for all comparable ones, and
-        `family` for all workloads of it. Damaged ones are left out, with a warning.
+        `workload` (one or several), `session` and `schedule` are ids; `target` stands for all
+        comparable ones, and `family` for all workloads of it. Damaged ones are left out, with a
+        warning. `limit` counts the first of the `order`.
         """
-        conditions = filters(workload, target, session, schedule, outcome, family)
+        conditions = filters(workload, target, session, schedule, outcome, family, since)
         wanted = select(*COLUMNS["measurement"]).where(*conditions)
-        rows = self._newest(wanted, limit, lambda row: (to_record(Measurement, row), None))
+        rows = self._listed(wanted, order, limit, lambda row: (to_record(Measurement, row), None))
         return [measured for measured, _ in rows]
 
     def history(
         self,
         *,
-        workload: str | None = None,
+        workload: str | Sequence[str] | None = None,
         target: TargetRecord | None = None,
         session: str | None = None,
         schedule: str | None = None,
         outcome: Outcome | None = None,
         family: str | None = None,
+        since: datetime | None = None,
+        order: Order = Order.CREATED,
         limit: Count | None = None,
     ) -> list[tuple[Measurement, ScheduleRecord]]:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
-        conditions = filters(workload, target, session, schedule, outcome, family)
-        return self._newest(with_schedule().where(*conditions), limit, pair)
+        conditions = filters(workload, target, session, schedule, outcome, family, since)
+        return self._listed(with_schedule().where(*conditions), order, limit, pair)
 
-    def _newest(
+    def _listed(
         self,
         wanted: Select[Any],
+        order: Order,
         limit: Count | None,
         read: Callable[[Row[Any]], tuple[Measurement, T]],
     ) -> list[tuple[Measurement, T]]:
-        """Measurements, the newest first, each with the second value that `read` returns."""
-        ordered = wanted.order_by(measurement.c.created.desc(), measurement.c.id).limit(limit)
-        entries = self._intact(ordered, read).values()
-        return sorted(entries, key=lambda p: (-p[0].created.timestamp(), p[0].id))[:limit]
+        """Measurements in an order, each with the second value that `read` returns."""
+        entries = self._intact(ordered(wanted, order).limit(limit), read).values()
+        return sorted(entries, key=lambda entry: order_key(order, entry[0]))[:limit]
 
     def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
         with self._connections() as layers, _leaving_out() as damage:

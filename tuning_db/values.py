@@ -46,6 +46,18 @@ class Outcome(StrEnum):
     WRONG_RESULT = "wrong_result"
 
 
+class Order(StrEnum):
+    """The order of lists of measurements; those that are equal in it follow by time and id.
+
+    `CREATED`: the newest first. `TIME`: the fastest first, those without a time last. `OUTCOME`:
+    by the name of the outcome.
+    """
+
+    CREATED = "created"
+    TIME = "time"
+    OUTCOME = "outcome"
+
+
 class SessionStatus(StrEnum):
     """The state of a session. A killed one stays `RUNNING`, and its heartbeats stop."""
 

@@ -15,6 +15,7 @@ from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.wellformed import check_structure
 
+from ..golden import check_golden
 from ..hosts import processor
 from .machinery import assert_close, random_arguments
 
@@ -381,11 +382,7 @@ def test_golden(name: str, request: pytest.FixtureRequest) -> None:
     before = parse(f"@tw.script{PROGRAMS[name]}")
     after = pass_of(name).run(before)
     text = f"{func_text(before)}\n{RULE}\n{func_text(after)}\n"
-    path = GOLDENS / f"{name}.txt"
-    if request.config.getoption("--update"):
-        path.write_text(text, encoding="utf-8")
-    assert path.exists(), f"there is no {path.name}; write it with pytest --update"
-    assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
+    check_golden(GOLDENS / f"{name}.txt", text, update=request.config.getoption("--update"))
     check_structure(after, lowering=True)
     check_meaning(before, after)
 

@@ -20,6 +20,7 @@ from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
 from ..differences import first_difference
+from ..golden import check_golden
 from .random_extremes import extreme_integers
 
 Programs = Func | Mapping[str, Func]
@@ -35,11 +36,7 @@ def check(
     before = schedule.funcs
     script(schedule)
     text = golden_text(before, schedule)
-    if update:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert path.exists(), f"there is no {path.name}; write it with pytest --update"
-    assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
+    check_golden(path, text, update=update)
     check_replays(func, schedule)
     for name, after in schedule.funcs.items():
         assert_same(parse(func_text(after)), after)

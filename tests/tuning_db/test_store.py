@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tilewright.tuning_db import (
     AnyRecord,
     Machine,
     Measurement,
+    Order,
     Outcome,
     Reason,
     ScheduleRecord,
@@ -36,10 +37,12 @@ from .samples import (
     LLVM,
     MACHINE,
     MATMUL,
+    NOON,
     ONE_OF_EACH,
     SAME_CPU,
     SESSION,
     SLOW_CPU,
+    SOFTMAX,
     WIDER,
     Clock,
     fill,
@@ -143,6 +146,40 @@ def test_measurements_are_filtered_and_newest_first(db: TuningDatabase) -> None:
     assert db.measurements(workload=MATMUL.id, target=CPU, limit=1) == [second]
     assert db.history(outcome=Outcome.CRASH) == [(third, schedule(16))]
     assert db.trials(SESSION.id) == 2, "one of its two schedules was measured again"
+
+
+def test_measurements_in_another_order(db: TuningDatabase) -> None:
+    db.put(schedule(8), verification(8))
+    slow, fast, failed, tied = (
+        measurement(8, seconds, after=after)
+        for seconds, after in ((0.5, 1), (0.25, 2), (None, 3), (0.25, 4))
+    )
+    db.put(slow, fast, failed, tied)
+    assert db.measurements(order=Order.TIME) == [tied, fast, slow, failed]
+    assert db.measurements(order=Order.TIME, limit=2) == [tied, fast]
+    assert db.measurements(order=Order.OUTCOME) == [failed, tied, fast, slow]
+    assert [m for m, _ in db.history(order=Order.TIME, limit=1)] == [tied]
+    with TuningDatabase("sqlite://", layers=[db.location], clock=Clock()) as above:
+        if "://" in db.location:
+            return  # the location has no password
+        fill(above)
+        faster = measurement(8, 0.125)
+        above.put(schedule(8), faster)
+        assert above.measurements(order=Order.TIME, limit=3) == [faster, tied, fast]
+
+
+def test_measurements_since_a_moment_and_of_some_workloads(db: TuningDatabase) -> None:
+    old, new = measurement(8, 1.0), measurement(8, 1.0, after=60, workload=WIDER)
+    other = measurement(8, 1.0, after=90, workload=SOFTMAX)
+    db.put(schedule(8), old, new, other)
+    assert db.measurements(since=NOON + timedelta(seconds=60)) == [other, new]
+    elsewhere = timezone(timedelta(hours=-3))
+    assert db.measurements(since=(NOON + timedelta(seconds=61)).astimezone(elsewhere)) == [other]
+    assert db.measurements(workload=[MATMUL.id, WIDER.id]) == [new, old]
+    assert db.measurements(workload=(MATMUL.id,)) == [old]
+    assert db.measurements(workload=[]) == []
+    with pytest.raises(DatabaseError, match="since is of type datetime, expected a datetime with"):
+        db.measurements(since=NOON.replace(tzinfo=None))
 
 
 def test_the_newest_description_of_a_target(db: TuningDatabase) -> None:
@@ -416,7 +453,7 @@ METHODS = [
 
 VALID: dict[str, object] = {
     **dict.fromkeys(("str", "PathOrURL", "Path"), "x"),
-    **{type(v).__name__: v for v in (True, 1, MATMUL, CPU, LLVM, Outcome.OK)},
+    **{type(v).__name__: v for v in (True, 1, NOON, MATMUL, CPU, LLVM, Outcome.OK, Order.TIME)},
     "AnyRecord": MATMUL,
     "Applies": len,
     "Best": ...,

@@ -29,6 +29,7 @@ from tilewright.tir.printer import func_text
 from tilewright.tir.visit import walk
 from tilewright.tir.wellformed import check_structure
 
+from ...golden import check_golden
 from . import schedules
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -303,11 +304,7 @@ def test_golden(name: str, request: pytest.FixtureRequest) -> None:
     after = PASSES[step](before)
     check_structure(after, lowering=True)
     text = f"{func_text(before)}\n{RULE}\n{func_text(after)}\n"
-    path = GOLDENS / f"{name}.txt"
-    if request.config.getoption("--update"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    assert path.read_text() == text
+    check_golden(GOLDENS / f"{name}.txt", text, update=request.config.getoption("--update"))
 
 
 def test_each_golden_has_its_program() -> None:
