@@ -46,6 +46,7 @@ help:
 	@echo "make bench       time the kernel suite against other libraries"
 	@echo "make budgets     print what each step of the compiler costs beside its budget"
 	@echo "make docs        build the site into build/site; warnings are errors"
+	@echo "make notebooks   run the notebooks of examples/ and store their outputs"
 	@echo "make clean       remove .venv and the caches"
 
 demo: $(VENV)/stamp-core
@@ -96,6 +97,9 @@ budgets: $(VENV)/stamp-core
 
 docs: $(VENV)/stamp-docs
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+
+notebooks: $(VENV)/stamp-check
+	$(RUN) -m scripts.notebooks
 
 clean:
 	rm -rf $(VENV) build tilewright.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,106 @@
+"""The notebooks of examples/notebooks/ run, and their stored outputs are what they print and show.
+
+Times and texts are not compared, only the kinds of outputs of each cell. `make notebooks` runs them
+and stores their outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+SMALLER = {"trials=64": "trials=4", "trials=24": "trials=3", "trials=16": "trials=3"}
+SMALLER |= {"n = 512": "n = 64", "rounds=41": "rounds=3", "28, 28, 64": "12, 12, 16"}
+"""Parts of code, and smaller ones that are run here instead."""
+MOST_BYTES = 300_000
+MIMES = ("text/html", "image/svg+xml", "image/png", "text/plain")
+"""Forms of an output, the richest first."""
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def stored(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def kinds(cell: Any) -> list[str]:
+    """What the outputs of a cell are, without warnings and repetitions."""
+    found = []
+    for output in cell["outputs"]:
+        kind = output["output_type"]
+        if kind == "stream":
+            kind = output["name"]
+        elif kind in ("execute_result", "display_data"):
+            kind = next(mime for mime in MIMES if mime in output["data"])
+        elif kind == "error":
+            kind = output["ename"]
+        if kind != "stderr" and kind not in found:
+            found.append(kind)
+    return found
+
+
+def compare(path: Path, folder: Path, smaller: dict[str, str]) -> None:
+    pytest.importorskip("nbclient")
+    run = runpy.run_path(str(ROOT / "scripts" / "notebooks.py"))["run"](path, folder, smaller)
+    before = stored(path)
+    assert [c["source"] for c in run["cells"]] == ["".join(c["source"]) for c in before["cells"]]
+    for now, then in zip(code_cells(run), code_cells(before), strict=True):
+        assert kinds(now) == kinds(then), f"run `make notebooks`: {now['source']}"
+
+
+@every_notebook
+def test_a_notebook_runs_and_has_its_outputs(path: Path, tmp_path: Path) -> None:
+    compare(path, tmp_path, SMALLER)
+
+
+@pytest.mark.long
+@every_notebook
+def test_a_notebook_runs_as_it_is(path: Path, tmp_path: Path) -> None:
+    compare(path, tmp_path, {})
+
+
+@every_notebook
+def test_stored_outputs_are_of_one_run_and_of_no_machine(path: Path) -> None:
+    notebook, text = stored(path), path.read_text(encoding="utf-8")
+    counts = [cell["execution_count"] for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1)), "run `make notebooks`"
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
+    assert len(text.encode()) < MOST_BYTES
+    assert re.findall(r"(?:/tmp|/home|/root|~)/[^\"\\ ]*", text) == []
+
+
+@every_notebook
+def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
+    cells = [c for c in stored(path)["cells"] if c["cell_type"] == "markdown"]
+    text = "".join("".join(cell["source"]) for cell in cells)
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    assert targets, "a notebook leads on to others"
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+    assert text.startswith("# ")
+
+
+def test_a_notebook_that_fails_is_noticed(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    cell: dict[str, Any] = {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": None}
+    cells = [cell | {"source": "1 / n", "outputs": []}]
+    path = tmp_path / "failing.ipynb"
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    run = runpy.run_path(str(ROOT / "scripts" / "notebooks.py"))["run"]
+    with pytest.raises(nbclient.exceptions.CellExecutionError, match="NameError"):
+        run(path, tmp_path)
+    done = run(path, tmp_path, {"n": "4"})
+    assert [kinds(c) for c in code_cells(done)] == [["text/plain"]]
+    assert done["cells"][0]["source"] == "1 / n"
