@@ -168,6 +168,7 @@ def _tasks(found: Choice | Search, target: Target, *, strict_fp: bool) -> dict[o
     from .autotune.search.remembered import recalled, remembers
     from .codegen.cache import is_cached
     from .tir.equality import structural_hash
+    from .tir.printer import func_text
 
     if isinstance(found, Choice):
         scheduled = found.func
@@ -182,7 +183,7 @@ def _tasks(found: Choice | Search, target: Target, *, strict_fp: bool) -> dict[o
         scheduled = schedule.func
     if is_cached(scheduled, target, strict_fp=strict_fp):
         return {}
-    return {repr(scheduled): Task(scheduled, None)}
+    return {func_text(scheduled): Task(scheduled, None)}
 
 
 @checked_call(BuildError, 'tw.build_library(program, "matmul.so")')

@@ -98,6 +98,10 @@ class TilewrightError(Exception):
         details = self._details()
         return text if details is None else f"{text}\n{details}"
 
+    def __repr__(self) -> str:
+        """The first line of its text."""
+        return f"{type(self).__name__}({self._text().partition(chr(10))[0]!r})"
+
     def _joined(self, name: str) -> str | None:
         """The example or hint, with those of the errors that its text has in it."""
         own = _value(getattr(self, name))

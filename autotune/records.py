@@ -17,6 +17,7 @@ from ..target import Target
 from ..tir.equality import structural_hash
 from ..tir.family import family_hash
 from ..tir.ir import Func, Var
+from ..tir.printer import func_text
 from ..tuning_db.values import (
     Environment,
     Machine,
@@ -43,7 +44,7 @@ def workload_record(func: Func) -> Workload:
     return Workload(
         id=structural_hash(func),
         name=func.name,
-        ir=repr(func),
+        ir=func_text(func),
         shape=" ".join(shapes),
         flops=flops(func),
         bytes=size,

@@ -27,6 +27,7 @@ from ..errors import ArtifactError
 from ..target import Target
 from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
+from ..tir.printer import func_text
 from .build import compile_func, compiled_signature, compiled_target
 from .compiled import Compiled, compiled_from
 from .disk_cache import DiskCache, location, sources_digest
@@ -77,7 +78,7 @@ def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> b
 
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:
     """The digest (SHA-256, hex) of what determines the compiled code of a scheduled program."""
-    text = repr(func)
+    text = func_text(func)
     parts = [text, str(target), str(strict_fp), _compiler(target), users_digest(target, text)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -92,7 +92,7 @@ def _moved(bench: Workbench, move: Callable[[], None]) -> Data:
 def diff(bench: Workbench, given: Arguments) -> Data:
     """How two programs differ."""
     a, b = (bench.versions.get(given.get(name)) for name in ("a", "b"))
-    programs = (repr(v.schedule.func) for v in (a, b))
+    programs = (str(v.schedule.func) for v in (a, b))
     return {"a": a.id, "b": b.id, "program": line_diff(*programs)}
 
 

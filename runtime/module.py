@@ -53,6 +53,9 @@ class Origin:
         record = f" {short_id(self.record_id)}" if self.record_id else ""
         return f"{self.kind}{record}" + (f": {self.detail}" if self.detail else "")
 
+    def __repr__(self) -> str:
+        return f"<Origin {self}>"
+
 
 class CallOptions(TypedDict, total=False):
     """The keywords of a call; arguments are passed by position.

@@ -88,6 +88,14 @@ class Argument:
     value_range: tuple[int, int] | None = None
     packing: Packing | None = None
 
+    def __repr__(self) -> str:
+        return f"<Argument {self.name}: {self.type_text}, {self.role}>"
+
+    @property
+    def type_text(self) -> str:
+        """`float32[64, 64]`; of a scalar its dtype."""
+        return f"{self.dtype}{list(self.shape)}" if self.kind == "tensor" else self.dtype
+
     @cached_property
     def size(self) -> int:
         """Number of elements."""
@@ -181,6 +189,10 @@ class Signature:
     name: str
     arguments: tuple[Argument, ...]
     workspace_bytes: int = 0
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{a.name}: {a.type_text} {a.role}" for a in self.arguments)
+        return f"<Signature {self.name}({arguments})>"
 
     @property
     def packers(self) -> tuple[Signature, ...]:

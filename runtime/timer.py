@@ -77,6 +77,9 @@ class Timing:
         note = ", stopped early" if self.stopped else ""
         return f"{format_seconds(self.median)} +- {self.spread:.1%} ({count}{note})"
 
+    def __repr__(self) -> str:
+        return f"<Timing {self}>"
+
 
 class TimingOptions(TypedDict, total=False):
     """The options of `time_calls`."""

@@ -9,11 +9,14 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, SupportsIndex, TypeVar
 
 import numpy as np
 
+from ..display import html
 from ..errors import IRError, ScheduleError, VerifyError
 from ..hints import MissingNameError, instead
 from ..tir.initialised import wraps_around
 from ..tir.ir import Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
+from ..tir.printer import func_text
+from ..tir.summary import signature
 from ..tir.verify import verify
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
@@ -114,10 +117,27 @@ class Schedule:
         """The steps so far."""
         return Trace(tuple(self._steps))
 
-    def __repr__(self) -> str:
-        programs = "\n\n".join(repr(func) for func in self._history[-1])
+    @property
+    def history(self) -> tuple[tuple[Func, ...], ...]:
+        """The programs before each step, and after the last, in the order of `funcs`."""
+        return tuple(self._history)
+
+    _repr_html_ = html
+
+    def __str__(self) -> str:
+        """The programs, and the steps as runnable Python."""
+        programs = "\n\n".join(func_text(func) for func in self._history[-1])
         at = f", working on {self._names[self._outputs.at]!r}" if len(self._names) > 1 else ""
         return f"{programs}\n\n# {len(self._steps)} steps{at}\n{self.trace}"
+
+    def __repr__(self) -> str:
+        """A line; `str` has the programs and the steps."""
+        parts = [f"{len(self._steps)} steps"]
+        if len(self._names) > 1:
+            parts.append(f"{len(self._names)} programs, at {self._names[self._outputs.at]!r}")
+        if self.space is not None:
+            parts.append(f"{len(self.space.bounds)} open decisions")
+        return f"<Schedule of {signature(self.func)}: {', '.join(parts)}; print it for the program>"
 
     def copy(self) -> Schedule:
         """An independent schedule in the same state; handles are valid in both.

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from ..display import html
 from ..errors import ScheduleError
 from .facts import keeping_facts
 from .primitive import PRIMITIVES, find_primitive
@@ -46,6 +47,9 @@ class Step:
     decision: tuple[int | None, ...] = ()
     note: str | None = field(default=None, compare=False)
 
+    def __repr__(self) -> str:
+        return f"<Step {step_text(self, ())}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -62,9 +66,11 @@ class Trace:
     def __str__(self) -> str:
         return self.as_python()
 
+    _repr_html_ = html
+
     def __repr__(self) -> str:
         """A line; `str` has the steps."""
-        return f"<Trace of {len(self.steps)} steps>"
+        return f"<Trace of {len(self.steps)} steps; print it for Python>"
 
     def apply(
         self, func: Func | Mapping[str, Func], *, seed: int = 0, symbolic: bool = False

@@ -21,7 +21,7 @@ _MAX_THREADS = 4096
 
 
 @register_kind
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CpuTarget(Target):
     """The processors of a machine.
 

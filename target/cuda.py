@@ -81,7 +81,7 @@ def _why_not(arch: str) -> str | None:
 
 
 @register_kind
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CudaTarget(Target):
     """A GPU of NVIDIA.
 

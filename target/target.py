@@ -143,6 +143,9 @@ class Target(metaclass=_Named):
     def __str__(self) -> str:
         return " ".join([self.kind, *self.options()])
 
+    def __repr__(self) -> str:
+        return f'Target("{self}")'
+
     def to_json(self) -> dict[str, Any]:
         """All of it for another process, the facts that its text does not spell included."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}

@@ -47,5 +47,5 @@ class _Traced(Encoder):
 
 
 def _headline(node: Any) -> str:
-    lines = repr(node).splitlines()
+    lines = str(node).splitlines()
     return lines[1] if type(node) is Func else lines[0]

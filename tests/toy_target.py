@@ -360,7 +360,7 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
     def emit(self, parts: Sequence[Part], target: ToyTarget, *, strict_fp: bool) -> str:
         if len(parts) > 1:
             raise BuildError("{0} packs operands, which toys do not", parts[0].signature.name)
-        return repr(replace(parts[0].func, name=parts[0].signature.name))
+        return str(replace(parts[0].func, name=parts[0].signature.name))
 
     def compile(self, emitted: str, target: ToyTarget) -> Code:
         launch = Launch(parse(emitted).name, {"order": target.order})

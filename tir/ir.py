@@ -493,7 +493,9 @@ class Buffer:
         return load(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __repr__(self) -> str:
-        return f"Buffer({self.name}: {self.dtype}{list(self.shape)})"
+        from .summary import buffer_summary
+
+        return buffer_summary(self)
 
 
 @node
@@ -501,6 +503,11 @@ class Label:
     """The identity of a block, kept through rewrites; `name` is for display."""
 
     name: str
+
+    def __repr__(self) -> str:
+        from .summary import shortened
+
+        return f"<Label {shortened(self.name)}>"
 
 
 @node
@@ -514,6 +521,11 @@ class Iter:
     extent: Dim
     kind: IterKind
     value: Expr
+
+    def __repr__(self) -> str:
+        from .summary import iter_text
+
+        return f"<Iter {iter_text(self)}>"
 
 
 @node
@@ -529,6 +541,11 @@ class Region:
     buffer: Buffer
     ranges: tuple[Range, ...]
 
+    def __repr__(self) -> str:
+        from .summary import region_text
+
+        return f"<Region {region_text(self)}>"
+
 
 Annotations: TypeAlias = tuple[tuple[str, Any], ...]
 """Pairs of a name and a JSON value, in order of name."""
@@ -541,10 +558,16 @@ class Stmt:
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         from .printer import stmt_text
 
         return stmt_text(self)
+
+    def __repr__(self) -> str:
+        """A line; `str` has all of it."""
+        from .summary import stmt_summary
+
+        return stmt_summary(str(self))
 
 
 @node
@@ -653,10 +676,16 @@ class Func:
 
             raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         from .printer import func_text
 
         return func_text(self)
+
+    def __repr__(self) -> str:
+        """A line; `str` has the program."""
+        from .summary import func_summary
+
+        return func_summary(self)
 
 
 Node: TypeAlias = Expr | Stmt | Func

@@ -153,7 +153,12 @@ def _worth_repeating(found: Description) -> bool:
 def _name(target: Target) -> str:
     """The digest (SHA-256, hex) of what a description belongs to: machine, target, measuring."""
     plain = generator_for(target).timed_on(target)
-    parts = [platform.node(), repr(plain), *plain.hardware.values(), sources_digest(*_SOURCES)]
+    parts = [
+        platform.node(),
+        json.dumps(plain.to_json()),
+        *plain.hardware.values(),
+        sources_digest(*_SOURCES),
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

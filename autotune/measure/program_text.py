@@ -12,6 +12,7 @@ from ...target import Target
 from ...tir.equality import structural_hash
 from ...tir.ir import Func
 from ...tir.parser import parse
+from ...tir.printer import func_text
 
 
 def program_fields(func: Func, target: Target) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def program_fields(func: Func, target: Target) -> dict[str, Any]:
             hint="put them into a module, and import that here",
         )
     return {
-        "text": repr(func),
+        "text": func_text(func),
         "digest": structural_hash(func),
         "target": target.to_json(),
         "modules": [*kinds, *sorted(instructions)],

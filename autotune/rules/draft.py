@@ -31,6 +31,9 @@ class Draft:
     prune: list[tuple[str, Expr]] = field(default_factory=list)
     handoff: dict[Label, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Draft for {self.target}: {self.schedule!r}>"
+
     @property
     def func(self) -> Func:
         """The program as it is scheduled so far."""

@@ -64,6 +64,11 @@ class FusionGroup:
     members: tuple[Label, ...]
     inlined: tuple[Label, ...]
 
+    def __repr__(self) -> str:
+        names = ", ".join(label.name for label in self.members)
+        inlined = ", ".join(label.name for label in self.inlined)
+        return f"<FusionGroup {names}: {self.kind.value}{inlined and f'; {inlined} inlined'}>"
+
 
 @dataclass(frozen=True)
 class Fusion:
@@ -77,6 +82,10 @@ class Fusion:
     func: Func
     groups: tuple[FusionGroup, ...]
     kept: tuple[Label, ...]
+
+    def __repr__(self) -> str:
+        kept = f", {len(self.kept)} blocks kept" if self.kept else ""
+        return f"<Fusion of {self.func.name}: {len(self.groups)} groups{kept}>"
 
 
 def fusion_groups(func: Func, target: Target | str = "cpu") -> Fusion:

@@ -32,6 +32,10 @@ class Group:
     kind: GroupKind
     members: tuple[Block, ...]
 
+    def __repr__(self) -> str:
+        names = ", ".join(b.label.name for b in self.members)
+        return f"<Group {names}: {self.kind.value}>"
+
     @property
     def labels(self) -> list[Label]:
         return [b.label for b in self.members]
@@ -53,6 +57,9 @@ class Variant:
     name: str
     steps: tuple[Step, ...]
     options: tuple[tuple[str, Option], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Variant {RuleChoice(self.name, self.options)}: {len(self.steps)} steps>"
 
     @staticmethod
     def of(name: str, *steps: Step, **options: Option) -> Variant:

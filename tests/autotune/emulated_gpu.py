@@ -70,7 +70,7 @@ class EmulatedGenerator(CudaGenerator):
             )
             workspaces = tuple(e.workspace_bytes for e in emitted.entry_points)
             code = Code(image, launches, workspaces, emitted.text)
-        lowered = json.dumps([repr(part.func) for part in self.parts])
+        lowered = json.dumps([str(part.func) for part in self.parts])
         return code._replace(image=code.image + _MARK + lowered.encode())
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:

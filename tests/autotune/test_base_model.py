@@ -67,7 +67,7 @@ def sweep(size: tuple[int, int, int]) -> Sweep:
     return Sweep(
         name="matmul",
         shape=str(size),
-        program=repr(func),
+        program=str(func),
         target=str(TARGET),
         session=f"session {size}",
         trace=trace.opened().to_json(notes=False),

@@ -71,7 +71,7 @@ def with_other_values(patch: pytest.MonkeyPatch) -> None:
     """Every candidate is that of another program."""
 
     def applied(trace: Trace, func: Func) -> Func:
-        return trace.apply(parse(repr(func).replace("A[", "B["))).func
+        return trace.apply(parse(str(func).replace("A[", "B["))).func
 
     patch.setattr(examining, "_applied", applied)
 

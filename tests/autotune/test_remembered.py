@@ -85,7 +85,7 @@ def test_what_is_remembered_is_what_would_be_chosen(
 
 
 def renamed(func: Func) -> Func:
-    text = repr(func)
+    text = str(func)
     for name in ("A", "B", "C"):
         text = text.replace(f"{name}:", f"other_{name}:").replace(f"{name}[", f"other_{name}[")
     return parse(text)

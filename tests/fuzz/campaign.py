@@ -106,9 +106,9 @@ def report(seed: int, failure: Failure) -> str:
     """A failure as text, with as few steps as it takes."""
     small = shrunk(failure)
     rule = "-" * 72
-    parts = [f"seed {seed}: {small.what}", repr(small.func), small.trace.as_python()]
+    parts = [f"seed {seed}: {small.what}", str(small.func), small.trace.as_python()]
     if small.after is not None:
-        parts.append(repr(small.after))
+        parts.append(str(small.after))
     return f"\n{rule}\n".join(parts) + f"\n{'=' * 72}"
 
 

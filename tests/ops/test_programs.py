@@ -53,7 +53,7 @@ def build(name: str, options: dict[str, Any]) -> Func:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_text_parses_back(name: str, options: dict[str, Any]) -> None:
     func = build(name, options)
-    again = parse(repr(func))
+    again = parse(str(func))
     assert structural_equal(func, again)
     assert structural_hash(func) == structural_hash(again)
 

@@ -127,7 +127,7 @@ def test_a_block_that_is_there_no_more_by_name() -> None:
 
 
 def test_misspelt_names() -> None:
-    sch = Schedule(parse(repr(matmul()).replace('T.block("C")', 'T.block("product")')))
+    sch = Schedule(parse(str(matmul()).replace('T.block("C")', 'T.block("product")')))
     block = sch.get_block("product")
     for step, hint in {
         ("get_block", "prodct"): "did you mean product?",

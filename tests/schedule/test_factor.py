@@ -68,7 +68,7 @@ def test_attention_divides_what_it_summed(golden: Golden) -> None:
 def test_what_is_a_factor(value: Callable[..., Any], left: str) -> None:
     func = weighted(value)
     sch = hoisted(func)
-    assert f"C_sum[vi, vj] + {left}\n" in repr(sch.func).replace("(", "").replace(")", "")
+    assert f"C_sum[vi, vj] + {left}\n" in str(sch.func).replace("(", "").replace(")", "")
     check_meaning(func, sch.func)
     check_compiled(func, sch.func)
 
@@ -133,7 +133,7 @@ def test_what_reads_the_result_in_the_same_nest() -> None:
 
 
 def test_a_result_that_is_updated_in_place() -> None:
-    text = repr(weighted(plain)).replace("):\n    for", "):\n    T.inplace(C)\n    for")
+    text = str(weighted(plain)).replace("):\n    for", "):\n    T.inplace(C)\n    for")
     with pytest.raises(ScheduleError, match="C is updated in place"):
         hoisted(parse(text))
 
@@ -165,7 +165,7 @@ def test_terms_that_are_all_alike() -> None:
 
 
 def test_sums_that_are_others() -> None:
-    text = repr(weighted(plain))
+    text = str(weighted(plain))
     most = text.replace("C[vi, vj] + ", "T.maximum(C[vi, vj], ").replace("B[vk, vj]", "B[vk, vj])")
     starts = [text.replace("C[vi, vj] = 0.0", f"C[vi, vj] = {start}") for start in ("1.0", "W[vi]")]
     for program in (most, *starts):
@@ -180,16 +180,16 @@ def test_sums_that_are_others() -> None:
 @pytest.mark.parametrize("dtype", ["int32", "float16", "bfloat16"])
 def test_other_numbers(dtype: str) -> None:
     with pytest.raises(ScheduleError, match=f"sums {dtype}; expected float32 or float64"):
-        hoisted(parse(repr(weighted(plain)).replace("float64", dtype)))
+        hoisted(parse(str(weighted(plain)).replace("float64", dtype)))
 
 
 def test_a_sum_without_terms() -> None:
     with pytest.raises(ScheduleError, match="the sum of block C has no terms"):
-        hoisted(parse(repr(weighted(plain)).replace("5", "0")))
+        hoisted(parse(str(weighted(plain)).replace("5", "0")))
 
 
 def test_a_factor_that_moves_with_more_than_the_result() -> None:
-    text = repr(weighted(plain)).replace("C[vi, vj]", "C[vi, 0]")
+    text = str(weighted(plain)).replace("C[vi, vj]", "C[vi, 0]")
     with pytest.raises(ScheduleError, match="depends on vj, which its result does not"):
         hoisted(parse(text.replace("W[vi]", "W[vj % 3]")))
 
@@ -206,7 +206,7 @@ def test_terms_of_sampled_pieces() -> None:
 
 def test_variables_that_are_numbered() -> None:
     """Without its letter, the name of one is none."""
-    text = repr(weighted(plain)).replace("vi", "v0").replace("vj", "v1")
+    text = str(weighted(plain)).replace("vi", "v0").replace("vj", "v1")
     sch = hoisted(parse(text))
     check_meaning(sch.original, sch.func)
     check_compiled(sch.original, sch.func)

@@ -77,7 +77,7 @@ def test_meaning(dtype: str, keys: int, length: int) -> None:
 
 
 def test_one_sum_of_what_is_kept() -> None:
-    text = repr(kept())
+    text = str(kept())
     start = text.index("    for i, d, t in")
     func = parse(text[:start].replace('    V: T.Buffer((10, 2), "float64"),\n', "").replace(
         '    O: T.Buffer((3, 2), "float64"),\n', ""))  # fmt: skip
@@ -229,7 +229,7 @@ def test_sums_of_something_else(weights: Any, message: str) -> None:
 
 
 def test_a_maximum_of_products() -> None:
-    text = repr(kept()).replace("O[vi, vd] = 0.0", "O[vi, vd] = 1.0")
+    text = str(kept()).replace("O[vi, vd] = 0.0", "O[vi, vd] = 1.0")
     func = parse(text)
     sch = Schedule(func)
     pieces(sch, 5)  # whatever a sum starts from is not scaled
@@ -241,7 +241,7 @@ def test_a_maximum_of_products() -> None:
 
 
 def test_exponentials_of_something_else() -> None:
-    text = repr(kept())
+    text = str(kept())
     for old, new, message in (
         ("X[vi, vj] - M", "X[vi, vj] * 2.0 - M", "is not the maximum of the elements"),
         ("vj] - M[vi]", "vj] - M[2 - vi]", "is not the maximum of the elements"),
@@ -256,7 +256,7 @@ def test_exponentials_of_something_else() -> None:
 
 
 def test_exponentials_that_the_caller_gets() -> None:
-    text = repr(kept()).replace('    E = T.alloc((3, 10), "float64")\n', "")
+    text = str(kept()).replace('    E = T.alloc((3, 10), "float64")\n', "")
     sch = Schedule(
         parse(text.replace("    O: T", '    E: T.Buffer((3, 10), "float64"),\n    O: T'))
     )
@@ -287,7 +287,7 @@ def test_exponentials_under_a_guard() -> None:
     ],
 )
 def test_exponentials_that_are_stored_in_another_way(changes: list[tuple[str, str]]) -> None:
-    text = repr(kept())
+    text = str(kept())
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
@@ -297,7 +297,7 @@ def test_exponentials_that_are_stored_in_another_way(changes: list[tuple[str, st
 
 
 def test_pieces_that_begin_before_the_row() -> None:
-    text = repr(kept())
+    text = str(kept())
     old = 'vi, vd, vt = T.axis.remap("SSR", [i, d, t])'
     assert old in text
     new = """vi, vd = T.axis.remap("SS", [i, d])
@@ -342,7 +342,7 @@ def test_pieces_of_other_lengths() -> None:
 
 
 def test_sums_over_a_part_of_the_row() -> None:
-    text = repr(kept())
+    text = str(kept())
     text = text.replace("for i, k in T.grid(3, 10)", "for i, k in T.grid(3, 8)")
     text = text.replace("for i, r in T.grid(3, 10)", "for i, r in T.grid(3, 8)")
     for v in "kr":
@@ -374,7 +374,7 @@ def test_pieces_of_one_element() -> None:
 
 
 def test_a_row_without_elements() -> None:
-    sch = Schedule(parse(repr(kept()).replace("10", "0")))
+    sch = Schedule(parse(str(kept()).replace("10", "0")))
     outer = [sch.split(loops(sch, n)[-1], factors=[2, None])[0] for n in "SO"]
     with pytest.raises(ScheduleError, match="has no terms"):
         sch.online_softmax(outer[0], outer[1:])

@@ -132,7 +132,7 @@ def test_numbers_that_are_cast_first() -> None:
 
 def test_a_maximum_that_starts_elsewhere() -> None:
     """The row's maximum may be above that of all its pieces."""
-    func = parse(repr(sums(plain)).replace('T.float64("-inf")', "1.5"))
+    func = parse(str(sums(plain)).replace('T.float64("-inf")', "1.5"))
     sch = Schedule(func)
     pieces(sch, 4, "S")
     check_meaning(func, sch.func)
@@ -235,7 +235,7 @@ def test_what_is_no_sum_of_exponentials(func: Func, message: str) -> None:
 
 def test_a_maximum_of_exponentials() -> None:
     exps = "T.exp(X[vi, vr] - M[vi])"
-    text = repr(sums(plain)).replace(f"S[vi] + {exps}", f"T.maximum(S[vi], {exps})")
+    text = str(sums(plain)).replace(f"S[vi] + {exps}", f"T.maximum(S[vi], {exps})")
     sch = Schedule(parse(text.replace("S[vi] = 0.0", 'S[vi] = T.float64("-inf")')))
     with pytest.raises(ScheduleError, match="must sum exp"):
         pieces(sch, 5, "S")
@@ -268,7 +268,7 @@ def shared_nests(sch: Schedule) -> Var:
     return outer
 
 
-EMPTY = parse(repr(sums(plain)).replace("10", "0"))
+EMPTY = parse(str(sums(plain)).replace("10", "0"))
 
 
 @pytest.mark.parametrize(
@@ -318,14 +318,14 @@ def test_pieces_that_do_not_divide_move_into_rows() -> None:
 def test_a_piece_that_is_guarded_off_has_no_result() -> None:
     sch = Schedule(ops.softmax_func(3, 11))
     pieces(sch, 4)
-    short = Schedule(parse(repr(sch.func).replace("r_0 * 4 + r_1 < 11", "r_0 * 4 + r_1 < 8")))
+    short = Schedule(parse(str(sch.func).replace("r_0 * 4 + r_1 < 11", "r_0 * 4 + r_1 < 8")))
     with pytest.raises(ScheduleError, match="beyond what is known to be written"):
         short.compute_at(short.get_block("Y_sum"), loops(short, "Y")[0])
 
 
 def test_numbers_without_infinity() -> None:
     """Of a piece whose maximum is the least number nothing says that it is one of its elements."""
-    text = repr(sums(plain)).replace("float64", "float8_e4m3fn").replace(
+    text = str(sums(plain)).replace("float64", "float8_e4m3fn").replace(
         'T.float8_e4m3fn("-inf")', "-448.0"
     )  # fmt: skip
     sch = Schedule(parse(text))

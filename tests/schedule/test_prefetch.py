@@ -56,7 +56,7 @@ def test_rows_with_strides() -> None:
     b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
     sch = Schedule(te.func([a, b], name="f"))
     hint = sch.prefetch(sch.get_block("B"), 0, loops(sch, "B")[0])
-    assert "T.grid(1, 4)" in repr(sch.func)  # two elements to a line of 64 bytes
+    assert "T.grid(1, 4)" in str(sch.func)  # two elements to a line of 64 bytes
     assert len(sch.get_loops(hint)) == 3
 
 

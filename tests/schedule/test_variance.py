@@ -240,7 +240,7 @@ def test_what_is_no_sum_of_squares(func: Func, message: str) -> None:
 
 
 def test_a_maximum_of_squares() -> None:
-    text = repr(squares())
+    text = str(squares())
     value = "(X[vi, vr] - M[vi]) * (X[vi, vr] - M[vi])"
     text = text.replace(f"S[vi] + {value}", f"T.maximum(S[vi], {value})")
     sch = Schedule(parse(text.replace("S[vi] = 0.0", 'S[vi] = T.float64("-inf")')))
@@ -260,7 +260,7 @@ def test_a_mean_of_what_is_no_sum() -> None:
 
 
 def test_squares_that_come_before_their_mean() -> None:
-    text = repr(squares())
+    text = str(squares())
     head, total, mean, last = text.split("\n    for ")
     sch = Schedule(parse("\n    for ".join([head, total, last.rstrip(), mean])))
     with pytest.raises(ScheduleError, match="block S comes before the mean that it subtracts"):

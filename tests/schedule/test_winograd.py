@@ -228,7 +228,7 @@ def test_loops_that_are_scheduled(step: str) -> None:
 
 
 def test_a_sum_that_starts_elsewhere() -> None:
-    text = repr(image(plain)).replace("Y[vi, vj] = 0.0", "Y[vi, vj] = 1.0")
+    text = str(image(plain)).replace("Y[vi, vj] = 0.0", "Y[vi, vj] = 1.0")
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match="sum of products that starts with zero"):
         sch.winograd(sch.get_block("Y"), 2)
@@ -260,7 +260,7 @@ def test_what_is_no_number_stays_in_its_tile() -> None:
     ],
 )
 def test_what_is_guarded_or_no_sum_from_zero(old: str, new: str, message: str) -> None:
-    text = repr(image(plain))
+    text = str(image(plain))
     assert old in text
     text = "\n".join(
         line.replace(old, new) + (")" if "maximum(" in line.replace(old, new) else "")

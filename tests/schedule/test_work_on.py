@@ -202,11 +202,11 @@ def test_a_copy_works_where_the_original_does() -> None:
 
 
 def test_all_programs_are_shown() -> None:
-    text = repr(scheduled())
+    text = str(scheduled())
     assert "def elementwise(" in text
     assert "def chain(" in text
     assert "# 4 steps, working on 'consumer'\nsch.work_on(1)" in text
-    assert "working on" not in repr(Schedule(chain()))
+    assert "working on" not in str(Schedule(chain()))
 
 
 def test_decisions_are_common_to_all() -> None:

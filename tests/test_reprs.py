@@ -1,0 +1,173 @@
+"""What a prompt shows of values: a line or a few, and no dataclass in another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops, te
+from tilewright.runtime.module import Origin
+from tilewright.runtime.timer import Timing
+from tilewright.schedule.find import blocks_in
+from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
+from tilewright.tir.summary import MAX_NAME
+
+NESTED = re.compile(r"\w+\([^()]*\b\w+\([^()]*\w+=")
+"""A constructor with fields in another."""
+
+
+def scheduled() -> tw.Schedule:
+    sch = tw.Schedule(ops.matmul_func(64, 32, 16))
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    sch.split(i, factors=[None, 8])
+    return sch
+
+
+def refused() -> tw.ScheduleError:
+    sch = scheduled()
+    with pytest.raises(tw.ScheduleError) as caught:
+        sch.split(sch.get_loop("j"), factors=[None, 24], perfect=True)
+    return caught.value
+
+
+@pytest.fixture(scope="module")
+def module() -> tw.Module:
+    return tw.build(scheduled(), "cpu -mcpu=x86-64 -threads=1")
+
+
+def test_programs_schedules_and_traces() -> None:
+    sch = scheduled()
+    assert repr(sch.original) == (
+        "<Func matmul(A: float32[64, 16], B: float32[16, 32], C: float32[64, 32]): "
+        "3 loops, 1 block; print it for the program>"
+    )
+    assert repr(sch) == (
+        "<Schedule of matmul(A: float32[64, 16], B: float32[16, 32], C: float32[64, 32]): "
+        "3 steps; print it for the program>"
+    )
+    assert repr(sch.trace) == "<Trace of 3 steps; print it for Python>"
+    assert repr(sch.trace.steps[2]) == "<Step sch.split(l1, factors=[None, 8])>"
+
+
+def test_printing_shows_all_of_it() -> None:
+    sch = scheduled()
+    assert str(sch.func).startswith("@tw.script\ndef matmul(")
+    assert str(sch) == f"{sch.func}\n\n# 3 steps\n{sch.trace}"
+    assert f"{sch.func.body}".startswith("for i_0, i_1, j, k in T.grid(8, 8, 32, 16):\n")
+
+
+def test_schedules_of_several_programs_and_symbolic_ones() -> None:
+    several = tw.Schedule({"one": ops.matmul_func(8, 8, 8), "two": ops.matmul_func(4, 4, 4)})
+    several.work_on("two")
+    assert repr(several) == (
+        "<Schedule of matmul(A: float32[4, 4], B: float32[4, 4], C: float32[4, 4]): "
+        "1 steps, 2 programs, at 'two'; print it for the program>"
+    )
+    symbolic = tw.Schedule(ops.matmul_func(8, 8, 8), symbolic=True)
+    symbolic.sample_perfect_tile(symbolic.get_loop("i"), 2)
+    assert "3 steps, 1 open decisions; print" in repr(symbolic)
+
+
+def test_parts_of_programs() -> None:
+    sch = scheduled()
+    block = next(blocks_in(sch.func.body))
+    assert repr(block) == 'with T.block("C"):  # and 6 more lines'
+    assert repr(block.init) == "C[vi, vj] = 0.0"
+    assert repr(sch.get_loop("i_0")) == "i_0"
+    assert repr(block.label) == "<Label C>"
+    assert repr(block.iters[0]) == "<Iter vi = i_0 * 8 + i_1, spatial in 64>"
+    assert repr(block.writes[0]) == "<Region C[vi, vj]>"
+    assert repr(block.writes[0].buffer) == "<Buffer C: float32[64, 32]>"
+    assert repr(Buffer("R", (4,), "int8", scope="register")) == "<Buffer R: int8[4] in register>"
+
+
+def test_tensor_expressions() -> None:
+    n = te.placeholder((3, 4), "float32", name="X")
+    r = te.reduce_axis(4, name="r")
+    total = te.compute((3,), lambda i: te.sum(n[i, r] * 2.0, axis=r), name="total")
+    assert repr(n) == "<Tensor X: float32[3, 4]>"
+    assert repr(total) == "<Tensor total: float32[3]>"
+    assert repr(n[0, 1] * 2.0 + 1.0) == "X[0, 1] * 2.0 + 1.0"
+    assert repr(r) == "r"
+
+
+def test_targets_read_back() -> None:
+    for text in ("cpu -mcpu=skylake-avx512 -threads=2", "cuda -arch=sm_90a", "cuda", "cpu"):
+        target = tw.Target.parse(text)
+        assert repr(target) == f'Target("{text}")'
+        assert eval(repr(target), {"Target": tw.Target}) == target
+
+
+def test_modules(module: tw.Module) -> None:
+    assert repr(module.signature) == (
+        "<Signature matmul(A: float32[64, 16] in, B: float32[16, 32] in, C: float32[64, 32] out)>"
+    )
+    assert repr(module.signature.arguments[0]) == "<Argument A: float32[64, 16], in>"
+    assert repr(Origin("record", "1f2e", "of 64 sizes")) == "<Origin record 1f2e: of 64 sizes>"
+    timing = Timing((1e-3, 1e-3), 1, 2e-3)
+    assert repr(timing) == "<Timing 1 ms +- 0.0% (2 samples of 1 calls)>"
+
+
+def test_errors_are_their_first_line() -> None:
+    assert repr(refused()) == (
+        "ScheduleError('factor 24 does not divide extent 32: 8 iterations are left over')"
+    )
+    assert repr(tw.TargetError("{0} is none", "x", hint="y")) == "TargetError('x is none')"
+
+
+def test_what_rules_are_given() -> None:
+    sch = scheduled()
+    fusion = tw.fusion_groups(sch.original)
+    of = "a contraction, and the spatial block that follows it"
+    assert repr(fusion) == "<Fusion of matmul: 1 groups>"
+    assert repr(fusion.groups[0]) == f"<FusionGroup C: {of}>"
+    group = tw.Group(tw.GroupKind.CONTRACTION, tuple(blocks_in(sch.original.body)))
+    assert repr(group) == f"<Group C: {of}>"
+    assert repr(tw.Variant.of("tiled", print, width=8)) == "<Variant tiled(width=8): 1 steps>"
+    draft = tw.Draft(sch, tw.Target.parse("cuda"))
+    assert repr(draft) == f"<Draft for cuda: {sch!r}>"
+
+
+def test_long_names_and_many_parameters_are_cut() -> None:
+    scalars = [Var(f"n{k}") for k in range(50)]
+    params = (Buffer("x" * 10_000, (1,), "int8"), *scalars)
+    text = repr(Func("f" * 10_000_000, params, (), Seq(())))
+    assert len(text) < 300
+    assert ", and 45 more): 0 loops, 0 blocks; print" in text
+    assert len(repr(Label("b" * 10_000))) < MAX_NAME + 10
+    assert "\x1b" not in repr(Func("\x1b[2J", (), (), Seq(())))
+
+
+def values(module: tw.Module) -> Iterator[Any]:
+    """Public values, and what their attributes have."""
+    sch = scheduled()
+    arrays = [np.zeros(a.shape, a.dtype) for a in module.signature.arguments]
+    yield from (sch, sch.func, sch.trace, *sch.trace.steps, module, module.target, refused())
+    yield from (module.time(*arrays, max_samples=3), module.origin, module.signature)
+    yield from (
+        sch.func.params,
+        sch.func.body,
+        *blocks_in(sch.func.body),
+        tw.fusion_groups(sch.func),
+    )
+    yield tw.Target.parse("cuda -arch=sm_90a")
+
+
+def test_no_dataclass_shows_another(module: tw.Module) -> None:
+    for value in values(module):
+        shown: dict[str, Any] = {"value": value}
+        for name in dir(type(value)):
+            if name.startswith("_"):
+                continue
+            if isinstance(getattr(type(value), name), property):
+                shown[name] = getattr(value, name)
+        for name, part in shown.items():
+            text = repr(part)
+            assert not NESTED.search(text), (type(value), name, text)
+            assert text.count("\n") < 10, (type(value), name)
+            assert " object at 0x" not in text, (type(value), name, text)
