@@ -14,7 +14,7 @@ _PIECE = re.compile(
     (?P<comment>\#.*)
   | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
   | (?P<keyword>\b(?:def|for|in|with|as|if|elif|else|pass)\b)
-  | (?P<call>@?\b(?:T|tw)(?:\.\w+)+|\brange\b)
+  | (?P<call>@?\b(?:T|tw)(?:\.\w+)+|\brange\b|\bsch(?:\.\w+)+)
   | (?P<buffer>\b[A-Za-z_]\w*(?=\[))
     """,
     re.VERBOSE | re.ASCII,

@@ -77,7 +77,7 @@ def held_in(
 ) -> Iterator[Held]:
     """Bytes of buffers by the memory that those of their scopes are in at best."""
     groups: dict[str, list[Buffer]] = {}
-    for buffer in touched:
+    for buffer in sorted(touched, key=lambda b: b.scope != "register"):
         groups.setdefault(target.memory_for(0, buffer.scope), []).append(buffer)
     for buffers in groups.values():
         buffers.sort(key=lambda b: -touched[b])

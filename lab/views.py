@@ -18,6 +18,8 @@ View: TypeAlias = Callable[[Any], h.Node]
 _HOMES: dict[str, str] = {
     "BestResult": "result",
     "Func": "program",
+    "Schedule": "schedule",
+    "Trace": "trace",
     "TuneResult": "result",
 }
 """The file of `lab` that has the view of a class, by the name of the class."""
