@@ -134,9 +134,9 @@ def test_what_rules_are_given() -> None:
 
 
 def test_long_names_and_many_parameters_are_cut() -> None:
-    scalars = [Var(f"n{k}") for k in range(50)]
-    params = (Buffer("x" * 10_000, (1,), "int8"), *scalars)
-    text = repr(Func("f" * 10_000_000, params, (), Seq(())))
+    params: list[Buffer | Var] = [Var(f"n{k}") for k in range(50)]
+    params.insert(0, Buffer("x" * 10_000, (1,), "int8"))
+    text = repr(Func("f" * 10_000_000, tuple(params), (), Seq(())))
     assert len(text) < 300
     assert ", and 45 more): 0 loops, 0 blocks; print" in text
     assert len(repr(Label("b" * 10_000))) < MAX_NAME + 10
