@@ -55,6 +55,7 @@ _READING: dict[str, dict[str, Any]] = {
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
 _HEADER = 100
+_FILE = "file"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NOT_REGULAR = {
     stat.S_IFIFO: "a pipe",
@@ -202,8 +203,9 @@ def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:
         raise DatabaseError("database {0!r} cannot be looked at: {1}", str(path), error) from error
     if read_only:
         return _sqlite_engine(lambda: _reading_address(path), str(path), timeout, read_only)
-    address = f"file:{quote(os.fsencode(path))}?mode={'rwc' if create else 'rw'}"
-    return _sqlite_engine(lambda: address, str(path), timeout, read_only)
+    modes = iter(["rwc"] if create else [])  # a file that is gone is not created again
+    address = f"file:{quote(os.fsencode(path))}?mode="
+    return _sqlite_engine(lambda: address + next(modes, "rw"), str(path), timeout, read_only)
 
 
 def _timeout(url: URL) -> float:
@@ -293,6 +295,15 @@ def _reading_address(path: Path) -> str:
     return f"file:{quote(os.fsencode(path))}?mode=ro{'&immutable=1' if alone else ''}"
 
 
+def _file_id(location: str) -> tuple[int, int] | None:
+    """What tells a file from others of its name; `None` where there is none."""
+    try:
+        found = os.stat(location)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _sqlite_engine(
     address: Callable[[], str], location: str, timeout: float, read_only: bool
 ) -> Opened:
@@ -315,7 +326,9 @@ def _sqlite_engine(
     engine = create_engine("sqlite://", creator=connect, execution_options=options, **pool)
 
     @event.listens_for(engine, "connect")
-    def configure(connection: Any, _: object) -> None:
+    def configure(connection: Any, record: Any) -> None:
+        if not memory:
+            record.info[_FILE] = _file_id(location)
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
@@ -324,6 +337,14 @@ def _sqlite_engine(
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
+        if not memory and connection.info[_FILE] != _file_id(location):
+            # SQLite would go on with what has no name any more, and all of it would be lost.
+            connection.invalidate()
+            raise DatabaseError(
+                "database {0} was deleted or replaced while it was open",
+                location,
+                hint=f"open it again: tw.TuningDatabase({location!r})",
+            )
         write = connection.get_execution_options().get("tilewright_write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 

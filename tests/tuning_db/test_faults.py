@@ -284,3 +284,32 @@ def test_an_empty_path_is_no_database_in_memory() -> None:
     """As from a variable of the shell that is not set: what is measured would be lost."""
     with pytest.raises(DatabaseError, match="is empty"):
         TuningDatabase("")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_database_that_is_deleted_while_it_is_open(file: Path, read_only: bool) -> None:
+    with TuningDatabase(file, read_only=read_only) as db:
+        assert db.records(Measurement)
+        for path in file.parent.glob(f"{file.name}*"):
+            path.unlink()
+        for _ in range(2):  # nothing is written to a file without a name, nor a new one begun
+            with pytest.raises(DatabaseError, match=r"was deleted or replaced|unable to open"):
+                db.put(*BASE) if not read_only else db.records(Measurement)
+        assert not file.exists()
+
+
+def test_a_database_that_is_replaced_while_it_is_open(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with TuningDatabase(other) as db:
+        db.put(*BASE)
+    with TuningDatabase(file) as db:
+        assert db.records(Measurement)
+        for side in ("-wal", "-shm"):
+            file.with_name(file.name + side).unlink(missing_ok=True)
+        other.replace(file)
+        with pytest.raises(DatabaseError, match=r"deleted or replaced while it was open\n  hint: "):
+            db.put(*verified(9, 1.0))
+        assert db.records(Measurement) == []
+        db.put(*verified(9, 1.0))
+    with TuningDatabase(file) as db:
+        assert len(db.records(Measurement)) == 1
