@@ -20,6 +20,8 @@ Command: TypeAlias = Callable[["Workbench", Arguments], Any]
 PAGE = 400
 """Nodes and lines of a program in an answer, at most."""
 _MOVES = 100
+_MEASURED = 16
+"""Versions of a run."""
 
 
 def tree(bench: Workbench, given: Arguments) -> Data:
@@ -115,6 +117,24 @@ def slide(bench: Workbench, given: Arguments) -> Data:
     return {"version": bench.add(version, found.changes(given.get("values")), after).id}
 
 
+def measure(bench: Workbench, given: Arguments) -> Data:
+    """Begins to measure versions, interleaved if there are several."""
+    ids = given.get("versions", [bench.versions.current.id])
+    if not isinstance(ids, list) or not 0 < len(ids) <= _MEASURED:
+        raise LabError("versions: expected a list of 1 to {0}, found {1!r:.80}", _MEASURED, ids)
+    versions = list(dict.fromkeys(bench.versions.get(id) for id in ids))
+    run = bench.measurements.start(versions)
+    bench.changed()
+    return {"run": run.data()}
+
+
+def cancel(bench: Workbench, _: Arguments) -> Data:
+    """Gives up on the run that goes on."""
+    bench.measurements.cancel()
+    run = bench.measurements.run
+    return {"run": None if run is None else run.data()}
+
+
 def _sliders(bench: Workbench, given: Arguments) -> Sliders:
     version = _version(bench, given)
     found: Sliders = bench.kept(
@@ -130,9 +150,11 @@ def _version(bench: Workbench, given: Arguments) -> Version:
 
 COMMANDS: dict[str, Command] = {
     "apply": apply,
+    "cancel": cancel,
     "diff": diff,
     "figures": figures,
     "go": go,
+    "measure": measure,
     "moves": all_moves,
     "redo": redo,
     "slide": slide,

@@ -6,8 +6,12 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..durations import format_measured
 from ..errors import TilewrightError
 from ..schedule import Schedule
+from ..tuning_db.interleaved_comparison import TimeRatio
+from ..tuning_db.intervals import median_interval
+from ..tuning_db.values import Verdict
 from .program_tree import Data
 
 MOST = 500
@@ -23,7 +27,7 @@ class LabError(TilewrightError):
 
 @dataclass(frozen=True)
 class Timing:
-    """A measured time: the median of `samples`, in seconds per call, and where it is recorded.
+    """A measured time: the median of `samples`, in seconds per call.
 
     `checked` says that the results were compared with those of the unscheduled program.
     """
@@ -31,16 +35,47 @@ class Timing:
     seconds: float
     samples: tuple[float, ...]
     checked: bool
-    measurement: str | None = None
 
     def data(self) -> Data:
+        interval = median_interval(self.samples)
         return {
             "seconds": self.seconds,
-            "low": min(self.samples, default=self.seconds),
-            "high": max(self.samples, default=self.seconds),
+            "interval": None if interval is None else list(interval),
+            "text": format_measured(self.seconds, interval),
             "samples": len(self.samples),
             "checked": self.checked,
-            "measurement": self.measurement,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two versions compare that were timed interleaved: the time of `b` over that of `a`.
+
+    `interval` contains the true ratio with a confidence of 95%; `None` if there were too few
+    rounds. `verdict` is about `b`.
+    """
+
+    a: str
+    b: str
+    ratio: float
+    interval: tuple[float, float] | None
+    verdict: Verdict
+
+    @staticmethod
+    def of(a: Version, b: Version, ratio: TimeRatio) -> Comparison:
+        return Comparison(a.id, b.id, ratio.ratio, ratio.interval, ratio.mutual_verdict)
+
+    def data(self) -> Data:
+        between = "too few rounds"
+        if self.interval is not None:
+            between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        return {
+            "a": self.a,
+            "b": self.b,
+            "ratio": self.ratio,
+            "interval": None if self.interval is None else list(self.interval),
+            "verdict": "faster" if self.verdict is Verdict.FASTEST else self.verdict.value,
+            "text": f"{self.b} takes {self.ratio:.3f} times as long as {self.a} ({between})",
         }
 
 

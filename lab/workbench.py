@@ -23,10 +23,16 @@ in the program, in all versions.
 | `version` | the id of the current version |
 | `versions` | `id, parent, text, steps, predicted, measured, problem` of each; seconds |
 | `can_undo`, `can_redo` | booleans |
+| `compared` | versions that were timed interleaved: `a, b, ratio, interval, verdict, text` |
+| `run` | the last run, or `null`: `versions, says, running, seconds, error, unsaved` |
 | `tree` | `nodes` of the current program from `start` on, of `total`, each before those inside it |
 | `text` | its `lines` from `start` on, of `total`: `text`, and `place`, the id of what one begins |
 
-`measured` is `null` or `seconds, low, high, samples, checked, measurement`.
+`measured` is `null` or `seconds, interval, text, samples, checked`: the median of so many samples,
+with an interval of 95% confidence if there are enough, and whether the results were compared with
+those of the unscheduled program. `ratio` is the time of `b` over that of `a`; the `verdict` about
+`b` is `faster`, `slower`, `tie` or `unsettled`. `unsaved` records of a run wait for the database,
+and are written with the next run.
 
 A **node** has `kind`, `depth` and `line` (its number). A `loop` has `id`, `name`, `extent`, `loop`
 (`serial` and so on), `badges`, `reduces` (whether it feeds a reduction) and `held`: what one
@@ -48,6 +54,8 @@ of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `r
 | `sliders` | `version` | `sliders`: `label, step, value, values`; `closed`: `label, why`; figures |
 | `figures` | `version`, `values`: one for each slider | figures |
 | `slide` | `version`, `values` | the `version` |
+| `measure` | `versions`: ids; of several, times are interleaved | the `run` that begins |
+| `cancel` | | the `run` |
 
 A **move** has `op`, `args` (JSON data, with ids), `text` (the call as people write it), `says` (a
 sentence), `from` (the user's module that registers it, or `null`) and `legal`. If that is `true`,
@@ -66,11 +74,14 @@ say), `place` (the id of the loop or block in the way) with its `name`, and `alt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ..autotune.config import TuneConfig
+from ..autotune.measure.machine import with_rates
 from ..autotune.model.profile import Visit, profile
 from ..autotune.records import workload_record
 from ..autotune.search.drawing import model_or_none
@@ -83,9 +94,10 @@ from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from .answers import plain, problem
 from .commands import COMMANDS, text, tree
+from .measuring import Measured, Measurements, Run
 from .moves import refusal
 from .program_tree import Data, Handles, ProgramTree
-from .versions import LabError, Version, Versions
+from .versions import Comparison, LabError, Version, Versions
 
 T = TypeVar("T")
 _KEPT = 64
@@ -96,8 +108,9 @@ _VISITS = 4096
 class Workbench:
     """A program on a target in the lab; see the module. To be used by several threads.
 
-    A concrete schedule in place of `func` is a version beside the program as written. `on_change`
-    is called after each change of the state, in the thread that makes it.
+    A concrete schedule in place of `func` is a version beside the program as written. `tolerance`
+    and `config` are those of `tune`, for measurements. `on_change` is called after each change of
+    the state, in the thread that makes it.
 
     Raises `VerifyError` for a program that breaks a rule, and `TargetError` for a text that is no
     target.
@@ -109,12 +122,14 @@ class Workbench:
         target: Target | str = "cpu",
         database: TuningDatabase | None = None,
         *,
+        tolerance: float | None = None,
+        config: TuneConfig | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         given = func if isinstance(func, Schedule) else None
         self.func = func.original if isinstance(func, Schedule) else func
         verify(self.func)
-        self.target = resolve(target)
+        self.target = with_rates(resolve(target))
         self.database = database
         self.handles = Handles()
         self.workload = workload_record(self.func)
@@ -124,6 +139,10 @@ class Workbench:
         self._on_change = on_change
         self._revision = 0
         self._answers: dict[object, Any] = {}
+        self.comparisons: dict[tuple[str, str], Comparison] = {}
+        self.measurements = Measurements(
+            self.func, self.target, database, config or TuneConfig(), tolerance, self._measured
+        )
         self.versions = Versions(Schedule(self.func), self.predict(self.func))
         self.handles.learn(self.func)
         if given is not None:
@@ -132,7 +151,7 @@ class Workbench:
     def state(self) -> Data:
         """What there is to draw, as a JSON object."""
         with self._lock:
-            current = self.versions.current
+            current, run = self.versions.current, self.measurements.run
             state = {
                 "revision": self._revision,
                 "program": {
@@ -146,6 +165,8 @@ class Workbench:
                 "versions": [v.data() for v in self.versions],
                 "can_undo": current.parent is not None,
                 "can_redo": self.versions.can_redo,
+                "compared": [c.data() for c in self.comparisons.values()],
+                "run": None if run is None else run.data(),
                 "tree": tree(self, {}),
                 "text": text(self, {}),
             }
@@ -185,6 +206,23 @@ class Workbench:
         with self._lock:
             self._revision += 1
         self._on_change()
+
+    def close(self) -> None:
+        """End what goes on; measured times are kept."""
+        with suppress(LabError):
+            self.measurements.cancel()
+        self.measurements.wait()
+
+    def _measured(self, run: Run, measured: Measured | None) -> None:
+        """Take over what a run found, in its thread."""
+        with self._lock:
+            if measured is not None:
+                for version in run.versions:
+                    timing = measured.timings.get(version)
+                    version.timing = version.timing if timing is None else timing
+                    version.problem = measured.problems.get(version)
+                self.comparisons |= {(c.a, c.b): c for c in measured.comparisons}
+        self.changed()
 
     def tree(self, version: Version) -> ProgramTree:
         """The program of a version as a tree and as lines."""

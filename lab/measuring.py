@@ -1,0 +1,310 @@
+"""Measuring versions in a thread of its own, as a session does it: checked, timed, recorded.
+
+Each run is a session of the database whose search is `{"lab": true}`. What could not be written,
+because the database was locked or is gone, is kept and written with the next run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..autotune.config import TuneConfig
+from ..autotune.finals import Finalist, InterleavedTiming
+from ..autotune.measure.measure_result import BuildRequest, MeasureResult
+from ..autotune.measure.measurer import Measurer
+from ..autotune.measure.worker_pool import WorkerPool
+from ..autotune.model.profile import profile
+from ..autotune.model.target_model import TargetModel
+from ..autotune.recorder import Recorder, Subject
+from ..autotune.records import (
+    environment_record,
+    schedule_record,
+    target_record,
+    toolchain_record,
+    workload_record,
+)
+from ..autotune.search.drawing import model_or_none
+from ..autotune.search.replay import Replays
+from ..autotune.search.sketch import Sketch
+from ..codegen.detect import check_runnable
+from ..errors import DatabaseError
+from ..runtime.timer import turn_seconds
+from ..schedule.require import Space
+from ..target import Target
+from ..tir.ir import Func
+from ..tuning_db import TuningDatabase
+from ..tuning_db.interleaved_comparison import time_ratio
+from ..tuning_db.values import Outcome, SessionStatus
+from .answers import problem
+from .program_tree import Data
+from .versions import Comparison, LabError, Timing, Version
+
+_log = logging.getLogger(__name__)
+GENERATOR = "lab"
+"""The generator of schedules that the lab records."""
+
+
+class Cancelled(Exception):
+    """The user gave up on a run."""
+
+
+@dataclass(eq=False)
+class Run:
+    """A run of versions: what it is doing, and how it ended.
+
+    `error` says why it failed. `unsaved` is how many records wait for the database.
+    """
+
+    versions: Sequence[Version]
+    began: float
+    says: str = "starting"
+    running: bool = True
+    error: Data | None = None
+    unsaved: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def data(self) -> Data:
+        return {
+            "versions": [v.id for v in self.versions],
+            "says": self.says,
+            "running": self.running,
+            "seconds": time.monotonic() - self.began,
+            "error": self.error,
+            "unsaved": self.unsaved,
+        }
+
+
+class Measured(NamedTuple):
+    """What is known of versions that ran: why each has no time, and how each two compare."""
+
+    timings: dict[Version, Timing]
+    problems: dict[Version, str]
+    comparisons: list[Comparison]
+
+
+Save: TypeAlias = Callable[[], object]
+Tell: TypeAlias = Callable[[str], None]
+
+
+class Measurements:
+    """Measures versions of a program, one run after the other. `told` is called as they go on.
+
+    `tolerance` is as for `tune`: the error that is accepted of inexact schedules.
+    """
+
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        database: TuningDatabase | None,
+        config: TuneConfig,
+        tolerance: float | None,
+        told: Callable[[Run, Measured | None], None],
+    ) -> None:
+        self._func, self._target, self._database = func, target, database
+        self._config, self._tolerance, self._told = config, tolerance, told
+        self._unsaved: list[tuple[Recorder, Save]] = []
+        self._thread: threading.Thread | None = None
+        self.run: Run | None = None
+
+    def start(self, versions: Sequence[Version]) -> Run:
+        """Begin to measure versions. Raises `LabError` while a run goes on and without a database,
+        `TargetError` where this machine does not run the target."""
+        if self.run is not None and self.run.running:
+            raise LabError("a run goes on; wait for it, or cancel it")
+        if self._database is None:
+            raise LabError(
+                "measurements are kept in a database, and this lab has none",
+                hint='open it with one: tw.lab(func, target, tw.TuningDatabase("tuning.db"))',
+            )
+        check_runnable(self._target)
+        self.run = Run(versions, time.monotonic())
+        self._thread = threading.Thread(
+            target=self._work, args=(self.run, self._database), name="tilewright lab", daemon=True
+        )
+        self._thread.start()
+        return self.run
+
+    def cancel(self) -> None:
+        """Give up on the run. What it measured is kept. Raises `LabError` if there is none."""
+        if self.run is None or not self.run.running:
+            raise LabError("no run goes on")
+        self.run.cancelled.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the end of the run; whether it has ended."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self.run is None or not self.run.running
+
+    def _work(self, run: Run, database: TuningDatabase) -> None:
+        measured = Measured({}, {}, [])
+        try:
+            self._measure(run, database, measured)
+            run.says = "done"
+        except Cancelled:
+            run.says = "cancelled"
+        except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
+            _log.info("the run of the lab failed", exc_info=True)
+            run.says, run.error = "failed", problem(error)
+        run.unsaved, run.running = len(self._unsaved), False
+        self._told(run, measured)
+
+    def _measure(self, run: Run, database: TuningDatabase, measured: Measured) -> None:
+        def say(text: str) -> None:
+            if run.says != text:
+                run.says = text
+                self._told(run, None)
+
+        def tick() -> None:
+            if run.cancelled.is_set():
+                raise Cancelled
+
+        subject = Subject(
+            workload_record(self._func),
+            target_record(self._target),
+            toolchain_record(self._target),
+            environment_record(self._target),
+        )
+        self._write_unsaved(database)
+        recorder = _recorder(database, subject, self._func, self._target, self._tolerance)
+        session, status = recorder.session, SessionStatus.INTERRUPTED
+        modules = sorted({m for v in run.versions for m in _modules(v)})
+        workers = WorkerPool(self._target, self._config.measure, modules)
+        try:
+            with Measurer(
+                self._func,
+                self._target,
+                self._config.measure,
+                workers=workers,
+                tolerance=self._tolerance,
+            ) as measurer:
+                measurer.tick = tick
+                timed = _Timed(
+                    measurer, recorder, model_or_none(self._target), self._target, self._tolerance
+                )
+                self._time(timed, run.versions, measured, say)
+            status = SessionStatus.FINISHED
+        finally:
+            with suppress(DatabaseError):
+                database.put(*subject, session)
+                database.finish_session(session.id, status)
+
+    def _time(
+        self, timed: _Timed, versions: Sequence[Version], measured: Measured, say: Tell
+    ) -> None:
+        finalists: list[tuple[Version, Finalist]] = []
+        say("building")
+        built = timed.measurer.build([BuildRequest.of(v.schedule.trace) for v in versions])
+        say("running the unscheduled program")
+        timed.measurer.await_reference()
+        for version, code in zip(versions, built, strict=True):
+            say(f"timing {version.id}")
+            result = code if isinstance(code, MeasureResult) else timed.measurer.run(code)
+            self._save(timed.recorder, partial(timed.record, version, result))
+            if result.seconds is None or result.kernel is None:
+                measured.problems[version] = f"{result.outcome.value}: {result.error}"
+                continue
+            checked = result.accepted(self._tolerance)
+            measured.timings[version] = Timing(result.seconds, result.samples, checked)
+            record = schedule_record(version.schedule.trace, GENERATOR)
+            trace, kernel = version.schedule.trace, result.kernel
+            finalists.append((version, Finalist(result.seconds, record, trace, kernel, checked)))
+        if len(finalists) > 1:
+            say("timing interleaved")
+            self._interleave(timed, finalists, measured)
+
+    def _interleave(
+        self, timed: _Timed, finalists: Sequence[tuple[Version, Finalist]], measured: Measured
+    ) -> None:
+        config = self._config
+        sample = config.measure.sample_seconds
+        turns = sum(turn_seconds(f.seconds, sample) for _, f in finalists)
+        timing = InterleavedTiming(
+            [f for _, f in finalists],
+            config.rounds,
+            max(config.final_seconds, (config.rounds + 1) * turns),
+            sample,
+        )
+        timing.run(timed.measurer.interleave)
+        every = zip(finalists, timing.samples, strict=True)
+        rows = [(v, f, samples) for (v, f), samples in every if samples]
+        if len(rows) < 2:
+            return
+        samples_of = [(f.schedule, samples) for _, f, samples in rows]
+        self._save(timed.recorder, partial(timed.recorder.finals, samples_of))
+        for version, finalist, samples in rows:
+            seconds = float(np.median(samples))
+            measured.timings[version] = Timing(seconds, samples, finalist.checked)
+        for n, (b, _, row) in enumerate(rows):
+            for a, _, base in rows[:n]:
+                measured.comparisons.append(Comparison.of(a, b, time_ratio(row, base)))
+
+    def _save(self, recorder: Recorder, save: Save) -> None:
+        """Write to the database now, or with the next run if that fails."""
+        try:
+            save()
+        except DatabaseError as error:
+            _log.warning("a measurement waits for the database: %s", error)
+            self._unsaved.append((recorder, save))
+
+    def _write_unsaved(self, database: TuningDatabase) -> None:
+        """Write what waits; its session too, which may be gone with the database."""
+        while self._unsaved:
+            recorder, save = self._unsaved[0]
+            database.put(*recorder.subject, recorder.session)
+            save()
+            del self._unsaved[0]
+
+
+class _Timed(NamedTuple):
+    """What records the results of a run."""
+
+    measurer: Measurer
+    recorder: Recorder
+    model: TargetModel | None
+    target: Target
+    tolerance: float | None
+
+    def record(self, version: Version, result: MeasureResult) -> None:
+        """Write a version's schedule and measurement, with the session that they are of."""
+        features: tuple[float, ...] = ()
+        if self.model is not None and result.outcome is not Outcome.ILLEGAL:
+            estimator = self.model.estimator(profile(version.schedule.func), self.target)
+            features = tuple(estimator(np.empty((1, 0), np.int64)).features[0].tolist())
+        record = schedule_record(version.schedule.trace, GENERATOR)
+        self.recorder.trial(record, result, features, version.predicted)
+
+
+def _recorder(
+    database: TuningDatabase, subject: Subject, func: Func, target: Target, tolerance: float | None
+) -> Recorder:
+    """The recorder of a new session."""
+    model = model_or_none(target)
+    version = "" if model is None else model.feature_version
+    database.put(*subject)
+    session = database.start_session(
+        subject.workload.id,
+        subject.target.id,
+        trials=None,
+        seconds=None,
+        seed=0,
+        search={"lab": True},
+        model={"features": version},
+    )
+    return Recorder(database, subject, session, Replays(func), version, tolerance)
+
+
+def _modules(version: Version) -> tuple[str, ...]:
+    """The modules that builders import for the steps of a version."""
+    schedule = version.schedule
+    return Sketch(GENERATOR, (), schedule.trace, schedule.func, Space(), ()).modules

@@ -1,0 +1,267 @@
+"""Measurements of the lab: checked, recorded, interleaved, cancelled; faults of databases."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.measure_result import MeasureConfig
+from tilewright.autotune.measure.measurer import Measurer
+from tilewright.lab.measuring import GENERATOR
+from tilewright.lab.workbench import Workbench
+from tilewright.schedule.primitive import PRIMITIVES
+from tilewright.tuning_db.values import (
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    Verification,
+)
+
+WRONG = "tests.lab.wrong_primitive"
+QUICK = TuneConfig(
+    rounds=6,
+    final_seconds=0.05,
+    measure=MeasureConfig(
+        builders=1, min_samples=2, max_samples=2, sample_seconds=1e-5, timing_seconds=1e-3
+    ),
+)
+Data = dict[str, Any]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "lab.db"
+
+
+@pytest.fixture
+def bench(file: Path) -> Iterator[Workbench]:
+    with tw.TuningDatabase(file) as database:
+        yield from lab(database)
+
+
+def lab(database: tw.TuningDatabase, **options: Any) -> Iterator[Workbench]:
+    bench = Workbench(ops.add_relu_func(64), "cpu -threads=1", database, config=QUICK, **options)
+    done(bench, do="apply", op="vectorize", args={"loop": "L0"})
+    yield bench
+    bench.close()
+
+
+def done(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert answer["ok"], answer
+    result: Data = answer["result"]
+    return result
+
+
+def refused(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert not answer["ok"], answer
+    error: Data = answer["error"]
+    return error
+
+
+def measured(bench: Workbench, *versions: str) -> Data:
+    """The state after a run of versions."""
+    done(bench, do="measure", versions=list(versions))
+    assert bench.measurements.wait(120)
+    return json.loads(json.dumps(bench.state(), allow_nan=False))  # type: ignore[no-any-return]
+
+
+def test_a_measurement_is_checked_timed_and_recorded(bench: Workbench) -> None:
+    state = measured(bench, "v1")
+    assert state["run"]["error"] is None
+    assert state["run"]["says"] == "done"
+    timing = state["versions"][1]["measured"]
+    assert timing["checked"]
+    assert timing["seconds"] > 0
+    assert timing["samples"] == 2
+    assert state["versions"][0]["measured"] is None
+    database = bench.database
+    assert database is not None
+    (record,) = database.records(Measurement)
+    assert record.seconds == timing["seconds"]
+    assert record.workload == state["program"]["workload"]
+    assert record.predicted == bench.versions.current.predicted
+    assert record.features is not None
+    (check,) = database.records(Verification)
+    assert check.passed
+    (schedule,) = database.records(ScheduleRecord)
+    assert schedule.generator == GENERATOR
+    assert tw.Trace.from_json(schedule.trace) == bench.versions.current.schedule.trace
+    (session,) = database.records(Session)
+    assert session.status is SessionStatus.FINISHED
+    assert session.search == {"lab": True}
+
+
+def test_the_best_of_the_lab_is_what_builds_take(bench: Workbench) -> None:
+    measured(bench, "v1")
+    module = tw.build(bench.func, "cpu -threads=1", database=bench.database, allow=("record",))
+    assert module.origin.kind == "record"
+
+
+def test_versions_are_compared_interleaved(bench: Workbench) -> None:
+    state = measured(bench, "v0", "v1")
+    (compared,) = state["compared"]
+    assert (compared["a"], compared["b"]) == ("v0", "v1")
+    assert compared["ratio"] > 0
+    low, high = compared["interval"]
+    assert low <= compared["ratio"] <= high
+    assert compared["verdict"] in ("faster", "slower", "tie", "unsettled")
+    assert "times as long as v0" in compared["text"]
+    first, second = (v["measured"] for v in state["versions"])
+    assert first["samples"] >= 6
+    assert second["interval"]
+    assert bench.database is not None
+    times = [m.created for m in bench.database.records(Measurement) if len(m.samples) >= 6]
+    assert len(times) == 2
+    assert len(set(times)) == 1  # rounds are those of one comparison
+
+
+@pytest.fixture
+def skip_half() -> Iterator[None]:
+    """A primitive whose programs are wrong, of a module that builders import."""
+    import_module(WRONG)
+    yield
+    del PRIMITIVES["skip_half"], sys.modules[WRONG]
+
+
+@pytest.mark.usefixtures("skip_half")
+def test_what_a_wrong_kernel_computes_has_no_time(bench: Workbench) -> None:
+    done(bench, do="apply", op="skip_half", args={"loop": "L0"})
+    state = measured(bench, "v2", "v1")
+    assert state["versions"][2]["measured"] is None
+    assert "wrong_result: " in state["versions"][2]["problem"]
+    assert state["versions"][1]["measured"]["checked"]
+    assert state["compared"] == []
+    assert bench.database is not None
+    outcomes = {m.outcome for m in bench.database.records(Measurement)}
+    assert outcomes == {Outcome.OK, Outcome.WRONG_RESULT}
+
+
+def test_a_primitive_that_builders_cannot_import_is_an_error(bench: Workbench) -> None:
+    source = Path(str(find_spec(WRONG).origin)).read_text()  # type: ignore[union-attr]
+    exec(source, {"__name__": "nowhere_to_be_found"})
+    try:
+        done(bench, do="apply", op="skip_half", args={"loop": "L0"})
+        state = measured(bench, "v2")
+    finally:
+        del PRIMITIVES["skip_half"]
+    assert state["run"]["says"] == "failed"
+    assert "nowhere_to_be_found" in state["run"]["error"]["text"]
+
+
+def test_a_run_can_be_cancelled(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go = threading.Event(), threading.Event()
+    build = Measurer.build
+
+    def slow(measurer: Measurer, *args: Any) -> Any:
+        reached.set()
+        assert go.wait(60)
+        return build(measurer, *args)
+
+    monkeypatch.setattr(Measurer, "build", slow)
+    done(bench, do="measure", versions=["v0", "v1"])
+    assert reached.wait(60)
+    assert bench.state()["run"]["running"]
+    assert "goes on" in refused(bench, do="measure", versions=["v1"])["text"]
+    done(bench, do="cancel")
+    go.set()
+    assert bench.measurements.wait(60)
+    run = bench.state()["run"]
+    assert run["says"] == "cancelled"
+    assert run["error"] is None
+    assert bench.database is not None
+    (session,) = bench.database.records(Session)
+    assert session.status is SessionStatus.INTERRUPTED
+    assert "no run" in refused(bench, do="cancel")["text"]
+
+
+def test_without_a_database_nothing_is_measured() -> None:
+    bench = Workbench(ops.add_relu_func(8), "cpu -threads=1")
+    error = refused(bench, do="measure")
+    assert "this lab has none" in error["text"]
+    assert "tw.lab(" in error["hint"]
+
+
+def test_a_target_elsewhere_says_so() -> None:
+    bench = Workbench(ops.matmul_func(8, 8, 8), "cuda -arch=sm_90", tw.TuningDatabase("sqlite://"))
+    if bench.state()["target"]["runs_here"]:
+        pytest.skip("this machine has such a GPU")
+    error = refused(bench, do="measure")
+    assert error["kind"] == "TargetError"
+    assert error["text"]
+
+
+@pytest.mark.parametrize("versions", [None, "v0", [], ["v9"], [7], [["v0"]], ["v0"] * 99], ids=str)
+def test_hostile_versions_are_refused_as_data(bench: Workbench, versions: Any) -> None:
+    assert refused(bench, do="measure", versions=versions)["kind"] == "LabError"
+
+
+def test_nothing_is_measured_for_a_database_that_was_deleted(file: Path) -> None:
+    database = tw.TuningDatabase(file)
+    (bench,) = lab(database)
+    for path in file.parent.glob("lab.db*"):
+        path.unlink()
+    state = measured(bench, "v1")
+    assert "deleted" in state["run"]["error"]["text"]
+    assert state["run"]["error"]["hint"]
+    assert bench.do({"do": "moves", "place": "L0"})["ok"]
+
+
+def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
+    database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
+    (bench,) = lab(database)
+    lock = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    told = bench._on_change
+
+    def locked() -> None:
+        run = bench.measurements.run
+        if run is not None and run.says == "building":
+            lock.execute("BEGIN IMMEDIATE")
+        told()
+
+    bench._on_change = locked
+    state = measured(bench, "v1")
+    bench._on_change = told
+    assert state["run"]["error"] is None
+    assert state["run"]["unsaved"] == 1
+    assert state["versions"][1]["measured"]["checked"]
+    assert database.records(Measurement) == []
+    lock.execute("ROLLBACK")
+    lock.close()
+    state = measured(bench, "v0")
+    assert state["run"]["unsaved"] == 0
+    assert len(database.records(Measurement)) == 2
+    assert {m.outcome for m in database.records(Measurement)} == {Outcome.OK}
+    bench.close()
+
+
+def test_two_labs_share_a_database(file: Path) -> None:
+    with tw.TuningDatabase(file) as one, tw.TuningDatabase(file) as two:
+        (first,), (second,) = lab(one), lab(two)
+        done(first, do="measure", versions=["v0"])
+        done(second, do="measure", versions=["v1"])
+        assert first.measurements.wait(120)
+        assert second.measurements.wait(120)
+        assert len(one.records(Measurement)) == 2
+        assert len(two.records(Session)) == 2
+
+
+def test_closing_ends_a_run(bench: Workbench) -> None:
+    done(bench, do="measure", versions=["v0", "v1"])
+    bench.close()
+    assert not bench.state()["run"]["running"]
