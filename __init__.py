@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .autotune.rules.user_rules import sketch_rule
     from .autotune.tune import tune
     from .building import build, build_all, build_library, explain
+    from .lab.open_lab import lab
     from .runtime import Module, load
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
@@ -84,6 +85,7 @@ __all__ = [
     "errors",
     "explain",
     "fusion_groups",
+    "lab",
     "load",
     "ops",
     "primitive",
@@ -95,7 +97,7 @@ __all__ = [
     "tune",
 ]
 
-_MODULES = {"T": ".tir.language", "ops": ".ops", "te": ".tir.te"}
+_MODULES = {"T": ".tir.language", "lab": ".lab", "ops": ".ops", "te": ".tir.te"}
 _HOMES = {
     "Func": ".tir.ir",
     "Module": ".runtime",

@@ -318,7 +318,9 @@ def test_lazy_names_are_those_that_type_checkers_see(root: Path) -> None:
             home = f".{item.module}" if item.module else ""
             name = alias.asname or alias.name
             seen[name] = home if name in tilewright._HOMES else f"{home}.{alias.name}"
-    assert seen == {**tilewright._HOMES, **tilewright._MODULES}
+    # The room is called; type checkers see the function that it calls.
+    assert seen.pop("lab") == ".lab.open_lab.lab"
+    assert {"lab": ".lab", **seen} == {**tilewright._HOMES, **tilewright._MODULES}
 
 
 def test_every_public_name_resolves() -> None:

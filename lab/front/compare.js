@@ -1,0 +1,70 @@
+// Two versions beside each other: their programs, their assembly, their times.
+
+function compareTab(lab) {
+  const { versions, version } = lab.state;
+  const known = new Set(versions.map((v) => v.id));
+  const b = known.has(lab.ui.b) ? lab.ui.b : version;
+  const parent = versions.find((v) => v.id === b).parent ?? versions[0].id;
+  const a = known.has(lab.ui.a) ? lab.ui.a : parent;
+  const pick = (name, value, label) => el("label", {}, `${label} `, el("select", {
+    value,
+    onchange: (event) => lab.set({ [name]: event.target.value, timed: null }),
+  }, versions.map((v) => el("option", { key: v.id, value: v.id, selected: v.id === value },
+    `${v.id} ${v.text.replace(/^sch\./, "")}`.slice(0, 60)))));
+  const timed = lab.ui.timed?.of === `${a} ${b}` ? lab.ui.timed.answer : undefined;
+  const time = async () => {
+    const answer = await lab.run({ do: "compare", a, b });
+    lab.set({ timed: { of: `${a} ${b}`, answer } });
+  };
+  return [
+    el("div.row", {}, pick("a", a, "Left"), pick("b", b, "Right"),
+      el("button", { type: "button", disabled: a === b || lab.busy(), onclick: time }, "Time both, interleaved")),
+    el("div", { role: "status" }, timed === undefined ? null
+      : timed.error ? errorBox(timed.error) : el("p", {}, timed.result.says)),
+    a === b ? el("p.soft", {}, "Choose two versions.")
+      : answered(lab.need({ do: "diff", a, b }), "…", (shown) => [
+        el("h4", {}, "Program"), sideBySide(shown.program, a, b),
+        shown.assembly ? [el("h4", {}, "Assembly"), sideBySide(shown.assembly, a, b)] : null,
+      ]),
+  ];
+}
+
+function diffView(lines) {
+  if (lines.length === 0) return el("p.soft", {}, "It changes nothing.");
+  const names = { "-": "removed", "+": "added", "…": "gap", " ": null };
+  return el("pre.code.diff", {}, lines.map((line, n) => el("div.line", { key: n, class: names[line.op] },
+    el("span.op", {}, line.op), code(line.text), "\n")));
+}
+
+/** Two texts beside each other: what was removed stands at the left of what came instead. */
+function sideBySide(lines, a, b) {
+  if (lines.length === 0) return el("p.soft", {}, "There is no difference.");
+  const rows = [];
+  let [left, right] = [[], []];
+  const flush = () => {
+    for (let n = 0; n < Math.max(left.length, right.length); n++) rows.push([left[n], right[n]]);
+    [left, right] = [[], []];
+  };
+  for (const line of lines) {
+    if (line.op === "-") left.push(line.text);
+    else if (line.op === "+") right.push(line.text);
+    else {
+      flush();
+      rows.push(line.op === "…" ? null : [line.text, line.text]);
+    }
+  }
+  flush();
+  const cell = (text, other, sign, name) => el("td", { class: text === other ? null : text === undefined ? "none" : name },
+    el("code", {}, text === undefined ? "" : [el("span.op", {}, text === other ? " " : sign), code(narrowed(text))]));
+  return el("div.wide", { tabindex: 0, role: "region", "aria-label": `Difference of ${a} and ${b}` }, el("table.sides", {},
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, a), el("th", { scope: "col" }, b))),
+    el("tbody", {}, rows.map((row) => row === null
+      ? el("tr.gap", {}, el("td", { colspan: 2 }, "⋯"))
+      : el("tr", {}, cell(row[0], row[1], "−", "removed"), cell(row[1], row[0], "+", "added"))))));
+}
+
+/** A line with half of its indentation: there is little room. */
+function narrowed(text) {
+  const shown = text.trimStart();
+  return " ".repeat(Math.ceil((text.length - shown.length) / 2)) + shown;
+}

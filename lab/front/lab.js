@@ -1,0 +1,231 @@
+// The lab in a page: its state, what it asks the kernel, and one function that draws all of it.
+
+let labs = 0;
+
+class Lab {
+  constructor(model, root) {
+    this.model = model;
+    this.root = root;
+    this.id = `tw-lab-${++labs}`;
+    this.state = model.get("state");
+    this.asked = 0;
+    this.waiting = new Map();
+    this.answers = new Map();
+    this.ui = {
+      place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", pass: 0,
+      inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null,
+      a: null, b: null, timed: null, exported: "export", error: null, said: "", lost: false, wide: false,
+    };
+    this.handlers = [
+      ["change:state", () => this.changed()],
+      ["msg:custom", (message) => this.receive(message)],
+      ["comm_live_update", () => this.set({ lost: true })],
+    ];
+    for (const [name, handler] of this.handlers) model.on(name, handler);
+    this.ui.place = this.state.tree.nodes.find((n) => n.id !== undefined)?.id ?? null;
+    this.draw();
+    this.showVersion();
+  }
+
+  close() {
+    for (const [name, handler] of this.handlers) this.model.off(name, handler);
+  }
+
+  /** The current version. */
+  current() {
+    return this.state.versions.find((v) => v.id === this.state.version);
+  }
+
+  busy() {
+    return Boolean(this.state.job);
+  }
+
+  set(changes) {
+    Object.assign(this.ui, changes);
+    this.draw();
+  }
+
+  say(said) {
+    this.set({ said, error: null });
+  }
+
+  fail(error) {
+    this.set({ error });
+  }
+
+  /** Send a command; the promise is for its answer, `{ok, result}` or `{ok, error}`. */
+  ask(command) {
+    const id = `${this.id} ${++this.asked}`;
+    const slow = setTimeout(() => this.draw(), 1500);
+    return new Promise((resolve) => {
+      this.waiting.set(id, { resolve, slow, since: Date.now() });
+      this.model.send({ id, command });
+    });
+  }
+
+  receive({ id, answer }) {
+    const waiting = this.waiting.get(id);
+    if (waiting === undefined) return;
+    clearTimeout(waiting.slow);
+    this.waiting.delete(id);
+    waiting.resolve(answer);
+  }
+
+  /** The answer of a command about the current version, `undefined` until it is here. */
+  need(command, also = "") {
+    const key = JSON.stringify([this.state.version, also, command]);
+    if (!this.answers.has(key)) {
+      if (this.answers.size > 200) this.answers.clear();
+      this.answers.set(key, undefined);
+      this.ask(command).then((answer) => {
+        this.answers.set(key, answer);
+        this.draw();
+      });
+    }
+    return this.answers.get(key);
+  }
+
+  /** Carry out a command, and show its error in place. */
+  async run(command) {
+    const answer = await this.ask(command);
+    if (answer.error) this.fail(answer.error);
+    else this.set({ error: null, said: answer.result?.says ?? "" });
+    return answer;
+  }
+
+  async apply({ op, args }) {
+    const answer = await this.ask({ do: "apply", op, args });
+    if (answer.error) {
+      this.set({ error: answer.error, inTheWay: answer.error.place ?? null });
+    } else this.set({ error: null, form: null, trial: null, refusal: null, inTheWay: null });
+    return answer;
+  }
+
+  /** Move the sliders to a row of values. Figures are asked for one row at a time, the newest. */
+  slide(row) {
+    this.set({ row });
+  }
+
+  figures(row) {
+    const answer = this.answers.get(this.figuresKey(row));
+    if (answer === undefined && !this.figuring) this.figure(row);
+    if (answer !== undefined) this.last = answer;
+    return answer ?? this.last;
+  }
+
+  async figure(row) {
+    this.figuring = true;
+    const key = this.figuresKey(row);
+    const answer = await this.ask({ do: "figures", values: row });
+    this.figuring = false;
+    this.answers.set(key, answer);
+    this.draw();
+  }
+
+  figuresKey(row) {
+    return JSON.stringify(["figures", this.state.version, row]);
+  }
+
+  async keep(values) {
+    await this.run({ do: "slide", values });
+  }
+
+  select(place, cursor = this.ui.cursor) {
+    this.set({ place, cursor, form: null, trial: null, refusal: null, inTheWay: null });
+  }
+
+  fold(id) {
+    if (!this.ui.folded.delete(id)) this.ui.folded.add(id);
+    this.draw();
+  }
+
+  focusRow(cursor) {
+    this.set({ cursor });
+    this.root.querySelector(`[data-at="${cursor}"]`)?.focus();
+  }
+
+  /** The kernel has another state: what was selected stays, else what is new is. */
+  changed() {
+    const before = new Set(this.state.tree.nodes.map((n) => n.id));
+    const version = this.state.version;
+    this.state = this.model.get("state");
+    if (this.state.version !== version) {
+      const nodes = this.state.tree.nodes.filter((n) => n.id !== undefined);
+      if (!nodes.some((n) => n.id === this.ui.place)) {
+        this.ui.place = (nodes.find((n) => !before.has(n.id)) ?? nodes[0])?.id ?? null;
+      }
+      this.ui.cursor = Math.max(0, this.state.tree.nodes.findIndex((n) => n.id === this.ui.place));
+      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, trial: null, pass: 0 });
+      this.last = undefined;
+    }
+    this.draw();
+    if (this.state.version !== version) this.showVersion();
+  }
+
+  /** Scroll the list of versions, and nothing around it, to the current one. */
+  showVersion() {
+    const here = this.root.querySelector(".version[aria-current]");
+    const list = here.closest(".graph");
+    const top = here.getBoundingClientRect().top - list.getBoundingClientRect().top;
+    if (top < 0 || top + here.offsetHeight > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
+  }
+
+  draw() {
+    const focused = this.root.contains(document.activeElement) ? document.activeElement : null;
+    patch(this.root, [view(this)]);
+    if (focused === null || document.activeElement === focused) return;
+    const kept = focused.isConnected ? focused : this.root.querySelector("[data-fallback]");
+    kept?.focus({ preventScroll: true });
+  }
+}
+
+function view(lab) {
+  return el("div.frame", {},
+    headPane(lab),
+    noticePane(lab),
+    el("div.panes", { class: lab.ui.wide ? "wide-tabs" : null },
+      el("div.side", {}, programPane(lab), versionsPane(lab)), movesPane(lab), tabsPane(lab)));
+}
+
+function headPane(lab) {
+  const { program, target, database, versions, can_undo, can_redo } = lab.state;
+  const { id } = lab.current();
+  const timeable = target.runs_here && !lab.busy();
+  const act = (label, command, enabled = true, why = null) => el("button", {
+    type: "button", disabled: !enabled, title: why, onclick: () => lab.run(command),
+  }, label);
+  return el("header.head", {},
+    el("div.title", {},
+      el("h2", {}, program.name), " ",
+      el("span.soft", {}, program.shape)),
+    el("div.where.soft", {}, el("span", {}, target.text), database ? el("span", {}, database) : null),
+    el("div.actions", { role: "group", "aria-label": `Actions on ${id}` },
+      act("Undo", { do: "undo" }, can_undo),
+      act("Redo", { do: "redo" }, can_redo)));
+}
+
+/** What goes on, what went wrong, and whether anybody listens. */
+function noticePane(lab) {
+  const { ui, state } = lab;
+  const late = [...lab.waiting.values()].some((w) => Date.now() - w.since > 1400) && !state.job;
+  return el("div.notices", {},
+    el("div", { role: "alert" },
+      ui.lost ? el("div.error", {}, el("p.bad", {}, "The kernel of this lab has ended. Run the cell again."),
+        el("p.soft", {}, "What was measured is in the database; exported scripts have the steps.")) : null,
+      ui.error ? el("div.dismissible", {}, errorBox(ui.error), el("button.quiet", {
+        type: "button", "aria-label": "Dismiss the error", onclick: () => lab.set({ error: null, inTheWay: null }),
+      }, "✕")) : null),
+    el("div", { role: "status" },
+      state.job ? el("p.job", {}, el("span.spinner", { "aria-hidden": "true" }), state.job.says, " ",
+        el("button", { type: "button", onclick: () => lab.run({ do: "stop" }) }, "Stop")) : null,
+      late && !ui.lost ? el("p.soft", {}, "Waiting for the kernel: another cell may be running.") : null,
+      ui.said ? el("p.soft", {}, ui.said) : null));
+}
+
+export default {
+  render({ model, el: place }) {
+    place.classList.add("tw", "tw-lab");
+    const lab = new Lab(model, place);
+    return () => lab.close();
+  },
+};

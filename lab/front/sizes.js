@@ -1,0 +1,103 @@
+// Sliders for the sizes of a version, and what other sizes would give.
+
+function slidersTab(lab) {
+  return answered(lab.need({ do: "sliders" }), "Opening the sizes of this version …", (known) => {
+    const row = lab.ui.row ?? known.sliders.map((s) => s.value);
+    const figures = lab.figures(row) ?? { result: known };
+    const moved = row.some((v, n) => v !== known.sliders[n].value);
+    return [
+      el("div.sliders", {}, known.sliders.map((s, n) =>
+        sliderRow(lab, s, row, n, figures?.result?.around?.[n]))),
+      el("div.row", {},
+        el("button.primary", {
+          type: "button",
+          disabled: !moved || !figures?.result?.valid,
+          onclick: () => lab.keep(row),
+        }, "Keep as a version"),
+        el("button", { type: "button", disabled: !moved, onclick: () => lab.slide(null) }, "Reset")),
+      figures === undefined
+        ? el("p.soft.wait", {}, "…")
+        : figures.error ? errorBox(figures.error) : figuresTable(lab, figures.result),
+      known.closed.length === 0 ? null : el("details", {}, el("summary", {}, `${known.closed.length} sizes cannot be moved`),
+        el("ul", {}, known.closed.map((c) => el("li", {}, el("code", {}, c.label), el("span.soft", {}, ` ${c.why}`))))),
+    ];
+  });
+}
+
+function sliderRow(lab, slider, row, n, around) {
+  const { values, label } = slider;
+  const id = `${lab.id}-size-${n}`;
+  return el("div.slider", { key: label },
+    el("label", { for: id }, el("code", {}, label)),
+    around ? preview(values, around, row[n]) : el("div.preview"),
+    el("input", {
+      id,
+      type: "range",
+      min: 0,
+      max: values.length - 1,
+      step: 1,
+      value: values.indexOf(row[n]),
+      "aria-valuetext": String(row[n]),
+      oninput: (event) => lab.slide(row.with(n, values[Number(event.target.value)])),
+    }),
+    el("output", { for: id }, String(row[n])));
+}
+
+const MOST_BARS = 4;
+
+/** The predicted time at each value, others as they are: the lower, the faster. Hatched ones are not legal. */
+function preview(values, { valid, predicted }, value) {
+  const legal = predicted.filter((p, n) => valid[n] && p !== null);
+  if (legal.length === 0) return el("div.preview");
+  const least = Math.log(Math.min(...legal));
+  const most = Math.min(Math.log(Math.max(...legal)), least + Math.log(MOST_BARS));
+  const height = (p) => 15 + 85 * Math.min(1, (Math.log(p) - least) / Math.max(most - least, 0.05));
+  return el("div.preview", { "aria-hidden": "true" }, values.map((v, n) => el("i", {
+    key: v,
+    class: [v === value && "here", !valid[n] && "illegal"].filter(Boolean).join(" "),
+    style: `height: ${valid[n] && predicted[n] !== null ? height(predicted[n]) : 100}%`,
+  })));
+}
+
+function figuresTable(lab, result) {
+  const current = lab.current();
+  const rows = (result.figures ?? []).map((f) => el("tr", { key: f.name, class: f.exceeds ? "exceeds" : null },
+    el("th", { scope: "row" }, f.name),
+    el("td.num", {}, quantity(f.value, f.unit)),
+    el("td.num.soft", {}, f.of === null || f.of === undefined ? "" : quantity(f.of, f.unit)),
+    el("td", {}, share(f))));
+  return [
+    result.valid ? null : errorBox(result.error),
+    el("p.predicted", { role: "status" }, result.predicted === null || result.predicted === undefined
+      ? "No predicted time"
+      : [el("b", {}, seconds(result.predicted)), " predicted, ",
+        comparison(result.predicted, current)]),
+    rows.length === 0 ? null : el("table", {},
+      el("caption", {}, "What these sizes give"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "figure"),
+        el("th.num", { scope: "col" }, "value"), el("th.num", { scope: "col" }, "there is"),
+        el("th", { scope: "col" }, el("span.hidden", {}, "share")))),
+      el("tbody", {}, rows)),
+  ];
+}
+
+function comparison(now, { id, predicted }) {
+  const { text, of } = change(now, predicted);
+  return of === "soft" ? `as ${id}` : [el("span", { class: of }, text), ` than ${id}`];
+}
+
+function share({ value, of, exceeds }) {
+  if (!of) return null;
+  return el("span.share", {},
+    el("span.track", { "aria-hidden": "true" }, el("i", { style: `width: ${Math.min(100, (100 * value) / of)}%` })),
+    exceeds ? el("span.bad", {}, "too much") : null);
+}
+
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+function quantity(value, unit) {
+  if (value === null) return "unknown";
+  if (unit !== "B" && unit !== "bytes") return unit ? `${digits(value)} ${unit}` : digits(value);
+  const power = value < 1 ? 0 : Math.min(4, Math.floor(Math.log2(value) / 10));
+  return `${digits(value / 1024 ** power)} ${BINARY[power]}`;
+}

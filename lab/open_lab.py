@@ -1,0 +1,38 @@
+"""`tw.lab`: opens the lab in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import TilewrightError, checked_call
+
+if TYPE_CHECKING:
+    from ..schedule import Schedule
+    from ..target import Target
+    from ..tir.ir import Func
+    from ..tuning_db import TuningDatabase
+    from .widget import Lab
+
+
+@checked_call(TilewrightError, 'tw.lab(func, "cpu", tw.TuningDatabase("tuning.db"))')
+def lab(
+    func: Func | Schedule, target: Target | str = "cpu", database: TuningDatabase | None = None
+) -> Lab:
+    """Open the lab for a program, or a schedule of one, as the output of a notebook's cell.
+
+    It shows which steps are legal at each loop and block with their predicted times, and why others
+    are not. Versions are tried and compared; what is measured goes to `database`, and what that has
+    is where one can start from. `schedule` of the result is that of the version that is shown.
+
+    Raises `VerifyError` for a program that breaks a rule, `TargetError` for a text that is no
+    target, and `TilewrightError` without anywidget, which the extra `notebook` installs.
+    """
+    try:
+        from .widget import Lab
+    except ModuleNotFoundError as error:
+        raise TilewrightError(
+            "the lab needs {0}, which is not installed",
+            error.name,
+            hint="pip install 'tilewright[notebook]'",
+        ) from error
+    return Lab(func, target, database)

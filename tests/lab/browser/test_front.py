@@ -1,0 +1,218 @@
+"""The front end of the lab: what it draws, keys, and the functions that have logic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tilewright import ops
+from tilewright.durations import format_measured, format_seconds
+from tilewright.lab.workbench import Workbench
+
+from .accessibility import violations
+from .front import open_front
+
+HOSTILE = "<img src=x onerror=\"document.title='run'\">"
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    return Workbench(ops.matmul_func(64, 48, 32))
+
+
+def applied(bench: Workbench, op: str, **args: Any) -> None:
+    answer = bench.do({"do": "apply", "op": op, "args": args})
+    assert answer["ok"], answer
+
+
+def test_the_tree_is_operated_by_keys(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    rows = lab.get_by_role("treeitem")
+    assert [r.get_attribute("tabindex") for r in rows.all()] == ["0", "-1", "-1", "-1"]
+    rows.first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(rows.nth(2)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(rows.nth(2)).to_have_attribute("aria-selected", "true")
+    expect(lab.get_by_role("heading", name="Moves at loop k")).to_be_visible()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("ArrowRight")
+    expect(rows).to_have_count(4)
+    page.keyboard.press("End")
+    expect(rows.last).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(rows.nth(2)).to_be_focused()
+
+
+def test_tabs_are_operated_by_keys(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    tabs = lab.get_by_role("tab")
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(tabs.nth(1)).to_be_focused()
+    expect(lab.get_by_role("tabpanel", name=tabs.nth(1).inner_text())).to_be_visible()
+    page.keyboard.press("End")
+    expect(tabs.last).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(tabs.first).to_be_focused()
+
+
+def test_a_move_is_taken_by_keys_and_focus_is_not_lost(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="sch.parallel(i)").focus()
+    page.keyboard.press("Enter")
+    expect(lab.locator(".version[aria-current]")).to_contain_text("parallel(i)")
+    expect(lab.get_by_role("treeitem").first).to_contain_text("parallel")
+    assert page.evaluate("document.querySelector('#lab').contains(document.activeElement)")
+    lab.get_by_role("button", name="Undo").click()
+    expect(lab.locator(".version[aria-current]")).to_contain_text("as written")
+    expect(lab.get_by_role("button", name="Undo")).to_be_disabled()
+    lab.get_by_role("button", name="Redo").click()
+    expect(lab.locator(".version[aria-current]")).to_contain_text("parallel(i)")
+
+
+def test_refusals_name_the_loop_in_the_way(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("treeitem").nth(2).click()
+    lab.get_by_text("refused").click()
+    refusal = lab.get_by_role("button", name="parallel(k)")
+    refusal.click()
+    expect(refusal).to_have_attribute("aria-expanded", "true")
+    expect(lab.locator(".refused .error")).to_contain_text("Hint:")
+    expect(lab.locator(".in-the-way")).to_contain_text("in the way")
+    assert violations(page) == []
+    refusal.click()
+    expect(lab.locator(".in-the-way")).to_have_count(0)
+
+
+def test_arguments_are_typed_tried_and_applied(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="Other arguments for split").click()
+    form = lab.locator("form")
+    assert form.get_by_label("loop").input_value() == '"i"'
+    form.get_by_label("factors").fill("[null, 5]")
+    form.get_by_role("button", name="Try").click()
+    expect(form.get_by_role("status")).to_contain_text("Predicted:")
+    form.get_by_label("factors").fill("[null, null]")
+    form.get_by_role("button", name="Try").click()
+    expect(form.get_by_role("status")).to_contain_text("factor")
+    form.get_by_label("factors").fill("[null, 4]")
+    form.get_by_role("button", name="Apply").click()
+    expect(lab.locator(".version[aria-current]")).to_contain_text("split(i, factors=[None, 4])")
+    expect(lab.locator("form")).to_have_count(0)
+
+
+def test_moves_are_filtered(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.locator(".move").first.wait_for()
+    lab.get_by_label("Filter moves").fill("parallel")
+    expect(lab.locator(".group")).to_have_count(1)
+    assert lab.locator(".group b").inner_text() == "parallel"
+
+
+def test_sliders_show_the_figures_of_the_search(page: Page, bench: Workbench) -> None:
+    (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    applied(bench, "split", loop=loop, factors=[None, 8])
+    lab = open_front(page, bench)
+    slider = lab.get_by_role("slider", name="split(i) factors[1]")
+    expect(slider).to_have_attribute("aria-valuetext", "8")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    known = bench.do({"do": "sliders"})["result"]["sliders"][0]["values"]
+    moved = known[known.index(8) + 1]
+    expect(slider).to_have_attribute("aria-valuetext", str(moved))
+    figures = bench.do({"do": "figures", "values": [moved]})["result"]
+    expect(lab.locator(".predicted")).to_contain_text(format_seconds(figures["predicted"]))
+    lab.get_by_role("button", name="Keep as a version").click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v2")
+    assert slider.input_value() == str(known.index(moved))
+
+
+def test_two_versions_are_compared(page: Page, bench: Workbench) -> None:
+    (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    applied(bench, "parallel", loop=loop)
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Compare").click()
+    expect(lab.locator("td.added").first).to_contain_text("T.parallel(64)")
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(480, "light"), (800, "dark"), (1500, "light")])
+def test_the_lab_is_readable(page: Page, bench: Workbench, width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    lab = open_front(page, bench)
+    lab.locator(".move").first.wait_for()
+    assert violations(page) == []
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(wide) == 0, "the lab is wider than its place"
+
+
+def test_names_of_programs_are_no_markup(page: Page) -> None:
+    func = ops.matmul_func(8, 8, 8)
+    bench = Workbench(replace(func, name=HOSTILE))
+    open_front(page, bench)
+    assert page.locator("h2").inner_text() == HOSTILE
+    assert page.title() == "The lab"
+
+
+def test_the_end_of_the_kernel_is_said(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    page.evaluate("trigger('comm_live_update')")
+    expect(lab.get_by_role("alert")).to_contain_text("kernel of this lab has ended")
+
+
+def test_numbers_are_written_as_in_texts(page: Page, bench: Workbench) -> None:
+    open_front(page, bench)
+    times = [3.2e-9, 9.996e-7, 1e-6, 8.8649e-3, 0.99951, 12.5, 1234.6, 0.00012]
+    assert page.evaluate("ts => ts.map(front.seconds)", times) == [format_seconds(t) for t in times]
+    time = {"seconds": 8.86e-3, "low": 8.81e-3, "high": 9.02e-3, "samples": 9}
+    expected = format_measured(8.86e-3, (8.81e-3, 9.02e-3))
+    assert page.evaluate("front.interval", time) == expected
+    assert page.evaluate("front.change(1, 3).text") == "3\N{MULTIPLICATION SIGN} faster"
+    assert page.evaluate("front.change(1.2, 1).text") == "20% slower"
+    assert page.evaluate("front.change(1.001, 1).text") == "same time"
+    assert page.evaluate("front.quantity(49152, 'B')") == "48 KiB"
+
+
+def test_calls_are_taken_apart(page: Page, bench: Workbench) -> None:
+    open_front(page, bench)
+    call = "sch.f(i, factors=[None, 8], key='a, b', m=lambda i, j: (j, i))"
+    expected = ["i", "factors=[None, 8]", "key='a, b'", "m=lambda i", "j: (j, i)"]
+    assert page.evaluate("front.parts", call) == expected
+
+
+def test_branches_have_lanes_of_their_own(page: Page, bench: Workbench) -> None:
+    open_front(page, bench)
+    parents = {"v0": None, "v1": "v0", "v2": "v1", "v3": "v1", "v4": "v0", "v5": "v2"}
+    versions = [{"id": id, "parent": parent} for id, parent in parents.items()]
+    placed = page.evaluate(
+        "vs => front.lanes(vs).map(p => [p.version.id, p.lane, p.row])", versions
+    )
+    order = {id: (lane, row) for id, lane, row in placed}
+    assert [id for id, _, _ in placed] == ["v0", "v1", "v2", "v5", "v3", "v4"]
+    assert order["v5"][0] == order["v2"][0] == order["v0"][0]
+    assert len({order[id][0] for id in ("v0", "v3", "v4")}) == 3
+
+
+def test_drawing_keeps_nodes(page: Page, bench: Workbench) -> None:
+    open_front(page, bench)
+    kept = page.evaluate(
+        """() => {
+            const {el, patch} = front;
+            const place = document.createElement('div');
+            const item = (key) => el('p', {key, title: key}, key);
+            patch(place, [item('a'), item('b'), 'text']);
+            const [a, b] = place.children;
+            patch(place, [item('b'), item('c'), item('a'), 'other']);
+            return [place.textContent, place.children[0] === b, place.children[2] === a];
+        }"""
+    )
+    assert kept == ["bcaother", True, True]

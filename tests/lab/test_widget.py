@@ -1,0 +1,91 @@
+"""The kernel's side of the lab's widget, without a page."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import time
+from typing import Any
+
+import html5lib
+import pytest
+
+import tilewright as tw
+from tilewright.errors import TilewrightError
+from tilewright.lab.widget import Lab
+from tilewright.lab.workbench import Workbench
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return tw.lab(tw.ops.matmul_func(64, 48, 32))
+
+
+def answers(lab: Lab, monkeypatch: pytest.MonkeyPatch, *commands: object) -> list[Any]:
+    """What the page is sent for these commands."""
+    sent: list[Any] = []
+    monkeypatch.setattr(lab, "send", sent.append)
+    for number, command in enumerate(commands):
+        lab._receive(lab, {"id": number, "command": command}, [])
+    lab.close()
+    until = time.monotonic() + 60
+    while len(sent) < len(commands) and time.monotonic() < until:
+        time.sleep(0.01)
+    return sent
+
+
+def test_commands_change_the_state(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (loop, *_) = [n["id"] for n in lab.state["tree"]["nodes"]]
+    step = {"do": "apply", "op": "parallel", "args": {"loop": loop}}
+    (first, second) = answers(lab, monkeypatch, step, {"do": "fly"})
+    assert (first["id"], first["answer"]["ok"]) == (0, True)
+    assert second["answer"]["error"]["text"] == "there is no command 'fly'"
+    assert lab.state["version"] == "v1"
+    assert "T.parallel(64)" in str(lab.schedule)
+
+
+def test_what_is_no_command_is_answered(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = answers(lab, monkeypatch, None, 3, {}, {"do": ["moves"]})
+    assert [a["answer"]["ok"] for a in found] == [False] * 4
+    lab._receive(lab, "no message", [])
+
+
+def test_defects_are_shown(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Workbench, command: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Workbench, "do", broken)
+    (found,) = answers(lab, monkeypatch, {"do": "undo"})
+    assert found["answer"]["error"]["text"] == "ZeroDivisionError('a defect')"
+    assert "in broken" in found["answer"]["error"]["trace"]
+
+
+def test_closing_ends_the_threads(lab: Lab) -> None:
+    ours = [t for t in threading.enumerate() if t.name.startswith("tilewright-lab")]
+    assert len(ours) >= 2
+    lab.close()
+    for thread in ours[-2:]:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_without_widgets_the_program_is_shown(lab: Lab) -> None:
+    data, _ = lab._repr_mimebundle_()
+    assert data["text/plain"] == repr(lab)
+    assert repr(lab).startswith("the lab of matmul on cpu")
+    assert repr(lab).endswith("at v0: as written")
+    html5lib.HTMLParser(strict=True).parseFragment(data["text/html"])
+    assert "matmul" in data["text/html"]
+
+
+def test_the_room_is_called_like_the_function() -> None:
+    assert list(inspect.signature(tw.lab).parameters) == ["func", "target", "database"]
+    with pytest.raises(TilewrightError, match="did you mean database"):
+        tw.lab(tw.ops.matmul_func(8, 8, 8), databse=None)  # type: ignore[call-arg]
+
+
+def test_without_anywidget_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tilewright.lab.widget", None)
+    with pytest.raises(TilewrightError, match=r"pip install 'tilewright\[notebook\]'"):
+        tw.lab(tw.ops.matmul_func(8, 8, 8))
