@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import htpy as h
 
 from .page import text
-from .scales import Axis, Scale, labelled, plottable, width_of
+from .scales import Axis, Scale, labelled, plottable, some, width_of
 from .tables import Column
 from .tables import table as table_of
 
@@ -88,7 +88,7 @@ def chart(
     missing = sum(len(a.points) - len(b.points) for a, b in zip(layers, shown, strict=True))
     remarks = [*notes]
     if missing:
-        remarks.append(f"{missing:,} points without a finite value are not shown.")
+        remarks.append(f"{some(missing, 'point')} without a finite value not shown.")
     points = [point for layer in shown for point in layer.points]
     if not points:
         return figure(title, None, empty, *remarks)
@@ -120,9 +120,15 @@ def figure(
     *notes: str,
     legend: h.Node = None,
     table: h.Node = None,
+    broad: bool = False,
 ) -> h.Element:
-    """A picture with its title, a legend, remarks, and a folded table of what it shows."""
-    return h.figure(".chart")[
+    """A picture with its title, a legend, remarks, and a folded table of what it shows.
+
+    A `broad` one may be as wide as the page, and scrolls where it is wider.
+    """
+    if broad:
+        picture = h.div(".wide", tabindex="0", role="group", aria_label=text(title))[picture]
+    return h.figure(class_=["chart", {"broad": broad}])[
         h.figcaption[text(title)],
         picture,
         legend,

@@ -22,7 +22,7 @@ _STEP = 78
 _LABELS = 9
 """Values of an axis that are written."""
 _LINES = 300
-_STRONG = 10
+_STRONG = 6
 _WORDS = 11
 """Characters of a name or value on an axis."""
 
@@ -35,10 +35,12 @@ def parallel(
     write: Callable[[float], str],
     *,
     label: str = "time",
+    meanings: Mapping[str, str] | None = None,
 ) -> h.Element:
     """A figure of decisions by name and the time that each choice of them took.
 
-    Decisions that all rows agree on are left out and named in a remark.
+    Decisions that all rows agree on are left out and named in a remark. `meanings` say in the table
+    what decisions are for.
     """
     known = sorted((r for r in rows if plottable(r[1], logarithmic=True)), key=lambda row: row[1])
     names = list(dict.fromkeys(name for choices, _ in known for name in choices))
@@ -78,14 +80,16 @@ def parallel(
     same = [f"{name} = {next(iter(places[name]))}" for name in names if name not in open_names]
     if same:
         notes.append(f"The same in all: {', '.join(same)}.")
-    columns = [Column("decision"), Column("of the fastest", number=True)]
-    values = [(text(name), text(best.get(name, ""))) for name in names]
+    columns = [Column("decision"), Column("of the fastest", number=True), Column("used in")]
+    told = meanings or {}
+    values = [(text(n), text(best.get(n, "")), text(told.get(n, ""))) for n in names]
     picture = svg(description, _HEIGHT, drawn, width=width)
     return figure(
         title,
-        h.div(".wide", tabindex="0", role="group", aria_label=text(title))[picture],
-        *map(text, notes),
+        picture,
+        *notes,
         table=table("Decisions of the fastest", columns, values),
+        broad=True,
     )
 
 

@@ -87,7 +87,7 @@ def trace(steps: Trace, generator: str) -> h.Element:
     made = f" by {generator}" if generator else ""
     return h.details[
         h.summary[text(f"The schedule: {len(steps)} steps{made}")],
-        h.pre[h.code[text(steps)]],
+        h.pre(tabindex="0", role="group", aria_label="schedule")[h.code[text(steps)]],
     ]
 
 

@@ -36,6 +36,11 @@ def format_si(value: float, unit: str = "") -> str:
     return f"{value:.3g} {unit}".rstrip()
 
 
+def some(count: int, what: str) -> str:
+    """A number of things in words: `1 trial`, `1,200 trials`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class Axis:
     """An axis as the reader of a chart sees it: what it shows, and how values are written."""

@@ -47,7 +47,9 @@ def table(
         h.th(scope="col", class_=kind)[text(column.title)]
         for column, kind in zip(columns, kinds, strict=True)
     ]
-    return h.div(".wide", tabindex="0", role="group", aria_label=text(caption))[
+    return h.div(
+        class_=["wide", {"tall": sortable}], tabindex="0", role="group", aria_label=text(caption)
+    )[
         h.table(class_="sortable" if sortable else None)[
             h.caption[text(caption)],
             h.thead[h.tr[heads]],

@@ -16,11 +16,15 @@ from .page import fragment
 View: TypeAlias = Callable[[Any], h.Node]
 
 _HOMES: dict[str, str] = {
+    "Best": "database",
     "BestResult": "result",
+    "Explanation": "database",
     "Func": "program",
+    "Record": "database",
     "Schedule": "schedule",
     "Trace": "trace",
     "TuneResult": "result",
+    "TuningDatabase": "database",
 }
 """The file of `lab` that has the view of a class, by the name of the class."""
 

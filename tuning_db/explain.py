@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
 )
 
+from ..display import html
 from ..durations import format_seconds
 from ..ids import short_id
 from .codec import LIMITS, LONGEST, SHORTEST
@@ -106,6 +107,8 @@ class Explanation:
     refused: tuple[Refused, ...]
     near: tuple[Near, ...]
     gains: Gains
+
+    _repr_html_ = html
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

@@ -17,6 +17,7 @@ from typing import IO, Any, Self, TypeAlias, overload
 
 from sqlalchemy import URL, Row, Select, func, select
 
+from ..display import html
 from ..errors import DatabaseError
 from ..ids import FEWEST_DIGITS, short_id
 from . import json_lines, lookup, near, sessions
@@ -106,6 +107,8 @@ class TuningDatabase:
     paths or URLs, opened read-only, uppermost first; writing goes to this database only. `clock`
     gives the time (UTC) that is written.
     """
+
+    _repr_html_ = html
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
+from ..display import html
 from ..durations import format_measured
 from ..errors import DatabaseError
 from .intervals import median_interval
@@ -74,6 +75,8 @@ class Record:
     """
 
     kind: ClassVar[str]
+
+    _repr_html_ = html
 
     def __post_init__(self) -> None:
         for name, normalise in _normalisers(self.kind):
@@ -419,6 +422,8 @@ class Best:
     pinned: bool
     layer: str
     comparison: tuple[ComparedSchedule, ...] = ()
+
+    _repr_html_ = html
 
     @property
     def seconds(self) -> float | None:

@@ -82,7 +82,7 @@ def test_layers_differ_without_colour() -> None:
         ([(nan, 1.0), (1.0, inf), (1.0, -1.0), (1.0, 0.0), (1e300, 1.0)], "nothing to show"),
         ([(1.0, 1e-3)], "1 ms"),
         ([(1.0, 1e-3)] * 9, "1 ms"),
-        ([(1.0, 1e-3), (2.0, nan)], "1 points without a finite value are not shown."),
+        ([(1.0, 1e-3), (2.0, nan)], "1 point without a finite value not shown."),
         ([(0.0, 1e-90), (1e90, 1e90)], "time of a call"),
         ([(1.0, 1.0), (2.0, 1.0 + 1e-15)], "1 s"),
     ],

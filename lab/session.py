@@ -1,0 +1,230 @@
+"""The picture of a session of a database: its course, predictions, failures and decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+import htpy as h
+
+from ..durations import format_seconds
+from ..errors import TilewrightError
+from ..ids import short_id
+from ..schedule import Trace
+from ..tuning_db import (
+    ComparedSchedule,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    TuningDatabase,
+)
+from ..tuning_db.gains import gains_text
+from ..tuning_db.interleaved_comparison import compare_schedules
+from .database import duration, moment, schedule, seconds_cell
+from .decisions import decisions_chart
+from .page import text
+from .programs import Tuned
+from .scales import format_si, some
+from .tables import Cell, Column, Row, table
+from .trials import Tried, convergence, failures, finals, gains, lead, predictions, remarks
+
+_REASON = 160
+"""Characters of a reason by which failures are counted."""
+_REASONS = 12
+"""Reasons that are listed."""
+_FEW_OF_MANY = 200
+"""Candidates whose decisions are drawn: the fastest, and others evenly by rank."""
+_FASTEST = 50
+
+
+class Timed(NamedTuple):
+    """A measurement that ran: what a table shows of it."""
+
+    seconds: float
+    id: str
+    schedule: str
+    generator: str
+    predicted: float | None
+    elapsed: float
+
+
+@dataclass
+class Course:
+    """The measurements of a session: trials in order, failures by reason, the last finals."""
+
+    tried: list[Tried] = field(default_factory=list)
+    timed: list[Timed] = field(default_factory=list)
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    finals: list[Measurement] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> str:
+        """How many trials there were, by outcome."""
+        counts = Counter({"ok": len(self.timed)})
+        for (outcome, _), count in self.reasons.items():
+            counts[outcome] += count
+        named = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+        return f"{some(len(self.tried), 'trial')} ({named or 'none'})"
+
+
+def course_of(database: TuningDatabase, session: Session) -> Course:
+    """Read the measurements of a session; several of one moment are finals, and no trials."""
+    course, best = Course(), None
+    rows = database.each(session=session.id)
+    for created, group in groupby(rows, key=lambda row: row[0].created):
+        together = list(group)
+        if len(together) > 1:
+            course.finals = [m for m, _ in together if m.outcome is Outcome.OK]
+            continue
+        measured, generator = together[0]
+        elapsed = (created - session.started).total_seconds()
+        seconds = measured.seconds
+        if seconds is None:
+            reason = (measured.error or "").strip().partition("\n")[0]
+            course.reasons[measured.outcome.value, text(reason, _REASON)] += 1
+        else:
+            best = seconds if best is None else min(best, seconds)
+            timed = (seconds, measured.id, measured.schedule, generator, measured.predicted)
+            course.timed.append(Timed(*timed, elapsed))
+        course.tried.append(Tried(elapsed, seconds, best, measured.predicted))
+    course.timed.sort()
+    return course
+
+
+def session_section(
+    database: TuningDatabase, session: Session, tuned: Tuned, *, rows: int, heading: h.Node
+) -> h.Element:
+    """The picture of a session of a program; `rows` are those of the table of measurements."""
+    course = course_of(database, session)
+    best = tuned.best
+    here = best if tuned.session == session.id else None
+    comparison = _comparison(database, course) if here is None else here.comparison
+    final = here.seconds if here is not None and comparison else None
+    return h.section(".result")[
+        heading,
+        h.p(".soft")[
+            text(", ".join(filter(None, (tuned.target, tuned.generation, _facts(session)))))
+        ],
+        _headline(course, session, tuned),
+        h.div(".grid")[
+            convergence(course.tried, final),
+            predictions(course.tried),
+            gains(tuned.gains) if here is not None else None,
+            failures(_frequent(course.reasons)),
+        ],
+        finals(comparison),
+        _decisions(database, course.timed),
+        _fastest(course.timed, rows),
+        schedule(best.schedule) if best is not None else None,
+    ]
+
+
+def _facts(session: Session) -> str:
+    budget = [
+        f"{session.trials} trials" if session.trials is not None else "",
+        f"{session.seconds:g} s" if session.seconds is not None else "",
+    ]
+    limits = " or ".join(filter(None, budget)) or "unlimited"
+    return (
+        f"session {short_id(session.id)} of {moment(session.started)} (UTC), {session.status}; "
+        f"budget {limits}, {format_seconds(max(duration(session), 0.0))} used"
+    )
+
+
+def _headline(course: Course, session: Session, tuned: Tuned) -> h.Node:
+    troubles = remarks(session.noise, tuned.trouble, kind="bad")
+    own = course.timed[0].seconds if course.timed else None
+    if tuned.best is None:
+        what = "no correct candidate" if course.tried else "nothing was measured"
+        fastest = None if own is None else f"fastest trial {format_seconds(own)}, unverified"
+        return [lead(what, fastest), remarks(course.outcomes), troubles]
+    best = tuned.best
+    rate = None if tuned.rate is None else format_si(tuned.rate, "FLOP/s")
+    elsewhere = None
+    if tuned.session != session.id:
+        trial = "" if own is None else f"; its fastest trial took {format_seconds(own)}"
+        elsewhere = f"The best is of session {short_id(tuned.session)}{trial}."
+    return [
+        lead(best.time_text or "pinned, not measured here", rate, "pinned" * best.pinned),
+        remarks(gains_text(tuned.gains, explained=True), course.outcomes, elsewhere),
+        troubles,
+    ]
+
+
+def _frequent(reasons: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
+    """The most frequent reasons, and how many trials failed for others."""
+    shown = [(outcome, reason, n) for (outcome, reason), n in reasons.most_common(_REASONS)]
+    rest = reasons.total() - sum(n for _, _, n in shown)
+    others = len(reasons) - len(shown)
+    return [*shown, ("other", f"{others:,} more reasons", rest)] if rest else shown
+
+
+def _comparison(database: TuningDatabase, course: Course) -> Sequence[ComparedSchedule]:
+    """How the finalists of a session compare; nothing where a schedule is damaged."""
+    if len(course.finals) < 2:
+        return ()
+    try:
+        entries = [(m, database.get(ScheduleRecord, m.schedule)) for m in course.finals]
+    except TilewrightError:
+        return ()
+    return compare_schedules(entries, partial(_earlier, database, course.finals))
+
+
+def _earlier(database: TuningDatabase, found: Iterable[Measurement]) -> dict[str, list[float]]:
+    """The times of finalists in their session before the finals."""
+    return {
+        final.schedule: [
+            sample
+            for m in database.measurements(session=final.session, schedule=final.schedule)
+            if m.created < final.created and m.outcome is Outcome.OK
+            for sample in m.samples
+        ]
+        for final in found
+    }
+
+
+def _decisions(database: TuningDatabase, timed: Sequence[Timed]) -> h.Node:
+    """The decisions of the sketch that the fastest candidate is of."""
+    if not timed:
+        return None
+    same = [t for t in timed if t.generator == timed[0].generator]
+    stride = -(-len(same) // _FEW_OF_MANY)
+    candidates = []
+    for one in [*same[:_FASTEST], *same[_FASTEST::stride]]:
+        try:
+            record = database.get(ScheduleRecord, one.schedule)
+            candidates.append((Trace.from_json(record.trace), one.seconds))
+        except TilewrightError:
+            continue
+    return decisions_chart(candidates, f"Decisions against time: {timed[0].generator}")
+
+
+def _fastest(timed: Sequence[Timed], most: int) -> h.Node:
+    if not timed:
+        return None
+    columns = [
+        Column("measurement"),
+        Column("time", number=True),
+        Column("predicted", number=True),
+        Column("after", number=True),
+        Column("schedule"),
+        Column("generator"),
+    ]
+    body: list[Row] = [
+        (
+            short_id(t.id),
+            seconds_cell(t.seconds),
+            seconds_cell(t.predicted),
+            Cell(f"{t.elapsed:.1f} s", t.elapsed),
+            short_id(t.schedule),
+            text(t.generator, _REASON),
+        )
+        for t in timed[:most]
+    ]
+    shown = "" if len(body) == len(timed) else f": {len(body):,} of {len(timed):,}"
+    return table(f"The fastest measurements{shown}", columns, body, sortable=True)

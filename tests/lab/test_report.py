@@ -1,0 +1,241 @@
+"""The page of a database: what is on it, how large it is, and what a hostile one does to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import html5lib
+import pytest
+
+from tilewright.cli.main import main
+from tilewright.lab import report as report_module
+from tilewright.lab.report import report
+from tilewright.lab.session import course_of
+from tilewright.tuning_db import (
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    TuningDatabase,
+    Workload,
+)
+
+from .databases import CPU, HOST, HOSTILE, LLVM, NOON, Tuning, tuned
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> TuningDatabase:
+    return tuned(tmp_path / "tuning.db")
+
+
+def shown(page: str) -> str:
+    """The text of a page, which is valid and has one script: the one for tables."""
+    document = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+    assert len(list(document.iter("script"))) == 1
+    assert all(c.isprintable() or c in "\n\t" for c in page)
+    return " ".join(" ".join(document.find(".//main").itertext()).split())
+
+
+def test_a_page_has_the_tables_and_each_program_in_full(database: TuningDatabase) -> None:
+    text = shown(report(database, now=NOON))
+    (session,) = database.records(Session)
+    for expected in (
+        f"Tuning database {database.location}, read at 2026-03-01 12:00 (UTC) by Tilewright",
+        "9 measurements · 1 program · 1 session",
+        f"session {session.id[:12]} of 2026-03-01 12:00 (UTC), finished; budget 64 trials, "
+        "8 s used",
+        "1.11 ms (1.1 to 1.12) · 472 MFLOP/s",
+        "7.3x the program as written, 2.0x the untuned build (tw.build without a record)",
+        "6 trials (4 ok, 1 crash, 1 build_timeout)",
+        "finals: 1.11 ms",
+        "Rank correlation 1.00",
+        "crash: signal 11 1",
+        "Decisions against time: tiling(vector=True)",
+        "The fastest measurements",
+        "The schedule: 4 steps",
+    ):
+        assert expected in text
+
+
+def test_a_page_of_a_session(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    first, second = tuning.start(), tuning.start()
+    tuning.trial(first, 2, 4e-3)
+    tuning.trial(second, 4, 2e-3)
+    text = shown(report(tuning.database, first, now=NOON))
+    assert f"Session {first.id[:12]}" in text
+    assert f"The best is of session {second.id[:12]}; its fastest trial took 4 ms." in text
+    assert "1 trial (1 ok)" in text
+
+
+def test_an_empty_session_and_one_of_failures_only(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    assert "nothing was measured" in shown(report(tuning.database, session))
+    assert "No trial ran to its end." in shown(report(tuning.database, session))
+    assert "no measurements" not in shown(report(tuning.database))
+    for _ in range(3):
+        tuning.trial(session, 2, None, "signal 11")
+    for page in (report(tuning.database, session), report(tuning.database)):
+        assert "no correct candidate" in shown(page)
+        assert "crash: signal 11 3" in shown(page)
+
+
+def test_finals_are_no_trials(database: TuningDatabase) -> None:
+    (session,) = database.records(Session)
+    course = course_of(database, session)
+    assert [t.seconds for t in course.tried] == [8e-3, 4e-3, None, None, 2e-3, 1e-3]
+    assert [t.best for t in course.tried] == [8e-3, 4e-3, 4e-3, 4e-3, 2e-3, 1e-3]
+    assert [t.seconds for t in course.timed] == [1e-3, 2e-3, 4e-3, 8e-3]
+    finals = sorted(m.seconds or 0.0 for m in course.finals)
+    assert finals == pytest.approx([1.111e-3, 2.222e-3, 8.08e-3])
+
+
+def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path: Path) -> None:
+    (session,) = database.records(Session)
+    tuning = Tuning(tmp_path / "tuning.db")
+    tuning.now = NOON + timedelta(days=1)
+    tuning.trial(tuning.start(), 4, 1e-4)
+    text = shown(report(tuning.database, session))
+    assert "chosen; fastest" in text
+    assert "slower, 2.000 times the fastest" in text
+    assert "The best is of session" in text
+
+
+def many(tuning: Tuning, count: int) -> Session:
+    """A session of so many trials of a few schedules, a fifth of which fail."""
+    session = tuning.start()
+    schedules = [tuning.schedule(tile) for tile in (2, 4, 8, 16)]
+    records = []
+    for n in range(count):
+        seconds = None if n % 5 == 0 else 1e-3 * (1 + n * 7919 % 1000 / 100)
+        records.append(
+            Measurement(
+                session=session.id,
+                schedule=schedules[n % 4].id,
+                workload=session.workload,
+                target=CPU.id,
+                toolchain=LLVM.id,
+                environment=HOST.id,
+                outcome=Outcome.CRASH if seconds is None else Outcome.OK,
+                seconds=seconds,
+                samples=() if seconds is None else (seconds,),
+                error=f"signal {n % 40}" if seconds is None else None,
+                created=NOON + timedelta(milliseconds=20 * n),
+                predicted=None if seconds is None else seconds * (1 + n % 7 / 10),
+            )
+        )
+    tuning.database.put(*schedules, *records)
+    return session
+
+
+def test_many_measurements_stay_a_page_to_mail(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = many(tuning, 10_000)
+    for page in (report(tuning.database, session), report(tuning.database)):
+        assert len(page.encode()) < 1_000_000
+        text = shown(page)
+        assert "marks stand for 8,000 trials" in text
+    assert "The fastest measurements: 30 of 8,000" in shown(page)
+    assert "The fastest measurements: 1,000 of 8,000" in shown(report(tuning.database, session))
+
+
+def test_failures_for_many_reasons_are_summed_up(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    for n in range(20):
+        tuning.trial(session, 2, None, f"reason {n}")
+    assert "other: 8 more reasons 8" in shown(report(tuning.database, session))
+
+
+def test_programs_beyond_the_limit_are_left_to_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    for n in range(3):
+        workload = Workload(str(n) * 64, f"program{n}", "", "", 0, 0)
+        tuning.database.put(workload)
+        tuning.trial(tuning.start(workload), 2, 1e-3)
+    monkeypatch.setattr(report_module, "LIMIT", 1)
+    text = shown(report(tuning.database))
+    assert "2 more programs are not shown in full" in text
+    assert f"tilewright report {tuning.database.location} --session ID" in text
+    assert "program2" in text
+    monkeypatch.setattr(report_module, "_PROGRAMS", 2)
+    assert "Programs: 2 of 3" in shown(report(tuning.database))
+
+
+def test_a_hostile_database_is_only_text(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    workload = Workload("a" * 64, HOSTILE, HOSTILE, HOSTILE, 1, 1)
+    bad = ScheduleRecord(json.dumps({"version": HOSTILE}), 1, HOSTILE, "")
+    tuning.database.put(workload, bad)
+    session = tuning.start(workload)
+    tuning.trial(session, 2, None, HOSTILE)
+    tuning.trial(session, 2, 1e-3)
+    for page in (report(tuning.database), report(tuning.database, session)):
+        assert "<script>alert('owned')" in shown(page)
+        assert "script-src &#39;sha256-" in page
+
+
+def test_damaged_rows_are_left_out(
+    database: TuningDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (session,) = database.records(Session)
+    with database._layers[0].writing() as connection:
+        connection.exec_driver_sql("UPDATE measurement SET seconds = 1e-9 WHERE seconds = 0.002")
+        connection.exec_driver_sql("UPDATE workload SET name = ?", (HOSTILE * 100_000,))
+    text = shown(report(database, session))
+    assert f"program {session.workload[:12]}" in text
+    assert "5 trials (3 ok" in text
+    assert "is damaged" in caplog.text or "damaged records" in caplog.text
+    shown(report(database))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["tilewright", "report", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_command_writes_a_page_and_replaces_it(
+    database: TuningDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "page.html"
+    (session,) = database.records(Session)
+    assert run(monkeypatch, database.location, "-o", out) == 0
+    assert capfd.readouterr().err == f"{out}: {out.stat().st_size / 1e3:.0f} kB\n"
+    assert "Tuning database" in shown(out.read_text())
+    assert run(monkeypatch, database.location, "-o", out, "--session", session.id[:6]) == 0
+    assert f"Session {session.id[:12]}" in shown(out.read_text())
+    capfd.readouterr()
+    assert run(monkeypatch, database.location, "-o", "-") == 0
+    assert "Tuning database" in shown(capfd.readouterr().out)
+    assert {p.name for p in tmp_path.iterdir()} <= {"page.html"} | {
+        f"tuning.db{end}" for end in ("", "-wal", "-shm")
+    }
+
+
+def test_the_command_replaces_no_other_file(
+    database: TuningDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for place in (database.location, tmp_path):
+        assert run(monkeypatch, database.location, "-o", place) == 1
+        error = capfd.readouterr().err
+        assert f"{place} is there, and is no page: it is not replaced" in error
+        assert "hint: name another file" in error
+    assert database.measurements()
+    assert run(monkeypatch, database.location, "-o", tmp_path / "none" / "page.html") == 1
+    assert "cannot write" in capfd.readouterr().err
+    assert run(monkeypatch, tmp_path / "none.db") == 1
+    assert not (tmp_path / "none.db").exists()
