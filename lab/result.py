@@ -12,7 +12,8 @@ from ..schedule import Trace
 from ..tuning_db.gains import gains_text
 from .bars import parts
 from .page import text
-from .scales import format_si
+from .scales import format_si, some
+from .trace import steps
 from .trials import Tried, convergence, failures, finals, gains, lead, predictions, remarks
 
 _SPENT = {
@@ -82,12 +83,12 @@ def _best(best: BestResult) -> h.Node:
     ]
 
 
-def trace(steps: Trace, generator: str) -> h.Element:
+def trace(found: Trace, generator: str) -> h.Element:
     """The steps of a schedule, folded."""
     made = f" by {generator}" if generator else ""
     return h.details[
-        h.summary[text(f"The schedule: {len(steps)} steps{made}")],
-        h.pre(tabindex="0", role="group", aria_label="schedule")[h.code[text(steps)]],
+        h.summary[text(f"The schedule: {some(len(found), 'step')}{made}")],
+        steps(found),
     ]
 
 

@@ -269,7 +269,7 @@ HOSTILE: list[Any] = [
     {"do": "apply", "op": "serial", "args": {"loop": "L0"}},
     {"do": "apply", "op": "fuse", "args": {"loops": "L0"}},
     {"do": "apply", "op": "fuse", "args": {"loops": [["L0"], "L1"]}},
-    {"do": "apply", "op": "annotate", "args": {"target": "L0", "key": "k", "value": object()}},
+    {"do": "apply", "op": "annotate", "args": {"target": "L0", "key": "k", "value": print}},
     {
         "do": "apply",
         "op": "transform_block_layout",
