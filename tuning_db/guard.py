@@ -3,7 +3,8 @@
 A trigger may swallow what is written, and a view in the place of a table give rows without end. A
 key may replace one row by another, and a reference delete rows when a migration drops a table. None
 of these is ever made here, so that whatever of the kind is on our tables is refused by name when a
-database is opened; other tables and views of somebody's own are left alone.
+database is opened; other tables and views of somebody's own are left alone. Of the views that we
+make (`views.py`) only ours are accepted.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, text
 
 from ..errors import DatabaseError
+from . import views
 from .read import location
 from .tables import TABLES, VERSION_TABLE
 
 _OURS = [*TABLES, VERSION_TABLE]
 _NAMES: BindParameter[Any] = bindparam("names", _OURS, expanding=True)
+_VIEWS: BindParameter[Any] = bindparam("views", list(views.VIEWS), expanding=True)
 _SQLITE_OBJECTS = text("""
     SELECT type, name, tbl_name, sql FROM sqlite_master WHERE lower(tbl_name) IN :names
     """).bindparams(_NAMES)
@@ -51,6 +54,27 @@ _POSTGRES_COLUMNS = text("""
     WHERE c.relname IN :names AND pg_table_is_visible(c.oid)
         AND a.attnum > 0 AND NOT a.attisdropped
     """).bindparams(_NAMES)
+_SQLITE_VIEWS = text("""
+    SELECT name, type, tbl_name, sql FROM sqlite_master WHERE lower(tbl_name) IN :views
+    ORDER BY type DESC, name
+    """).bindparams(_VIEWS)
+_POSTGRES_VIEWS = text("""
+    SELECT c.relname, c.relkind, min(t.tgname), min(r.rulename) FILTER (WHERE r.ev_type <> '1'),
+        count(d.objid)
+    FROM pg_class AS c
+    LEFT JOIN pg_trigger AS t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+    LEFT JOIN pg_rewrite AS r ON r.ev_class = c.oid
+    LEFT JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+        AND d.refobjid <> c.oid AND d.refclassid <> 'pg_constraint'::regclass AND NOT (
+            d.refclassid = 'pg_class'::regclass AND EXISTS (
+                SELECT 1 FROM pg_class AS ours
+                WHERE ours.oid = d.refobjid AND ours.relname IN :names
+                    AND ours.relkind = 'r' AND pg_table_is_visible(ours.oid)
+            )
+        )
+    WHERE c.relname IN :views AND pg_table_is_visible(c.oid)
+    GROUP BY c.relname, c.relkind ORDER BY c.relname
+    """).bindparams(_NAMES, _VIEWS)
 _RELATIONS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 # How SQLite compares the values of a column, by what its declared type contains.
 _AFFINITIES = (
@@ -111,6 +135,25 @@ def check_columns(connection: Connection) -> None:
             )
 
 
+def check_views(connection: Connection) -> None:
+    """Raise `DatabaseError` for what has the name of a view of ours and is another one.
+
+    Nothing of ours reads it, but people do. SQLite has the text of a view. PostgreSQL has it in
+    words of its own; there it must be a view of our tables alone that calls no function of anybody.
+    """
+    if connection.dialect.name == "sqlite":
+        for name, kind, on, sql in connection.execute(_SQLITE_VIEWS):
+            if kind != "view" or sql != views.definition(name.lower(), "sqlite"):
+                raise _foreign(connection, kind, name, on)
+        return
+    for name, relation, trigger, rule, foreign in connection.execute(_POSTGRES_VIEWS):
+        if relation != "v" or foreign > 0:
+            raise _foreign(connection, _RELATIONS.get(relation, "table"), name, name)
+        for kind, of_view in (("trigger", trigger), ("rule", rule)):
+            if of_view is not None:
+                raise _foreign(connection, kind, of_view, name)
+
+
 def constraints(connection: Connection) -> dict[str, frozenset[str]]:
     """The constraints of each table of an SQLite database on its rows, in words."""
     found: dict[str, set[str]] = {}
@@ -154,14 +197,16 @@ _HINT = "it was changed by something else: take its records from a copy"
 
 
 def _foreign(connection: Connection, kind: str, name: str, on: str) -> DatabaseError:
-    where = "in the place of" if kind.endswith(("view", "table")) else "on"
+    ours = on.lower() in views.VIEWS
     return DatabaseError(
-        "database {0} has a {1} {2!r} {3} table {4}; Tilewright makes none",
+        "database {0} has a {1} {2!r} {3} {4} {5}; Tilewright makes {6}",
         location(connection),
         kind,
         name,
-        where,
+        "in the place of" if kind.endswith(("view", "table")) else "on",
+        "view" if ours else "table",
         on,
+        "another" if ours and kind == "view" else "none",
         hint=f"if it is yours to change: DROP {kind.upper()} {name}; else take another copy",
     )
 

@@ -1,8 +1,8 @@
 """The schema's revision: checked when a database is opened, brought up to date where allowed.
 
-To change the schema: change the records (or `tables.py`), add `migrations/versions/NNNN_what.py`
-that brings an older database there, set `HEAD`, and keep a database of the older revision among the
-tests.
+To change the schema: change the records (or `tables.py`, `views.py`), add
+`migrations/versions/NNNN_what.py` that brings an older database there, set `HEAD`, and keep a
+database of the older revision among the tests.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Connection, Text, column, create_engine, inspect, select, table
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from ..errors import DatabaseError
+from . import views
 from .connect import Opened, use_wal
-from .guard import check_columns, check_constraints, check_objects, constraints
+from .guard import check_columns, check_constraints, check_objects, check_views, constraints
 from .read import location
 from .tables import HEAD, METADATA, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
+_FIRST_WITH_VIEWS = "0008"
+_POSTGRES_IN_THE_WAY = frozenset({"42P07", "42809", "2BP01", "0A000"})
+"""A relation of the name is there, of another kind, or something depends on what changes."""
 _ALEMBIC = threading.Lock()  # alembic keeps what it migrates in a global variable
 
 
@@ -60,6 +64,7 @@ def prepare(opened: Opened, create: bool) -> None:
 
 def _check_current(connection: Connection) -> None:
     check_columns(connection)
+    check_views(connection)
     _check_constraints(connection, HEAD)
 
 
@@ -86,9 +91,12 @@ def _constraints_of(revision: str) -> Mapping[str, frozenset[str]]:
 def _migrate(connection: Connection, revision: str | None) -> None:
     """Bring the schema up to date, inside the connection's transaction."""
     try:
+        if revision is not None and revision >= _FIRST_WITH_VIEWS:
+            views.drop(connection)
         _upgrade(connection, HEAD)
-    except OperationalError as error:
-        if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
+        views.make(connection)
+    except DBAPIError as error:
+        if not _in_the_way(error):
             raise  # a full disk, say
         raise DatabaseError(
             "database {0} cannot be migrated from revision {1} to {2}: {3}",
@@ -98,6 +106,14 @@ def _migrate(connection: Connection, revision: str | None) -> None:
             error.orig,
             hint="an index, view, trigger or table that was added is in the way: remove it first",
         ) from error
+
+
+def _in_the_way(error: DBAPIError) -> bool:
+    """Whether a statement failed because of what is in the database, on either backend."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return state in _POSTGRES_IN_THE_WAY
+    return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

@@ -1,0 +1,265 @@
+"""The views for people: they agree with the database's own queries, and only ours are accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import (
+    TargetRecord,
+    Toolchain,
+    TuningDatabase,
+    Workload,
+)
+from tilewright.tuning_db.confirm import Wanted
+from tilewright.tuning_db.lookup import fastest
+from tilewright.tuning_db.schema import _migrate
+from tilewright.tuning_db.tables import HEAD
+from tilewright.tuning_db.views import VIEWS
+
+from .samples import (
+    CPU,
+    LLVM,
+    MATMUL,
+    NOON,
+    OLD_LLVM,
+    SAME_CPU,
+    SESSION,
+    SLOW_CPU,
+    WIDER,
+    fill,
+    measurement,
+    schedule,
+    timed,
+    verification,
+    verified,
+    winograd,
+)
+
+KEPT = Path(__file__).parent / "kept" / "tuned.sqlite"
+Rows = list[dict[str, Any]]
+
+
+def rows(db: TuningDatabase, view: str) -> Rows:
+    """What the view in the database has."""
+    with db._layers[0].reading() as connection:
+        found = connection.exec_driver_sql(f"SELECT * FROM {view} ORDER BY id")
+        return [dict(row) for row in found.mappings()]
+
+
+def check_best(db: TuningDatabase) -> Rows:
+    """Compare the view with the fastest usable measurement of everything that there is."""
+    found = rows(db, "best")
+    by_key = {(r["workload_id"], r["target_id"], r["compiler"]): r for r in found}
+    assert len(by_key) == len(found)
+    targets = {t.comparable: t for t in db.records(TargetRecord)}
+    compilers = {t.generation: t for t in db.records(Toolchain)}
+    expected = []
+    for workload in db.records(Workload):
+        for target in targets.values():
+            for compiler in compilers.values():
+                best = db.best(workload.id, target, compiler)
+                if best is None or best.measurement is None:
+                    continue
+                wanted = Wanted(workload.id, target.comparable, compiler.generation)
+                if best.pinned:
+                    wanted = dataclasses.replace(wanted, schedule=best.schedule.id)
+                with db._layers[0].reading() as connection:
+                    entry = fastest(connection, wanted)
+                assert entry is not None
+                expected.append((entry[0].id, entry[0].seconds, best.pinned))
+                if not best.comparison:
+                    assert entry[0] == best.measurement
+    assert [(r["id"], r["seconds"], bool(r["pinned"])) for r in found] == sorted(expected)
+    return found
+
+
+def test_of_a_database_that_older_versions_tuned_into(tmp_path: Path) -> None:
+    with TuningDatabase(shutil.copy(KEPT, tmp_path / "kept.db")) as db:
+        assert len(check_best(db)) == 10
+        assert {r["id"] for r in rows(db, "trials")} == {m.id for m in db.measurements()}
+        assert sum(r["measurements"] for r in rows(db, "sessions")) == 21
+
+
+def test_best(db: TuningDatabase) -> None:
+    fast, slow = measurement(8, 1.0), measurement(16, 2.0)
+    db.put(schedule(8), schedule(16), fast, slow, verification(16))
+    assert [r["id"] for r in check_best(db)] == [slow.id], "the other is not verified"
+    db.put(verification(8), *winograd(2, 0.5, 1e-3))
+    assert [r["id"] for r in check_best(db)] == [fast.id], "the fastest exact one"
+    db.put(*verified(8, 0.25, toolchain=OLD_LLVM), *verified(8, 0.125, target=SLOW_CPU))
+    db.put(*verified(8, 1.5, workload=WIDER), measurement(32, None), schedule(32))
+    assert len(check_best(db)) == 4
+    again = measurement(8, 3.0, after=60)
+    db.put(again)
+    assert slow.id in {r["id"] for r in check_best(db)}, "the fastest was superseded"
+    db.put(dataclasses.replace(verification(16), passed=False, max_error=1.0))
+    assert again.id in {r["id"] for r in check_best(db)}, "a check failed"
+    inexact, *_ = winograd(2, 0.5, 1e-3)
+    db.pin(MATMUL.id, SAME_CPU, inexact.id)
+    (pinned,) = [r for r in check_best(db) if r["pinned"]]
+    assert (pinned["seconds"], pinned["inexact"]) == (0.5, "winograd")
+    db.pin(MATMUL.id, SAME_CPU, schedule(32).id)
+    assert not any(r["pinned"] for r in check_best(db)), "nothing usable was measured of it"
+
+
+def test_finals_replace_earlier_times(db: TuningDatabase) -> None:
+    db.put(*(record for n in (8, 16, 32) for record in verified(n, n / 8)))
+    finals = [timed(schedule(n), n, after=60)[0] for n in (16, 32)]
+    db.put(*finals)
+    (row,) = check_best(db)
+    assert (row["id"], row["seconds"]) == (finals[0].id, finals[0].seconds)
+
+
+_CREATED = st.integers(0, 3)
+_MEASUREMENTS = st.lists(
+    st.tuples(
+        st.sampled_from([8, 16, 32]),
+        st.sampled_from([None, 1.0, 2.0, 3.0, 4.0]),
+        st.integers(0, 3),
+        st.sampled_from([CPU, SAME_CPU, SLOW_CPU]),
+        st.sampled_from([LLVM, OLD_LLVM]),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(_MEASUREMENTS, st.sets(st.sampled_from([8, 16, 32])), st.sampled_from([None, 8, 16]))
+def test_best_of_any_database(
+    measured: list[tuple[Any, ...]], inexact: set[int], pinned: int | None
+) -> None:
+    other = dataclasses.replace(SESSION, nonce="other")
+    with TuningDatabase("sqlite://") as db:
+        fill(db)
+        db.put(other)
+        for tile in (8, 16, 32):
+            names = "winograd" if tile in inexact else ""
+            db.put(dataclasses.replace(schedule(tile), inexact=names))
+        for tile, seconds, after, target, toolchain, in_other in measured:
+            record = measurement(tile, seconds, target=target, toolchain=toolchain)
+            db.put(
+                dataclasses.replace(
+                    record,
+                    created=NOON + timedelta(seconds=after),
+                    session=other.id if in_other else SESSION.id,
+                ),
+                verification(tile, after < 3, target=target, toolchain=toolchain),
+            )
+        if pinned is not None:
+            db.pin(MATMUL.id, CPU, schedule(pinned).id)
+        check_best(db)
+
+
+def test_trials_and_sessions(db: TuningDatabase) -> None:
+    fast, again, failed = measurement(8, 1.0), measurement(8, 2.0, after=1), measurement(16, None)
+    db.put(schedule(8), schedule(16), verification(8), fast, again, failed)
+    trials = {r["id"]: r for r in rows(db, "trials")}
+    assert {id: (bool(r["verified"]), bool(r["superseded"])) for id, r in trials.items()} == {
+        fast.id: (True, True),
+        again.id: (True, False),
+        failed.id: (False, False),
+    }
+    row = trials[fast.id]
+    assert (row["workload"], row["shape"], row["target"]) == (MATMUL.name, MATMUL.shape, CPU.text)
+    assert (row["compiler"], row["rules"], row["outcome"]) == ("llvm 22", "tiling/random", "ok")
+    assert row["gflops"] == pytest.approx(MATMUL.flops / 1e9)
+    assert (trials[failed.id]["error"], trials[failed.id]["gflops"]) == ("signal 11", None)
+    moment = NOON + timedelta(seconds=1.5)
+    execute(db, f"UPDATE session SET heartbeat = '{moment:%Y-%m-%d %H:%M:%S.%f}'")
+    (session,) = rows(db, "sessions")
+    assert session["id"] == SESSION.id
+    counts = ("budget_trials", "trials", "measurements", "failures", "fastest")
+    assert [session[name] for name in counts] == [64, 2, 3, 1, 1.0]
+    assert session["elapsed"] == pytest.approx(1.5, abs=0.01)
+
+
+def dialect(db: TuningDatabase) -> str:
+    return db._layers[0].engine.dialect.name
+
+
+def execute(db: TuningDatabase, statement: str) -> None:
+    with db._layers[0].writing() as connection:
+        connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_another_text_is_refused(db: TuningDatabase, place: str, name: str) -> None:
+    execute(db, f"DROP VIEW {name}")
+    call = "hex(randomblob(9))" if dialect(db) == "sqlite" else "foreign_function()"
+    if dialect(db) != "sqlite":
+        body = "LANGUAGE sql AS 'SELECT 1'"
+        execute(db, f"CREATE FUNCTION foreign_function() RETURNS integer {body}")
+    execute(db, f"CREATE VIEW {name} AS SELECT id, {call} AS seconds FROM measurement")
+    for options in ({}, {"read_only": True}):
+        told = f"has a view '{name}' in the place of view {name}; Tilewright makes another"
+        with pytest.raises(DatabaseError, match=told) as refused:
+            TuningDatabase(place, **options)  # type: ignore[arg-type]
+        assert f"DROP VIEW {name}" in str(refused.value)
+
+
+def test_a_view_of_other_tables_is_refused(db: TuningDatabase, place: str) -> None:
+    execute(db, "DROP VIEW best")
+    execute(db, "CREATE TABLE hidden (id TEXT)")
+    execute(db, "CREATE VIEW best AS SELECT m.id FROM measurement AS m, hidden")
+    with pytest.raises(DatabaseError, match="has a view 'best' in the place of view best"):
+        TuningDatabase(place)
+
+
+def test_what_has_the_name_of_a_view_is_refused(db: TuningDatabase, place: str) -> None:
+    execute(db, "DROP VIEW best")
+    execute(db, "CREATE TABLE best (id TEXT)")
+    with pytest.raises(DatabaseError, match="has a table 'best' in the place of view best"):
+        TuningDatabase(place)
+
+
+def test_what_runs_when_a_view_is_written_is_refused(db: TuningDatabase, place: str) -> None:
+    if dialect(db) == "sqlite":
+        execute(db, "CREATE TRIGGER t INSTEAD OF INSERT ON best BEGIN SELECT 1; END")
+    else:
+        execute(db, "CREATE RULE t AS ON INSERT TO best DO INSTEAD NOTHING")
+    kind = "trigger" if dialect(db) == "sqlite" else "rule"
+    with pytest.raises(
+        DatabaseError, match=f"has a {kind} 't' on view best; Tilewright makes none"
+    ):
+        TuningDatabase(place)
+
+
+def test_a_view_that_is_gone_is_nobodys_harm(db: TuningDatabase, place: str) -> None:
+    execute(db, "DROP VIEW best")
+    with TuningDatabase(place) as again:
+        assert again.put(*verified(8, 1.0)) == 3
+
+
+@pytest.mark.parametrize("relation", ["TABLE best (id TEXT)", "VIEW best AS SELECT 1 AS id"])
+def test_what_was_there_before_the_views_is_kept(
+    db: TuningDatabase, place: str, relation: str
+) -> None:
+    """A relation of somebody's own that has the name of a view is in the way of the migration."""
+    for name in VIEWS:
+        execute(db, f"DROP VIEW {name}")
+    execute(db, f"CREATE {relation}")
+    execute(db, "UPDATE tuning_db_revision SET version_num = '0007'")
+    with pytest.raises(DatabaseError, match=f"migrated from revision 0007 to {HEAD}") as refused:
+        TuningDatabase(place)
+    assert "remove it first" in str(refused.value)
+    execute(db, f"DROP {relation.split(maxsplit=1)[0]} best")
+    with TuningDatabase(place) as again:
+        assert rows(again, "best") == []
+
+
+def test_a_later_migration_makes_the_views_anew(db: TuningDatabase) -> None:
+    execute(db, "DROP VIEW best")
+    execute(db, "CREATE VIEW best AS SELECT id FROM measurement")  # as an older version had it
+    with db._layers[0].writing() as connection:
+        _migrate(connection, HEAD)
+    db.put(*verified(8, 1.0))
+    assert [r["seconds"] for r in check_best(db)] == [1.0]

@@ -1,0 +1,134 @@
+"""The views that people query by hand: `trials`, `sessions` and `best`, as SQL.
+
+They are made behind the last migration, and dropped before the next, so that a migration never
+meets one. Tilewright itself reads no view of a database, which may be somebody else's: it runs the
+text of this file. `guard.check_views` refuses others of their names.
+
+`best` has what `TuningDatabase.best` returns of this database alone, as far as SQL can express it:
+the fastest, where that returns the simplest of the finalists that tie with it, and rows as they
+are, which that checks.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from .codec import LONGEST, SHORTEST
+
+_TRIALS = """
+SELECT
+    m.id, m.created, w.name AS workload, w.shape, t.text AS target, c.generation AS compiler,
+    m.outcome, m.seconds, NULLIF(w.flops, 0) / NULLIF(m.seconds, 0) / 1e9 AS gflops,
+    m.predicted, m.verified,
+    EXISTS (
+        SELECT 1 FROM measurement AS later
+        WHERE later.workload = m.workload AND later.schedule = m.schedule
+            AND later.comparable = m.comparable AND later.toolchain = m.toolchain
+            AND (later.created > m.created OR later.created = m.created AND later.id > m.id)
+    ) AS superseded,
+    s.generator AS rules, s.inexact, m.error, m.schedule, m.session, m.workload AS workload_id,
+    m.target AS target_id
+FROM measurement AS m
+JOIN workload AS w ON w.id = m.workload
+JOIN target AS t ON t.id = m.target
+JOIN toolchain AS c ON c.id = m.toolchain
+JOIN schedule AS s ON s.id = m.schedule
+"""
+_SESSIONS = """
+SELECT
+    s.id, s.started, s.ended, s.status, w.name AS workload, w.shape, t.text AS target,
+    s.trials AS budget_trials, s.seconds AS budget_seconds, {elapsed} AS elapsed,
+    count(DISTINCT m.schedule) AS trials, count(m.id) AS measurements,
+    count(CASE WHEN m.outcome <> 'ok' THEN 1 END) AS failures,
+    min(CASE WHEN m.outcome = 'ok' THEN m.seconds END) AS fastest, s.noise, s.host,
+    s.workload AS workload_id, s.target AS target_id
+FROM session AS s
+JOIN workload AS w ON w.id = s.workload
+JOIN target AS t ON t.id = s.target
+LEFT JOIN measurement AS m ON m.session = s.id
+GROUP BY s.id, w.id, t.id
+"""
+_ELAPSED = {
+    "sqlite": "round((julianday(s.heartbeat) - julianday(s.started)) * 86400, 3)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM s.heartbeat - s.started) AS double precision)",
+}
+_BEST = f"""
+WITH choice AS (
+    SELECT p.workload, p.schedule, t.comparable, row_number() OVER (
+        PARTITION BY p.workload, t.comparable ORDER BY p.created DESC, p.id
+    ) AS place
+    FROM pin AS p JOIN target AS t ON t.id = p.target
+),
+usable AS (
+    SELECT
+        m.id, m.created, m.session, m.workload, m.target, m.toolchain, m.schedule, m.comparable,
+        m.seconds, s.generator, s.inexact, c.generation, p.schedule AS pinned
+    FROM measurement AS m
+    JOIN schedule AS s ON s.id = m.schedule
+    JOIN toolchain AS c ON c.id = m.toolchain
+    LEFT JOIN choice AS p
+        ON p.workload = m.workload AND p.comparable = m.comparable AND p.place = 1
+    WHERE m.outcome = 'ok' AND m.verified AND m.seconds BETWEEN {SHORTEST!r} AND {LONGEST!r}
+        AND NOT EXISTS (
+            SELECT 1 FROM measurement AS later
+            WHERE later.workload = m.workload AND later.schedule = m.schedule
+                AND later.comparable = m.comparable AND later.toolchain = m.toolchain
+                AND (later.created > m.created OR later.created = m.created AND later.id > m.id)
+        )
+),
+finals AS (
+    SELECT u.session, u.workload, u.target, u.toolchain, u.created
+    FROM usable AS u
+    JOIN (
+        SELECT session, workload, max(created) AS created FROM measurement
+        GROUP BY session, workload
+    ) AS last
+        ON last.session = u.session AND last.workload = u.workload AND last.created = u.created
+    WHERE u.inexact = ''
+    GROUP BY u.session, u.workload, u.target, u.toolchain, u.created
+    HAVING count(*) > 1
+),
+ranked AS (
+    SELECT u.*, row_number() OVER (
+        PARTITION BY u.workload, u.comparable, u.generation ORDER BY u.seconds, u.id
+    ) AS place
+    FROM usable AS u
+    WHERE u.schedule = u.pinned OR u.pinned IS NULL AND u.inexact = '' AND NOT EXISTS (
+        SELECT 1 FROM finals AS f
+        WHERE f.session = u.session AND f.workload = u.workload AND f.target = u.target
+            AND f.toolchain = u.toolchain AND f.created > u.created
+    )
+)
+SELECT
+    r.id, r.created, w.name AS workload, w.shape, t.text AS target, r.generation AS compiler,
+    r.seconds, NULLIF(w.flops, 0) / r.seconds / 1e9 AS gflops, r.pinned IS NOT NULL AS pinned,
+    r.generator AS rules, r.inexact, r.schedule, r.session, r.workload AS workload_id,
+    r.target AS target_id
+FROM ranked AS r
+JOIN workload AS w ON w.id = r.workload
+JOIN target AS t ON t.id = r.target
+WHERE r.place = 1
+"""
+VIEWS = {"trials": _TRIALS, "sessions": _SESSIONS, "best": _BEST}
+
+
+def query(name: str, dialect: str) -> str:
+    """The rows of a view as a statement in the SQL of a dialect."""
+    return VIEWS[name].replace("{elapsed}", _ELAPSED[dialect]).strip()
+
+
+def definition(name: str, dialect: str) -> str:
+    """The statement that makes a view, as SQLite keeps it."""
+    return f"CREATE VIEW {name} AS\n{query(name, dialect)}"
+
+
+def make(connection: Connection) -> None:
+    """Make the views of a database of the current schema."""
+    for name in VIEWS:
+        connection.exec_driver_sql(definition(name, connection.dialect.name))
+
+
+def drop(connection: Connection) -> None:
+    """Drop the views that are there."""
+    for name in VIEWS:
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
