@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .autotune.rules.rule import Group, GroupKind, Variant
     from .autotune.rules.user_rules import sketch_rule
     from .autotune.tune import tune
+    from .autotune.tuning_run import TuningRun
     from .building import build, build_all, build_library, explain
     from .lab.open_lab import lab
     from .runtime import Module, load
@@ -77,6 +78,7 @@ __all__ = [
     "Trace",
     "TuningDatabase",
     "TuningError",
+    "TuningRun",
     "Variant",
     "VerifyError",
     "build",
@@ -105,6 +107,7 @@ _HOMES = {
     "Target": ".target",
     "Trace": ".schedule",
     "TuningDatabase": ".tuning_db",
+    "TuningRun": ".autotune.tuning_run",
     "build": ".building",
     "build_all": ".building",
     "build_library": ".building",

@@ -110,7 +110,8 @@ class Ended:
     `best_interval` contains the true best time with a confidence of 95%, `None` for too few
     samples. `best_session` is the session that measured the best, `own_seconds` the best time of
     this one.
-    `kept` says in plain words what the database has of an interrupted session, and how to go on.
+    `kept` says in plain words what the database has of an interrupted session, and how to go on;
+    `noise` that the machine was not calm.
     """
 
     reason: str
@@ -123,6 +124,7 @@ class Ended:
     own_seconds: float | None = None
     kept: str | None = None
     best_interval: tuple[float, float] | None = None
+    noise: str | None = None
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

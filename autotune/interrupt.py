@@ -23,10 +23,12 @@ class Interrupts:
     `check` came after it.
 
     Handlers are installed in the main thread only, where Python delivers signals, and only for
-    signals that the program does not handle itself. On leaving, the defaults are restored.
+    signals that the program does not handle itself. On leaving, the defaults are restored. Other
+    threads set `stop`, which counts as an interrupt.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self._stop = stop
         self._noted: signal.Signals | None = None
         self._installed: list[signal.Signals] = []
         self._raised = False
@@ -35,6 +37,8 @@ class Interrupts:
         """Raise `KeyboardInterrupt` if there was a request to stop."""
         if self._noted is not None:
             self._raised = True
+            raise KeyboardInterrupt
+        if self._stop is not None and self._stop.is_set():
             raise KeyboardInterrupt
 
     def __enter__(self) -> Self:

@@ -218,6 +218,7 @@ class Tuning:
                 own_seconds=result.own_seconds,
                 kept=kept,
                 best_interval=None if self.best is None else self.best.interval,
+                noise=noise,
             )
         )
         return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import overload
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
 from ..codegen.detect import check_runnable, resolve, usable_processors
 from ..errors import TuningError, checked_call
@@ -15,19 +17,20 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.arguments import require_database
-from ..tuning_db.gains import UNTUNED_KEY, Baseline
-from ..tuning_db.values import Machine, Session, SessionStatus
-from .budget import Budget, Meter, limits
+from ..tuning_db.gains import Baseline
+from ..tuning_db.values import Machine, SessionStatus
+from .budget import Budget, Meter
 from .config import TuneConfig
-from .events import Callback, ignore
+from .events import Callback
 from .interrupt import Interrupts
 from .measure.machine import Again, described
 from .measure.measurer import Measurer
 from .measure.numeric_check import require_tolerance
 from .measure.worker_pool import WorkerPool
-from .model.cost_model import PARAMETERS
 from .model.target_model import model_for
+from .open_session import started_session, unfinished_session
 from .own_rules import OwnRules, warn_of_unused
+from .progress import each_of, progress_here
 from .recorder import Recorder, Subject
 from .records import (
     environment_record,
@@ -35,7 +38,7 @@ from .records import (
     toolchain_record,
     workload_record,
 )
-from .result import TuneResult
+from .result import BestResult, TuneResult
 from .rivals import Rival, rivals_of
 from .run_sessions import run
 from .search import history, transfer
@@ -43,7 +46,8 @@ from .search.replay import Replays
 from .search.search import Search
 from .session import Tuning
 from .stop import StopRules
-from .tasks import prepared_sketches, tasks, weights_of
+from .tasks import Task, prepared_sketches, tasks, weights_of
+from .tuning_run import TuningRun
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +67,8 @@ def tune(
     tolerance: float | None = None,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
+    progress: bool = True,
+    background: Literal[False] = False,
 ) -> TuneResult: ...
 @overload
 def tune(
@@ -80,7 +86,46 @@ def tune(
     tolerance: float | None = None,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
+    progress: bool = True,
+    background: Literal[False] = False,
 ) -> list[TuneResult]: ...
+@overload
+def tune(
+    func: Func | Schedule | Sequence[Schedule],
+    target: Target | str = "cpu",
+    *,
+    database: TuningDatabase,
+    trials: int | None = 64,
+    seconds: float | None = None,
+    stop_at: float | None = None,
+    min_gain: float | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    tolerance: float | None = None,
+    callback: Callback | None = None,
+    config: TuneConfig | None = None,
+    progress: bool = True,
+    background: Literal[True],
+) -> TuningRun[TuneResult, BestResult | None]: ...
+@overload
+def tune(
+    func: Sequence[Func],
+    target: Target | str = "cpu",
+    *,
+    database: TuningDatabase,
+    weights: Sequence[float] | None = None,
+    trials: int | None = 64,
+    seconds: float | None = None,
+    stop_at: float | None = None,
+    min_gain: float | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    tolerance: float | None = None,
+    callback: Callback | None = None,
+    config: TuneConfig | None = None,
+    progress: bool = True,
+    background: Literal[True],
+) -> TuningRun[list[TuneResult], list[BestResult | None]]: ...
 @checked_call(TuningError, 'tw.tune(func, database=tw.TuningDatabase("tuning.db"))')
 def tune(  # noqa: PLR0913 - each option of a session has a name
     func: Func | Schedule | Sequence[Schedule] | Sequence[Func],
@@ -97,7 +142,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     tolerance: float | None = None,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
-) -> TuneResult | list[TuneResult]:
+    progress: bool = True,
+    background: bool = False,
+) -> TuneResult | list[TuneResult] | TuningRun[Any, Any]:
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
 
     Sketch rules make the schedules to search. Symbolic schedules of a program in place of `func`
@@ -128,128 +175,199 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     algorithm. It is the largest error that is accepted of them, in the measure of `numeric_check`.
     Other schedules change the order of sums at most. `build` takes a `tolerance` as well.
 
+    The progress is shown while it lasts: live in a notebook and in a terminal, as lines on the
+    standard error elsewhere; `progress=False` shows nothing. A `callback` is called besides.
+
+    With `background=True` a `TuningRun` is returned at once, and the session runs in a thread of
+    this process: `run.best`, `run.stop()`, `run.result()`, `await run`.
+
     An interrupt (Ctrl-C, or that of a notebook) ends the session early, and the result has the best
     so far. SIGTERM and SIGHUP end it too, with the best so far in the database; the process then
     ends by that signal. A second signal ends it at once. This holds in the main thread, for signals
-    that the program does not handle itself. `callback` is called in this thread with the events of
-    `events`; an exception of it ends the session and is passed on. The same `seed` gives the same
-    search, but not the same measurements.
+    that the program does not handle itself. `callback` is called in the thread that tunes with the
+    events of `events`; an exception of it ends the session and is passed on. The same `seed` gives
+    the same search, but not the same measurements.
 
     Raises `TuningError` for a budget that is none and where a program cannot be measured,
     `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
-    no rule makes a schedule for it, `TargetError` for a target that this
-    machine does not run, and `DatabaseError`.
+    no rule makes a schedule for it, `TargetError` for a target that this machine does not run, and
+    `DatabaseError`. Of a run in the background, what is not refused at once is raised by its
+    `result`.
     """
     programs, several = tasks(func)
     require_database(database, TuningError)
     require_tolerance(tolerance, TuningError)
     for program in programs:
         verify(program.func)
-    meter = Meter(Budget(trials, seconds))
+    budget = Budget(trials, seconds)
     rules = StopRules(stop_at, min_gain)
     shares = weights_of(weights, len(programs))
     if trials is not None and trials < len(programs):
         raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
-    options = config or TuneConfig()
-    resolved, description = described(_runnable(target), Again.IF_DOUBTFUL)
-    machine = None if description is None else description.record(target_record(resolved).id)
-    target_model = model_for(resolved)
-    subjects = [_subject(program.func, resolved, machine) for program in programs]
-    ids = [subject.workload.id for subject in subjects]
-    if machine is not None:
-        database.put(target_record(resolved), machine)
-    for n, (subject, id) in enumerate(zip(subjects, ids, strict=True)):
-        if id in ids[:n]:
-            raise TuningError(
-                "{0} ({1}) is there twice",
-                subject.workload.name,
-                subject.workload.shape,
-                hint="give it once, with a weight of 2",
-            )
-        database.put(*subject)
-    unfinished = [_unfinished(database, s, meter.budget) if resume else None for s in subjects]
-    meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
-    prepared = [prepared_sketches(p, resolved, inexact=tolerance is not None) for p in programs]
-    modules = sorted(
-        {
-            name
-            for program, some in zip(programs, prepared, strict=True)
-            for sketch in (*(some.sketches or ()), *program.beside)
-            for name in sketch.modules
-        }
+    job = _Job(
+        programs,
+        _runnable(target),
+        database,
+        budget,
+        rules,
+        shares,
+        seed,
+        resume,
+        tolerance,
+        config or TuneConfig(),
     )
-    workers = WorkerPool(resolved, options.measure, modules)
-    measurers: list[Measurer] = []
-    tunings: list[Tuning] = []
-    with Interrupts() as interrupts, ExitStack() as stack:
-        for program in programs:
-            measurer = Measurer(
-                program.func, resolved, options.measure, workers=workers, tolerance=tolerance
-            )
-            stack.push(measurer)  # it holds memory before it is entered
-            measurers.append(measurer)
-        for measurer in measurers:
-            measurer.__enter__()
-        for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
-            replays = Replays(program.func)
-            best = history.best_known(database, *subject[:3], tolerance, replays=replays)
-            # What claims to be faster than the best and does not apply is nothing to learn from.
-            known = history.known(database, *subject[:3], target_model, without=replays.refused)
-            began = meter.elapsed
-            search = Search(
-                program.func,
-                resolved,
-                seed=seed,
-                config=options.search,
-                prepared=prepared[n].sketches,
-                beside=program.beside,
-                known=known,
-                inexact=tolerance is not None,
-                as_written=program.user_sketches is None,
-            )
-            rivals: tuple[Rival, ...] = ()
-            own_rules = OwnRules()
-            if program.user_sketches is None:
-                transfer.warm(search, database, *subject[:3], tolerance)
-                rivals = _begin_with_rivals(search, program.func)
-                own_rules = OwnRules.of(search.sketches, prepared[n].refusals)
-                search.begin_with_each(own_rules.sketches)
-                for trace in program.first:
-                    search.begin_with(trace)
-            search_seconds = meter.elapsed - began
-            before = unfinished[n]
-            if before is not None:
-                session = database.resume_session(before.id)
-            else:
-                session = _started(
-                    database, subject, meter.budget, seed, options, tolerance, search, rivals
+    shown = progress_here(background=background) if progress else None
+
+    def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
+        with shown or nullcontext():
+            results = job.run(each_of(see, shown, callback), stop, tunings)
+        return results if several else results[0]
+
+    if background:
+        return TuningRun(work, list if several else _only)
+    return work(threading.Event(), None, [])
+
+
+_Found = TuneResult | list[TuneResult]
+
+
+def _only(best: Sequence[BestResult | None]) -> BestResult | None:
+    """The best of a run of one program."""
+    return best[0] if best else None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be tuned, checked: `run` does it, in whatever thread."""
+
+    programs: Sequence[Task]
+    target: Target
+    database: TuningDatabase
+    budget: Budget
+    rules: StopRules
+    shares: Sequence[float]
+    seed: int
+    resume: bool
+    tolerance: float | None
+    config: TuneConfig
+
+    def run(
+        self, callback: Callback, stop: threading.Event, tunings: list[Tuning]
+    ) -> list[TuneResult]:
+        """Tune until the budget is used up, or `stop` is set; the sessions go into `tunings`."""
+        programs, database, options, tolerance = (
+            self.programs,
+            self.database,
+            self.config,
+            self.tolerance,
+        )
+        meter = Meter(self.budget)
+        resolved, description = described(self.target, Again.IF_DOUBTFUL)
+        machine = None if description is None else description.record(target_record(resolved).id)
+        target_model = model_for(resolved)
+        subjects = [_subject(program.func, resolved, machine) for program in programs]
+        ids = [subject.workload.id for subject in subjects]
+        if machine is not None:
+            database.put(target_record(resolved), machine)
+        for n, (subject, id) in enumerate(zip(subjects, ids, strict=True)):
+            if id in ids[:n]:
+                raise TuningError(
+                    "{0} ({1}) is there twice",
+                    subject.workload.name,
+                    subject.workload.shape,
+                    hint="give it once, with a weight of 2",
                 )
-            recorder = Recorder(
-                database, subject, session, replays, target_model.feature_version, tolerance
-            )
-            tuning = Tuning(
-                recorder=recorder,
-                search=search,
-                measurer=measurers[n],
-                meter=meter,
-                config=options,
-                callback=callback or ignore,
-                check_interrupt=interrupts.check,
-                roofline=target_model.roofline(program.func, resolved),
-                number=n,
-                programs=len(programs),
-                known=len(known),
-                best=best,
-                search_seconds=search_seconds,
-                tolerance=tolerance,
-                rivals=rivals,
-                own_rules=own_rules,
-            )
-            stack.callback(tuning.abandon)
-            tunings.append(tuning)
-        warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
-        results = _finished(tunings, shares, meter, rules)
-    return results if several else results[0]
+            database.put(*subject)
+        unfinished = [
+            unfinished_session(database, s, meter.budget) if self.resume else None for s in subjects
+        ]
+        meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
+        prepared = [prepared_sketches(p, resolved, inexact=tolerance is not None) for p in programs]
+        modules = sorted(
+            {
+                name
+                for program, some in zip(programs, prepared, strict=True)
+                for sketch in (*(some.sketches or ()), *program.beside)
+                for name in sketch.modules
+            }
+        )
+        workers = WorkerPool(resolved, options.measure, modules)
+        measurers: list[Measurer] = []
+        with Interrupts(stop) as interrupts, ExitStack() as stack:
+            for program in programs:
+                measurer = Measurer(
+                    program.func, resolved, options.measure, workers=workers, tolerance=tolerance
+                )
+                stack.push(measurer)  # it holds memory before it is entered
+                measurers.append(measurer)
+            for measurer in measurers:
+                measurer.__enter__()
+            for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
+                replays = Replays(program.func)
+                best = history.best_known(database, *subject[:3], tolerance, replays=replays)
+                # What claims to be faster and does not apply is nothing to learn from.
+                known = history.known(database, *subject[:3], target_model, without=replays.refused)
+                began = meter.elapsed
+                search = Search(
+                    program.func,
+                    resolved,
+                    seed=self.seed,
+                    config=options.search,
+                    prepared=prepared[n].sketches,
+                    beside=program.beside,
+                    known=known,
+                    inexact=tolerance is not None,
+                    as_written=program.user_sketches is None,
+                )
+                rivals: tuple[Rival, ...] = ()
+                own_rules = OwnRules()
+                if program.user_sketches is None:
+                    transfer.warm(search, database, *subject[:3], tolerance)
+                    rivals = _begin_with_rivals(search, program.func)
+                    own_rules = OwnRules.of(search.sketches, prepared[n].refusals)
+                    search.begin_with_each(own_rules.sketches)
+                    for trace in program.first:
+                        search.begin_with(trace)
+                search_seconds = meter.elapsed - began
+                before = unfinished[n]
+                if before is not None:
+                    session = database.resume_session(before.id)
+                else:
+                    session = started_session(
+                        database,
+                        subject,
+                        meter.budget,
+                        self.seed,
+                        options,
+                        tolerance,
+                        search,
+                        rivals,
+                    )
+                recorder = Recorder(
+                    database, subject, session, replays, target_model.feature_version, tolerance
+                )
+                tuning = Tuning(
+                    recorder=recorder,
+                    search=search,
+                    measurer=measurers[n],
+                    meter=meter,
+                    config=options,
+                    callback=callback,
+                    check_interrupt=interrupts.check,
+                    roofline=target_model.roofline(program.func, resolved),
+                    number=n,
+                    programs=len(programs),
+                    known=len(known),
+                    best=best,
+                    search_seconds=search_seconds,
+                    tolerance=tolerance,
+                    rivals=rivals,
+                    own_rules=own_rules,
+                )
+                stack.callback(tuning.abandon)
+                tunings.append(tuning)
+            warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
+            return _finished(tunings, self.shares, meter, self.rules)
 
 
 def _begin_with_rivals(search: Search, func: Func) -> tuple[Rival, ...]:
@@ -293,44 +411,3 @@ def _runnable(target: Target | str) -> Target:
             usable_processors(),
         )
     return resolved
-
-
-def _unfinished(database: TuningDatabase, subject: Subject, budget: Budget) -> Session | None:
-    sessions = database.unfinished_sessions(subject.workload.id, subject.target.id)
-    for session in sessions:
-        if (session.trials, session.seconds) == (budget.trials, budget.seconds):
-            return session
-    why = "no session of it is unfinished"
-    if sessions:
-        other, this = (limits(b.trials, b.seconds) for b in (sessions[0], budget))
-        why = f"its unfinished session has a budget of {other}, and this one {this}"
-    _log.warning("%s: nothing to resume, a new session starts: %s", subject.workload.name, why)
-    return None
-
-
-def _started(
-    database: TuningDatabase,
-    subject: Subject,
-    budget: Budget,
-    seed: int,
-    config: TuneConfig,
-    tolerance: float | None,
-    search: Search,
-    rivals: Sequence[Rival],
-) -> Session:
-    return database.start_session(
-        subject.workload.id,
-        subject.target.id,
-        trials=budget.trials,
-        seconds=budget.seconds,
-        seed=seed,
-        search={**config.to_json(), "tolerance": tolerance},
-        model={
-            "features": search.target_model.feature_version,
-            "base": None if search.base is None else search.base.to_json(),
-            **PARAMETERS,
-            UNTUNED_KEY: next(
-                (r.schedule.id for r in rivals if r.baseline is Baseline.UNTUNED), None
-            ),
-        },
-    )

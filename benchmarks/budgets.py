@@ -349,7 +349,7 @@ def candidate(settings: Settings) -> Iterator[Line]:
     spent, trials = [], []
     for count in (8, 8 + settings.trials // 2):
         with tempfile.TemporaryDirectory() as folder, tw.TuningDatabase(f"{folder}/t.db") as db:
-            result = tw.tune(func, database=db, trials=count, config=config)
+            result = tw.tune(func, database=db, trials=count, config=config, progress=False)
         spent.append(result.seconds - result.spent.build - result.spent.waiting)
         trials.append(result.trials)
     cost = (spent[1] - spent[0]) / max(trials[1] - trials[0], 1)
@@ -361,7 +361,7 @@ def session(settings: Settings) -> Iterator[Line]:
     code = (
         "import sys, tilewright as tw; from tilewright import ops; "
         "path, n, trials = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]); "
-        "tw.tune(ops.matmul_func(n, n, n), database=tw.TuningDatabase(path), trials=trials)"
+        "tw.tune(ops.matmul_func(n, n, n), database=tw.TuningDatabase(path), trials=trials, progress=False)"
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = [f"{folder}/t.db", str(settings.size), str(settings.trials)]
@@ -394,7 +394,7 @@ def growth(settings: Settings) -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as folder, tw.TuningDatabase(f"{folder}/t.db") as db:
         channels = settings.size // 16
         func = ops.conv2d_func(c=channels, h=28, w=28, o=channels)
-        tw.tune(func, database=db, trials=count, config=config, callback=watch)
+        tw.tune(func, database=db, trials=count, config=config, callback=watch, progress=False)
     what = f"memory that trials {first + 1} to {count} of conv2d {channels}x28x28 add"
     before, after = sizes
     yield Line(what, 100, (after - before) / 1e6, "MB")

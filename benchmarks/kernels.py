@@ -150,7 +150,6 @@ def available(names: Sequence[str], known: Sequence[str], pythons: Mapping[str, 
 def tune(cases: Sequence[Case], threads: int, trials: int, location: str) -> None:
     """Tune the cases that have no record yet."""
     import tilewright as tw
-    from tilewright.autotune.display import LiveDisplay
     from tilewright.autotune.records import target_record, toolchain_record, workload_record
     from tilewright.codegen.detect import resolve
 
@@ -167,8 +166,7 @@ def tune(cases: Sequence[Case], threads: int, trials: int, location: str) -> Non
                 continue
             print(f"tuning {case.name} for {threads} thread(s)", flush=True)
             try:
-                with LiveDisplay() as display:
-                    tw.tune(func, resolved, database=database, trials=trials, callback=display)
+                tw.tune(func, resolved, database=database, trials=trials)
             except tw.TilewrightError as error:
                 print(f"{case.name}: {error}", file=sys.stderr)
 

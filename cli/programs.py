@@ -73,15 +73,11 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         "tolerance": tolerance,
     }
     with open_database(db, create=True) as database:
+        results = run(funcs, target, database=database, progress=not as_json, **options)
         if as_json:
-            results = run(funcs, target, database=database, **options)
             rows = [tune_row(r, f.name, flops(f)) for f, r in zip(funcs, results, strict=True)]
             print_json(rows if len(rows) > 1 else rows[0])
         else:
-            from ..autotune.display import LiveDisplay
-
-            with LiveDisplay() as display:
-                results = run(funcs, target, database=database, callback=display, **options)
             print_results([(f.name, flops(f), r) for f, r in zip(funcs, results, strict=True)])
     if any(result.interrupted for result in results):
         raise typer.Exit(130)

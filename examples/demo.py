@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright as tw
-from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.result import TuneResult
 from tilewright.codegen.detect import resolve
 from tilewright.durations import format_seconds
@@ -65,10 +64,8 @@ def tune(size: int, database: str, trials: int) -> TuneResult:
     target = resolve("cpu")
     print(f"This machine: {target.facts['model']}, {target.threads} threads ({target})")
     print(f"Tuning examples/matmul.py:matmul, {size}^3 float32, into {database}\n", flush=True)
-    with tw.TuningDatabase(database) as db, LiveDisplay() as display:
-        result = tw.tune(
-            matmul(size, size, size), target=target, database=db, trials=trials, callback=display
-        )
+    with tw.TuningDatabase(database) as db:
+        result = tw.tune(matmul(size, size, size), target=target, database=db, trials=trials)
     spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in vars(result.spent).items())
     print(f"\nWhere the {result.seconds:.1f} s went: {spent}")
     if result.best is not None:

@@ -20,11 +20,13 @@ _HOMES: dict[str, str] = {
     "BestResult": "result",
     "Explanation": "database",
     "Func": "program",
+    "Pictures": "live",
     "Record": "database",
     "Schedule": "schedule",
     "Trace": "trace",
     "TuneResult": "result",
     "TuningDatabase": "database",
+    "TuningRun": "live",
 }
 """The file of `lab` that has the view of a class, by the name of the class."""
 

@@ -92,7 +92,7 @@ def test_an_interrupt_ends_the_demo(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("it went on")
 
-    monkeypatch.setattr(module, "LiveDisplay", Interrupting)
+    monkeypatch.setattr("tilewright.autotune.progress.LiveDisplay", Interrupting)
     monkeypatch.setattr(module.subprocess, "run", never)
     options = ["--size", "48", "--trials", "400", "--database", str(tmp_path / "tuning.db")]
     assert module.main(options) == 130

@@ -145,7 +145,7 @@ def test_a_session_without_a_best_says_so() -> None:
     ]
     text = shown(Console(file=io.StringIO(), width=200), events)
     assert text.splitlines()[-1] == (
-        "no result yet after 1 trials in 30.0 s: the 30 seconds are over"
+        "no result yet after 1 trial in 30.0 s: the 30 seconds are over"
     )
     assert "trial 1" in shown(Console(file=io.StringIO(), force_terminal=True), events)
 
@@ -185,7 +185,7 @@ def test_programs_that_share_a_budget_are_told_apart() -> None:
         "trial 1/4: matmul: best 2 ms after 1.0 s",
         "trial 2/4: softmax: crash: running it: signal 11 [SIGSEGV]",
         "trial 3/4: softmax: best 1 ms after 3.0 s",
-        "matmul: best 2 ms after 1 trials in 5.0 s: done",
+        "matmul: best 2 ms after 1 trial in 5.0 s: done",
         "softmax: best 1 ms after 2 trials in 5.0 s: done",
     ]
     picture = shown(Console(file=io.StringIO(), force_terminal=True, width=120), events[:5])

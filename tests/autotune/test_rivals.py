@@ -73,7 +73,8 @@ def run(db: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> Tune:
     def start(measurer: Simulated, func: Func | None = None, **options: Any) -> TuneResult:
         monkeypatch.setattr(tuning, "Measurer", measurer)
         options = {"trials": 8, "config": CALM, **options}
-        return tune(func or matmul(), TARGET, database=db, **options)
+        result: TuneResult = tune(func or matmul(), TARGET, database=db, **options)
+        return result
 
     return start
 

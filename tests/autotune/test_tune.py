@@ -608,7 +608,8 @@ def several(
     monkeypatch.setattr(search, "sketches", sketches)
     monkeypatch.setattr(tuning, "Measurer", Played(*recorded))
     options = {"trials": 24, "config": QUICK, **options}
-    return tune([matmul(), matmul(8)], "cpu -threads=1", database=db, **options)
+    results: list[Any] = tune([matmul(), matmul(8)], "cpu -threads=1", database=db, **options)
+    return results
 
 
 def test_a_budget_goes_where_it_gains_most(

@@ -1,0 +1,252 @@
+"""The state of a program's tuning session as people see it, collected from its events.
+
+Whoever shows a session keeps a `Picture` of it: lines in a log, a live terminal, a notebook, a
+reader of the database. It computes next to nothing when an event arrives.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+
+from ..display import html
+from ..durations import format_measured
+from ..ids import short_id
+from ..tuning_db.gains import gains_text
+from ..tuning_db.interleaved_comparison import finalist_times
+from ..tuning_db.values import ComparedSchedule, Outcome
+from .drift import changed, drift_text
+from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from .result import origin_text, slower_finals_text
+
+_ERROR = 120
+_CALM = 0.1
+"""The share by which the time of a kernel may change unmentioned."""
+
+
+class Picture:
+    """A session: what began (`started`), its `trials` so far, and what it is `doing`.
+
+    `best` is the best time in seconds with its `interval` once that is known. `drift` has the last
+    event that compared the machine with its start. `comparison` are the finalists, the choice
+    first. `kept` says how to go on after an interrupt. `ended` is set by the last event, and so is
+    `noise`, if the machine was not calm.
+    """
+
+    def __init__(self, started: Started) -> None:
+        self.started = started
+        self.trials: list[Trial] = []
+        self.outcomes: Counter[Outcome] = Counter()
+        self.best = started.best_seconds
+        self.interval: tuple[float, float] | None = None
+        self.doing = "starting"
+        self.elapsed = 0.0
+        self.drift: Drift | None = None
+        self.comparison: tuple[ComparedSchedule, ...] = ()
+        self.kept: str | None = None
+        self.noise: str | None = None
+        self.ended = False
+        self._done = started.done
+        self._failed: Trial | None = None
+        self._gains: str | None = None
+        self._slower: str | None = None
+        self._origin = ""
+
+    def add(self, event: Event) -> None:
+        """Update the picture by an event."""
+        match event:
+            case Started():
+                return
+            case Batch(number=number, size=size):
+                self.doing = f"batch {number}: building {size} candidates"
+            case Trial():
+                self._add_trial(event)
+            case Waiting(what=what):
+                self.doing = what
+            case Drift():
+                self.drift = event
+                self.doing = "timing"
+            case Final(comparison=comparison, gains=gains, trial_seconds=trial):
+                self.doing, self.comparison = "compared the finalists", comparison
+                self._gains = gains_text(gains, explained=True)
+                self._slower = slower_finals_text(trial, comparison[0].seconds)
+            case Ended():
+                self._end(event)
+        self.elapsed = event.elapsed
+
+    @property
+    def which(self) -> str:
+        """The program and a colon, where several share the budget."""
+        return "" if self.started.programs == 1 else f"{self.started.workload}: "
+
+    @property
+    def calm(self) -> str:
+        """Whether the machine is calm, as a phrase."""
+        if self.drift is None:
+            return "not timed twice yet"
+        if self.is_calm:
+            return f"calm: the same code takes {self.drift.ratio:.2f} times as long as at the start"
+        return drift_text(self.drift.ratio, finals=self.drift.finals)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the same code took as long as at the start when it was last timed."""
+        drift = self.drift
+        return drift is None or not (drift.finals or changed(drift.ratio) > 1 + _CALM)
+
+    @property
+    def failed(self) -> str | None:
+        """The last trial that failed, in a line."""
+        if self._failed is None:
+            return None
+        error = shortened(self._failed.error or "")
+        return f"trial {self._failed.number} {self._failed.outcome}: {error}"
+
+    @property
+    def predicted(self) -> str | None:
+        """How far predictions are from what was measured, as a phrase; `None` if unknown."""
+        apart = [
+            changed(t.predicted / t.seconds)
+            for t in self.trials
+            if t.predicted is not None and t.seconds is not None
+        ]
+        if not apart:
+            return None
+        return f"predictions are off by a factor of {statistics.median(apart):.2g} (median)"
+
+    @property
+    def failures(self) -> list[tuple[str, str, int]]:
+        """The trials that failed, by outcome and reason, with their number."""
+        failed = (t for t in self.trials if t.outcome is not Outcome.OK)
+        return [
+            (*why, n)
+            for why, n in Counter(
+                (str(t.outcome), shortened(t.error or "")) for t in failed
+            ).most_common()
+        ]
+
+    @property
+    def counts(self) -> str:
+        """The trials by outcome."""
+        return "  ".join(f"{outcome} {n}" for outcome, n in sorted(self.outcomes.items()))
+
+    @property
+    def rate(self) -> str:
+        """The best time, at the end with its interval, its floating-point rate and its session."""
+        if self.best is None:
+            return "no result yet"
+        flops = self.started.flops
+        speed = f", {flops / self.best / 1e9:.1f} GFLOP/s" if flops and self.best > 0 else ""
+        return f"best {format_measured(self.best, self.interval)}{speed}{self._origin}"
+
+    @property
+    def trial(self) -> str:
+        """The number of the last trial, and of how many."""
+        return f"trial {self._done}{self._of}"
+
+    @property
+    def progress(self) -> tuple[float, float]:
+        """The size and the used part of the budget: of trials or seconds, which will end first."""
+        parts = []
+        if self.started.trials:
+            parts.append((float(self.started.trials), float(self._done)))
+        if self.started.seconds:
+            parts.append((self.started.seconds, self.elapsed))
+        return max(parts, key=lambda part: part[1] / part[0], default=(1.0, 0.0))
+
+    @property
+    def finalists(self) -> list[str]:
+        """The finalists, a line each, the choice first."""
+        times = finalist_times(self.comparison)
+        widest = max(map(len, times), default=0)
+        return [
+            f"{'->' if n == 0 else '  '} {short_id(compared.schedule)}  {time:{widest}}  {compared}"
+            for n, (compared, time) in enumerate(zip(self.comparison, times, strict=True))
+        ]
+
+    @property
+    def conclusions(self) -> list[str]:
+        """Why the choice is slower than in its trial, what it gained, and what went wrong."""
+        texts = (self._slower, self._gains, self.noise, self.kept)
+        return [text for text in texts if text is not None]
+
+    def line(self, event: Event) -> str | None:
+        """The line of a log for an event; `None` if there is none."""
+        match event:
+            case Started(workload=workload, target=target, known=known):
+                kept = f", {known} schedules are known" if known else ""
+                return f"tuning {workload} for {target}{kept}"
+            case Trial(number=number, record=True, elapsed=elapsed):
+                return f"trial {number}{self._of}: {self.which}{self.rate} after {elapsed:.1f} s"
+            case Trial(number=number, error=str(error), outcome=outcome):
+                return f"trial {number}{self._of}: {self.which}{outcome}: {shortened(error)}"
+            case Drift() if not self.is_calm:
+                return f"{self.which}{self.calm}"
+            case Final():
+                concluded = (text for text in (self._slower, self._gains) if text is not None)
+                return "\n".join((f"{self.which}finals:", *self.finalists, *concluded))
+            case Ended(elapsed=elapsed):
+                count = self.outcomes.total() if self.which else self._done
+                trials = "1 trial" if count == 1 else f"{count} trials"
+                ended = f"{self.which}{self.rate} after {trials} in {elapsed:.1f} s: {self.doing}"
+                more = (f"{self.which}{text}" for text in (self.noise, self.kept) if text)
+                return "\n".join((ended, *more))
+            case _:
+                return None
+
+    @property
+    def _of(self) -> str:
+        return "" if self.started.trials is None else f"/{self.started.trials}"
+
+    def _add_trial(self, event: Trial) -> None:
+        self.trials.append(event)
+        self._done, self.best = event.number, event.best_seconds
+        self.outcomes[event.outcome] += 1
+        self.doing = "timing"
+        if event.error is not None:
+            self._failed = event
+
+    def _end(self, event: Ended) -> None:
+        self.doing, self.ended = event.reason, True
+        self.best, self.interval = event.best_seconds, event.best_interval
+        self.kept, self.noise = event.kept, event.noise
+        if event.best_session is not None:
+            own = event.own_seconds
+            self._origin = origin_text(event.best_session, self.started.session, own)
+
+
+class Pictures:
+    """The pictures of all programs of a run, as one value that a notebook shows.
+
+    `error` is what ended the run, `how_to_go_on` what to do with one that has stopped.
+    """
+
+    def __init__(self) -> None:
+        self.pictures: dict[int, Picture] = {}
+        self.error: str | None = None
+        self.how_to_go_on: str | None = None
+
+    def add(self, event: Event) -> None:
+        """Update the picture of the event's program."""
+        if isinstance(event, Started):
+            self.pictures[event.program] = Picture(event)
+        self.pictures[event.program].add(event)
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.pictures) and all(p.ended for p in self.pictures.values())
+
+    def __repr__(self) -> str:
+        lines = (
+            f"{p.started.workload}: {p.trial}, {p.rate}: {p.doing}" for p in self.pictures.values()
+        )
+        after = (text for text in (self.error, self.how_to_go_on) if text is not None)
+        return "\n".join((*lines, *after)) or "tuning: nothing has begun yet"
+
+    _repr_html_ = html
+
+
+def shortened(error: str) -> str:
+    """The first line of an error, which ends somewhere."""
+    line = error.strip().partition("\n")[0]
+    return line if len(line) <= _ERROR else f"{line[: _ERROR - 3]}..."

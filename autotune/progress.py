@@ -1,0 +1,75 @@
+"""Which display shows the progress of a run; its failures do not reach the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, Self
+
+from .display import LiveDisplay
+from .events import Callback, Event, ignore
+from .notebook import NotebookDisplay, in_notebook
+
+_log = logging.getLogger(__name__)
+
+
+class Display(AbstractContextManager["Display"], Protocol):
+    """Something that shows events from when it is entered."""
+
+    def __call__(self, event: Event) -> object: ...
+
+
+class Progress:
+    """A callback that shows the progress of a run by a display; a context manager.
+
+    A display that fails, because its terminal was closed or its front end is gone, is told in the
+    log and is off from then on: every measurement is stored before it is shown, and the run goes
+    on.
+    """
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._failed = False
+
+    def __enter__(self) -> Self:
+        self._attempt(self._display.__enter__)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._attempt(self._display.__exit__, None, None, None)
+
+    def __call__(self, event: Event) -> None:
+        self._attempt(self._display, event)
+
+    def _attempt(self, action: Callable[..., object], *arguments: object) -> None:
+        if self._failed:
+            return
+        try:
+            action(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the measurements go on
+            self._failed = True
+            _log.warning("the display of progress failed and is off: %r", error)
+
+
+def progress_here(*, background: bool = False) -> Progress:
+    """The progress of a run that this thread starts: in a notebook, a terminal, or as lines.
+
+    In the `background` of a terminal lines are printed: its screen is the user's.
+    """
+    if in_notebook():
+        return Progress(NotebookDisplay())
+    return Progress(LiveDisplay(live=not background))
+
+
+def each_of(*given: Callback | None) -> Callback:
+    """A callback that calls those that are there, in their order."""
+    callbacks = [callback for callback in given if callback is not None]
+    if not callbacks:
+        return ignore
+
+    def call(event: Event) -> None:
+        for callback in callbacks:
+            callback(event)
+
+    return call

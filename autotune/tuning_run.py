@@ -1,0 +1,115 @@
+"""A tuning session that runs in a thread of this process, while the program goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from ..display import html
+from .events import Callback, Event
+from .picture import Pictures
+from .result import BestResult
+from .session import Tuning
+
+_log = logging.getLogger(__name__)
+_GRACE = 10.0
+"""Seconds that a run gets to end well when the process exits."""
+R = TypeVar("R")
+"""The result: of one program a `TuneResult`, of several a list of them."""
+B = TypeVar("B")
+"""The best of one program, or a list of the best of each."""
+
+Work = Callable[[threading.Event, Callback | None, list[Tuning]], R]
+"""Tunes until it is done or the event is set; puts its sessions into the list."""
+
+
+class TuningRun(Generic[R, B]):
+    """A run of `tune(..., background=True)`.
+
+    `best` is the fastest schedule so far, `done` whether the run has ended. `stop()` asks it to
+    end, and `result()` waits for its result; so does `await`. What the run raises is raised there,
+    and is logged when it happens.
+
+    The run ends with the process: it is stopped when the interpreter exits, and its worker
+    processes die with it. Everything it has measured is in the database; `tw.open_run` shows it
+    from there, and `tune(..., resume=True)` continues it.
+    """
+
+    def __init__(self, work: Work[R], choose: Callable[[Sequence[BestResult | None]], B]) -> None:
+        self.pictures = Pictures()
+        self._choose = choose
+        self._tunings: list[Tuning] = []
+        self._stop = threading.Event()
+        self._future: Future[R] = Future()
+        self._future.set_running_or_notify_cancel()  # what waits for it cannot cancel it
+        self._thread = threading.Thread(
+            target=self._run, args=(work,), name="tilewright-tune", daemon=True
+        )
+        self._thread.start()
+        _RUNS.add(self)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, with a result or an error."""
+        return self._future.done()
+
+    @property
+    def best(self) -> B:
+        """The fastest schedule so far, `None` while none is known; of several programs a list."""
+        return self._choose([tuning.best for tuning in self._tunings])
+
+    @property
+    def sessions(self) -> list[str]:
+        """The ids of the sessions in the database, one for each program; empty at first."""
+        return [tuning.recorder.session.id for tuning in self._tunings]
+
+    def stop(self) -> None:
+        """Ask the run to end as an interrupt would end it: the result has the best so far."""
+        self._stop.set()
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the result. What the run raised is raised.
+
+        Raises `TimeoutError` after `timeout` seconds; that and an interrupt leave the run alone.
+        """
+        return self._future.result(timeout)
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return asyncio.wrap_future(self._future).__await__()
+
+    def __repr__(self) -> str:
+        return f"<TuningRun, {'ended' if self.done else 'running'}: {self.pictures!r}>"
+
+    _repr_html_ = html
+
+    def _run(self, work: Work[R]) -> None:
+        try:
+            result = work(self._stop, self._see, self._tunings)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            self.pictures.error = f"{type(error).__name__}: {error}"
+            _log.error("tuning in the background failed: %s", error)
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(result)
+
+    def _see(self, event: Event) -> None:
+        self.pictures.add(event)
+
+
+_RUNS: weakref.WeakSet[TuningRun[Any, Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the runs of a process that exits, so that their sessions are marked as interrupted."""
+    runs = list(_RUNS)
+    for run in runs:
+        run.stop()
+    for run in runs:
+        run._thread.join(_GRACE)

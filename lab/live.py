@@ -1,0 +1,71 @@
+"""The picture of sessions at work: the best so far, predictions, what is being done, and calm.
+
+The same for a run of this process and for one that is read from a database.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import htpy as h
+
+from ..autotune.picture import Picture, Pictures
+from .page import text
+from .trials import Tried, convergence, failures, finals, lead, predictions, remarks
+
+_MOST = 400
+"""Trials that are drawn: a drawing takes a few milliseconds of the process that tunes."""
+
+
+class _HasPictures(Protocol):
+    @property
+    def pictures(self) -> Pictures: ...
+
+
+def view(value: Pictures | _HasPictures) -> h.Node:
+    """The programs of a run, each with its charts, and what is said of the run as a whole."""
+    pictures = value if isinstance(value, Pictures) else value.pictures
+    shown = [_picture(picture) for picture in pictures.pictures.values()]
+    if not shown:
+        shown = [h.p["Tuning has not begun yet: the program is prepared."]]
+    return h.section(".live", aria_label="progress of tuning")[
+        shown, remarks(pictures.error, kind="bad"), remarks(pictures.how_to_go_on)
+    ]
+
+
+def _picture(picture: Picture) -> h.Node:
+    started = picture.started
+    total, done = picture.progress
+    tried, note = _drawn(picture)
+    final = picture.best if picture.ended and picture.comparison else None
+    return h.section(".result")[
+        h.h3[text(started.workload)],
+        h.p(".soft")[text(started.target)],
+        lead(picture.rate, picture.trial, f"{picture.elapsed:.0f} s"),
+        h.progress(
+            max=f"{total:g}", value=f"{min(done, total):g}", aria_label="used of the budget"
+        ),
+        h.p[h.strong["Now: "], text(picture.doing)],
+        h.p(class_="soft" if picture.is_calm else "bad")["Machine: ", text(picture.calm)],
+        h.div(".grid")[
+            convergence(tried, final),
+            predictions(tried),
+            failures(picture.failures),
+        ],
+        h.p(".soft")[note] if note else None,
+        finals(picture.comparison),
+        remarks(*picture.conclusions),
+    ]
+
+
+def _drawn(picture: Picture) -> tuple[list[Tried], str | None]:
+    """The trials that are drawn, and a remark where they are not all: all records are."""
+    trials = picture.trials
+    stride = -(-len(trials) // _MOST) or 1
+    tried = [
+        Tried(t.elapsed, t.seconds, t.best_seconds, t.predicted)
+        for n, t in enumerate(trials)
+        if t.record or n % stride == 0 or n == len(trials) - 1
+    ]
+    note = None if stride == 1 else f"Of {len(trials):,} trials, 1 in {stride} is drawn."
+    return tried, note

@@ -1,0 +1,279 @@
+"""Progress by itself: which display is taken, what it shows, and that its failures harm nothing."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from tilewright import TuningDatabase, tune
+from tilewright.autotune import notebook, progress
+from tilewright.autotune.display import LiveDisplay, sparkline
+from tilewright.autotune.events import Batch, Drift, Ended, Event, Started, Trial, Waiting
+from tilewright.autotune.notebook import NotebookDisplay
+from tilewright.autotune.picture import Picture
+from tilewright.autotune.progress import Progress
+from tilewright.autotune.result import TuneResult
+from tilewright.tuning_db import Outcome
+
+from .children import QUICK
+from .kernels import matmul
+from .recorded import Play, ok
+
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
+STARTED = Started("0" * 64, "matmul A:float32[4,4]", "cpu", 4, None, 0, 0, 2_000_000, None)
+
+
+def trial(number: int, seconds: float, predicted: float | None = None) -> Trial:
+    return Trial(
+        number=number,
+        outcome=Outcome.OK,
+        seconds=seconds,
+        best_seconds=seconds,
+        record=True,
+        error=None,
+        schedule="ab" * 32,
+        elapsed=float(number),
+        predicted=predicted,
+    )
+
+
+def run(db: TuningDatabase, callback: Callable[[Event], object] | None = None) -> TuneResult:
+    return tune(matmul(), "cpu -threads=1", database=db, trials=4, callback=callback, config=QUICK)
+
+
+def test_lines_are_printed_where_there_is_no_terminal(
+    db: TuningDatabase, play: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(ok(3.0), ok(2.0))
+    run(db)
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = err.splitlines()
+    assert lines[0].startswith("tuning matmul A:float32[")
+    assert lines[1].startswith("trial 1/4: best 3 s")
+    assert lines[-1].endswith("all 4 trials are done")
+
+
+def test_progress_can_be_turned_off(
+    db: TuningDatabase, play: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(ok(3.0))
+    tune(matmul(), "cpu -threads=1", database=db, trials=4, config=QUICK, progress=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_callback_is_called_besides(
+    db: TuningDatabase, play: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(ok(3.0))
+    events: list[Event] = []
+    run(db, events.append)
+    assert isinstance(events[-1], Ended)
+    assert "all 4 trials are done" in capsys.readouterr().err
+
+
+class Broken:
+    """A display that fails at the first trial."""
+
+    def __enter__(self) -> Broken:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        raise AssertionError("one that failed is not used again")
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Trial):
+            raise BrokenPipeError("the front end went away")
+
+
+def test_a_display_that_fails_is_off_and_no_measurement_is_lost(
+    db: TuningDatabase,
+    play: Play,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    play(ok(3.0), ok(2.0))
+    monkeypatch.setattr("tilewright.autotune.tune.progress_here", lambda **_: Progress(Broken()))
+    events: list[Event] = []
+    result = run(db, events.append)
+    assert result.trials == len(db.measurements()) == 4
+    assert sum(isinstance(e, Trial) for e in events) == 4
+    (told,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert "display of progress failed and is off: BrokenPipeError" in told
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_a_standard_error_that_is_closed_harms_nothing(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch, stream: str | None
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    play(ok(3.0))
+    monkeypatch.setattr(sys, "stderr", None if stream is None else closed)
+    assert run(db).trials == 4
+    assert len(db.measurements()) == 4
+
+
+def test_an_exception_of_a_callback_ends_the_session_after_the_measurement(
+    db: TuningDatabase, play: Play
+) -> None:
+    play(ok(3.0))
+
+    def failing(event: Event) -> None:
+        if isinstance(event, Trial):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(db, failing)
+    assert len(db.measurements()) == 1
+
+
+def terminal(width: int, encoding: str = "utf-8", *, colour: bool = False) -> Console:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    return Console(file=file, force_terminal=True, width=width, no_color=not colour)
+
+
+def written(console: Console) -> str:
+    file = console.file
+    assert isinstance(file, io.TextIOWrapper)
+    file.flush()
+    assert isinstance(file.buffer, io.BytesIO)
+    return file.buffer.getvalue().decode(file.encoding)
+
+
+EVENTS: list[Event] = [
+    STARTED,
+    Batch(1, 4, 0.5),
+    Waiting("building", 0.8),
+    trial(1, 2e-3, 1e-3),
+    trial(2, 1e-3, 1e-3),
+    Drift(1.02, 2.5),
+    Ended("all 4 trials are done", False, 2, 1e-3, 5.2, noise="Something else was running."),
+]
+
+
+@pytest.mark.parametrize(("width", "encoding"), [(40, "utf-8"), (40, "ascii"), (120, "latin-1")])
+def test_any_terminal_shows_all_of_it(width: int, encoding: str) -> None:
+    console = terminal(width, encoding)
+    with LiveDisplay(console) as display:
+        for event in EVENTS:
+            display(event)
+    text = written(console)
+    last = text[text.rindex("matmul") :]
+    facts = (
+        "trial 2/4",
+        "best 1 ms, 2.0 GFLOP/s",
+        "ok 2",
+        "predictions are off",
+        "calm: the same code",
+        "all 4 trials are done",
+        "Something else was running.",
+    )
+    for fact in facts:
+        assert fact in " ".join(last.split()), fact
+
+
+def test_bars_of_a_terminal_without_unicode() -> None:
+    assert sparkline([8.0, 4.0, 2.0, 1.0], 10, "_.-=*#").isascii()
+    console = terminal(80, "ascii")
+    with LiveDisplay(console) as display:
+        for event in EVENTS:
+            display(event)
+    assert "#" in written(console)
+
+
+def test_hostile_names_do_not_reach_the_terminal() -> None:
+    console = Console(file=(file := io.StringIO()), width=80)
+    with LiveDisplay(console) as display:
+        display(Started("0" * 64, "mat\x1b[2Jmul\x07", "cpu", 4, None, 0, 0, 0, None))
+    assert "\x1b" not in file.getvalue()
+    assert "\x07" not in file.getvalue()
+
+
+def test_a_background_run_leaves_the_screen_to_the_user() -> None:
+    console = Console(file=(file := io.StringIO()), width=80, force_terminal=True)
+    with LiveDisplay(console, live=False) as display:
+        display(STARTED)
+    assert file.getvalue() == "tuning matmul A:float32[4,4] for cpu\n"
+
+
+def test_the_picture_knows_predictions_and_calm() -> None:
+    picture = Picture(STARTED)
+    assert picture.calm == "not timed twice yet"
+    assert picture.predicted is None
+    picture.add(trial(1, 2e-3, 1e-3))
+    picture.add(trial(2, 2e-3))
+    assert picture.predicted == "predictions are off by a factor of 2 (median)"
+    picture.add(Drift(68.0, 3.0))
+    assert picture.calm.startswith(
+        "The reference kernel now takes 68 times as long as at the start"
+    )
+    picture.add(Drift(1.01, 4.0))
+    assert picture.calm == "calm: the same code takes 1.01 times as long as at the start"
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.updates: list[str] = []
+
+    def update(self, value: object) -> None:
+        html: str = value._repr_html_()  # type: ignore[attr-defined]
+        self.updates.append(html)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def in_cell(monkeypatch: pytest.MonkeyPatch) -> Handle:
+    """The output of a notebook's cell."""
+    display = pytest.importorskip("IPython.display")
+    handle = Handle()
+    monkeypatch.setattr(display, "display", lambda *_, **__: handle)
+    return handle
+
+
+def test_a_notebook_is_drawn_while_candidates_are_built(in_cell: Handle) -> None:
+    clock = Clock()
+    display = NotebookDisplay(clock)
+    drawn = []
+    for event, now in zip(EVENTS, (0.1, 0.7, 0.8, 1.0, 1.1, 2.0, 2.1), strict=True):
+        clock.now = now
+        display(event)
+        drawn.append(len(in_cell.updates))
+    # Not at once after another, and not between trials; always at the end.
+    assert drawn == [0, 1, 1, 1, 1, 2, 3]
+    last = in_cell.updates[-1]
+    for fact in ("matmul A:float32[4,4]", "best 1 ms", "trial 2/4", "all 4 trials are done"):
+        assert fact in last
+    assert "Best so far" in last
+    assert "Predicted against measured" in last
+    assert "calm: the same code takes 1.02 times as long" in last
+    assert "Something else was running." in last
+
+
+def test_trials_are_drawn_after_some_seconds(in_cell: Handle) -> None:
+    clock = Clock()
+    display = NotebookDisplay(clock)
+    display(STARTED)
+    clock.now = 4.0
+    display(trial(1, 1e-3))
+    assert len(in_cell.updates) == 1
+
+
+def test_a_notebook_takes_its_display(monkeypatch: pytest.MonkeyPatch, in_cell: Handle) -> None:
+    assert not notebook.in_notebook()
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    shown = progress.progress_here()
+    shown(STARTED)
+    shown(Ended("done", False, 0, None, 0.1))
+    assert "matmul" in in_cell.updates[-1]

@@ -1,0 +1,77 @@
+"""The picture of sessions at work."""
+
+from __future__ import annotations
+
+import html5lib
+import pytest
+
+from tilewright.autotune.events import Ended, Started, Trial
+from tilewright.autotune.picture import Pictures
+from tilewright.lab import html_of
+from tilewright.tuning_db import Outcome
+
+HOSTILE = '<script>alert("x")</script>\x00\x1b[2J'
+
+
+def pictures(trials: int, workload: str = "matmul", programs: int = 1) -> Pictures:
+    shown = Pictures()
+    for program in range(programs):
+        shown.add(
+            Started(
+                "0" * 64, workload, "cpu", trials, None, 0, 0, 10, None, programs, program=program
+            )
+        )
+    for n in range(1, trials + 1):
+        failed = n % 5 == 0
+        best = 1e-3 + 1e-2 / n
+        shown.add(
+            Trial(
+                number=n,
+                outcome=Outcome.CRASH if failed else Outcome.OK,
+                seconds=None if failed else best,
+                best_seconds=best,
+                record=n == 1,
+                error=HOSTILE if failed else None,
+                schedule="ab" * 32,
+                elapsed=float(n),
+                predicted=1.1 * best,
+            )
+        )
+    return shown
+
+
+def parsed(value: object) -> str:
+    text = html_of(value)
+    html5lib.HTMLParser(strict=True).parseFragment(text)
+    return text
+
+
+@pytest.mark.parametrize("trials", [0, 1, 30])
+def test_it_is_valid_html_with_nothing_hostile(trials: int) -> None:
+    text = parsed(pictures(trials, HOSTILE))
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert "Machine: " in text
+    assert 'aria-label="used of the budget"' in text
+    assert ("crash" in text) is (trials > 4)
+
+
+def test_a_run_that_has_not_begun() -> None:
+    assert "has not begun yet" in parsed(Pictures())
+
+
+def test_of_very_many_trials_some_are_drawn() -> None:
+    text = parsed(pictures(5000))
+    assert "Of 5,000 trials, 1 in 13 is drawn." in text
+    assert len(text) < 60_000
+
+
+def test_each_program_has_its_picture_and_the_run_its_error() -> None:
+    shown = pictures(3, programs=2)
+    shown.add(Ended("done", False, 3, 1e-3, 3.0, noise="Something else was running."))
+    shown.error = "ZeroDivisionError: of the callback"
+    shown.how_to_go_on = "resume=True continues it"
+    text = parsed(shown)
+    assert text.count("<h3>matmul</h3>") == 2
+    for fact in ("Something else was running.", str(shown.error), str(shown.how_to_go_on)):
+        assert fact in text
