@@ -361,7 +361,8 @@ def session(settings: Settings) -> Iterator[Line]:
     code = (
         "import sys, tilewright as tw; from tilewright import ops; "
         "path, n, trials = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]); "
-        "tw.tune(ops.matmul_func(n, n, n), database=tw.TuningDatabase(path), trials=trials, progress=False)"
+        "db = tw.TuningDatabase(path); "
+        "tw.tune(ops.matmul_func(n, n, n), database=db, trials=trials, progress=False)"
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = [f"{folder}/t.db", str(settings.size), str(settings.trials)]

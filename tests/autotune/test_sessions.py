@@ -203,7 +203,7 @@ def test_interrupted_before_the_first_trial(
         "interrupted\n0 trials are kept in memory; resume=True (--resume) with the same budget "
         "continues the session"
     )
-    assert repr(result) == f"<TuneResult: {result}>"
+    assert "nothing was measured" in repr(result)
     assert f"interrupted; {result.kept}" in caplog.text, "there is no callback"
 
 
