@@ -204,8 +204,7 @@ def test_a_background_run_leaves_the_screen_to_the_user() -> None:
 
 def test_the_picture_knows_predictions_and_calm() -> None:
     picture = Picture(STARTED)
-    assert picture.calm == "not timed twice yet"
-    assert picture.predicted is None
+    assert (picture.calm, picture.predicted) == ("not timed twice yet", None)
     picture.add(trial(1, 2e-3, 1e-3))
     picture.add(trial(2, 2e-3))
     assert picture.predicted == "predictions are off by a factor of 2 (median)"

@@ -64,8 +64,7 @@ def test_a_run_has_its_best_and_its_result(db: TuningDatabase, play: Play) -> No
     with pytest.raises(TimeoutError):
         run.result(timeout=0.01)
     gate.opened.set()
-    result = run.result()
-    assert run.done
+    result = run.result(60)
     assert result.trials == 4
     assert (result.best, run.best) == (result.best, result.best)
     assert repr(run).startswith("<TuningRun, ended: ")
@@ -159,7 +158,7 @@ def test_what_a_run_raises_is_raised_and_logged(
 
 def test_nonsense_is_refused_at_once(db: TuningDatabase) -> None:
     with pytest.raises(TuningError, match="trials=0 is no budget"):
-        start(db, Gate(), 0)
+        start(db, Gate(), 0).stop()
 
 
 def test_several_programs_have_a_best_each(db: TuningDatabase, play: Play) -> None:
