@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..autotune.records import target_record
+from ..ids import short_id
 from ..schedule.primitive import find_primitive
 from ..tir.printer import loop_names
+from . import records
 from .answers import Arguments, page_of, text_of
+from .export import rule, script
+from .measuring import GENERATOR
 from .moves import applied, call_text, decoded, moves, refusal, try_move
 from .program_tree import Data
 from .sliders import Sliders
@@ -22,6 +27,7 @@ PAGE = 400
 _MOVES = 100
 _MEASURED = 16
 """Versions of a run."""
+_RECORDS = 100
 
 
 def tree(bench: Workbench, given: Arguments) -> Data:
@@ -135,6 +141,46 @@ def cancel(bench: Workbench, _: Arguments) -> Data:
     return {"run": None if run is None else run.data()}
 
 
+def listed_records(bench: Workbench, given: Arguments) -> Data:
+    """A page of the schedules of this program in the database."""
+    found = records.listed(records.required(bench.database), bench.workload, bench.target)
+    start, count = page_of(given, _RECORDS)
+    return {"records": found[start : start + count], "start": start, "total": len(found)}
+
+
+def open_record(bench: Workbench, given: Arguments) -> Data:
+    """A version with the schedule of a record."""
+    database = records.required(bench.database)
+    record, schedule = records.opened(database, text_of(given, "record"), bench.func)
+    version = bench.add(bench.versions.root, f"record {short_id(record.id)}", schedule)
+    if version.timing is None:
+        version.timing = records.known_timing(database, bench.workload, bench.target, record)
+    return {"version": version.id}
+
+
+def pin(bench: Workbench, given: Arguments) -> Data:
+    """Makes the schedule of a version the choice of builds."""
+    version, database = _version(bench, given), records.required(bench.database)
+    record = records.pinned(database, bench.workload, bench.target, version, GENERATOR)
+    return {"version": version.id, "record": record.id, "id": short_id(record.id)}
+
+
+def unpin(bench: Workbench, _: Arguments) -> Data:
+    """Takes the choice back."""
+    database = records.required(bench.database)
+    return {"unpinned": database.unpin(bench.workload.id, target_record(bench.target))}
+
+
+def export(bench: Workbench, given: Arguments) -> Data:
+    """A version as a script."""
+    return {"text": script(_version(bench, given))}
+
+
+def make_rule(bench: Workbench, given: Arguments) -> Data:
+    """A version as a sketch rule."""
+    return {"text": rule(_version(bench, given), bench.target, text_of(given, "name"))}
+
+
 def _sliders(bench: Workbench, given: Arguments) -> Sliders:
     version = _version(bench, given)
     found: Sliders = bench.kept(
@@ -152,15 +198,21 @@ COMMANDS: dict[str, Command] = {
     "apply": apply,
     "cancel": cancel,
     "diff": diff,
+    "export": export,
     "figures": figures,
     "go": go,
     "measure": measure,
     "moves": all_moves,
+    "open": open_record,
+    "pin": pin,
+    "records": listed_records,
     "redo": redo,
+    "rule": make_rule,
     "slide": slide,
     "sliders": sliders,
     "text": text,
     "tree": tree,
     "try": attempt,
     "undo": undo,
+    "unpin": unpin,
 }

@@ -159,6 +159,7 @@ def refusal(error: ScheduleError, handles: Handles) -> Data:
         "place": None if place is None else handles.id(place),
         "name": None if place is None else place.name,
         "alternatives": [str(a) for a in error.alternatives[:16]],
+        "step": None if error.step is None else {"number": error.step, "text": error.asked},
     }
 
 

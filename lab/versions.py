@@ -29,12 +29,13 @@ class LabError(TilewrightError):
 class Timing:
     """A measured time: the median of `samples`, in seconds per call.
 
-    `checked` says that the results were compared with those of the unscheduled program.
+    `checked` says whether the results were compared with those of the unscheduled program; `None`
+    for a time of the database, which keeps checks apart.
     """
 
     seconds: float
     samples: tuple[float, ...]
-    checked: bool
+    checked: bool | None
 
     def data(self) -> Data:
         interval = median_interval(self.samples)

@@ -56,6 +56,12 @@ of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `r
 | `slide` | `version`, `values` | the `version` |
 | `measure` | `versions`: ids; of several, times are interleaved | the `run` that begins |
 | `cancel` | | the `run` |
+| `records` | `start`, `count` | `records` of this program in the database, the fastest first |
+| `open` | `record`: the beginning of an id | the `version` |
+| `pin` | `version` | the `record` that builds take from now on, `id` for short |
+| `unpin` | | `unpinned`: whether there was one |
+| `export` | `version` | `text`: a Python file that makes the program |
+| `rule` | `version`, `name` | `text`: a module with a sketch rule |
 
 A **move** has `op`, `args` (JSON data, with ids), `text` (the call as people write it), `says` (a
 sentence), `from` (the user's module that registers it, or `null`) and `legal`. If that is `true`,
@@ -67,8 +73,12 @@ of `name, value, unit, of, exceeds`, where `of` is what the machine has; `loops`
 of each touches (`loop`, and `held` as in nodes); and `around`: for each slider, of each of its
 values with the others as they are, `valid` and `predicted`.
 
+A **record** has `record` (its id), `id` for short, `seconds`, `generator`, `target`, `comparable`
+(whether its time is one of such a machine) and `created`.
+
 An **error** has `kind`, `text` and `hint`; for steps also `example` (what clashes: two iterations,
-say), `place` (the id of the loop or block in the way) with its `name`, and `alternatives`.
+say), `place` (the id of the loop or block in the way) with its `name`, `alternatives`, and of the
+schedule of a record the `step` that does not apply, its number and its text.
 """
 
 from __future__ import annotations

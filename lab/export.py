@@ -1,0 +1,111 @@
+"""A version as text: a script that replays it, and a sketch rule that searches its sizes."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable
+
+from ..errors import ScheduleError
+from ..schedule import Schedule, Trace
+from ..schedule.primitive import find_primitive
+from ..schedule.tensorizable import instruction_modules
+from ..target import Target
+from ..tir.family import family_hash
+from ..tir.printer import func_text
+from .sliders import Sliders
+from .versions import LabError, Version
+
+_NOTEBOOK = "__main__"
+
+
+def script(version: Version) -> str:
+    """A Python file that makes the program of a version: `sch` is its schedule.
+
+    Raises `LabError` for steps that a notebook or script defines itself.
+    """
+    schedule = version.schedule
+    program = func_text(schedule.original)
+    quoted = f"'''\\\n{program}\n'''"
+    if "\\" in program or "'''" in program:
+        quoted = repr(program)
+    lines = [
+        f'"""Schedule {version.id} of {_word(schedule.original.name)}, as the lab showed it."""',
+        "",
+        *_imports(schedule),
+        "",
+        f"func = tw.script({quoted})",
+        "sch = tw.Schedule(func)",
+        schedule.trace.as_python(),
+        "",
+        'if __name__ == "__main__":',
+        "    print(sch.func)",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def rule(version: Version, target: Target, name: str) -> str:
+    """A module with a sketch rule that takes the steps of a version, its sizes left to the search.
+
+    Sizes that cannot be open are as they are. Raises `LabError` for a name that is none, and as
+    `script`.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise LabError("{0!r:.80} cannot name a rule; expected the name of a function", name)
+    schedule = version.schedule
+    if not len(schedule.trace):
+        raise LabError("the program as written has no steps to make a rule of")
+    try:
+        trace = Sliders(schedule, target).sketch.trace
+    except LabError:
+        trace = _closed(schedule)
+    steps = [f"    {line}" for line in trace.as_python().split("\n")]
+    lines = [
+        f'"""A rule of the steps that scheduled {_word(schedule.original.name)} in the lab."""',
+        "",
+        *_imports(schedule),
+        "from tilewright.tir.family import family_hash",
+        "",
+        f'FAMILY = "{family_hash(schedule.original)}"',
+        "",
+        "",
+        "@tw.sketch_rule",
+        f"def {name}(draft: tw.Draft) -> None:",
+        f'    """The steps of {version.id}, for programs that differ in their sizes alone."""',
+        "    sch = draft.schedule",
+        '    tw.require(family_hash(sch.original) == FAMILY, "the rule is for another program")',
+        *steps,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _closed(schedule: Schedule) -> Trace:
+    """The trace of a schedule that has no open sizes. Raises `LabError` where it is not legal as
+    long as other sizes are open."""
+    try:
+        return schedule.trace.apply(schedule.original, symbolic=True).trace
+    except ScheduleError as error:
+        raise LabError("these steps make no rule: {0}", error.condition) from error
+
+
+def _imports(schedule: Schedule) -> list[str]:
+    """What registers the steps and instructions of a schedule."""
+    homes = [find_primitive(step.op).home for step in schedule.trace]
+    modules = _importable([*homes, *instruction_modules(schedule.func)])
+    return ["import tilewright as tw", *(f"import {m}  # registers steps" for m in modules)]
+
+
+def _importable(homes: Iterable[str | None]) -> list[str]:
+    modules = sorted({home for home in homes if home is not None})
+    if _NOTEBOOK in modules:
+        raise LabError(
+            "this version has steps that are defined in the notebook or script itself",
+            hint="put @tw.primitive into a module, and import that",
+        )
+    return modules
+
+
+def _word(name: str) -> str:
+    """A name inside of a docstring."""
+    return name if name.isidentifier() else "the program"

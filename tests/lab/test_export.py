@@ -1,0 +1,206 @@
+"""What the lab exports replays to the program that it showed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.rules.user_rules import SKETCH_RULES
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.search import Search
+from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.detect import resolve
+from tilewright.lab.workbench import Workbench
+from tilewright.schedule.primitive import PRIMITIVES
+from tilewright.tir.equality import structural_equal
+from tilewright.tir.ir import Func, Stmt
+
+TARGET = "cpu -mcpu=znver4 -threads=2"
+PROGRAMS = {
+    "matmul": ops.matmul_func(12, 8, 10),
+    "softmax": ops.softmax_func(4, 6),
+    "conv2d": ops.conv2d_func(1, 2, 5, 5, 2),
+    "add_relu": ops.add_relu_func(7),
+}
+Data = dict[str, Any]
+
+
+def done(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert answer["ok"], answer
+    result: Data = answer["result"]
+    return result
+
+
+def refused(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert not answer["ok"], answer
+    error: Data = answer["error"]
+    return error
+
+
+def replayed(text: str) -> tw.Schedule:
+    """The schedule of an exported script, which runs by itself."""
+    namespace: Data = {"__name__": "exported"}
+    exec(compile(text, "exported.py", "exec"), namespace)
+    schedule = namespace["sch"]
+    assert isinstance(schedule, tw.Schedule)
+    return schedule
+
+
+@settings(max_examples=40, phases=[Phase.generate])  # to shrink takes long, and labels say it all
+@given(data=st.data(), name=st.sampled_from(list(PROGRAMS)), steps=st.integers(1, 4))
+def test_what_is_exported_replays_to_the_program_that_was_shown(
+    data: st.DataObject, name: str, steps: int
+) -> None:
+    bench = Workbench(PROGRAMS[name], TARGET)
+    for _ in range(steps):
+        nodes = [n["id"] for n in bench.state()["tree"]["nodes"] if "id" in n]
+        place = data.draw(st.sampled_from(nodes), label="place")
+        moves = [m for m in done(bench, do="moves", place=place)["moves"] if m["legal"]]
+        if moves:
+            move = data.draw(st.sampled_from(moves), label="move")
+            done(bench, do="apply", op=move["op"], args=move["args"])
+    current = bench.versions.current.schedule
+    schedule = replayed(done(bench, do="export")["text"])
+    assert structural_equal(schedule.func, current.func)
+    assert structural_equal(schedule.original, bench.func)
+    assert schedule.trace == current.trace
+
+
+def test_tuned_schedules_are_exported_with_their_decisions() -> None:
+    from tilewright.autotune.search.unmeasured import default_trace
+
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(default_trace(func, resolve(TARGET)).apply(func), TARGET)
+    schedule = replayed(done(bench, do="export")["text"])
+    assert schedule.trace == bench.versions.current.schedule.trace
+    done(bench, do="go", version="v0")
+    assert len(replayed(done(bench, do="export")["text"]).trace) == 0
+
+
+def test_strange_names_are_quoted() -> None:
+    func = tw.script(
+        '@tw.script\ndef f(A: T.Buffer((4,), "float32")):\n    for i in range(4):\n'
+        "        with T.block(\"it's '''\\\\ \"):\n            vi = T.axis.spatial(4, i)\n"
+        "            A[vi] = 0.0\n"
+    )
+    bench = Workbench(func, TARGET)
+    assert structural_equal(replayed(done(bench, do="export")["text"]).func, func)
+
+
+@pytest.fixture
+def parallel_too() -> Any:
+    def register(module: str) -> None:
+        exec(_MINE, {"__name__": module})
+
+    yield register
+    PRIMITIVES.pop("parallel_too", None)
+
+
+_MINE = '''
+import tilewright as tw
+from tilewright.tir.ir import Func, Var
+from tilewright.schedule.primitives import parallel
+
+@tw.primitive
+def parallel_too(fn: Func, loop: Var) -> tuple[Func, None]:
+    """Run a loop in parallel."""
+    return parallel(fn, loop)
+'''
+
+
+def test_modules_of_steps_are_imported(parallel_too: Any) -> None:
+    parallel_too("my_steps")
+    bench = Workbench(ops.add_relu_func(8), TARGET)
+    done(bench, do="apply", op="parallel_too", args={"loop": "L0"})
+    for text in (done(bench, do="export")["text"], done(bench, do="rule", name="r")["text"]):
+        assert "import my_steps" in text.splitlines()[3]
+
+
+def test_steps_of_a_notebook_are_not_exported(parallel_too: Any) -> None:
+    parallel_too("__main__")
+    bench = Workbench(ops.add_relu_func(8), TARGET)
+    done(bench, do="apply", op="parallel_too", args={"loop": "L0"})
+    error = refused(bench, do="export")
+    assert "defined in the notebook" in error["text"]
+    assert "module" in error["hint"]
+
+
+def tiled() -> tw.Schedule:
+    sch = tw.Schedule(ops.matmul_func(64, 48, 32))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, factors=[None, 8])
+    j0, j1 = sch.split(j, factors=[None, 16])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.parallel(i0)
+    sch.vectorize(j1)
+    return sch
+
+
+def test_a_rule_of_a_version_is_searched() -> None:
+    bench = Workbench(tiled(), TARGET)
+    text = done(bench, do="rule", name="my_tiles")["text"]
+    exec(compile(text, "my_rules.py", "exec"), {"__name__": "my_rules"})
+    assert "my_tiles" in SKETCH_RULES
+    (sketch,) = [s for s in sketches(bench.func, resolve(TARGET)) if "my_tiles" in s.name]
+    assert len(sketch.variables) == 2
+    row = np.array([[8, 16]])
+    assert Rowspace(sketch).check(row).all()
+    program = sketch.trace.with_row([8, 16]).apply(bench.func).func
+    assert structural_equal(program, bench.versions.current.schedule.func)
+    search = Search(bench.func, resolve(TARGET), prepared=[sketch], seed=3)
+    rows = {c.row for c in search.ask(8)}
+    assert len(rows) == 8  # its sizes are open
+
+
+def test_a_rule_is_for_other_programs_too() -> None:
+    bench = Workbench(tiled(), TARGET)
+    text = done(bench, do="rule", name="my_tiles")["text"]
+    exec(compile(text, "my_rules.py", "exec"), {"__name__": "my_rules"})
+    other = ops.matmul_func(96, 80, 40)
+    (sketch,) = [s for s in sketches(other, resolve(TARGET)) if "my_tiles" in s.name]
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 4)
+    for row in rows.tolist():
+        assert isinstance(sketch.trace.with_row(row).apply(other).func.body, Stmt)
+    for unlike in (ops.add_relu_func(8), ops.conv2d_func(1, 4, 8, 8, 4)):
+        assert not [s for s in sketches(unlike, resolve(TARGET)) if "my_tiles" in s.name]
+
+
+def test_a_rule_without_sizes_has_its_steps() -> None:
+    sch = tw.Schedule(ops.add_relu_func(64))
+    sch.parallel(sch.get_loops(sch.get_block(0))[0])
+    bench = Workbench(sch, TARGET)
+    text = done(bench, do="rule", name="just_parallel")["text"]
+    exec(compile(text, "my_rules.py", "exec"), {"__name__": "my_rules"})
+    found = [s for s in sketches(bench.func, resolve(TARGET)) if "just_parallel" in s.name]
+    assert [structural_equal(s.func, sch.func) for s in found] == [True]
+
+
+@pytest.mark.parametrize("name", [None, "", "no name", "class", "_x", "a.b", 7, "x" * 10_000 + "!"])
+def test_names_of_rules_are_checked(name: Any) -> None:
+    assert refused(Workbench(tiled(), TARGET), do="rule", name=name)["kind"] == "LabError"
+
+
+def test_no_rule_is_made_of_no_steps() -> None:
+    bench = Workbench(ops.add_relu_func(8), TARGET)
+    assert "no steps" in refused(bench, do="rule", name="nothing")["text"]
+
+
+def test_where_a_location_was_sampled_there_is_no_rule() -> None:
+    sch = tw.Schedule(ops.softmax_func(8, 16))
+    block = sch.get_block("Y_max")
+    sch.compute_at(block, sch.sample_compute_location(block))
+    error = refused(Workbench(sch, TARGET), do="rule", name="located")
+    assert "cannot be left open" in error["text"]
+
+
+def test_programs_are_concrete() -> None:
+    assert all(isinstance(f, Func) for f in PROGRAMS.values())

@@ -1,0 +1,191 @@
+"""Records of a database as starting points of the lab, and its choice as a pin."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.records import (
+    environment_record,
+    schedule_record,
+    target_record,
+    toolchain_record,
+    workload_record,
+)
+from tilewright.codegen.detect import resolve
+from tilewright.lab.workbench import Workbench
+from tilewright.tir.ir import Func
+from tilewright.tuning_db.values import (
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    utc_now,
+)
+
+TARGET = resolve("cpu -mcpu=znver4 -threads=2")
+Data = dict[str, Any]
+
+
+def done(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert answer["ok"], answer
+    result: Data = answer["result"]
+    return result
+
+
+def refused(bench: Workbench, **command: Any) -> Data:
+    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
+    assert not answer["ok"], answer
+    error: Data = answer["error"]
+    return error
+
+
+def tiled(func: Func, size: int) -> tw.Schedule:
+    sch = tw.Schedule(func)
+    sch.split(sch.get_loops(sch.get_block(0))[0], factors=[None, size], perfect=True)
+    return sch
+
+
+def put(
+    database: tw.TuningDatabase, func: Func, record: ScheduleRecord, seconds: float,
+    target: tw.Target = TARGET,
+) -> Measurement:  # fmt: skip
+    """A measurement of a schedule, as a session puts it."""
+    subject = (
+        workload_record(func),
+        target_record(target),
+        toolchain_record(target),
+        environment_record(target),
+    )
+    database.put(*subject)
+    session = database.start_session(
+        subject[0].id, subject[1].id, trials=1, seconds=None, seed=0, search={}, model={}
+    )
+    measured = Measurement(
+        session=session.id,
+        schedule=record.id,
+        workload=subject[0].id,
+        target=subject[1].id,
+        toolchain=subject[2].id,
+        environment=subject[3].id,
+        outcome=Outcome.OK,
+        seconds=seconds,
+        samples=(seconds,) * 3,
+        error=None,
+        created=utc_now(),
+    )
+    database.put(record, measured)
+    return measured
+
+
+@pytest.fixture
+def database() -> tw.TuningDatabase:
+    return tw.TuningDatabase("sqlite://")
+
+
+def test_the_fastest_records_of_a_program_come_first(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    assert done(bench, do="records")["total"] == 0
+    for size, seconds in ((8, 3e-3), (16, 1e-3), (32, 2e-3)):
+        put(database, func, schedule_record(tiled(func, size).trace, f"tile{size}"), seconds)
+    slow = schedule_record(tiled(func, 8).trace, "tile8")
+    put(database, func, slow, 9e-3)  # the fastest time of a schedule counts
+    other = resolve("cpu -mcpu=haswell -threads=1")
+    put(database, func, schedule_record(tiled(func, 4).trace, "other"), 1e-6, other)
+    elsewhere = ops.matmul_func(8, 8, 8)
+    put(database, elsewhere, schedule_record(tiled(elsewhere, 2).trace), 1e-9)
+    found = done(bench, do="records")
+    assert [(r["generator"], r["seconds"], r["comparable"]) for r in found["records"]] == [
+        ("tile16", 1e-3, True),
+        ("tile32", 2e-3, True),
+        ("tile8", 3e-3, True),
+        ("other", 1e-6, False),
+    ]
+    assert found["total"] == 4
+    assert found["records"][0]["record"].startswith(found["records"][0]["id"])
+    assert done(bench, do="records", start=1, count=1)["records"] == found["records"][1:2]
+
+
+def test_a_record_is_a_starting_point(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    record = schedule_record(tiled(func, 16).trace)
+    measured = put(database, func, record, 1e-3)
+    for id in (record.id, record.id[:12], measured.id):
+        assert done(bench, do="open", record=id) == {"version": "v1"}
+    version = bench.versions.current
+    assert version.schedule.trace == tw.Trace.from_json(record.trace)
+    data = bench.state()["versions"][1]
+    assert data["text"] == f"record {record.id[:12]}"
+    assert data["measured"]["seconds"] == 1e-3
+    assert data["parent"] == "v0"
+
+
+def test_a_trace_that_no_longer_applies_names_its_step(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    record = schedule_record(tiled(func, 16).trace)
+    put(database, func, record, 1e-3)
+    bench = Workbench(ops.matmul_func(50, 64, 64), TARGET, database)
+    error = refused(bench, do="open", record=record.id)
+    assert "factor 16 does not divide extent 50" in error["text"]
+    assert error["step"]["number"] == 2
+    assert "split" in error["step"]["text"]
+    assert bench.state()["version"] == "v0"
+
+
+@pytest.mark.parametrize(
+    ("trace", "says"),
+    [
+        ('{"version":1,"steps":[{"op":"explode","args":{}}]}', "unknown primitive"),
+        ('{"version":99,"steps":[]}', "version 99"),
+        ('{"version":1,"steps":[{"op":"get_block","args":{"block":7},"out":["b0"]}]}', "block"),
+    ],
+)
+def test_traces_that_cannot_be_read_are_errors(
+    database: tw.TuningDatabase, trace: str, says: str
+) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    record = ScheduleRecord(trace, 1)
+    database.put(record)
+    error = refused(Workbench(func, TARGET, database), do="open", record=record.id)
+    assert says in error["text"]
+
+
+@pytest.mark.parametrize("record", [None, 7, "", "zz", "ab", "abcd" * 4, ["a"], "x" * 100_000])
+def test_ids_that_are_none_are_refused_as_data(database: tw.TuningDatabase, record: Any) -> None:
+    error = refused(Workbench(ops.add_relu_func(8), TARGET, database), do="open", record=record)
+    assert error["kind"] in ("LabError", "DatabaseError")
+
+
+def test_other_records_are_no_starting_points(database: tw.TuningDatabase) -> None:
+    func = ops.add_relu_func(8)
+    workload = workload_record(func)
+    database.put(workload)
+    error = refused(Workbench(func, TARGET, database), do="open", record=workload.id)
+    assert "is a workload; expected a schedule" in error["text"]
+
+
+def test_a_pin_is_what_builds_take(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(16, 16, 16)
+    bench = Workbench(tiled(func, 8), "cpu", database)
+    found = done(bench, do="pin")
+    best = database.best(workload_record(func).id, target_record(resolve("cpu")))
+    assert best is not None
+    assert best.pinned
+    assert best.schedule.id == found["record"]
+    module = tw.build(func, "cpu", database=database, allow=("record",))
+    assert module.origin.kind == "record"
+    assert done(bench, do="unpin") == {"unpinned": True}
+    assert done(bench, do="unpin") == {"unpinned": False}
+
+
+def test_without_a_database_there_are_no_records() -> None:
+    bench = Workbench(ops.add_relu_func(8), TARGET)
+    for command in ("records", "pin", "unpin"):
+        assert "this lab has no database" in refused(bench, do=command)["text"]
+    assert "tw.lab(" in refused(bench, do="open", record="abcd")["hint"]
