@@ -65,7 +65,12 @@ def intervals(
     values = [v for row in rows for v in (row.value, *(row.ends or ()))]
     scale = Scale.around([*values, beside], 6, _WIDE - 6, axis)
     body: list[Row] = [
-        (shortened(row.name), *row.cells, _picture(_whiskers(row, scale, beside)), text(row.words))
+        (
+            shortened(row.name),
+            *row.cells,
+            _picture(_whiskers(row, scale, beside)),
+            h.span(".words")[text(row.words)],
+        )
         for row in rows
     ]
     ticks = labelled(scale.ticks(50), axis, scale, lambda label: width_of(label) + 8)

@@ -59,7 +59,7 @@ def parallel(
     drawn = [
         h.path(".line.faint", d="".join(lines[strong:])) if lines[strong:] else None,
         h.path(".line.strong", d="".join(lines[1:strong])) if lines[1:strong] else None,
-        h.path(".line.c1", d=lines[0]),
+        h.path(".line.best", d=lines[0]),
         h.g(".axes.names")[[_axis(name, at[name], places[name]) for name in open_names]],
         h.g(".axes")[
             h.path(d=f"M{end} {_TOP}V{_HEIGHT - _BOTTOM}"),

@@ -98,11 +98,13 @@ class Scale:
         return self._within(10.0**k for k in range(first, last + 1, stride))
 
     def _even(self, most: int) -> list[float]:
-        coarse = (self.high - self.low) / most
-        power = 10.0 ** floor(log10(coarse))
-        step = next(power * d for d in (1, 2, 5, 10) if power * d >= coarse)
-        first, last = ceil(self.low / step), floor(self.high / step)
-        return [k * step for k in range(first, last + 1)]
+        """The multiples of the least round step of which there are at most so many."""
+        power = 10.0 ** floor(log10((self.high - self.low) / most))
+        steps = (power * d for d in (1, 2, 5, 10, 20))
+        found = (
+            [k * s for k in range(ceil(self.low / s), floor(self.high / s) + 1)] for s in steps
+        )
+        return next(ticks for ticks in found if len(ticks) <= most)
 
     def _within(self, values: Iterable[float]) -> list[float]:
         return [v for v in values if self.low <= v <= self.high]

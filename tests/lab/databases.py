@@ -28,7 +28,7 @@ CPU = TargetRecord("cpu -mcpu=znver4 -threads=2", "x86_64", "some processor")
 LLVM = Toolchain("llvm 22", {"llvmlite": "0.50"})
 HOST = Environment({"host": "a"})
 FUNC = ops.matmul_func(64, 64, 64)
-HOSTILE = "<script>alert('owned')</script>\"'&<!--\x1b[2J\u202e</style></table>"
+HOSTILE = "<script>document.title = 'run'</script>\"'&<!--\x1b[2J\u202e</style></table>"
 """What a foreign database may call things; no NUL, which no database takes."""
 
 

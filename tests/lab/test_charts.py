@@ -130,12 +130,18 @@ def test_spread_keeps_order_and_bounds() -> None:
         (1e-4, 2e-3, ["100 us", "200 us", "500 us", "1 ms", "2 ms"]),
         (1e-6, 1.0, ["1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s"]),
         (1.1e-3, 1.7e-3, ["1.1 ms", "1.2 ms", "1.3 ms", "1.4 ms", "1.5 ms", "1.6 ms", "1.7 ms"]),
+        (0.95e-3, 2.2e-3, ["1 ms", "1.2 ms", "1.4 ms", "1.6 ms", "1.8 ms", "2 ms", "2.2 ms"]),
         (1e-3, 1e-3, ["980 us", "990 us", "1 ms", "1.01 ms", "1.02 ms"]),
     ],
 )
 def test_ticks_are_round(low: float, high: float, labels: list[str]) -> None:
     scale = Scale.around([low, high], 0, 260, CALL)
     assert [label for _, label in labelled(scale.ticks(30), CALL, scale, lambda _: 13)] == labels
+
+
+def test_ticks_of_linear_scales_use_the_room() -> None:
+    scale = Scale.around([1, 7.3], 0, 180, Axis("ratio"))
+    assert scale.ticks(50) == [2, 4, 6]
 
 
 def test_labels_of_ticks_have_room() -> None:
@@ -188,7 +194,7 @@ def test_parallel_coordinates_draw_the_fastest_strong() -> None:
     assert "The same in all: pack = yes." in texts(document)
     assert "of 900 candidates are drawn, evenly by rank." in texts(document)
     assert len(drawn(document, "faint")[0].split("M")) <= 312
-    (fastest,) = drawn(document, "c1")
+    (fastest,) = drawn(document, "best")
     assert fastest.count("L") == 2
     assert "nothing to show" in texts(parsed(parallel("D", [], format_seconds)))
     assert "nothing to show" in texts(parsed(parallel("D", [({"a": 1}, nan)], format_seconds)))
