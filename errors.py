@@ -16,6 +16,8 @@ from functools import partial, wraps
 from string import Formatter
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from .display import html
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -97,6 +99,8 @@ class TilewrightError(Exception):
                 text += f"\n  {name}: {more}"
         details = self._details()
         return text if details is None else f"{text}\n{details}"
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         """The first line of its text."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
+from ..display import html
 from ..errors import ArgumentError, checked_call, similar
 from ..hints import MissingNameError, instead
 from ..ids import short_id
@@ -229,6 +230,11 @@ class Module:
             return checked
         return partial(self._entry, *arguments)
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The kinds of texts that `source` has; none of a module that was loaded."""
+        return tuple(self._sources)
+
     @checked_call(ArgumentError, 'mod.source("tir"), or "llvm" or "asm", of GPUs "cuda" or "ptx"')
     def source(self, kind: str) -> str:
         """The text of the code: `kind` is `tir`, `llvm` or `asm`; of GPUs `cuda` or `ptx`."""
@@ -287,6 +293,8 @@ class Module:
             if keyword not in known:
                 raise keyword_error(self.signature, keyword, known)
         return {keyword: value for keyword, value in options.items() if value is not None}
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"

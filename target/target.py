@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
+from ..display import html
 from ..errors import TargetError, similar
 from ..hints import KINDS, OPTIONS
 
@@ -142,6 +143,8 @@ class Target(metaclass=_Named):
 
     def __str__(self) -> str:
         return " ".join([self.kind, *self.options()])
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         return f'Target("{self}")'

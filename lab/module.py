@@ -1,0 +1,86 @@
+"""The picture of a compiled kernel: where its schedule is from, what it takes, its assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import htpy as h
+
+from ..ids import short_id
+from ..runtime import Module
+from .assembly import assembly
+from .code import bytes_text
+from .facts import facts
+from .page import text
+from .tables import Column, table
+
+_ASSEMBLY = ("asm", "ptx")
+"""The names of assembly among the sources of modules."""
+
+
+def view(module: Module) -> h.Node:
+    """The picture of a compiled kernel."""
+    kind = next((name for name in module.sources if name in _ASSEMBLY), None)
+    name = module.signature.name
+    return h.div(".tw-module")[
+        facts(
+            {
+                "Kernel": h.code[text(name)],
+                "Target": text(module.target),
+                "Schedule": _origin(module),
+                "Workspace": bytes_text(module.workspace_bytes) if module.workspace_bytes else "",
+                "Sources": ", ".join(module.sources) or "none: it was loaded from an artifact",
+            }
+        ),
+        _arguments(module),
+        _resources(module.resources),
+        assembly(module.source(kind), f"the assembly of {name}") if kind is not None else None,
+    ]
+
+
+def _origin(module: Module) -> str:
+    """Where the schedule comes from, with a short id."""
+    origin = module.origin
+    record = "" if origin.record_id is None else f" {short_id(origin.record_id)}"
+    detail = f": {origin.detail}" if origin.detail else ""
+    loss = "" if origin.loss is None else f" (expected to lose {origin.loss:.0%} of the speed)"
+    return text(f"{origin.kind}{record}{detail}{loss}")
+
+
+def _arguments(module: Module) -> h.Node:
+    """The parameters in the order of a call."""
+    rows = [
+        [h.code[text(a.name)], text(a.type_text), a.role, text(module.layouts.get(a.name, ""))]
+        for a in module.signature.arguments
+    ]
+    if not rows:
+        return None
+    packed = any(row[-1] for row in rows)
+    columns = [Column("argument"), Column("type"), Column("role"), Column("packed as")]
+    shown = len(columns) if packed else len(columns) - 1
+    return table("Arguments of a call", columns[:shown], [row[:shown] for row in rows])
+
+
+def _resources(resources: Mapping[str, Mapping[str, int | float]]) -> h.Node:
+    """What the kernels of GPUs take; a column for each thing that is known of one of them."""
+    names = list(dict.fromkeys(name for kernel in resources.values() for name in kernel))
+    if not names:
+        return None
+    rows: list[list[h.Node]] = [
+        [h.code[text(symbol)], *(_amount(name, kernel.get(name)) for name in names)]
+        for symbol, kernel in resources.items()
+    ]
+    columns = [Column("kernel"), *(Column(_title(name), number=True) for name in names)]
+    return table("What each kernel takes", columns, rows)
+
+
+def _title(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def _amount(name: str, value: int | float | None) -> str:
+    if value is None:
+        return ""
+    if name.endswith("_bytes"):
+        return bytes_text(int(value))
+    return f"{value:.0%}" if name == "occupancy" else f"{value:g}"

@@ -1,0 +1,112 @@
+"""The picture of an error: what does not hold, where, what clashes, and what helps."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.lab.error import MOST_ROWS, view
+from tilewright.tir.ir import seq
+from tilewright.tir.parser import parse
+from tilewright.tir.visit import with_func_body
+
+from .checks import HOSTILE, checked, with_class, words
+
+WAVE = """
+@tw.script
+def wave(A: T.Buffer((64, 64), "float32")):
+    T.inplace(A)
+    for i, j in T.grid(62, 62):
+        with T.block("A"):
+            vi = T.axis.opaque(62, i)
+            vj = T.axis.opaque(62, j)
+            A[vi + 1, vj + 1] = A[vi, vj + 2] + 1.0
+"""
+
+
+def refused(schedule: tw.Schedule, step: Callable[[tw.Schedule], object]) -> tw.ScheduleError:
+    with pytest.raises(tw.ScheduleError) as caught:
+        step(schedule)
+    return caught.value
+
+
+def facts(main: Any) -> dict[str, str]:
+    names, values = ([words(e) for e in main.iter(tag)] for tag in ("dt", "dd"))
+    return dict(zip(names, values, strict=True))
+
+
+def test_two_iterations_that_clash() -> None:
+    sch = tw.Schedule(parse(WAVE))
+    i, j = sch.get_loops(sch.get_block("A"))
+    main = checked(view(refused(sch, lambda s: s.reorder(j, i))))
+    head = next(with_class(main, "tw-refusal"))
+    assert words(head).startswith("ScheduleError: block A must run in the order of loops i, j")
+    known = facts(main)
+    assert known["Refused"] == "step 2, sch.reorder(l2, l1) l2 is j, l1 is i"
+    assert known["What clashes"] == (
+        "iteration i=0, j=1 writes A[1, 2], iteration i=1, j=0 reads it"
+    )
+    assert "What helps" in known
+    assert [words(line) for line in with_class(main, "here")] == ['with T.block("A"): # <-- here']
+
+
+def test_what_would_be_legal() -> None:
+    sch = tw.Schedule(ops.matmul_func(64, 64, 64))
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    error = refused(sch, lambda s: s.split(i, factors=[None, 24], perfect=True))
+    known = facts(checked(view(error)))
+    assert known["Expected"] == "a divisor of 64; found 24"
+    assert known["Would be legal"] == "4 8 16 32"
+
+
+def test_handles_that_ended() -> None:
+    sch = tw.Schedule(ops.matmul_func(64, 64, 64))
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    sch.split(i, factors=[8, 8])
+    known = facts(checked(view(refused(sch, lambda s: s.parallel(i)))))
+    assert known["Handle"].startswith("loop i ended with step 2")
+    assert known["Would be legal"] == "i_0 i_1"
+
+
+def test_long_programs_are_shown_around_the_place() -> None:
+    func = ops.matmul_func(64, 64, 64)
+    sch = tw.Schedule(
+        with_func_body(func, seq(*(ops.matmul_func(8, 8, 8).body for _ in range(40))))
+    )
+    loop = sch.get_loops(sch.get_block(20))[-1]
+    main = checked(view(refused(sch, lambda s: s.parallel(loop))))
+    lines = [words(line) for line in with_class(main, "l")]
+    assert len(lines) == MOST_ROWS + 2
+    assert lines[0].startswith("… ")
+    assert lines[-1].startswith("… ")
+    assert len(list(with_class(main, "here"))) == 1
+
+
+def test_errors_of_other_processes_have_their_texts() -> None:
+    sch = tw.Schedule(parse(WAVE))
+    _, j = sch.get_loops(sch.get_block("A"))
+    error = refused(sch, lambda s: s.vectorize(j))
+    main = checked(view(copy.copy(error)))
+    assert len(list(with_class(main, "here"))) == 1
+    assert facts(main) == facts(checked(view(error)))
+
+
+def test_other_errors_are_their_texts() -> None:
+    with pytest.raises(tw.ParseError) as caught:
+        parse("@tw.script\ndef f(:\n")
+    main = checked(view(caught.value))
+    assert words(main).startswith("ParseError: <text>:2:7:")
+    assert "^" in words(main.find(".//pre"))
+    plain = tw.TargetError("no {0}", HOSTILE)
+    assert not checked(view(plain)).findall(".//pre")
+    assert "tw-error" in plain._repr_html_()
+
+
+def test_texts_of_users_are_no_markup() -> None:
+    sch = tw.Schedule(ops.matmul_func(8, 8, 8))
+    assert "<script>" in words(checked(view(refused(sch, lambda s: s.get_block(HOSTILE)))))
