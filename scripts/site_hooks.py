@@ -14,6 +14,7 @@ import ast
 import contextlib
 import io
 import json
+import linecache
 import os
 import posixpath
 import re
@@ -35,8 +36,8 @@ PRIMITIVES_INTRODUCTION = """\
 # Primitives as functions
 
 Each step of a schedule is a pure function: it takes a program, and returns the new program and the
-handles that the step makes. [A primitive of your own](../extending.md) is made of these. As
-methods of a `Schedule` they are in [Primitives](../schedules.md)."""
+handles that the step makes. [A primitive of your own](../howto/write_a_primitive.md) is made of
+these. As methods of a `Schedule` they are in [Primitives](../schedules.md)."""
 
 _FENCE = re.compile(r"^```(\w+)((?: [^\n]*)?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -98,9 +99,12 @@ def loaded_from_elsewhere(html: str) -> list[str]:
 
 
 def _mark(uri: str, html: str) -> str:
-    """The place of a picture in Markdown, which would otherwise read HTML as text in part."""
+    """The place of a picture in Markdown, which would otherwise read HTML as text in part.
+
+    A picture is a tree of its own in the page: the style of the site is not for it.
+    """
     pictures = _pictures.setdefault(uri, [])
-    pictures.append(f'<div class="picture">{html}</div>')
+    pictures.append(f'<div class="picture"><template shadowrootmode="open">{html}</template></div>')
     return f'<div data-picture="{len(pictures) - 1}"></div>'
 
 
@@ -140,14 +144,25 @@ def with_site_links(markdown: str, source: Path, uri: str) -> str:
 
 
 def values_of(markdown: str) -> list[object]:
-    """Run the `python` blocks of a page; returns the values of those that ask for a picture."""
+    """Run the `python` blocks of a page; returns the values of those that ask for a picture.
+
+    The tests of the pages say which errors are expected.
+    """
+    from tilewright.errors import TilewrightError
+
     names: dict[str, Any] = {"__name__": "page"}
-    values = []
+    values: list[object] = []
+    value: object = None
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for m in _FENCE.finditer(markdown):
             if m[1] == "python" and m[2] in ("", " picture"):
-                with contextlib.redirect_stdout(io.StringIO()):
-                    value = run_block(m[3], names)
+                file = f"<block at {m.start()}>"
+                linecache.cache[file] = len(m[3]), None, m[3].splitlines(keepends=True), file
+                with (
+                    contextlib.redirect_stdout(io.StringIO()),
+                    contextlib.suppress(TilewrightError),
+                ):
+                    value = run_block(m[3], names, file)
                 if m[2]:
                     values.append(value)
     return values

@@ -52,7 +52,7 @@ def test_a_picture_follows_the_code_that_makes_it(monkeypatch: pytest.MonkeyPatc
     text = "```python\nd = Drawn()\n```\n\n```python picture\nd\n```\n\nend"
     assert shown(text) == (
         "```python\nd = Drawn()\n```\n\n```python\nd\n```\n\n"
-        '<div class="picture"><p>drawn</p></div>\n\nend'
+        '<div class="picture"><template shadowrootmode="open"><p>drawn</p></template></div>\n\nend'
     )
 
 
