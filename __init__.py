@@ -31,6 +31,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import ops
+    from .autotune.recorded_run import open_run
     from .autotune.rules.draft import Draft
     from .autotune.rules.fusion_groups import fusion_groups
     from .autotune.rules.rule import Group, GroupKind, Variant
@@ -89,6 +90,7 @@ __all__ = [
     "fusion_groups",
     "lab",
     "load",
+    "open_run",
     "ops",
     "primitive",
     "register_intrin",
@@ -113,6 +115,7 @@ _HOMES = {
     "build_library": ".building",
     "explain": ".building",
     "load": ".runtime",
+    "open_run": ".autotune.recorded_run",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",

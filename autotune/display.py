@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING, Self
 
@@ -50,19 +51,26 @@ class LiveDisplay:
             self._live = None
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Started):
-            self._pictures[event.program] = Picture(event)
-        picture = self._pictures[event.program]
-        picture.add(event)
-        if self._live is not None:
-            self._live.update(self._render(picture), refresh=True)
+        self.show([event])
+
+    def show(self, events: Sequence[Event]) -> None:
+        """Show several events, by one drawing after the last."""
+        for event in events:
+            if isinstance(event, Started):
+                self._pictures[event.program] = Picture(event)
+            picture = self._pictures[event.program]
+            picture.add(event)
+            if self._live is None and (line := picture.line(event)) is not None:
+                self.say(line)
+        if self._live is not None and events:
+            self._live.update(self._render(self._pictures[events[-1].program]), refresh=True)
             if all(p.ended for p in self._pictures.values()):
                 self._live.stop()  # a signal may end the process next, and the cursor is hidden
-            return
-        line = picture.line(event)
-        if line is not None:
-            text = writable(line, self._console)
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def say(self, line: str) -> None:
+        """Print a line, in a terminal above the picture."""
+        text = writable(line, self._console)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _render(self, now: Picture) -> RenderableType:
         """The programs that share the budget a line each, the one at work in full."""
@@ -100,8 +108,8 @@ def render(picture: Picture, console: Console) -> RenderableType:
         rows += _joined([*course, line(picture.counts)], console)
     if picture.predicted is not None:
         rows.append(line(picture.predicted, "dim"))
-    if picture.drift is not None:
-        rows.append(line(picture.calm, "dim" if picture.is_calm else "yellow"))
+    if (calm := picture.calm) is not None:
+        rows.append(line(calm, "dim" if picture.is_calm else "yellow"))
     rows += [line(text, cut=True) for text in picture.finalists]
     rows.append(line(picture.doing, "dim"))
     rows += [line(text) for text in picture.conclusions]

@@ -80,10 +80,10 @@ class Picture:
         return "" if self.started.programs == 1 else f"{self.started.workload}: "
 
     @property
-    def calm(self) -> str:
-        """Whether the machine is calm, as a phrase."""
+    def calm(self) -> str | None:
+        """Whether the machine is calm, as a phrase; `None` while it is not known."""
         if self.drift is None:
-            return "not timed twice yet"
+            return None
         if self.is_calm:
             return f"calm: the same code takes {self.drift.ratio:.2f} times as long as at the start"
         return drift_text(self.drift.ratio, finals=self.drift.finals)
@@ -218,13 +218,12 @@ class Picture:
 class Pictures:
     """The pictures of all programs of a run, as one value that a notebook shows.
 
-    `error` is what ended the run, `how_to_go_on` what to do with one that has stopped.
+    `error` is what ended the run.
     """
 
     def __init__(self) -> None:
         self.pictures: dict[int, Picture] = {}
         self.error: str | None = None
-        self.how_to_go_on: str | None = None
 
     def add(self, event: Event) -> None:
         """Update the picture of the event's program."""
@@ -240,7 +239,7 @@ class Pictures:
         lines = (
             f"{p.started.workload}: {p.trial}, {p.rate}: {p.doing}" for p in self.pictures.values()
         )
-        after = (text for text in (self.error, self.how_to_go_on) if text is not None)
+        after = () if self.error is None else (self.error,)
         return "\n".join((*lines, *after)) or "tuning: nothing has begun yet"
 
     _repr_html_ = html

@@ -21,7 +21,7 @@ import typer
 
 from ..errors import TilewrightError
 from ..target import registered_kinds
-from . import checking, database, measuring, models, pages, programs
+from . import checking, database, measuring, models, pages, programs, watching
 from .options import OPTIONS
 from .table import printable
 
@@ -31,6 +31,7 @@ app.command()(programs.build)
 app.command()(programs.target)
 app.command()(checking.check)
 app.command()(pages.report)
+app.command()(watching.watch)
 app.add_typer(database.app, name="db")
 app.add_typer(models.app, name="model")
 app.add_typer(measuring.app, name="measure")

@@ -29,7 +29,7 @@ def view(value: Pictures | _HasPictures) -> h.Node:
     if not shown:
         shown = [h.p["Tuning has not begun yet: the program is prepared."]]
     return h.section(".live", aria_label="progress of tuning")[
-        shown, remarks(pictures.error, kind="bad"), remarks(pictures.how_to_go_on)
+        shown, remarks(pictures.error, kind="bad")
     ]
 
 
@@ -46,7 +46,9 @@ def _picture(picture: Picture) -> h.Node:
             max=f"{total:g}", value=f"{min(done, total):g}", aria_label="used of the budget"
         ),
         h.p[h.strong["Now: "], text(picture.doing)],
-        h.p(class_="soft" if picture.is_calm else "bad")["Machine: ", text(picture.calm)],
+        h.p(class_="soft" if picture.is_calm else "bad")["Machine: ", text(picture.calm)]
+        if picture.calm
+        else None,
         h.div(".grid")[
             convergence(tried, final),
             predictions(tried),

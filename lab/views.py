@@ -23,6 +23,7 @@ _HOMES: dict[str, str] = {
     "Module": "module",
     "Pictures": "live",
     "Record": "database",
+    "RecordedRun": "live",
     "Schedule": "schedule",
     "Target": "target",
     "TilewrightError": "error",

@@ -400,13 +400,14 @@ class TuningDatabase:
         schedule: str | None = None,
         outcome: Outcome | None = None,
         family: str | None = None,
+        since: datetime | None = None,
     ) -> Iterator[tuple[Measurement, str]]:
         """As `measurements`, one after the other, each with the generator of its schedule.
 
-        The oldest comes first. They are those of this database without its layers, at one moment.
-        Memory does not grow with their number.
+        The oldest comes first; those from before `since` are left out. They are those of this
+        database without its layers, at one moment. Memory does not grow with their number.
         """
-        conditions = filters(workload, target, session, schedule, outcome, family)
+        conditions = filters(workload, target, session, schedule, outcome, family, since)
         with self._layers[0].reading() as connection, _leaving_out() as damage:
             yield from each(connection, conditions, damage)
 

@@ -51,7 +51,6 @@ def test_it_is_valid_html_with_nothing_hostile(trials: int) -> None:
     text = parsed(pictures(trials, HOSTILE))
     assert "<script" not in text
     assert "\x1b" not in text
-    assert "Machine: " in text
     assert 'aria-label="used of the budget"' in text
     assert ("crash" in text) is (trials > 4)
 
@@ -70,8 +69,7 @@ def test_each_program_has_its_picture_and_the_run_its_error() -> None:
     shown = pictures(3, programs=2)
     shown.add(Ended("done", False, 3, 1e-3, 3.0, noise="Something else was running."))
     shown.error = "ZeroDivisionError: of the callback"
-    shown.how_to_go_on = "resume=True continues it"
     text = parsed(shown)
     assert text.count("<h3>matmul</h3>") == 2
-    for fact in ("Something else was running.", str(shown.error), str(shown.how_to_go_on)):
+    for fact in ("Something else was running.", str(shown.error)):
         assert fact in text

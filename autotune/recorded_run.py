@@ -1,0 +1,250 @@
+"""A session as its database has it: what runs elsewhere, or ran before, is shown as here.
+
+The records of a session are read as the events that its own process told, so that all displays
+serve both. Nothing is written, and no target or program is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+
+from ..display import html
+from ..errors import DatabaseError
+from ..ids import short_id
+from ..tuning_db import TuningDatabase
+from ..tuning_db.sessions import is_alive
+from ..tuning_db.values import (
+    Best,
+    Measurement,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    Toolchain,
+    Workload,
+)
+from .budget import limits, running
+from .events import Ended, Event, Final, Started, Trial, Waiting
+from .picture import Pictures
+
+_TICK = timedelta(microseconds=1)
+"""The resolution of times in a database."""
+
+
+def open_run(
+    database: TuningDatabase | str | os.PathLike[str], session: str | None = None
+) -> RecordedRun:
+    """The session of a database with that id, or its beginning; the newest if none is given.
+
+    It may run in any process on any machine, or be over. A path or URL is opened read-only.
+
+    Raises `DatabaseError` if there is no such session.
+    """
+    opened = database
+    if not isinstance(opened, TuningDatabase):
+        opened = TuningDatabase(opened, create=False, read_only=True)
+    if session is not None:
+        return RecordedRun(opened, opened.find(session, Session))
+    sessions = opened.records(Session)
+    if not sessions:
+        raise DatabaseError(
+            "there is no session in {0} yet",
+            opened.location,
+            hint="tw.tune and `tilewright tune` begin one",
+        )
+    return RecordedRun(opened, max(sessions, key=lambda s: s.started))
+
+
+class RecordedRun:
+    """A session that is read from a database; `poll` reads what is new.
+
+    `session` is its record as last read, `pictures` its state for displays. `best` is what a build
+    would take now for its program and target.
+    """
+
+    def __init__(self, database: TuningDatabase, session: Session) -> None:
+        self.session = session
+        self._database = database
+        self._file = _identity(database)
+        self._workload = database.get(Workload, session.workload)
+        self._target = database.get(TargetRecord, session.target)
+        self._toolchain: Toolchain | None = None
+        self._pictures = Pictures()
+        self._last = session.started
+        self._elapsed = 0.0
+        self._schedules: set[str] = set()
+        self._fastest: float | None = None
+        self._over = False
+
+    @property
+    def pictures(self) -> Pictures:
+        """Its state now."""
+        self.poll()
+        return self._pictures
+
+    @property
+    def running(self) -> bool:
+        """Whether a process still works on it, as far as this machine can know."""
+        return is_alive(self.session, datetime.now(UTC))
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, or its process is gone."""
+        return self._over
+
+    @property
+    def gone(self) -> str | None:
+        """What became of the database's file since it was opened; `None` if it is there."""
+        now = _identity(self._database)
+        if now == self._file:
+            return None
+        return "was deleted" if now is None else "was replaced by another file"
+
+    @property
+    def best(self) -> Best | None:
+        """The schedule that a build would take now; `None` while none is verified."""
+        tolerance = self.session.search.get("tolerance")
+        return self._database.best(
+            self.session.workload,
+            self._target,
+            self._toolchain,
+            tolerance=tolerance if isinstance(tolerance, (int, float)) else None,
+        )
+
+    @property
+    def how_to_go_on(self) -> str | None:
+        """What continues a session that did not finish; `None` while it runs and if it did."""
+        session = self.session
+        if session.status is SessionStatus.FINISHED or self.running:
+            return None
+        budget = {"trials": session.trials, "seconds": session.seconds}
+        given = ", ".join(f"{name}={value}" for name, value in budget.items())
+        options = " ".join(f"--{n} {v:g}" for n, v in budget.items() if v is not None)
+        return (
+            f"To go on, tune the same program with the same budget and resume: tw.tune(func, "
+            f"{given}, resume=True, database=...), or tilewright tune FILE.py:FUNCTION {options} "
+            f"--resume --db {self._database.location}"
+        )
+
+    def poll(self) -> list[Event]:
+        """The events since the last call, from the beginning at first.
+
+        Raises `DatabaseError` if the database has gone, see `gone`, or cannot be read now.
+        """
+        if (gone := self.gone) is not None:
+            raise DatabaseError("database {0} {1}", self._database.location, gone)
+        events = list(self._news())
+        for event in events:
+            self._pictures.add(event)
+        return events
+
+    def __repr__(self) -> str:
+        state = "running" if self.running else self.session.status
+        return f"<RecordedRun {short_id(self.session.id)}, {state}: {self.pictures!r}>"
+
+    _repr_html_ = html
+
+    def _news(self) -> Iterator[Event]:
+        if self._over:
+            return
+        if not self._pictures.pictures:
+            yield self._started()
+        # First the state, then the measurements: what it says has ended is then complete.
+        self.session = self._database.get(Session, self.session.id)
+        over = not self.running
+        since = self._last + _TICK
+        rows = (m for m, _ in self._database.each(session=self.session.id, since=since))
+        yielded = False
+        for created, group in groupby(rows, key=lambda m: m.created):
+            yield from self._measured(list(group), created)
+            yielded = True
+        best = self.best if yielded or over else None
+        if yielded and best is not None and self._is_of_finals(best):
+            gains = self._database.gains(best)
+            yield Final(best.comparison, self._elapsed, gains=gains)
+        if over:
+            self._over = True
+            yield self._ended(best)
+        else:
+            yield Waiting(self._whereabouts(), self._elapsed)
+
+    def _started(self) -> Started:
+        session = self.session
+        return Started(
+            session=session.id,
+            workload=f"{self._workload.name} {self._workload.shape}",
+            target=self._target.text,
+            trials=session.trials,
+            seconds=session.seconds,
+            done=0,
+            known=0,
+            flops=self._workload.flops,
+            best_seconds=None,
+        )
+
+    def _measured(self, together: list[Measurement], created: datetime) -> Iterator[Trial]:
+        """The trials among measurements of one moment; several are finals."""
+        self._elapsed += running([self._last, created])  # without pauses in which nothing ran
+        self._last = created
+        if self._toolchain is None:
+            self._toolchain = self._database.get(Toolchain, together[0].toolchain)
+        for m in together if len(together) == 1 else ():
+            if m.schedule in self._schedules:
+                continue
+            self._schedules.add(m.schedule)
+            record = m.seconds is not None and (self._fastest is None or m.seconds < self._fastest)
+            self._fastest = m.seconds if record else self._fastest
+            yield Trial(
+                number=len(self._schedules),
+                outcome=m.outcome,
+                seconds=m.seconds,
+                best_seconds=self._fastest,
+                record=record,
+                error=m.error,
+                schedule=m.schedule,
+                elapsed=self._elapsed,
+                predicted=m.predicted,
+            )
+
+    def _is_of_finals(self, best: Best) -> bool:
+        measured = best.measurement
+        return (
+            bool(best.comparison) and measured is not None and measured.session == self.session.id
+        )
+
+    def _ended(self, best: Best | None) -> Ended:
+        session = self.session
+        gone = session.status is SessionStatus.RUNNING
+        reason = (
+            f"its process ({session.pid} on {session.host}) is gone" if gone else session.status
+        )
+        measured = None if best is None else best.measurement
+        return Ended(
+            reason=reason,
+            interrupted=session.status is not SessionStatus.FINISHED,
+            trials=len(self._schedules),
+            best_seconds=None if best is None else best.seconds,
+            elapsed=self._elapsed,
+            best_session=None if measured is None else measured.session,
+            own_seconds=self._fastest,
+            best_interval=None if best is None else best.seconds_interval,
+            noise=session.noise,
+            kept=self.how_to_go_on,
+        )
+
+    def _whereabouts(self) -> str:
+        session = self.session
+        budget = limits(session.trials, session.seconds)
+        return f"running on {session.host}, process {session.pid}; budget {budget}"
+
+
+def _identity(database: TuningDatabase) -> tuple[int, int] | None:
+    """Which file a database is; `None` if there is none, as for one in memory or on a server."""
+    with suppress(OSError, ValueError):
+        found = Path(database.location).stat()
+        return found.st_dev, found.st_ino
+    return None

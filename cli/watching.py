@@ -1,0 +1,76 @@
+"""The command `watch`: a session that runs anywhere, live, as its database has it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import DatabaseError
+
+if TYPE_CHECKING:
+    from ..autotune.display import LiveDisplay
+    from ..autotune.recorded_run import RecordedRun
+
+
+def watch(
+    database: Annotated[
+        str,
+        typer.Argument(metavar="[DB]", envvar="TILEWRIGHT_DB", help="A file or an SQLAlchemy URL."),
+    ] = "tuning.db",
+    session: Annotated[
+        str | None,
+        typer.Option(help="A session by the first digits of its id; default the newest."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show it as it is now, and end.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.05)] = 1.0,
+) -> None:
+    """Show a tuning session live, wherever it runs; ends with it. Ctrl-C leaves.
+
+    Nothing is written into the database. Where output is no terminal, lines are printed.
+    """
+    from rich.console import Console
+
+    from ..autotune.display import LiveDisplay, render
+    from ..autotune.recorded_run import open_run
+
+    console = Console()
+    if once:
+        (picture,) = open_run(database, session).pictures.pictures.values()
+        console.print(render(picture, console))
+        return
+    try:
+        with LiveDisplay(console) as display:
+            follow(database, session, display, lambda: time.sleep(every))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def follow(
+    location: str, session: str | None, display: LiveDisplay, pause: Callable[[], None]
+) -> None:
+    """Show a session until it ends. What a database lacks for a moment is said, and waited for.
+
+    Raises `DatabaseError` if it lacks it from the beginning.
+    """
+    from ..autotune.recorded_run import open_run
+
+    run: RecordedRun | None = open_run(location, session)
+    trouble: str | None = None
+    while True:
+        try:
+            if run is not None and (gone := run.gone) is not None:
+                display.say(f"{location} {gone}; waiting for a session in it")
+                run = None
+            run = run or open_run(location, session)
+            display.show(run.poll())
+            trouble = None
+        except DatabaseError as error:
+            if str(error) != trouble:
+                trouble = str(error)
+                display.say(f"not readable now, trying again: {trouble}")
+        if run is not None and run.done:
+            return
+        pause()

@@ -1,0 +1,322 @@
+"""Sessions that are shown from the database alone, and `tilewright watch`."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tilewright import DatabaseError, TuningDatabase, open_run, tune
+from tilewright.autotune.display import LiveDisplay
+from tilewright.autotune.events import Ended, Event, Started, Trial, Waiting
+from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.recorded_run import RecordedRun
+from tilewright.autotune.result import TuneResult
+from tilewright.cli import main
+from tilewright.cli.watching import follow
+from tilewright.tuning_db import Outcome, Session, SessionStatus
+
+from .children import QUICK
+from .kernels import matmul
+from .recorded import Play, ok
+
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
+CRASH = MeasureResult(Outcome.CRASH, error="running it: signal 11")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "tuning.db"
+
+
+def finals(count: int, rounds: int) -> list[tuple[float, ...]]:
+    return [tuple((n + 2) * 1e-3 * (1 + 0.01 * k) for k in range(rounds)) for n in range(count)]
+
+
+def tuned(
+    place: Path, callback: Callable[[Event], object] | None = None, trials: int = 6
+) -> TuneResult:
+    with TuningDatabase(place) as db:
+        return tune(
+            matmul(), "cpu -threads=1", database=db, trials=trials, callback=callback, config=QUICK
+        )
+
+
+def test_a_finished_session_is_shown_as_it_was(place: Path, play: Play) -> None:
+    play(ok(2e-3), CRASH, ok(2.1e-3), interleaved=finals)
+    told: list[Event] = []
+    result = tuned(place, told.append)
+    assert result.best is not None
+    assert result.finals
+
+    run = open_run(place)
+    events = run.poll()
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Ended)
+    trials = [e for e in events if isinstance(e, Trial)]
+    then = [e for e in told if isinstance(e, Trial)]
+    # Those that no candidate was, and that the finals tried, are trials in the records.
+    for now, before in zip(trials, then, strict=False):
+        assert (now.schedule, now.outcome, now.seconds, now.error) == (
+            before.schedule,
+            before.outcome,
+            before.seconds,
+            before.error,
+        )
+        assert now.predicted == pytest.approx(before.predicted)
+    assert len(then) <= len(trials) <= len(then) + 2
+    (picture,) = run.pictures.pictures.values()
+    assert picture.rate.startswith(f"best {result.best.time_text}, ")
+    assert picture.comparison[0].schedule == result.finals[0].schedule
+    assert picture.doing == "finished"
+    assert (run.done, run.running, run.how_to_go_on) == (True, False, None)
+    assert run.best is not None
+    assert run.best.schedule.id == result.best.schedule_id
+    assert result.best.time_text in run._repr_html_()
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, finished: matmul A:float32[")
+    assert run.poll() == []
+
+
+def test_a_running_session_is_polled(place: Path, play: Play) -> None:
+    play(ok(2e-3), ok(1e-3))
+    seen: list[list[Event]] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, Trial):
+            if not runs:
+                runs.append(open_run(place))
+            seen.append(runs[0].poll())
+
+    runs: list[RecordedRun] = []
+    tuned(place, look)
+    first, second, *_ = seen
+    assert [type(e) for e in first] == [Started, Trial, Waiting]
+    assert [type(e) for e in second] == [Trial, Waiting]
+    assert runs[0].session.status is SessionStatus.RUNNING
+    (last,) = [e for e in runs[0].poll() if isinstance(e, Ended)]
+    assert last.reason == "finished"
+
+
+def test_an_interrupted_session_says_how_to_go_on(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == 2:
+            raise KeyboardInterrupt
+
+    tuned(place, interrupt)
+    run = open_run(str(place))
+    (picture,) = run.pictures.pictures.values()
+    assert picture.doing == "interrupted"
+    assert "tw.tune(func, trials=6, seconds=None, resume=True, database=...)" in str(picture.kept)
+    assert f"--trials 6 --resume --db {place}" in str(picture.kept)
+    assert picture.kept in picture.conclusions
+
+
+def test_a_session_whose_process_is_gone_is_over(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    with TuningDatabase(place) as db:
+        (session,) = db.records(Session)
+        late = session.heartbeat + timedelta(seconds=1)
+        db.put(
+            replace(session, status=SessionStatus.RUNNING, ended=None, heartbeat=late, pid=2**30)
+        )
+    run = open_run(place)
+    (picture,) = run.pictures.pictures.values()
+    assert run.done
+    assert picture.doing.startswith(f"its process ({2**30} on ")
+    assert "resume" in str(run.how_to_go_on)
+
+
+def test_the_newest_session_is_opened_or_one_by_its_id(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    first, second = tuned(place), tuned(place)
+    assert open_run(place).session.id == second.session
+    assert open_run(place, first.session[:8]).session.id == first.session
+    with TuningDatabase(place) as db:
+        assert open_run(db).session.id == second.session
+    with pytest.raises(DatabaseError, match="there is no"):
+        open_run(place, "0123456789")
+
+
+def test_a_database_without_sessions_says_so(place: Path) -> None:
+    TuningDatabase(place).close()
+    with pytest.raises(DatabaseError, match="there is no session in .* yet"):
+        open_run(place)
+    with pytest.raises(DatabaseError, match="there is no tuning database at"):
+        open_run(place.with_name("other.db"))
+
+
+def test_a_mark_of_noise_is_shown(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    result = tuned(place)
+    with TuningDatabase(place) as db:
+        db.finish_session(result.session, noise="something else was running")
+    (picture,) = open_run(place).pictures.pictures.values()
+    assert "something else was running" in picture.conclusions
+
+
+def test_reading_writes_nothing(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    before = place.read_bytes()
+    open_run(place).poll()
+    assert place.read_bytes() == before
+
+
+# Watching
+
+
+class Steps:
+    """The pauses of a watcher: at each, something happens to the database."""
+
+    def __init__(self, *actions: Callable[[], object]) -> None:
+        self._actions: Iterator[Callable[[], object]] = iter(actions)
+
+    def __call__(self) -> None:
+        next(self._actions)()
+
+
+def watched(place: Path, steps: Steps, session: str | None = None) -> list[str]:
+    with LiveDisplay(Console(file=(file := io.StringIO()), width=200)) as display:
+        follow(str(place), session, display, steps)
+    return file.getvalue().splitlines()
+
+
+def running(place: Path) -> None:
+    """Let the session of a database run again."""
+    with TuningDatabase(place) as db:
+        (session,) = db.records(Session)
+        db.finish_session(session.id, SessionStatus.INTERRUPTED)
+        db.resume_session(session.id)
+
+
+def finish(place: Path) -> None:
+    with TuningDatabase(place) as db:
+        (session,) = db.records(Session)
+        db.finish_session(session.id)
+
+
+def test_watching_ends_with_the_session(place: Path, play: Play) -> None:
+    play(ok(2e-3), CRASH, ok(1e-3))
+    tuned(place)
+    running(place)
+    lines = watched(place, Steps(lambda: None, lambda: finish(place)))
+    assert lines[0].startswith("tuning matmul A:float32[16,16]")
+    assert lines[1].startswith("trial 1/6: best 2 ms")
+    assert lines[2].startswith("trial 2/6: crash: running it: signal 11")
+    assert re.fullmatch(r"best 1 ms, .* trials in .* s: finished", lines[-1])
+    assert sum(line.startswith("trial 1/6") for line in lines) == 1
+
+
+def test_a_database_that_is_deleted_and_replaced_is_waited_for(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    running(place)
+    kept = place.with_name("kept.db")
+    shutil.copy(place, kept)
+
+    def delete() -> None:
+        for file in place.parent.glob("tuning.db*"):
+            file.unlink()
+
+    def replace_it() -> None:
+        shutil.copy(kept, place)
+        finish(place)
+
+    lines = watched(place, Steps(delete, lambda: None, replace_it))
+    told = [line for line in lines if str(place) in line and "tuning matmul" not in line]
+    assert "was deleted; waiting for a session in it" in told[0]
+    assert "there is no tuning database at" in told[1]
+    assert sum("there is no tuning database" in line for line in lines) == 1, "it is said once"
+    assert lines[-1].endswith(": finished")
+
+
+def test_a_database_that_is_locked_for_a_moment_is_read_later(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    running(place)
+    get = TuningDatabase.get
+
+    def locked(*_: object) -> None:
+        raise DatabaseError("database {0} is locked", place)
+
+    def unlock() -> None:
+        monkeypatch.setattr(TuningDatabase, "get", get)
+        finish(place)
+
+    lock = partial(monkeypatch.setattr, TuningDatabase, "get", locked)
+    lines = watched(place, Steps(lock, lambda: None, unlock))
+    (told,) = [line for line in lines if "locked" in line]
+    assert told.startswith("not readable now, trying again: database")
+    assert lines[-1].endswith(": finished")
+
+
+def test_a_writer_does_not_keep_a_watcher_waiting(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    with sqlite3.connect(place, isolation_level=None) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert watched(place, Steps())[-1].endswith(": finished")
+        writer.execute("ROLLBACK")
+    writer.close()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_command_shows_it_once_at_any_width(
+    place: Path,
+    play: Play,
+    columns: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    play(ok(2e-3), CRASH, ok(2.1e-3), interleaved=finals)
+    result = tuned(place)
+    capsys.readouterr()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert command(monkeypatch, "watch", str(place), "--once") == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out, "it is no terminal"
+    assert max(map(len, out.splitlines())) <= columns
+    text = " ".join(out.split())
+    assert result.best is not None
+    assert f"best {result.best.time_text}" in text
+    assert "finished" in text
+    assert "crash 1" in text
+
+
+def test_the_command_ends_with_the_session_and_leaves_at_ctrl_c(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(ok(2e-3))
+    result = tuned(place)
+    assert command(monkeypatch, "watch", str(place), "--session", result.session[:8]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(": finished")
+    running(place)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupt)
+    assert command(monkeypatch, "watch", str(place)) == 130
+    assert "trial 1/6" in capsys.readouterr().out
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The exit status of the command line."""
+    monkeypatch.setattr("sys.argv", ["tilewright", *words])
+    with pytest.raises(SystemExit) as left:
+        main.main()
+    return int(left.value.code or 0)
