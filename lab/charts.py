@@ -29,6 +29,8 @@ WIDTH, HEIGHT = 440, 260
 _TOP, _BOTTOM, _RIGHT = 26, 38, 12
 _LINE = 13
 """Pixels between the baselines of two labels."""
+_APART = 80
+"""Pixels between the beginnings of names on neighbouring slanted lines."""
 _NAME = 40
 """Characters of a name on a chart."""
 _MARKS = 1200
@@ -279,8 +281,8 @@ def _names(plot: _Plot, layers: Sequence[Layer]) -> h.Node:
         at = [(plot.x(x), plot.y(y)) for x, y in layer.points]
         if layer.is_line and at:
             name = shortened(layer.name)
-            if layer.slanted:
-                nodes.append(_along(at, name))
+            if layer.slanted:  # alternately near and far, for lines that are close together
+                nodes.append(_along(at, name, 6 + len(nodes) % 2 * _APART))
             else:
                 flat.append((max(at[-1][0], width_of(name)), at[-1][1] - 5, name))
         flat += [
@@ -292,11 +294,12 @@ def _names(plot: _Plot, layers: Sequence[Layer]) -> h.Node:
     return h.g(".names")[nodes]
 
 
-def _along(at: Sequence[Point], name: str) -> h.Node:
+def _along(at: Sequence[Point], name: str, start: float) -> h.Node:
+    """A name on a line, from so many pixels after its beginning on."""
     (x, y), (to_x, to_y) = at[0], at[-1]
     angle = degrees(atan2(to_y - y, to_x - x))
     turned = f"rotate({number(angle)} {number(x)} {number(y)})"
-    return h.text(x=number(x + 6), y=number(y - 4), transform=turned)[name]
+    return h.text(x=number(x + start), y=number(y - 4), transform=turned)[name]
 
 
 def shortened(name: str) -> str:

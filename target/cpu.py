@@ -7,6 +7,7 @@ machine in their place where it is the one that is meant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -182,6 +183,18 @@ class CpuTarget(Target):
     def caches(self) -> dict[str, int]:
         sizes = {"L1": self.l1_bytes, "L2": self.l2_bytes, "L3": self.l3_bytes}
         return {name: size for name, size in sizes.items() if size}
+
+    @property
+    def bandwidths(self) -> dict[str, float]:
+        r, cores = self.rates, max(1, min(self.threads, self.cores))
+        bytes_in_cycle = {
+            "L1": r.loads * self.vector_bits / 8 * cores,
+            "L2": r.l2 * cores,
+            "L3": min(r.l3 * cores, r.all_l3 or math.inf),
+            "memory": min(r.memory * cores, r.all_memory or math.inf),
+        }
+        there = {*self.caches, "memory"}
+        return {name: rate * r.hertz for name, rate in bytes_in_cycle.items() if name in there}
 
     @property
     def perf_class(self) -> str:

@@ -206,6 +206,10 @@ class CudaTarget(Target):
     def caches(self) -> dict[str, int]:
         return {"L2": self.l2_bytes} if self.l2_bytes else {}
 
+    @property
+    def bandwidths(self) -> dict[str, float]:
+        return {"L2": self.rates.l2, "memory": self.rates.memory}
+
     def memory_for(self, nbytes: int, scope: str) -> str:
         """A GPU holds a buffer where its scope says."""
         del nbytes

@@ -135,6 +135,11 @@ class Target(metaclass=_Named):
         """The bytes of the caches that a core reaches, by their names, the nearest first."""
         return {}
 
+    @property
+    def bandwidths(self) -> dict[str, float]:
+        """Bytes in a second that all its cores read from each memory, the nearest first."""
+        return {}
+
     def memory_for(self, nbytes: int, scope: str) -> str:
         """The nearest memory that holds so many bytes of buffers of a scope, for people."""
         if scope == "register":

@@ -8,7 +8,6 @@ measured ones, or those of the table of processors.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from math import prod
 
@@ -50,13 +49,13 @@ def _products(visit: Visit, target: CpuTarget) -> Iterator[float]:
 
 def _rate(size: int, cores: int, target: CpuTarget) -> float | None:
     """Bytes per second from where `size` bytes stay between calls; `None` for L1."""
-    rates = target.rates
-    levels = (
+    bandwidths = target.bandwidths
+    rooms = (
         (target.l1_bytes * cores, None),
-        (target.l2_bytes * cores, rates.l2 * cores),
-        (target.l3_bytes, min(rates.l3 * cores, rates.all_l3 or math.inf)),
+        (target.l2_bytes * cores, bandwidths.get("L2")),
+        (target.l3_bytes, bandwidths.get("L3")),
     )
-    for room, rate in levels:
+    for room, rate in rooms:
         if size <= USABLE * room:
-            return None if rate is None else rate * rates.hertz
-    return min(rates.memory * cores, rates.all_memory or math.inf) * rates.hertz
+            return rate
+    return bandwidths["memory"]
