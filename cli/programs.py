@@ -161,7 +161,6 @@ def target(
     What is measured replaces what is kept of this machine, and every choice rests on it from then
     on.
     """
-    from ..autotune.measure.machine import Again, described
     from ..codegen.detect import resolve, usable_memory
     from ..codegen.generator import generator_for
     from ..runtime.target_runtime import runtime_for
@@ -177,6 +176,8 @@ def target(
         raise
     measured: dict[str, Any] = {}
     if measure:
+        from ..autotune.measure.machine import Again, described
+
         with_rates, description = described(found, Again.ALWAYS)
         if description is None:
             raise TargetError(

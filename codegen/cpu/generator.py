@@ -1,6 +1,7 @@
 """The code generator for processors: LLVM, OpenMP's runtime, shared libraries.
 
-An image is one object file, of the LLVM modules of a kernel and of its packers.
+An image is one object file, of the LLVM modules of a kernel and of its packers. What makes code is
+loaded when the first code is made: other work, such as describing this machine, does without.
 """
 
 from __future__ import annotations
@@ -15,21 +16,15 @@ from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
 from ...target import NATIVE, CpuTarget, Fact, Rates, check_runnable
-from ...tir.instruction import Instruction
-from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Measured, Part, Pass, Tools
-from . import llvm
-from .checked_code import check_code
 from .detection import host_target
-from .elf import read_object
-from .glue import make_glue
-from .jit import load_object
-from .llvm import Emitted
-from .lowering import passes
 
 if TYPE_CHECKING:
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
+    from ...tir.instruction import Instruction
+    from ..compiled import Compiled
+    from .llvm import Emitted
 
 OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_wtime")
 """The functions of OpenMP's runtime that parallel kernels call."""
@@ -84,8 +79,10 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         return here if model == here.model else replace(target, model=model)
 
     def tools(self) -> Tools:
-        found = llvm.llvm_version()
-        versions = {"llvm": found, "llvmlite": llvm.llvmlite_version()}
+        import llvmlite.binding
+
+        found = ".".join(map(str, llvmlite.binding.llvm_version_info))
+        versions = {"llvm": found, "llvmlite": str(llvmlite.__version__)}
         return Tools(f"llvm {found.partition('.')[0]}", versions)
 
     def runtimes(self) -> dict[str, Fact]:
@@ -99,11 +96,15 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         return target
 
     def passes(self, target: CpuTarget) -> tuple[Pass, ...]:
+        from .lowering import passes
+
         return passes(target)
 
     def emit(
         self, parts: Sequence[Part], target: CpuTarget, *, strict_fp: bool
     ) -> tuple[Emitted, ...]:
+        from . import llvm
+
         kernel = parts[0].signature
         return tuple(
             llvm.emit(func, signature, target, strict_fp=strict_fp, kernel=kernel)
@@ -111,13 +112,18 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         )
 
     def compile(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
-        for instruction in frozenset[Instruction]().union(*(p.instructions for p in emitted)):
+        from .checked_code import check_code
+
+        for instruction in frozenset["Instruction"]().union(*(p.instructions for p in emitted)):
             if instruction.home is not None:
                 check_code(self, instruction, target)
         return self.object_file(emitted, target)
 
     def object_file(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
         """One object file of the modules of a kernel and of what packs its operands."""
+        from ..compiled import Launch
+        from . import llvm
+
         module, *others = [llvm.optimise(p.text, target, thorough=p.thorough) for p in emitted]
         for other in others:
             module.link_in(other)
@@ -133,6 +139,8 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         return Code(llvm.object_code(module, target), launches, workspaces, text)
 
     def check(self, compiled: Compiled) -> None:
+        from .elf import read_object
+
         target, signature = CpuTarget.of(compiled.target), compiled.signature
         found = read_object(compiled.image)
         if found.arch != target.arch:
@@ -150,6 +158,9 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
             raise ArtifactError("its code does not define {0}", ", ".join(missing))
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
+        from .glue import make_glue
+        from .jit import load_object
+
         self.check_runnable(CpuTarget.of(compiled.target))
         signature, parallel = compiled.signature, runs_parallel(compiled)
         imports: dict[str, int] = {}
@@ -226,4 +237,6 @@ def runs_parallel(compiled: Compiled) -> bool:
 
 def assembly(compiled: Compiled) -> str:
     """The code as assembly text."""
+    from . import llvm
+
     return llvm.assembly(llvm.parse(compiled.text), CpuTarget.of(compiled.target))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import llvmlite
 from llvmlite import binding
 
 from ... import dtypes
@@ -266,16 +265,6 @@ def target_machine(target: CpuTarget) -> Any:
 def initialize() -> None:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-
-
-def llvm_version() -> str:
-    """The version of LLVM, such as `22.1.0`."""
-    return ".".join(map(str, binding.llvm_version_info))
-
-
-def llvmlite_version() -> str:
-    """The version of the package that LLVM is called by."""
-    return str(llvmlite.__version__)
 
 
 def _scalar(b: Builder, p: Var, operand: str) -> str:
