@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-import psutil
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
@@ -99,6 +98,8 @@ def require(connection: Connection, id: str) -> Session:
 
 
 def _runs(pid: int) -> bool:
+    import psutil  # those who only read do without
+
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

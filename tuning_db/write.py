@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from importlib import import_module
 from itertools import groupby, islice
 from typing import Any
 
@@ -27,7 +28,6 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -48,10 +48,6 @@ from .values import (
 )
 
 BATCH = 500
-_INSERT: dict[str, Callable[[Table], Any]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 
 
@@ -139,7 +135,7 @@ def _insert(dialect: str, kind: str, repin: bool) -> Any:
         comparable = select(target.c.comparable).where(target.c.id == _bind(table, "target"))
         values["comparable"] = comparable.scalar_subquery()
         values["verified"] = _is_verified()
-    statement = _INSERT[dialect](table).values(values)
+    statement = import_module(f"sqlalchemy.dialects.{dialect}").insert(table).values(values)
     if kind not in _CHANGES or (kind == Pin.kind and not repin):
         return statement.on_conflict_do_nothing(index_elements=["id"])
     names, changes = _CHANGES[kind]
