@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -39,7 +39,7 @@ from .report import (
 from .table import print_facts, print_headings, print_table, print_text
 
 if TYPE_CHECKING:
-    from ..tuning_db import Measurement, ScheduleRecord
+    from ..tuning_db import Measurement, ScheduleRecord, Workload
 
 app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS)
 E = TypeVar("E", bound=StrEnum)
@@ -194,11 +194,9 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Show the schedule that `build` takes for each workload, or one, by target and compiler."""
-    from ..autotune.records import workload_record
-
     if program is None and param:
         raise typer.BadParameter("parameters of no program: name FILE.py:FUNCTION too")
-    workload = None if program is None else workload_record(load_program(program, param or ()))
+    workload = None if program is None else _workload(program, param or ())
     with open_database(db) as database:
         found = list(best_rows(database, tolerance, None if workload is None else workload.id))
     if as_json:
@@ -227,6 +225,13 @@ def best(
     for n, ((where, compiler), rows) in enumerate(tables.items()):
         print_headings(n, f"{where}, {compiler}")
         print_table(columns, rows, "")
+
+
+def _workload(program: str, parameters: Sequence[str]) -> Workload:
+    """The record of a program, for which all that describes programs is loaded."""
+    from ..autotune.records import workload_record
+
+    return workload_record(load_program(program, parameters))
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:

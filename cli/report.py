@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import ScheduleError, TilewrightError
+from ..errors import ScheduleError
 from ..ids import short_id
 from .table import print_facts, print_table
 
 if TYPE_CHECKING:
     from ..autotune.model.assess import Report, Score
     from ..autotune.result import TuneResult
-    from ..autotune.search.replay import Replays
     from ..tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
     from ..tuning_db.gains import Gains
 
@@ -47,7 +46,11 @@ def measurement_row(
 def best_rows(
     database: TuningDatabase, tolerance: float | None, wanted: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What `build` takes, as JSON, of each workload or the one with the id `wanted`."""
+    """What `build` takes, as JSON, of each workload or the one with the id `wanted`.
+
+    The program of `wanted` may come with primitives and instructions of the user's.
+    """
+    from ..autotune.search.remembered_replays import RememberedReplays, replays_of
     from ..tuning_db import TargetRecord, Toolchain, Workload
 
     targets = {t.comparable: t for t in database.records(TargetRecord)}
@@ -55,7 +58,7 @@ def best_rows(
     for workload in database.records(Workload):
         if wanted not in (None, workload.id):
             continue
-        applies = _replays(workload)
+        applies = RememberedReplays(workload) if wanted is None else replays_of(workload)
         for target in targets.values():
             for generation, compiler in compilers.items():
                 found = database.best(
@@ -65,17 +68,6 @@ def best_rows(
                     where = {"target": target.text, "generation": generation}
                     gains = gains_json(database.gains(found))
                     yield {**_best(workload, found), **where, "gains": gains}
-
-
-def _replays(workload: Workload) -> Replays | None:
-    """Checks which schedules apply to the program of a record; `None` if that cannot be read."""
-    from ..autotune.search.replay import Replays
-    from ..tir.parser import parse
-
-    try:
-        return Replays(parse(workload.ir))
-    except TilewrightError:
-        return None
 
 
 def _best(workload: Workload, found: Best) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 import pytest
 
 import tilewright
+from tilewright.codegen.detect import resolve
+
+from .measured import put_measured
 
 GROUND = {"display", "durations", "errors", "dtypes", "forks", "hints", "ids", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
@@ -296,6 +299,37 @@ def test_a_build_without_a_database_loads_what_it_needs() -> None:
     )
     assert "llvmlite" in loaded
     assert not loaded & (HEAVY - {"numpy", "llvmlite"})
+
+
+def test_each_command_loads_what_it_needs(tmp_path: Path) -> None:
+    """Each command of the shell answers at once; `db best` the second time."""
+    cache = {"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+    db = tmp_path / "tuning.db"
+    func, target = tilewright.ops.add_relu_func(8), resolve("cpu")
+    with tilewright.TuningDatabase(db) as database:
+        put_measured(database, func, target, '{"version":1,"steps":[]}', 1e-6)
+
+    def loaded(*words: object) -> set[str]:
+        argv = ["tilewright", *map(str, words)]
+        found = loaded_after(f"import os, sys; os.environ |= {cache}; sys.argv = {argv}{_CALL}")
+        assert "typer" in found
+        needless = {"pydantic", "rich.console", "sqlalchemy.dialects.postgresql", "tilewright.tir"}
+        return found & (HEAVY - {"rich"} | needless)
+
+    assert loaded("--help") == {"typer"}
+    assert loaded("target") == {"typer", "llvmlite", "numpy"}
+    of_database = {"typer", "sqlalchemy"}
+    assert loaded("db", "list", "--db", db) == of_database
+    assert loaded("db", "best", "--db", db) > of_database
+    assert loaded("db", "best", "--db", db) == of_database
+
+
+_CALL = """
+import contextlib, io
+from tilewright.cli.main import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main()
+"""
 
 
 def test_runtime_ships_alone() -> None:

@@ -35,7 +35,7 @@ _PER_THREAD = 80 << 20
 """Addresses that the C library reserves for each thread: its stack and its heap."""
 
 
-class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
+class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
     @property
     def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
         return {"llvm": lambda compiled: compiled.text, "asm": assembly}

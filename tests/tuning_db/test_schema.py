@@ -168,6 +168,12 @@ def test_an_index_of_somebodys_own_is_left_alone(tmp_path: Path) -> None:
     TuningDatabase(path).close()
 
 
+def test_migrations_are_named_after_their_revisions() -> None:
+    """A database of another version is told by the names, without alembic."""
+    for script in scripts().walk_revisions():
+        assert Path(script.path).name.partition("_")[0] == script.revision
+
+
 def test_a_database_of_every_revision_is_kept() -> None:
     kept = {path.stem for path in OLD.glob("*.sql")}
     assert kept == {script.revision for script in scripts().walk_revisions()}
