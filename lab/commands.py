@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..autotune.records import target_record
@@ -10,13 +10,16 @@ from ..ids import short_id
 from ..schedule.primitive import find_primitive
 from ..tir.printer import loop_names
 from . import records
-from .answers import Arguments, page_of, text_of
+from .answers import Arguments, number_of, page_of, text_of
+from .changes import changes, line_changes
 from .export import rule, script
+from .lowering_steps import Lowering
 from .measuring import GENERATOR
 from .moves import applied, call_text, decoded, moves, refusal, try_move
 from .program_tree import Data
+from .roofs import roofline as points_of
 from .sliders import Sliders
-from .versions import LabError, Version, line_diff
+from .versions import LabError, Version
 
 if TYPE_CHECKING:
     from .workbench import Workbench
@@ -32,16 +35,12 @@ _RECORDS = 100
 
 def tree(bench: Workbench, given: Arguments) -> Data:
     """A page of the nodes of a program."""
-    nodes = bench.tree(_version(bench, given)).nodes
-    start, count = page_of(given, PAGE)
-    return {"nodes": nodes[start : start + count], "start": start, "total": len(nodes)}
+    return _page(given, "nodes", bench.tree(_version(bench, given)).nodes)
 
 
 def text(bench: Workbench, given: Arguments) -> Data:
     """A page of the lines of a program."""
-    lines = bench.tree(_version(bench, given)).lines
-    start, count = page_of(given, PAGE)
-    return {"lines": lines[start : start + count], "start": start, "total": len(lines)}
+    return _page(given, "lines", bench.tree(_version(bench, given)).lines)
 
 
 def all_moves(bench: Workbench, given: Arguments) -> Data:
@@ -50,12 +49,11 @@ def all_moves(bench: Workbench, given: Arguments) -> Data:
     handle = bench.handles.get(place)
     if place is not None and handle is None:
         raise LabError("there is no loop or block {0!r:.40}", place, hint="ids are in the tree")
-    start, count = page_of(given, _MOVES)
     found: list[Data] = bench.kept(
         (version.id, "moves", place),
         lambda: moves(version.schedule, handle, bench.target, bench.handles, bench.predict),
     )
-    return {"moves": found[start : start + count], "start": start, "total": len(found)}
+    return _page(given, "moves", found, _MOVES)
 
 
 def attempt(bench: Workbench, given: Arguments) -> Data:
@@ -98,10 +96,47 @@ def _moved(bench: Workbench, move: Callable[[], None]) -> Data:
 
 
 def diff(bench: Workbench, given: Arguments) -> Data:
-    """How two programs differ."""
+    """How the programs of two versions differ, or their assembly."""
     a, b = (bench.versions.get(given.get(name)) for name in ("a", "b"))
-    programs = (str(v.schedule.func) for v in (a, b))
-    return {"a": a.id, "b": b.id, "program": line_diff(*programs)}
+    of = given.get("of", "program")
+    if of == "program":
+        found = changes(a.schedule.func, b.schedule.func)
+    elif of == "assembly":
+        texts = (_lowering(bench, v).assembly()["lines"] for v in (a, b))
+        found = line_changes(*texts)
+    else:
+        raise LabError("of: expected program or assembly, found {0!r:.40}", of)
+    lines = [{"op": c.sign, "text": c.text} for c in found]
+    return {"a": a.id, "b": b.id, **_page(given, of, lines)}
+
+
+def lowering(bench: Workbench, given: Arguments) -> Data:
+    """The stages from a version to its code."""
+    return {"stages": _lowering(bench, _version(bench, given)).listed()}
+
+
+def stage(bench: Workbench, given: Arguments) -> Data:
+    """What a lowering pass changed."""
+    found = _lowering(bench, _version(bench, given))
+    return _page(given, "lines", found.changes(number_of(given, "number", 0)))
+
+
+def assembly(bench: Workbench, given: Arguments) -> Data:
+    """A page of the machine code of a version."""
+    found = _lowering(bench, _version(bench, given)).assembly()
+    return {**found, **_page(given, "lines", found["lines"])}
+
+
+def _lowering(bench: Workbench, version: Version) -> Lowering:
+    found: Lowering = bench.kept((version.id, "lowering"), lambda: Lowering(version, bench.target))
+    return found
+
+
+def roofline(bench: Workbench, _: Arguments) -> Data:
+    """The least time of the program, and where its versions are."""
+    if bench.model is None:
+        raise LabError("there is no model of times for {0}", bench.target)
+    return points_of(bench.func, bench.workload, bench.target, bench.model, bench.versions)
 
 
 def sliders(bench: Workbench, given: Arguments) -> Data:
@@ -144,15 +179,15 @@ def cancel(bench: Workbench, _: Arguments) -> Data:
 def listed_records(bench: Workbench, given: Arguments) -> Data:
     """A page of the schedules of this program in the database."""
     found = records.listed(records.required(bench.database), bench.workload, bench.target)
-    start, count = page_of(given, _RECORDS)
-    return {"records": found[start : start + count], "start": start, "total": len(found)}
+    return _page(given, "records", found, _RECORDS)
 
 
 def open_record(bench: Workbench, given: Arguments) -> Data:
     """A version with the schedule of a record."""
     database = records.required(bench.database)
     record, schedule = records.opened(database, text_of(given, "record"), bench.func)
-    version = bench.add(bench.versions.root, f"record {short_id(record.id)}", schedule)
+    said = f"record {short_id(record.id)}"
+    version = bench.add(bench.versions.root, said, schedule, foreign=True)
     if version.timing is None:
         version.timing = records.known_timing(database, bench.workload, bench.target, record)
     return {"version": version.id}
@@ -189,6 +224,12 @@ def _sliders(bench: Workbench, given: Arguments) -> Sliders:
     return found
 
 
+def _page(given: Arguments, name: str, items: Sequence[object], most: int = PAGE) -> Data:
+    """The items that a command asks for, with how many there are."""
+    start, count = page_of(given, most)
+    return {name: list(items[start : start + count]), "start": start, "total": len(items)}
+
+
 def _version(bench: Workbench, given: Arguments) -> Version:
     id = given.get("version")
     return bench.versions.current if id is None else bench.versions.get(id)
@@ -196,20 +237,24 @@ def _version(bench: Workbench, given: Arguments) -> Version:
 
 COMMANDS: dict[str, Command] = {
     "apply": apply,
+    "assembly": assembly,
     "cancel": cancel,
     "diff": diff,
     "export": export,
     "figures": figures,
     "go": go,
+    "lowering": lowering,
     "measure": measure,
     "moves": all_moves,
     "open": open_record,
     "pin": pin,
     "records": listed_records,
     "redo": redo,
+    "roofline": roofline,
     "rule": make_rule,
     "slide": slide,
     "sliders": sliders,
+    "stage": stage,
     "text": text,
     "tree": tree,
     "try": attempt,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,9 +15,6 @@ from .program_tree import Data
 
 MOST = 500
 """Versions of a lab."""
-_CONTEXT = 3
-_LONG = 1000
-"""Lines from which on those that occur often are not matched: it would take too long."""
 
 
 class LabError(TilewrightError):
@@ -85,7 +81,8 @@ class Version:
     """A scheduled program, made from `parent` by the step `text`.
 
     `predicted` are seconds; `None` where its target has no model. `problem` is why it has no time,
-    if it was measured and failed.
+    if it was measured and failed. A `foreign` one began from a record: somebody else may have made
+    its steps.
     """
 
     id: str
@@ -95,6 +92,7 @@ class Version:
     predicted: float | None
     timing: Timing | None = None
     problem: str | None = None
+    foreign: bool = False
     children: list[Version] = field(default_factory=list)
 
     def data(self) -> Data:
@@ -139,7 +137,13 @@ class Versions:
         return found
 
     def add(
-        self, parent: Version, text: str, schedule: Schedule, predicted: float | None
+        self,
+        parent: Version,
+        text: str,
+        schedule: Schedule,
+        predicted: float | None,
+        *,
+        foreign: bool,
     ) -> Version:
         """A new version, which becomes the current one. Raises `LabError` if there are too many.
 
@@ -147,6 +151,7 @@ class Versions:
         """
         same = next((v for v in parent.children if v.schedule.trace == schedule.trace), None)
         self.current = self._new(parent, text, schedule, predicted) if same is None else same
+        self.current.foreign = foreign
         self._redo.clear()
         return self.current
 
@@ -178,20 +183,3 @@ class Versions:
         if parent is not None:
             parent.children.append(new)
         return new
-
-
-def line_diff(before: str, after: str) -> list[Data]:
-    """The lines of two texts: `op` is " ", "-" or "+", or "…" for equal lines that are left out."""
-    a, b = before.splitlines(), after.splitlines()
-    lines: list[Data] = []
-    matcher = difflib.SequenceMatcher(None, a, b, autojunk=len(b) > _LONG)
-    for group in matcher.get_grouped_opcodes(_CONTEXT):
-        if lines or group[0][1] > 0:
-            lines.append({"op": "…", "text": ""})
-        for tag, a0, a1, b0, b1 in group:
-            if tag == "equal":
-                lines += [{"op": " ", "text": t} for t in a[a0:a1]]
-                continue
-            lines += [{"op": "-", "text": t} for t in a[a0:a1]]
-            lines += [{"op": "+", "text": t} for t in b[b0:b1]]
-    return lines

@@ -50,7 +50,11 @@ of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `r
 | `undo`, `redo` | | the `version` |
 | `go` | `version` | the `version` |
 | `tree`, `text` | `version`, `start`, `count` | as in the state |
-| `diff` | `a`, `b`: versions | `program`: lines with `op` (" ", "-", "+", "…") and `text` |
+| `diff` | `a`, `b`; `of`: `program` or `assembly` | lines (`op, text`) under that name, `total` |
+| `lowering` | `version` | `stages`: `number, name, why, program, lines, changed, error` |
+| `stage` | `version`, `number`, `start`, `count` | `lines` with `op` and `text`, `total` |
+| `assembly` | `version`, `start`, `count` | `lines` of text, `total`, `hot` (first and last line) |
+| `roofline` | | `seconds, text, bound, flops, bytes, intensity, peak, bandwidth, points` |
 | `sliders` | `version` | `sliders`: `label, step, value, values`; `closed`: `label, why`; figures |
 | `figures` | `version`, `values`: one for each slider | figures |
 | `slide` | `version`, `values` | the `version` |
@@ -72,6 +76,11 @@ sentence), `from` (the user's module that registers it, or `null`) and `legal`. 
 of `name, value, unit, of, exceeds`, where `of` is what the machine has; `loops`, what an iteration
 of each touches (`loop`, and `held` as in nodes); and `around`: for each slider, of each of its
 values with the others as they are, `valid` and `predicted`.
+
+The `op` of a line is "-" or "+" for one that is gone or new, " " for one beside these, and "…" for
+others that are left out. **Stages** lead from the scheduled program by each lowering pass to the
+texts of code; the lines of one are its changes to the stage before. `points` of the roofline have
+`version, seconds, measured, rate, share`.
 
 A **record** has `record` (its id), `id` for short, `seconds`, `generator`, `target`, `comparable`
 (whether its time is one of such a machine) and `created`.
@@ -204,9 +213,13 @@ class Workbench:
         estimator = self.model.estimator(profile(func, read=self._visits), self.target)
         return float(estimator(np.empty((1, 0), np.int64)).seconds[0])
 
-    def add(self, parent: Version, text: str, schedule: Schedule) -> Version:
-        """A new version, which becomes the current one."""
-        version = self.versions.add(parent, text, schedule, self.predict(schedule.func))
+    def add(
+        self, parent: Version, text: str, schedule: Schedule, *, foreign: bool = False
+    ) -> Version:
+        """A new version, which becomes the current one; a `foreign` one comes from a record."""
+        predicted = self.predict(schedule.func)
+        foreign = foreign or parent.foreign
+        version = self.versions.add(parent, text, schedule, predicted, foreign=foreign)
         self.handles.learn(schedule.func)
         self.changed()
         return version
