@@ -187,13 +187,16 @@ class RecordedRun:
         )
 
     def _measured(self, together: list[Measurement], created: datetime) -> Iterator[Trial]:
-        """The trials among measurements of one moment; several are finals."""
+        """The trials among measurements of one moment.
+
+        Several are of finals, and so is one that the budget did not pay for.
+        """
         self._elapsed += running([self._last, created])  # without pauses in which nothing ran
         self._last = created
         if self._toolchain is None:
             self._toolchain = self._database.get(Toolchain, together[0].toolchain)
         for m in together if len(together) == 1 else ():
-            if m.schedule in self._schedules:
+            if m.schedule in self._schedules or len(self._schedules) == self.session.trials:
                 continue
             self._schedules.add(m.schedule)
             record = m.seconds is not None and (self._fastest is None or m.seconds < self._fastest)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
+import psutil
 import pytest
 
-from tilewright import TuningDatabase, TuningError, TuningRun, tune
+from tilewright import TuningDatabase, TuningError, TuningRun, open_run, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.result import BestResult, TuneResult
@@ -17,6 +21,7 @@ from tilewright.tuning_db import Session, SessionStatus
 from .children import QUICK
 from .kernels import matmul
 from .recorded import Play, Recorded, ok
+from .test_sessions import ROOT, lines, stragglers
 
 pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
 One = TuningRun[TuneResult, BestResult | None]
@@ -185,3 +190,55 @@ def test_it_prints_lines_though_there_may_be_a_terminal(
     gate.opened.set()
     start(db, gate).result(60)
     assert "trial 1/4: best 3 s" in capsys.readouterr().err
+
+
+SCRIPT = """
+import sys, time
+import tilewright as tw
+from tests.autotune.children import QUICK, matmul, say
+db = tw.TuningDatabase(sys.argv[1])
+run = tw.tune(
+    matmul(), "cpu -threads=1", database=db, trials=100_000, callback=say, config=QUICK,
+    background=True, progress=False,
+)
+if sys.argv[2] == "ends":
+    while run.best is None:
+        time.sleep(0.05)
+    sys.exit()
+time.sleep(600)
+"""
+
+
+def start_script(place: Path, then: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT, str(place), then]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_killed_process_leaves_nobody_and_its_session_is_resumed(tmp_path: Path) -> None:
+    place = tmp_path / "tuning.db"
+    with start_script(place, "sleeps") as child:
+        lines(child, "trial", 3)
+        workers = psutil.Process(child.pid).children(recursive=True)
+        child.kill()
+    assert len(workers) == 2
+    assert stragglers(workers) == []
+    run = open_run(place)
+    run.poll()
+    assert run.done
+    assert "resume=True" in str(run.how_to_go_on)
+    with TuningDatabase(place) as db:
+        assert [s.status for s in db.records(Session)] == [SessionStatus.RUNNING]
+        (found,) = db.unfinished_sessions(run.session.workload, run.session.target)
+        assert found.id == run.session.id
+
+
+def test_a_process_that_exits_stops_its_run(tmp_path: Path) -> None:
+    place = tmp_path / "tuning.db"
+    with start_script(place, "ends") as child:
+        lines(child, "trial", 1)
+        workers = psutil.Process(child.pid).children(recursive=True)
+        assert lines(child, "ended", 1) == ["interrupted"]
+    assert child.returncode == 0
+    assert stragglers(workers) == []
+    with TuningDatabase(place) as db:
+        assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED]

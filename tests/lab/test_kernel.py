@@ -1,0 +1,116 @@
+"""Tuning in the kernel of a notebook: shown in the cell, stopped, restarted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tilewright import TuningDatabase
+from tilewright.tuning_db import Session, SessionStatus
+
+from ..autotune.test_sessions import stragglers
+
+jupyter_client = pytest.importorskip("jupyter_client")
+pytest.importorskip("ipykernel")
+AT_WORK = "trial [2-9]/100000"
+SETUP = """
+import tilewright as tw
+from tests.autotune.children import QUICK, matmul
+db = tw.TuningDatabase({place!r})
+options = dict(target="cpu -threads=1", database=db, config=QUICK)
+"""
+
+
+class Kernel:
+    """A kernel and what its cells showed: the last HTML of each display, and printed text."""
+
+    def __init__(self, manager: Any, client: Any) -> None:
+        self.manager = manager
+        self.shown: dict[str, str] = {}
+        self.printed = ""
+        self._client = client
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self.manager.provisioner.process.pid)
+
+    def run(self, code: str, *, until: str = "") -> None:
+        """Run a cell to its end, or until the HTML of a display has a pattern."""
+        id = self._client.execute(code)
+        while True:
+            message = self._client.get_iopub_msg(timeout=300)
+            kind, content = message["msg_type"], message["content"]
+            if kind in ("display_data", "update_display_data"):
+                name = content.get("transient", {}).get("display_id", "")
+                self.shown[name] = content["data"].get("text/html", "")
+                if until and re.search(until, self.shown[name]):
+                    return
+            elif kind == "stream":
+                self.printed += content["text"]
+            elif kind == "error":
+                raise AssertionError("\n".join(content["traceback"]))
+            elif kind == "status" and content["execution_state"] == "idle":
+                mine = message["parent_header"].get("msg_id") == id
+                if mine and not until:
+                    return
+
+
+@pytest.fixture
+def kernel(root: Path, tmp_path: Path) -> Iterator[Kernel]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_search_path(root))}
+    manager, client = jupyter_client.manager.start_new_kernel(cwd=str(root), env=environment)
+    try:
+        started = Kernel(manager, client)
+        started.run(SETUP.format(place=str(tmp_path / "tuning.db")))
+        yield started
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def _search_path(root: Path) -> list[str]:
+    return [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def statuses(tmp_path: Path) -> list[SessionStatus]:
+    with TuningDatabase(tmp_path / "tuning.db") as db:
+        return [s.status for s in db.records(Session)]
+
+
+def test_a_cell_shows_its_progress_and_its_interrupt(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run("result = tw.tune(matmul(), trials=100_000, **options)", until=AT_WORK)
+    kernel.manager.interrupt_kernel()
+    kernel.run("print(result.interrupted, result.best is not None)")
+    assert "True True" in kernel.printed
+    (shown,) = kernel.shown.values()
+    assert "interrupted" in shown
+    assert "Best so far" in shown
+    assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
+
+
+def test_a_run_in_the_background_updates_its_cell(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
+    kernel.run("print('busy', 6 * 7)")
+    assert "busy 42" in kernel.printed
+    kernel.run("", until=AT_WORK)
+    kernel.run("run.stop(); result = await run; print(result.reason)")
+    assert "interrupted" in kernel.printed
+    assert len(kernel.shown) == 1
+    assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_a_restart_leaves_no_process(kernel: Kernel, tmp_path: Path, now: bool) -> None:
+    kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
+    kernel.run("", until=AT_WORK)
+    workers = kernel.process.children(recursive=True)
+    assert len(workers) >= 2
+    kernel.manager.restart_kernel(now=now)
+    assert stragglers(workers) == []
+    assert statuses(tmp_path) == [SessionStatus.RUNNING if now else SessionStatus.INTERRUPTED]
