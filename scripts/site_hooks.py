@@ -20,7 +20,7 @@ import posixpath
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -158,14 +158,19 @@ def values_of(markdown: str) -> list[object]:
             if m[1] == "python" and m[2] in ("", " picture"):
                 file = f"<block at {m.start()}>"
                 linecache.cache[file] = len(m[3]), None, m[3].splitlines(keepends=True), file
-                with (
-                    contextlib.redirect_stdout(io.StringIO()),
-                    contextlib.suppress(TilewrightError),
-                ):
+                with quiet(), contextlib.suppress(TilewrightError):
                     value = run_block(m[3], names, file)
                 if m[2]:
                     values.append(value)
     return values
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Drop what is printed."""
+    nowhere = io.StringIO()
+    with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        yield
 
 
 def run_block(source: str, names: dict[str, Any], file: str = "page") -> object:
