@@ -68,10 +68,13 @@ def write_pack(  # noqa: PLR0913 - each option of a search has a name
     config: TuneConfig | None = None,
     database: TuningDatabase | None = None,
     tolerance: float | None = None,
+    chosen: Sequence[Drawn] = (),
     compile_program: Compile = compile_in_child,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Packed:
     """Compile the candidates that the search asks for into a new folder, and what to expect.
+
+    Those that are `chosen` already take their place, if there are any.
 
     The folder is there when all of it is written. Candidates that do not compile are in it with
     their errors, for the records. What `database` knows of such machines warms the search, and is
@@ -97,14 +100,14 @@ def write_pack(  # noqa: PLR0913 - each option of a search has a name
         raise TuningError("cannot write {0}: {1}", folder, error.strerror or error) from error
     try:
         pack = _Packer(resolved, unfinished, compile_program, tell).pack(
-            func, trials, seed, config or TuneConfig(), database, tolerance
+            func, trials, seed, config or TuneConfig(), database, tolerance, chosen
         )
         unfinished.rename(folder)
     except OSError as error:
         raise TuningError("cannot write {0}: {1}", folder, error.strerror or error) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Packed(pack, folder, model_or_none(resolved) is not None)
+    return Packed(pack, folder, not chosen and model_or_none(resolved) is not None)
 
 
 class _Packer:
@@ -126,8 +129,9 @@ class _Packer:
         config: TuneConfig,
         database: TuningDatabase | None,
         tolerance: float | None,
+        chosen: Sequence[Drawn],
     ) -> Pack:
-        drawn = drawn_by_search(
+        drawn = chosen or drawn_by_search(
             func, self._target, trials, seed, database=database, tolerance=tolerance
         )
         if not drawn:

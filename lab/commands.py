@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..autotune.records import target_record
@@ -31,6 +32,7 @@ _MOVES = 100
 _MEASURED = 16
 """Versions of a run."""
 _RECORDS = 100
+_PATH = 4096
 
 
 def tree(bench: Workbench, given: Arguments) -> Data:
@@ -160,13 +162,27 @@ def slide(bench: Workbench, given: Arguments) -> Data:
 
 def measure(bench: Workbench, given: Arguments) -> Data:
     """Begins to measure versions, interleaved if there are several."""
+    run = bench.measurements.start(_versions(bench, given))
+    bench.changed()
+    return {"run": run.data()}
+
+
+def pack(bench: Workbench, given: Arguments) -> Data:
+    """Begins to compile versions for a machine elsewhere."""
+    folder = text_of(given, "folder")
+    if not folder or len(folder) > _PATH:
+        raise LabError("folder: expected the path of a new folder, found {0!r:.80}", folder)
+    run = bench.measurements.pack(_versions(bench, given), Path(folder))
+    bench.changed()
+    return {"run": run.data()}
+
+
+def _versions(bench: Workbench, given: Arguments) -> list[Version]:
+    """Those of a command, by default the current one."""
     ids = given.get("versions", [bench.versions.current.id])
     if not isinstance(ids, list) or not 0 < len(ids) <= _MEASURED:
         raise LabError("versions: expected a list of 1 to {0}, found {1!r:.80}", _MEASURED, ids)
-    versions = list(dict.fromkeys(bench.versions.get(id) for id in ids))
-    run = bench.measurements.start(versions)
-    bench.changed()
-    return {"run": run.data()}
+    return list(dict.fromkeys(bench.versions.get(id) for id in ids))
 
 
 def cancel(bench: Workbench, _: Arguments) -> Data:
@@ -247,6 +263,7 @@ COMMANDS: dict[str, Command] = {
     "measure": measure,
     "moves": all_moves,
     "open": open_record,
+    "pack": pack,
     "pin": pin,
     "records": listed_records,
     "redo": redo,

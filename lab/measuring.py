@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..autotune.finals import Finalist, InterleavedTiming
 from ..autotune.measure.measure_result import BuildRequest, MeasureResult
 from ..autotune.measure.measurer import Measurer
 from ..autotune.measure.worker_pool import WorkerPool
+from ..autotune.measure_pack import write_pack
 from ..autotune.model.profile import profile
 from ..autotune.model.target_model import TargetModel
 from ..autotune.recorder import Recorder, Subject
@@ -32,7 +34,7 @@ from ..autotune.records import (
     toolchain_record,
     workload_record,
 )
-from ..autotune.search.drawing import model_or_none
+from ..autotune.search.drawing import drawn_of_traces, model_or_none
 from ..autotune.search.replay import Replays
 from ..autotune.search.sketch import Sketch
 from ..codegen.detect import check_runnable
@@ -93,6 +95,8 @@ class Measured(NamedTuple):
 
 Save: TypeAlias = Callable[[], object]
 Tell: TypeAlias = Callable[[str], None]
+Work: TypeAlias = Callable[[Run, Measured], str | None]
+"""What a run does; it returns what there is to say of its end."""
 
 
 class Measurements:
@@ -119,17 +123,25 @@ class Measurements:
     def start(self, versions: Sequence[Version]) -> Run:
         """Begin to measure versions. Raises `LabError` while a run goes on and without a database,
         `TargetError` where this machine does not run the target."""
-        if self.run is not None and self.run.running:
-            raise LabError("a run goes on; wait for it, or cancel it")
         if self._database is None:
             raise LabError(
                 "measurements are kept in a database, and this lab has none",
                 hint='open it with one: tw.lab(func, target, tw.TuningDatabase("tuning.db"))',
             )
         check_runnable(self._target)
+        return self._begin(versions, partial(self._measure, self._database))
+
+    def pack(self, versions: Sequence[Version], folder: Path) -> Run:
+        """Begin to compile versions into a new folder, which a machine elsewhere measures. Raises
+        `LabError` while a run goes on."""
+        return self._begin(versions, partial(self._pack, folder))
+
+    def _begin(self, versions: Sequence[Version], work: Work) -> Run:
+        if self.run is not None and self.run.running:
+            raise LabError("a run goes on; wait for it, or cancel it")
         self.run = Run(versions, time.monotonic())
         self._thread = threading.Thread(
-            target=self._work, args=(self.run, self._database), name="tilewright lab", daemon=True
+            target=self._work, args=(self.run, work), name="tilewright lab", daemon=True
         )
         self._thread.start()
         return self.run
@@ -146,11 +158,10 @@ class Measurements:
             self._thread.join(seconds)
         return self.run is None or not self.run.running
 
-    def _work(self, run: Run, database: TuningDatabase) -> None:
+    def _work(self, run: Run, work: Work) -> None:
         measured = Measured({}, {}, [])
         try:
-            self._measure(run, database, measured)
-            run.says = "done"
+            run.says = work(run, measured) or "done"
         except Cancelled:
             run.says = "cancelled"
         except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
@@ -159,12 +170,33 @@ class Measurements:
         run.unsaved, run.running = len(self._unsaved), False
         self._told(run, measured)
 
-    def _measure(self, run: Run, database: TuningDatabase, measured: Measured) -> None:
-        def say(text: str) -> None:
-            if run.says != text:
-                run.says = text
-                self._told(run, None)
+    def _say(self, run: Run, text: str) -> None:
+        """Tell what goes on. Raises `Cancelled` if nobody wants it any more."""
+        if run.cancelled.is_set():
+            raise Cancelled
+        if run.says != text:
+            run.says = text
+            self._told(run, None)
 
+    def _pack(self, folder: Path, run: Run, _: Measured) -> str:
+        traces = [v.schedule.trace for v in run.versions]
+        self._say(run, "compiling")
+        packed = write_pack(
+            self._func,
+            self._target,
+            folder,
+            config=self._config,
+            tolerance=self._tolerance,
+            chosen=drawn_of_traces(self._func, self._target, traces, GENERATOR),
+            tell=partial(self._say, run),
+        )
+        return (
+            f"{packed.built} of {len(run.versions)} are in {folder}; measure them there: "
+            f"python -m tilewright.runtime.measure {folder} --out results.jsonl; "
+            "then import the results here: tilewright measure import results.jsonl --db DATABASE"
+        )
+
+    def _measure(self, database: TuningDatabase, run: Run, measured: Measured) -> None:
         def tick() -> None:
             if run.cancelled.is_set():
                 raise Cancelled
@@ -192,7 +224,7 @@ class Measurements:
                 timed = _Timed(
                     measurer, recorder, model_or_none(self._target), self._target, self._tolerance
                 )
-                self._time(timed, run.versions, measured, say)
+                self._time(timed, run.versions, measured, partial(self._say, run))
             status = SessionStatus.FINISHED
         finally:
             with suppress(DatabaseError):

@@ -59,6 +59,7 @@ of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `r
 | `figures` | `version`, `values`: one for each slider | figures |
 | `slide` | `version`, `values` | the `version` |
 | `measure` | `versions`: ids; of several, times are interleaved | the `run` that begins |
+| `pack` | `versions`, `folder`: a new one | the `run` that compiles them for a machine elsewhere |
 | `cancel` | | the `run` |
 | `records` | `start`, `count` | `records` of this program in the database, the fastest first |
 | `open` | `record`: the beginning of an id | the `version` |

@@ -82,6 +82,22 @@ def drawn_by_search(
     ]
 
 
+def drawn_of_traces(
+    func: Func, target: Target, traces: Sequence[Trace], generator: str
+) -> list[Drawn]:
+    """Schedules that somebody chose, each once. Raises `ScheduleError` for one that is refused."""
+    model = model_or_none(target)
+    found: list[Drawn] = []
+    for trace in dict.fromkeys(traces):
+        program, record = trace.apply(func).func, schedule_record(trace, generator)
+        features, seconds = (), None
+        if model is not None:
+            row = model.estimator(profile(program), target)(np.empty((1, 0), np.int64))
+            features, seconds = tuple(row.features[0].tolist()), float(row.seconds[0])
+        found.append(Drawn(generator, trace, record, features, seconds))
+    return found
+
+
 def _measured_last(database: TuningDatabase, target: Target) -> TargetRecord | None:
     """Of the targets that run the same code, that of the newest measurement."""
     newest: tuple[Measurement, TargetRecord] | None = None

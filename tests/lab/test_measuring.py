@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,9 +20,13 @@ from tilewright import ops
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
+from tilewright.autotune.measure_import import import_results
+from tilewright.autotune.records import schedule_record
 from tilewright.lab.measuring import GENERATOR
 from tilewright.lab.workbench import Workbench
+from tilewright.runtime.measure.pack import read_pack
 from tilewright.schedule.primitive import PRIMITIVES
+from tilewright.tuning_db.codec import from_plain
 from tilewright.tuning_db.values import (
     Measurement,
     Outcome,
@@ -259,6 +264,39 @@ def test_two_labs_share_a_database(file: Path) -> None:
         assert second.measurements.wait(120)
         assert len(one.records(Measurement)) == 2
         assert len(two.records(Session)) == 2
+
+
+def test_versions_are_packed_for_a_machine_elsewhere(bench: Workbench, tmp_path: Path) -> None:
+    folder, results = tmp_path / "pack", tmp_path / "results.jsonl"
+    done(bench, do="pack", versions=["v0", "v1"], folder=str(folder))
+    assert bench.measurements.wait(120)
+    run = bench.state()["run"]
+    assert run["error"] is None
+    assert "2 of 2 are in" in run["says"]
+    ids = [schedule_record(v.schedule.trace).id for v in bench.versions]
+    packed = [from_plain(ScheduleRecord, c.schedule).id for c in read_pack(folder).candidates]
+    assert packed == ids
+    measure = [sys.executable, "-m", "tilewright.runtime.measure", str(folder), "--out"]
+    subprocess.run([*measure, str(results)], check=True, capture_output=True, timeout=120)
+    database = bench.database
+    assert database is not None
+    import_results(results, database)
+    assert {m.schedule for m in database.records(Measurement)} == set(ids)
+    done(bench, do="open", record=ids[1])
+    assert bench.versions.current.timing is not None
+
+
+def test_a_folder_that_is_there_is_not_written(bench: Workbench, tmp_path: Path) -> None:
+    done(bench, do="pack", folder=str(tmp_path))
+    assert bench.measurements.wait(120)
+    run = bench.state()["run"]
+    assert run["says"] == "failed"
+    assert "is there already" in run["error"]["text"]
+
+
+@pytest.mark.parametrize("folder", [None, "", 7, "x" * 5000])
+def test_hostile_folders_are_refused_as_data(bench: Workbench, folder: Any) -> None:
+    assert refused(bench, do="pack", folder=folder)["kind"] == "LabError"
 
 
 def test_closing_ends_a_run(bench: Workbench) -> None:
