@@ -53,7 +53,7 @@ def all_moves(bench: Workbench, given: Arguments) -> Data:
         raise LabError("there is no loop or block {0!r:.40}", place, hint="ids are in the tree")
     found: list[Data] = bench.kept(
         (version.id, "moves", place),
-        lambda: moves(version.schedule, handle, bench.target, bench.handles, bench.predict),
+        lambda: moves(version.schedule, handle, bench.target, bench.handles, bench),
     )
     return _page(given, "moves", found, _MOVES)
 
@@ -61,7 +61,7 @@ def all_moves(bench: Workbench, given: Arguments) -> Data:
 def attempt(bench: Workbench, given: Arguments) -> Data:
     """A step that is tried and not taken."""
     schedule, op = bench.versions.current.schedule, text_of(given, "op")
-    return try_move(schedule, op, given.get("args"), bench.handles, bench.predict)
+    return try_move(schedule, op, given.get("args"), bench.handles, bench)
 
 
 def apply(bench: Workbench, given: Arguments) -> Data:

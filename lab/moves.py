@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Any, NamedTuple, Protocol, get_args, get_origin
 
 from ..errors import ScheduleError, Text
-from ..schedule import Schedule
+from ..schedule import Schedule, Trace
 from ..schedule.index_map import MAX_TEXT, IndexMap, parse_index_map
 from ..schedule.primitive import PRIMITIVES, Primitive, find_primitive
 from ..schedule.primitives import query
@@ -25,7 +25,15 @@ from .completions import Place, completed
 from .program_tree import Data, Handles
 from .versions import LabError
 
-Predict: TypeAlias = Callable[[Func], float | None]
+
+class Costs(Protocol):
+    """What programs take, in seconds; `None` where that is not known."""
+
+    def predict(self, func: Func) -> float | None:
+        """The time that the model of the target predicts."""
+
+    def measured(self, trace: Trace) -> float | None:
+        """The time that was measured of a schedule."""
 
 
 def moves(
@@ -33,7 +41,7 @@ def moves(
     handle: Var | Label | None,
     target: Target,
     handles: Handles,
-    predict: Predict,
+    costs: Costs,
 ) -> list[Data]:
     """The moves at a loop, a block or the whole program (`None`).
 
@@ -42,7 +50,7 @@ def moves(
     has no legal move here.
     """
     place = Place(schedule.func, handle, target)
-    attempt = Attempts(schedule, handles, predict)
+    attempt = Attempts(schedule, handles, costs)
     found: list[Data] = []
     for primitive in PRIMITIVES.values():
         if not _is_move(primitive):
@@ -72,11 +80,11 @@ def _is_move(primitive: Primitive) -> bool:
 
 
 def try_move(
-    schedule: Schedule, op: str, arguments: object, handles: Handles, predict: Predict
+    schedule: Schedule, op: str, arguments: object, handles: Handles, costs: Costs
 ) -> Data:
     """A step with arguments as JSON data, tried like those of `moves`."""
     primitive = find_primitive(op)
-    attempt = Attempts(schedule, handles, predict)
+    attempt = Attempts(schedule, handles, costs)
     move = attempt(primitive, decoded(primitive, arguments, handles))
     if isinstance(move, Attempt):
         return attempt.refused(move)
@@ -94,8 +102,8 @@ class Attempt(NamedTuple):
 class Attempts:
     """Tries steps on copies of a schedule."""
 
-    def __init__(self, schedule: Schedule, handles: Handles, predict: Predict) -> None:
-        self._schedule, self._handles, self._predict = schedule, handles, predict
+    def __init__(self, schedule: Schedule, handles: Handles, costs: Costs) -> None:
+        self._schedule, self._handles, self._costs = schedule, handles, costs
         self._names = loop_names(schedule.func)
 
     def __call__(self, primitive: Primitive, bound: Mapping[str, Any]) -> Data | Attempt | None:
@@ -107,7 +115,12 @@ class Attempts:
         if after.func is self._schedule.func:
             return None
         move = self._described(primitive, bound)
-        return {**move, "legal": True, "predicted": self._predict(after.func)}
+        return {
+            **move,
+            "legal": True,
+            "predicted": self._costs.predict(after.func),
+            "measured": self._costs.measured(after.trace),
+        }
 
     def refused(self, refused: Attempt) -> Data:
         """A refused step as a move."""

@@ -51,6 +51,17 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
     return [_row(database, m, s, here, targets) for m, s in found.values()]
 
 
+def times(database: TuningDatabase, workload: Workload, target: Target) -> dict[str, float]:
+    """The last times of schedules (ids) of a program on such a target."""
+    here = target_record(target)
+    rows = database.measurements(workload=workload.id, target=here, outcome=Outcome.OK, limit=MOST)
+    found: dict[str, float] = {}
+    for measured in rows:
+        if measured.seconds is not None:
+            found.setdefault(measured.schedule, measured.seconds)
+    return found
+
+
 def _row(
     database: TuningDatabase,
     measured: Measurement,

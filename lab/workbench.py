@@ -70,8 +70,9 @@ of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `r
 
 A **move** has `op`, `args` (JSON data, with ids), `text` (the call as people write it), `says` (a
 sentence), `from` (the user's module that registers it, or `null`) and `legal`. If that is `true`,
-`predicted` are the seconds of the program after it, `null` without a model. If it is `false`,
-`error` says why. If it is `null`, `needs` are the arguments to fill in, `name` and `type` of each.
+`predicted` are the seconds of the program after it, `null` without a model, and `measured` those
+that were measured of it, `null` if nobody did. If it is `false`, `error` says why. If it is `null`,
+`needs` are the arguments to fill in, `name` and `type` of each.
 
 **Figures** of a row of `values` are `valid`, else `error`; `predicted` seconds; `figures`, a list
 of `name, value, unit, of, exceeds`, where `of` is what the machine has; `loops`, what an iteration
@@ -103,15 +104,16 @@ import numpy as np
 from ..autotune.config import TuneConfig
 from ..autotune.measure.machine import with_rates
 from ..autotune.model.profile import Visit, profile
-from ..autotune.records import workload_record
+from ..autotune.records import schedule_record, workload_record
 from ..autotune.search.drawing import model_or_none
 from ..codegen.detect import check_runnable, resolve
-from ..errors import ScheduleError, TargetError, TilewrightError, similar
-from ..schedule import Schedule
+from ..errors import DatabaseError, ScheduleError, TargetError, TilewrightError, similar
+from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
+from . import records
 from .answers import plain, problem
 from .commands import COMMANDS, text, tree
 from .measuring import Measured, Measurements, Run
@@ -214,6 +216,22 @@ class Workbench:
         estimator = self.model.estimator(profile(func, read=self._visits), self.target)
         return float(estimator(np.empty((1, 0), np.int64)).seconds[0])
 
+    def measured(self, trace: Trace) -> float | None:
+        """The seconds of a schedule that the lab measured, or another session on such a machine."""
+        for version in self.versions:
+            if version.timing is not None and version.schedule.trace == trace:
+                return version.timing.seconds
+        try:
+            known = self.kept("times", self._times)
+        except DatabaseError:  # steps are legal whether it can be read or not
+            return None
+        return known.get(schedule_record(trace).id) if known else None
+
+    def _times(self) -> dict[str, float]:
+        if self.database is None:
+            return {}
+        return records.times(self.database, self.workload, self.target)
+
     def add(
         self, parent: Version, text: str, schedule: Schedule, *, foreign: bool = False
     ) -> Version:
@@ -246,6 +264,7 @@ class Workbench:
                     version.timing = version.timing if timing is None else timing
                     version.problem = measured.problems.get(version)
                 self.comparisons |= {(c.a, c.b): c for c in measured.comparisons}
+                self._answers.clear()
         self.changed()
 
     def tree(self, version: Version) -> ProgramTree:

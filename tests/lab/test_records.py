@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,7 +159,7 @@ def test_traces_that_cannot_be_read_are_errors(
     assert says in error["text"]
 
 
-@pytest.mark.parametrize("record", [None, 7, "", "zz", "ab", "abcd" * 4, ["a"], "x" * 100_000])
+@pytest.mark.parametrize("record", [None, 7, "", "zz", "ab", "abcd" * 4, ["a"], "x" * 900])
 def test_ids_that_are_none_are_refused_as_data(database: tw.TuningDatabase, record: Any) -> None:
     error = refused(Workbench(ops.add_relu_func(8), TARGET, database), do="open", record=record)
     assert error["kind"] in ("LabError", "DatabaseError")
@@ -189,3 +192,56 @@ def test_without_a_database_there_are_no_records() -> None:
     for command in ("records", "pin", "unpin"):
         assert "this lab has no database" in refused(bench, do=command)["text"]
     assert "tw.lab(" in refused(bench, do="open", record="abcd")["hint"]
+
+
+def test_moves_have_the_times_that_were_measured(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    sch = tw.Schedule(func)
+    sch.parallel(sch.get_loops(sch.get_block(0))[0])
+    put(database, func, schedule_record(sch.trace), 1e-3)
+    moves = done(bench, do="moves", place="L0")["moves"]
+    known = {m["op"]: m["measured"] for m in moves if m["legal"] and m["measured"]}
+    assert known == {"parallel": 1e-3}
+    tried = done(bench, do="try", op="parallel", args={"loop": "L0"})
+    assert tried["measured"] == 1e-3
+
+
+def test_moves_are_offered_while_the_database_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "gone.db"
+    with tw.TuningDatabase(file) as database:
+        bench = Workbench(ops.add_relu_func(8), TARGET, database)
+        for path in tmp_path.glob("gone.db*"):
+            path.unlink()
+        assert done(bench, do="moves", place="L0")["total"] > 10
+        for command in ("records", "pin"):
+            error = refused(bench, do=command)
+            assert error["kind"] == "DatabaseError"
+            assert error["hint"]
+
+
+def test_another_process_writes_while_the_lab_is_open(tmp_path: Path) -> None:
+    file = tmp_path / "shared.db"
+    func = ops.matmul_func(64, 64, 64)
+    with tw.TuningDatabase(file) as ours:
+        bench = Workbench(func, TARGET, ours)
+        assert done(bench, do="records")["total"] == 0
+        script = (
+            "import sys, tilewright as tw; from tests.lab.test_records import *; "
+            "func = ops.matmul_func(64, 64, 64); "
+            "put(tw.TuningDatabase(sys.argv[1]), func, schedule_record(tiled(func, 8).trace), 2e-3)"
+        )
+        subprocess.run([sys.executable, "-c", script, str(file)], check=True, timeout=120)
+        (row,) = done(bench, do="records")["records"]
+        assert row["seconds"] == 2e-3
+        done(bench, do="open", record=row["record"])
+
+
+def test_a_hostile_database_is_text(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    generator = "<script>alert(1)</script>\x1b[2J" + "x" * 900
+    put(database, func, schedule_record(tiled(func, 8).trace, generator), 1e-3)
+    (row,) = done(bench, do="records")["records"]
+    assert "\x1b" not in row["generator"]
+    assert row["generator"].startswith("<script>")  # a front end writes it as text
