@@ -173,7 +173,7 @@ def test_an_unknown_kernel_is_named(root: Path) -> None:
 
 
 def test_budgets(root: Path, tmp_path: Path) -> None:
-    names = ("replay", "verify", "refuse", "lower", "llvm", "score", "lookup", "call")
+    names = ("replay", "verify", "refuse", "lower", "llvm", "score", "lookup", "call", "shell")
     only = [word for name in names for word in ("--only", name)]
     report = tmp_path / "budgets.json"
     shown = run(root, "benchmarks.budgets", "--quick", *only, "--json", report)

@@ -1,0 +1,1 @@
+"""What each step costs, beside its budget: `python -m benchmarks.budgets`."""
