@@ -21,7 +21,7 @@ import typer
 
 from ..errors import TilewrightError
 from ..target import registered_kinds
-from . import checking, database, measuring, models, pages, programs, watching
+from . import checking, database, measuring, models, pages, programs, showing, watching
 from .options import OPTIONS
 from .table import printable
 
@@ -29,6 +29,7 @@ app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them."
 app.command()(programs.tune)
 app.command()(programs.build)
 app.command()(programs.target)
+app.command()(showing.show)
 app.command()(checking.check)
 app.command()(pages.report)
 app.command()(watching.watch)

@@ -11,6 +11,7 @@ from ..schedule.find import loops_in
 from ..target import Target
 from ..tir.ir import Buffer, For, ForKind, Func, Var
 from ..tir.printer import Line, Mark, decisions, listing
+from .code import bytes_text
 
 BADGES: Mapping[ForKind, str] = {
     ForKind.PARALLEL: "parallel",
@@ -28,6 +29,11 @@ class Held(NamedTuple):
     memory: str
     bytes: int
     buffers: tuple[tuple[str, int], ...]
+
+    @property
+    def total(self) -> str:
+        """`1.5 KiB in L1`."""
+        return f"{bytes_text(self.bytes)} in {self.memory}"
 
 
 class Row(NamedTuple):

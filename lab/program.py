@@ -53,7 +53,7 @@ def _row(row: Row) -> Iterable[h.Node]:
     if row.badge is not None or row.held:
         yield h.span(".n")[
             h.b(class_=f"tw-badge {_kind(row.badge)}")[row.badge] if row.badge else None,
-            h.span[", ".join(f"{bytes_text(held.bytes)} in {held.memory}" for held in row.held)],
+            h.span[", ".join(held.total for held in row.held)],
             h.span[", ".join(map(text, _buffers(row)))],
         ]
     yield "\n"

@@ -180,7 +180,14 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
     """They run as they stand, in a folder that has the examples, but for smaller numbers."""
     text = (root / "README.md").read_text()
     commands = re.findall(r"^    (tilewright .*)$", text, re.MULTILINE)
-    assert [shlex.split(c)[1] for c in commands] == ["tune", "build", "db", "target", "check"]
+    assert [shlex.split(c)[1] for c in commands] == [
+        "tune",
+        "build",
+        "show",
+        "db",
+        "target",
+        "check",
+    ]
     (tmp_path / "examples").symlink_to(root / "examples")
     environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
     for command in commands:
@@ -215,7 +222,18 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *("", "tune", "build", "target", "db", "db list", "db show", "db best", "db export"),
+        *(
+            "",
+            "tune",
+            "build",
+            "show",
+            "target",
+            "db",
+            "db list",
+            "db show",
+            "db best",
+            "db export",
+        ),
         *("db import", "db merge", "db explain"),
     ],
 )

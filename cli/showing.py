@@ -1,0 +1,203 @@
+"""The command `show`: a program and its schedule, what that changed, and the code it becomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from ..errors import BuildError, DatabaseError
+from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
+from .program_file import load_program
+from .report import print_json
+from .table import output_width
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..schedule import Schedule
+    from ..target import Target
+    from ..tir.ir import Func
+    from ..tuning_db import ScheduleRecord, TuningDatabase
+
+_ASSEMBLY = ("asm", "ptx")
+
+
+class What(StrEnum):
+    """A part of what `show` prints."""
+
+    PROGRAM = "program"
+    TRACE = "trace"
+    DIFF = "diff"
+    ASM = "asm"
+
+
+_TITLES = {
+    What.PROGRAM: "program",
+    What.TRACE: "steps",
+    What.DIFF: "difference from the program as written",
+    What.ASM: "assembly",
+}
+
+
+class Assembly(NamedTuple):
+    """The assembly of a kernel, or the error where there is none."""
+
+    text: str
+    error: BuildError | None = None
+
+
+def show(
+    program: Program,
+    param: Parameters = None,
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record", metavar="ID", help="A schedule or measurement; default: the best recorded."
+        ),
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(envvar="TILEWRIGHT_DB", help="The database that has the schedule."),
+    ] = None,
+    target: TargetText = "cpu",
+    what: Annotated[
+        What | None, typer.Option(help="Only this part, and of the assembly all of it.")
+    ] = None,
+    tolerance: Tolerance = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a program with its footprints, and of a schedule the steps, difference and assembly.
+
+    Without a database it is the program as it is written. Beside its loops are, as comments, how
+    they run, what an iteration touches, and the nearest memory that holds it.
+    """
+    from ..codegen.detect import resolve
+    from ..schedule import Schedule
+
+    func, resolved = load_program(program, param or ()), resolve(target)
+    if record is not None and db is None:
+        raise typer.BadParameter("--record needs the database that has it: --db")
+    schedule = Schedule(func)
+    with nullcontext() if db is None else open_database(db) as database:
+        if database is not None:
+            schedule = _scheduled(func, resolved, database, record, tolerance)
+    if as_json:
+        print_json(_data(schedule, resolved))
+        return
+    parts = list(What) if what is None and len(schedule.trace) else [what or What.PROGRAM]
+    _print(schedule, resolved, parts, whole=what is What.ASM)
+
+
+def _scheduled(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    record: str | None,
+    tolerance: float | None,
+) -> Schedule:
+    """The program with the schedule of a record, else with the best one that there is."""
+    from ..autotune.records import target_record, toolchain_record, workload_record
+    from ..autotune.search.replay import Replays
+    from ..schedule import Schedule
+
+    replays = Replays(func)
+    if record is not None:
+        return replays.schedule(_schedule_record(database, record))
+    where, tools = target_record(target), toolchain_record(target)
+    workload = workload_record(func).id
+    best = database.best(workload, where, tools, tolerance=tolerance, applies=replays)
+    replays.warn(database.location)
+    if best is None:
+        typer.echo(
+            f"warning: {database.location} has no usable record of {func.name} for {target}, this "
+            "is the program as it is written; `tilewright db explain` says why",
+            err=True,
+        )
+        return Schedule(func)
+    return replays.schedule(best.schedule)
+
+
+def _schedule_record(database: TuningDatabase, id: str) -> ScheduleRecord:
+    """The schedule of that id, or of the measurement of that id."""
+    from ..tuning_db import Measurement, ScheduleRecord
+
+    found = database.find(id)
+    if isinstance(found, Measurement):
+        found = database.get(ScheduleRecord, found.schedule)
+    if not isinstance(found, ScheduleRecord):
+        raise DatabaseError(
+            "{0} is the id of a {1}; expected a schedule or a measurement", id, found.kind
+        )
+    return found
+
+
+def _assembly(schedule: Schedule, target: Target) -> Assembly:
+    """The assembly of the program, compiled in a child: the schedule may be anybody's."""
+    from ..autotune.measure.compiler import compile_in_child
+    from ..codegen.cache import compile_cached
+    from ..codegen.generator import generator_for
+
+    try:
+        compiled = compile_cached(schedule.func, target, compiler=compile_in_child)
+    except BuildError as error:
+        return Assembly("", error)
+    kind = next(name for name in generator_for(target).sources if name in _ASSEMBLY)
+    return Assembly(compiled.source(kind))
+
+
+def _data(schedule: Schedule, target: Target) -> dict[str, Any]:
+    """All parts as JSON. The hot block is a range of lines of the assembly, counted from 0."""
+    from ..codegen.hot_block import hot_block
+    from ..lab.changes import changes
+
+    assembly = _assembly(schedule, target)
+    hot = hot_block(assembly.text)
+    return {
+        "program": str(schedule.func),
+        "trace": json.loads(schedule.trace.to_json()),
+        "difference": [c._asdict() for c in changes(schedule.original, schedule.func)],
+        "assembly": assembly.text,
+        "error": None if assembly.error is None else str(assembly.error),
+        "hot_block": None if hot is None else [hot.start, hot.stop],
+    }
+
+
+def _print(schedule: Schedule, target: Target, parts: list[What], *, whole: bool) -> None:
+    """Print parts, with titles where there are several."""
+    from rich.console import Console
+    from rich.text import Text
+
+    width = output_width()
+    console = Console(width=width, soft_wrap=True, highlight=False)
+    for n, part in enumerate(parts):
+        if len(parts) > 1:
+            console.print(Text("\n" * (n > 0) + _TITLES[part], "bold underline"))
+        for line in _lines(part, schedule, target, width, whole=whole):
+            console.print(line)
+
+
+def _lines(
+    part: What, schedule: Schedule, target: Target, width: int | None, *, whole: bool
+) -> Iterator[Text]:
+    from ..lab import terminal
+
+    match part:
+        case What.PROGRAM:
+            yield from terminal.program_lines(schedule.func, target, width)
+        case What.TRACE:
+            yield from terminal.step_lines(schedule.trace, width)
+        case What.DIFF:
+            yield from terminal.difference_lines(schedule.original, schedule.func, width)
+        case What.ASM:
+            found = _assembly(schedule, target)
+            if found.error is not None and whole:
+                raise found.error
+            if found.error is not None:
+                yield from terminal.sentence(f"none: {found.error}".split("\n")[0], width)
+                return
+            yield from terminal.assembly_lines(found.text, width, whole=whole)

@@ -1,0 +1,159 @@
+"""The command `show`: programs as written, with recorded schedules, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+from tilewright.cli import showing
+from tilewright.codegen.hot_block import hot_block
+from tilewright.errors import BuildError
+from tilewright.tir.parser import parse
+from tilewright.tuning_db import Measurement, ScheduleRecord, Workload
+
+from .test_cli import COMMAND, SIZES, Run, db, in_terminal, matmul, run, tuned
+
+__all__ = ["db", "matmul", "run", "tuned"]  # fixtures
+
+TITLES = ["program", "steps", "difference from the program as written", "assembly"]
+ANSI = re.compile("\x1b\\[[0-9;]*m")
+
+
+@pytest.fixture
+def records(db: Path) -> Iterator[tuple[Measurement, ScheduleRecord]]:
+    """A measurement that ran, and its schedule."""
+    with tw.TuningDatabase(db) as opened:
+        found = next(m for m in opened.records(Measurement) if m.outcome == "ok")
+        yield found, opened.get(ScheduleRecord, found.schedule)
+
+
+def test_a_program_as_it_is_written(run: Run, matmul: str) -> None:
+    done = run("show", matmul, *SIZES)
+    assert done.code == 0
+    assert not done.err
+    assert parse(done.out).name == "matmul"
+    assert re.search(r"for i in range\(\d+\): +# .* in L1: ", done.out)
+    assert "\x1b" not in done.out
+
+
+def test_the_best_schedule_of_a_database(run: Run, matmul: str, db: Path) -> None:
+    done = run("show", matmul, *SIZES, "--db", db)
+    assert done.code == 0
+    assert [line for line in done.out.split("\n") if line in TITLES] == TITLES
+    assert "b0 = sch.get_block(0)  # C" in done.out
+    assert "\n> " in done.out
+
+
+def test_a_record(
+    run: Run, matmul: str, db: Path, records: tuple[Measurement, ScheduleRecord]
+) -> None:
+    measurement, schedule = records
+    steps = str(tw.Trace.from_json(schedule.trace)).split("\n")
+    for id in (measurement.id, schedule.id[:16]):
+        done = run("show", matmul, *SIZES, "--db", db, "--record", id, "--what", "trace")
+        shown = [line[5:] for line in done.out.splitlines()]
+        assert shown[0] == f"{steps[0]}  # C"
+        assert shown[1:] == steps[1:]
+
+
+def test_parts(run: Run, matmul: str, db: Path) -> None:
+    shown = {
+        what: run("show", matmul, *SIZES, "--db", db, "--what", what).out
+        for what in ("program", "diff", "asm")
+    }
+    assert parse(shown["program"]).name == "matmul"
+    assert {line[0] for line in shown["diff"].splitlines()} >= {"+", "-"}
+    lines = shown["asm"].splitlines()
+    assert any(line.startswith("> ") for line in lines)
+    assert len(lines) > sum(line.startswith("> ") for line in lines) > 0
+
+
+def test_json(run: Run, matmul: str, db: Path) -> None:
+    told = run("show", matmul, *SIZES, "--db", db, "--json").json
+    assert parse(told["program"]).name == "matmul"
+    assert told["trace"]["steps"]
+    assert told["error"] is None
+    assert {change["sign"] for change in told["difference"]} >= {"+", "-"}
+    block = hot_block(told["assembly"])
+    assert block is not None
+    assert told["hot_block"] == [block.start, block.stop]
+
+
+def test_colours_in_a_terminal(matmul: str) -> None:
+    code, out = in_terminal([str(COMMAND), "show", matmul, *map(str, SIZES)])
+    assert code == 0
+    assert "\x1b[35mfor\x1b[0m" in out
+    assert parse(ANSI.sub("", out).replace("\r", "")).name == "matmul"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_it_fits(
+    run: Run, matmul: str, db: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = run("show", matmul, *SIZES, "--db", db)
+    assert max(map(len, done.out.splitlines())) <= width
+
+
+def test_other_targets(run: Run, matmul: str) -> None:
+    target = "cpu -mcpu=skylake-avx512 -threads=1"
+    done = run("show", matmul, *SIZES, "--target", target, "--what", "asm")
+    assert done.code == 0
+    assert "retq" in done.out
+
+
+def test_a_database_without_a_record_is_told(run: Run, matmul: str, tmp_path: Path) -> None:
+    tw.TuningDatabase(tmp_path / "empty.db").close()
+    done = run("show", matmul, *SIZES, "--db", tmp_path / "empty.db")
+    assert done.code == 0
+    assert done.err.startswith("warning: ")
+    assert "has no usable record of matmul" in done.err
+    assert "tilewright db explain" in done.err
+    assert done.out.startswith("@tw.script")
+
+
+def test_what_is_refused(
+    run: Run, matmul: str, db: Path, records: tuple[Measurement, ScheduleRecord]
+) -> None:
+    done = run("show", matmul, "--record", "abcdef")
+    assert done.code == 2
+    assert "--record needs the database" in done.err
+    done = run("show", matmul, *SIZES, "--db", db, "--record", "0" * 12)
+    assert done.code == 1
+    assert "there is no record" in done.err
+    with tw.TuningDatabase(db) as opened:
+        workload = next(iter(opened.records(Workload)))
+    done = run("show", matmul, *SIZES, "--db", db, "--record", workload.id)
+    assert done.code == 1
+    assert "is the id of a workload; expected a schedule or a measurement" in done.err
+
+
+def test_a_schedule_of_another_program_does_not_apply(
+    run: Run, root: Path, db: Path, records: tuple[Measurement, ScheduleRecord]
+) -> None:
+    softmax = f"{root / 'examples' / 'softmax.py'}:softmax"
+    done = run("show", softmax, "--db", db, "--record", records[1].id)
+    assert done.code == 1
+    assert "refused: step" in done.err
+
+
+def test_where_nothing_is_compiled(
+    run: Run, matmul: str, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> showing.Assembly:
+        return showing.Assembly("", BuildError("there is no compiler", hint="install it"))
+
+    monkeypatch.setattr(showing, "_assembly", none)
+    done = run("show", matmul, *SIZES, "--db", db)
+    assert done.code == 0
+    assert done.out.endswith("assembly\nnone: there is no compiler\n")
+    done = run("show", matmul, *SIZES, "--db", db, "--what", "asm")
+    assert done.code == 1
+    assert "hint: install it" in done.err
+    told = run("show", matmul, *SIZES, "--db", db, "--json").json
+    assert told["hot_block"] is None
+    assert told["error"].startswith("there is no compiler")
