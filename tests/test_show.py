@@ -13,7 +13,7 @@ from tilewright.cli import showing
 from tilewright.codegen.hot_block import hot_block
 from tilewright.errors import BuildError
 from tilewright.tir.parser import parse
-from tilewright.tuning_db import Measurement, ScheduleRecord, Workload
+from tilewright.tuning_db import Measurement, ScheduleRecord, TargetRecord, Workload
 
 from .test_cli import COMMAND, SIZES, Run, db, in_terminal, matmul, run, tuned
 
@@ -25,10 +25,21 @@ ANSI = re.compile("\x1b\\[[0-9;]*m")
 
 @pytest.fixture
 def records(db: Path) -> Iterator[tuple[Measurement, ScheduleRecord]]:
-    """A measurement that ran, and its schedule."""
+    """A measurement that ran, and its schedule, which has steps."""
     with tw.TuningDatabase(db) as opened:
-        found = next(m for m in opened.records(Measurement) if m.outcome == "ok")
-        yield found, opened.get(ScheduleRecord, found.schedule)
+        ran = [m for m in opened.records(Measurement) if m.outcome == "ok"]
+        pairs = ((m, opened.get(ScheduleRecord, m.schedule)) for m in ran)
+        yield next((m, s) for m, s in pairs if tw.Trace.from_json(s.trace).steps)
+
+
+@pytest.fixture
+def pinned(db: Path, records: tuple[Measurement, ScheduleRecord]) -> Path:
+    """The database with that schedule as the best."""
+    measurement, schedule = records
+    with tw.TuningDatabase(db) as opened:
+        where = opened.get(TargetRecord, measurement.target)
+        opened.pin(measurement.workload, where, schedule.id)
+    return db
 
 
 def test_a_program_as_it_is_written(run: Run, matmul: str) -> None:
@@ -40,8 +51,8 @@ def test_a_program_as_it_is_written(run: Run, matmul: str) -> None:
     assert "\x1b" not in done.out
 
 
-def test_the_best_schedule_of_a_database(run: Run, matmul: str, db: Path) -> None:
-    done = run("show", matmul, *SIZES, "--db", db)
+def test_the_best_schedule_of_a_database(run: Run, matmul: str, pinned: Path) -> None:
+    done = run("show", matmul, *SIZES, "--db", pinned)
     assert done.code == 0
     assert [line for line in done.out.split("\n") if line in TITLES] == TITLES
     assert "b0 = sch.get_block(0)  # C" in done.out
@@ -60,9 +71,9 @@ def test_a_record(
         assert shown[1:] == steps[1:]
 
 
-def test_parts(run: Run, matmul: str, db: Path) -> None:
+def test_parts(run: Run, matmul: str, pinned: Path) -> None:
     shown = {
-        what: run("show", matmul, *SIZES, "--db", db, "--what", what).out
+        what: run("show", matmul, *SIZES, "--db", pinned, "--what", what).out
         for what in ("program", "diff", "asm")
     }
     assert parse(shown["program"]).name == "matmul"
@@ -72,8 +83,8 @@ def test_parts(run: Run, matmul: str, db: Path) -> None:
     assert len(lines) > sum(line.startswith("> ") for line in lines) > 0
 
 
-def test_json(run: Run, matmul: str, db: Path) -> None:
-    told = run("show", matmul, *SIZES, "--db", db, "--json").json
+def test_json(run: Run, matmul: str, pinned: Path) -> None:
+    told = run("show", matmul, *SIZES, "--db", pinned, "--json").json
     assert parse(told["program"]).name == "matmul"
     assert told["trace"]["steps"]
     assert told["error"] is None
@@ -92,10 +103,10 @@ def test_colours_in_a_terminal(matmul: str) -> None:
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_it_fits(
-    run: Run, matmul: str, db: Path, width: int, monkeypatch: pytest.MonkeyPatch
+    run: Run, matmul: str, pinned: Path, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    done = run("show", matmul, *SIZES, "--db", db)
+    done = run("show", matmul, *SIZES, "--db", pinned)
     assert max(map(len, done.out.splitlines())) <= width
 
 
@@ -142,18 +153,18 @@ def test_a_schedule_of_another_program_does_not_apply(
 
 
 def test_where_nothing_is_compiled(
-    run: Run, matmul: str, db: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, matmul: str, pinned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: object) -> showing.Assembly:
         return showing.Assembly("", BuildError("there is no compiler", hint="install it"))
 
     monkeypatch.setattr(showing, "_assembly", none)
-    done = run("show", matmul, *SIZES, "--db", db)
+    done = run("show", matmul, *SIZES, "--db", pinned)
     assert done.code == 0
     assert done.out.endswith("assembly\nnone: there is no compiler\n")
-    done = run("show", matmul, *SIZES, "--db", db, "--what", "asm")
+    done = run("show", matmul, *SIZES, "--db", pinned, "--what", "asm")
     assert done.code == 1
     assert "hint: install it" in done.err
-    told = run("show", matmul, *SIZES, "--db", db, "--json").json
+    told = run("show", matmul, *SIZES, "--db", pinned, "--json").json
     assert told["hot_block"] is None
     assert told["error"].startswith("there is no compiler")
