@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .autotune.tune import tune
     from .autotune.tuning_run import TuningRun
     from .building import build, build_all, build_library, explain
+    from .lab import plot
     from .lab.open_lab import lab
     from .runtime import Module, load
     from .schedule import Schedule, Trace
@@ -92,6 +93,7 @@ __all__ = [
     "load",
     "open_run",
     "ops",
+    "plot",
     "primitive",
     "register_intrin",
     "require",
@@ -101,7 +103,13 @@ __all__ = [
     "tune",
 ]
 
-_MODULES = {"T": ".tir.language", "lab": ".lab", "ops": ".ops", "te": ".tir.te"}
+_MODULES = {
+    "T": ".tir.language",
+    "lab": ".lab",
+    "ops": ".ops",
+    "plot": ".lab.plot",
+    "te": ".tir.te",
+}
 _HOMES = {
     "Func": ".tir.ir",
     "Module": ".runtime",

@@ -1,0 +1,134 @@
+"""What each step of a schedule is worth: times without it, and times after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from json import dumps
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..autotune.model.profile import profile
+from ..autotune.search.drawing import model_or_none
+from ..errors import ScheduleError, TuningError
+from ..schedule import Trace
+from ..target import Target
+from ..tir.ir import Func
+from .trace import statements
+
+Seconds: TypeAlias = Callable[[Func], float]
+"""The time of a call of a scheduled program."""
+
+
+class Ablated(NamedTuple):
+    """A step, and the time of the schedule without it, or of the steps up to it.
+
+    `along` are the steps that need it and are left out with it. Without `seconds`, what is left is
+    refused, for a `reason`.
+    """
+
+    step: str
+    seconds: float | None
+    along: int = 0
+    reason: str | None = None
+
+
+def estimate(target: Target) -> Seconds:
+    """The analytic estimate for a resolved target.
+
+    Raises `TuningError` if there is none for its kind.
+    """
+    model = model_or_none(target)
+    if model is None:
+        raise TuningError(
+            "there is no estimate for {0}", target, hint="give a function seconds= that measures"
+        )
+    one_row = np.empty((1, 0), np.int64)
+    return lambda func: float(model.estimator(profile(func), target)(one_row).seconds[0])
+
+
+def without_each(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
+    """The schedule without each of the steps that change the program, and without what needs it.
+
+    Raises `ScheduleError` if the trace does not apply to the program.
+    """
+    data = trace.to_data()["steps"]
+    lines = statements(trace)
+    for number in _changing(func, trace):
+        left_out = _dependents(data, number)
+        rest = [step for k, step in enumerate(data) if k not in left_out]
+        try:
+            shorter = Trace.from_json(dumps({**trace.to_data(), "steps": _renumbered(rest)}))
+            time = seconds(shorter.apply(func).func)
+        except ScheduleError as error:
+            yield Ablated(lines[number], None, len(left_out) - 1, _first_line(error))
+        else:
+            yield Ablated(lines[number], time, len(left_out) - 1)
+
+
+def prefixes(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
+    """The program as written, and after each step that changes it.
+
+    Raises `ScheduleError` if the trace does not apply to the program.
+    """
+    yield Ablated("as written", seconds(func))
+    history = trace.apply(func).history
+    lines = statements(trace)
+    for number in _changing(func, trace):
+        yield Ablated(lines[number], seconds(history[number + 1][0]))
+
+
+def _changing(func: Func, trace: Trace) -> list[int]:
+    """The numbers of the steps that change the program."""
+    programs = pairwise(trace.apply(func).history)
+    return [n for n, (before, after) in enumerate(programs) if before != after]
+
+
+def _dependents(steps: list[dict[str, Any]], number: int) -> set[int]:
+    """The step of that number, and those that need its results or those of such steps."""
+    gone, lost = {number}, set(steps[number].get("out", ()))
+    for k in range(number + 1, len(steps)):
+        if lost & set(_references(steps[k]["args"])):
+            gone.add(k)
+            lost |= set(steps[k].get("out", ()))
+    return gone
+
+
+def _references(value: Any) -> Iterator[str]:
+    """The names of results that arguments in JSON refer to."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, dict):
+        if value.keys() == {"v"}:
+            yield value["v"]
+        else:
+            yield from _references(list(value.values()))
+
+
+def _renumbered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps whose results are numbered from 0 without gaps, as traces have them."""
+    names: dict[str, str] = {}
+    found = []
+    for step in steps:
+        arguments = _renamed(step["args"], names)
+        for old in step.get("out", ()):
+            names[old] = f"{old[0]}{len(names)}"
+        out = {"out": [names[old] for old in step["out"]]} if "out" in step else {}
+        found.append({**step, "args": arguments, **out})
+    return found
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if isinstance(value, dict):
+        if value.keys() == {"v"}:
+            return {"v": names[value["v"]]}
+        return {key: _renamed(item, names) for key, item in value.items()}
+    return value
+
+
+def _first_line(error: ScheduleError) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,367 @@
+"""`tw.plot`: figures of tuning for those who compose their own, with matplotlib.
+
+    import matplotlib.pyplot as plt
+
+    fig, (left, right) = plt.subplots(1, 2)
+    tw.plot.convergence(result, ax=left)
+    tw.plot.predictions(result, ax=right)
+
+Functions draw on `ax`, by default the axes of a new figure, and return them. Most take a result of
+`tune`, a run, or a database with the id of a `session` (by default the newest that measured). The
+extra `plot` installs matplotlib; without it they raise `TuningError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from importlib import import_module
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+import numpy as np
+
+from ..autotune.measure.machine import with_rates
+from ..autotune.result import BestResult, TuneResult
+from ..codegen.detect import resolve
+from ..durations import format_seconds
+from ..errors import TuningError
+from ..schedule import Schedule, Trace
+from ..target import Target
+from ..tir.ir import Func
+from ..tuning_db import TuningDatabase
+from .ablation import Ablated, Seconds, estimate, prefixes, without_each
+from .page import text
+from .roofline import bounds_of
+from .scales import format_si, plottable, some
+from .sources import Candidate, Source, candidates_of, trials_of
+from .trials import improvements, rank_correlation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+__all__ = ["ablation", "convergence", "decisions", "pairs", "predictions", "roofline"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_PAIRED = 5
+"""Decisions that `pairs` shows by default."""
+_STEP = 48
+"""Characters of a step that are shown."""
+
+
+def _with_matplotlib(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that says what to install where matplotlib is not."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            import_module("matplotlib")
+        except ModuleNotFoundError as error:
+            raise TuningError(
+                "a plot takes matplotlib, which is not installed",
+                hint="pip install 'tilewright[plot]'",
+            ) from error
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_with_matplotlib
+def convergence(source: Source, *, session: str | None = None, ax: Axes | None = None) -> Axes:
+    """The times of trials in seconds and the best so far, against seconds since the start.
+
+    Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
+    """
+    trials = trials_of(source, session)
+    timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
+    best = improvements((t.elapsed, t.best) for t in trials)
+    ax = _axes(ax, bool(best))
+    ax.scatter(*_columns(timed), s=9, color="0.55", label="trials")
+    ax.step(*_columns(best), where="post", label="best so far")
+    ax.set_xlabel("seconds since the start")
+    _log_seconds(ax, "y", "time of a call")
+    ax.legend()
+    return ax
+
+
+@_with_matplotlib
+def predictions(source: Source, *, session: str | None = None, ax: Axes | None = None) -> Axes:
+    """The seconds that the cost model expected against those measured, and their rank correlation.
+
+    Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
+    """
+    pairs_of = [
+        (t.predicted, t.seconds)
+        for t in trials_of(source, session)
+        if t.predicted is not None and t.seconds is not None
+    ]
+    ax = _axes(ax, bool(pairs_of))
+    rank = rank_correlation(pairs_of)
+    label = "trials" if rank is None else f"trials, rank correlation {rank:.2f}"
+    ax.scatter(*_columns(pairs_of), s=12, alpha=0.7, label=label)
+    if pairs_of:
+        ends = min(map(min, pairs_of)), max(map(max, pairs_of))
+        ax.plot(ends, ends, linestyle="--", color="0.4", label="as predicted")
+    _log_seconds(ax, "x", "predicted")
+    _log_seconds(ax, "y", "measured")
+    ax.legend()
+    return ax
+
+
+@_with_matplotlib
+def decisions(
+    source: Source,
+    database: TuningDatabase | None = None,
+    *,
+    session: str | None = None,
+    sketch: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Parallel coordinates: the decisions of the candidates of a sketch, and their times.
+
+    Each decision is named as the printed trace names it, and has its values at even distances.
+    `sketch` is by default that of the fastest candidate. A result or a run needs its `database`,
+    which has the schedules.
+
+    Raises `TuningError` for what has no trials, a missing database, and an unknown sketch.
+    """
+    from matplotlib.collections import LineCollection
+
+    candidates, name = candidates_of(source, database, session, sketch)
+    columns = _varying(candidates)
+    ax = _axes(ax, bool(columns))
+    if not columns:
+        return ax
+    heights = [_heights(values) for values in columns.values()]
+    logs = np.log10([c.seconds for c in candidates])
+    heights.append((logs - logs.min()) / (np.ptp(logs) or 1.0))
+    rows = np.column_stack(heights)
+    lines = [np.column_stack([np.arange(rows.shape[1]), row]) for row in rows[::-1]]
+    ax.add_collection(LineCollection(lines, array=logs[::-1], cmap="viridis", alpha=0.5, lw=0.8))
+    fastest = f"fastest: {format_seconds(candidates[0].seconds)}"
+    ax.plot(rows[0], color="C1", linewidth=2.5, label=fastest)
+    for at, values in enumerate(columns.values()):
+        ax.axvline(at, color="0.8", linewidth=0.8, zorder=0)
+        for value, height in dict(zip(values, heights[at].tolist(), strict=True)).items():
+            ax.text(at, height, f"{value} ", ha="right", va="center", size="small")
+    ends = candidates[0].seconds, candidates[-1].seconds
+    for height, seconds in zip((0.0, 1.0), ends, strict=True):
+        ax.text(len(columns), height, f" {format_seconds(seconds)}", va="center", size="small")
+    ax.set_xticks(range(len(columns) + 1), [*columns, "time"])
+    ax.set_yticks([])
+    ax.set_title(_plain(name))
+    ax.legend()
+    return ax
+
+
+@_with_matplotlib
+def pairs(
+    source: Source,
+    database: TuningDatabase | None = None,
+    *,
+    session: str | None = None,
+    sketch: str | None = None,
+    names: Sequence[str] | None = None,
+    axes: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Decisions of the candidates of a sketch in pairs, coloured by time; on the diagonal the time.
+
+    `names` are those of the decisions, by default up to five that vary. `axes` (n, n) are those
+    to draw on, by default of a new figure; they are returned. The rest is as for `decisions`.
+    """
+    import matplotlib.pyplot as plt
+
+    candidates, name = candidates_of(source, database, session, sketch)
+    varying = _varying(candidates)
+    chosen = list(varying)[:_PAIRED] if names is None else list(names)
+    unknown = [n for n in chosen if n not in varying]
+    if unknown or not chosen:
+        what = ", ".join(unknown) or "nothing"
+        known = ", ".join(varying) or "none"
+        raise TuningError("{0} varies in {1!r}; decisions that do: {2}", what, name, known)
+    if axes is None:
+        size = 1.8 * len(chosen)
+        figure, axes = plt.subplots(len(chosen), len(chosen), figsize=(size, size), squeeze=False)
+        figure.suptitle(_plain(name))
+    seconds = [c.seconds for c in candidates]
+    for i, below in enumerate(chosen):
+        for j, across in enumerate(chosen):
+            ax = axes[i, j]
+            if i == j:
+                ax.scatter(varying[across], seconds, s=8)
+                _log_seconds(ax, "y", None)
+            else:
+                colours = np.log10(seconds)
+                ax.scatter(varying[across], varying[below], c=colours, cmap="viridis", s=8)
+            if i == len(chosen) - 1:
+                ax.set_xlabel(across)
+            if j == 0:
+                ax.set_ylabel("time" if i == 0 else below)
+    return axes
+
+
+@_with_matplotlib
+def roofline(
+    func: Func,
+    times: Mapping[str, float] | TuneResult,
+    *,
+    target: Target | str = "cpu",
+    ax: Axes | None = None,
+) -> Axes:
+    """The roofline of a program on a target, with versions by their times in seconds.
+
+    Of a result of `tune` these are the best, and what it is compared with. The rates are operations
+    on floats in a second, the bandwidths those of the memories of the target.
+
+    Raises `TargetError` for a target whose rates are not known, and `TuningError` for a program
+    without operations on floats.
+    """
+    resolved = with_rates(resolve(target))
+    bounds = bounds_of(func, resolved)
+    if bounds is None:
+        raise TuningError("{0} has no operations on floats, and no roofline", func.name)
+    ax = _axes(ax, shown=True)
+    for memory, rate in bounds.bandwidths.items():
+        ax.plot(*_columns(bounds.slope(memory)), label=f"{memory}, {format_si(rate, 'B/s')}")
+    peak = f"peak, {format_si(bounds.peak, 'FLOP/s')}"
+    ax.plot(*_columns(bounds.ceiling), color="black", label=peak)
+    versions = _times(times) if isinstance(times, TuneResult) else times
+    for marker, (name, seconds) in zip(_markers(), versions.items(), strict=False):
+        label = f"{_plain(name)}, {format_seconds(seconds)}"
+        rate = bounds.flops / seconds
+        ax.plot([bounds.intensity], [rate], marker=marker, linestyle="", label=label)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("operations for each byte of the arguments")
+    ax.set_ylabel("FLOP/s")
+    ax.legend(fontsize="small")
+    return ax
+
+
+@_with_matplotlib
+def ablation(
+    func: Func,
+    trace: Trace | Schedule | BestResult | TuneResult,
+    *,
+    steps: Literal["without", "prefixes"] = "without",
+    seconds: Seconds | None = None,
+    target: Target | str = "cpu",
+    ax: Axes | None = None,
+) -> Axes:
+    """What each step of a schedule gains.
+
+    `without`: how many times as long the schedule takes without a step, and without the steps that
+    need it; below 1 it would be faster. `prefixes`: the time in seconds after each step, from the
+    program as written on. `seconds` returns the time of a scheduled program, such as
+    `lambda f: tw.build(f, target).time().median`; by default it is the estimate for `target`.
+
+    Raises `ScheduleError` if the trace does not apply to the program, and `TuningError` if there is
+    no estimate for the target.
+    """
+    measure = estimate(with_rates(resolve(target))) if seconds is None else seconds
+    found = _trace(trace)
+    whole = measure(found.apply(func).func)
+    if steps == "without":
+        rows = list(without_each(func, found, measure))
+        widths = [1.0 if r.seconds is None else r.seconds / whole for r in rows]
+        texts = [_worth(row, width) for row, width in zip(rows, widths, strict=True)]
+        label = "times as long without the step"
+    else:
+        rows = list(prefixes(func, found, measure))
+        widths = [r.seconds or 0.0 for r in rows]
+        texts = [format_seconds(width) for width in widths]
+        label = "time after the step"
+    ax = _axes(ax, bool(rows))
+    bars = ax.barh(range(len(rows)), widths)
+    ax.bar_label(bars, texts, padding=3, fontsize="small")
+    ax.set_yticks(range(len(rows)), [_short(r.step) for r in rows], fontsize="small")
+    ax.invert_yaxis()
+    if steps == "without":
+        ax.axvline(1.0, color="0.4", linestyle="--")
+    else:
+        _log_seconds(ax, "x", None)
+    ax.set_xlabel(label)
+    return ax
+
+
+def _axes(ax: Axes | None, shown: bool) -> Axes:
+    """The axes to draw on, which say so where nothing is `shown`."""
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots()
+    if not shown:
+        ax.text(0.5, 0.5, "There is nothing to show.", ha="center", transform=ax.transAxes)
+    return ax
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """The coordinates of the points that can be drawn on logarithmic axes of times."""
+    drawn = [p for p in points if plottable(p[0]) and plottable(p[1], logarithmic=True)]
+    return [x for x, _ in drawn], [y for _, y in drawn]
+
+
+def _log_seconds(ax: Axes, which: Literal["x", "y"], label: str | None) -> None:
+    """Make an axis one of times, on a logarithmic scale."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    ax.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda seconds, _: format_seconds(seconds)))
+    axis.set_minor_formatter(NullFormatter())
+    if label is not None:
+        axis.set_label_text(label)
+
+
+def _varying(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
+    """The decisions that all candidates have, and of which they took several values."""
+    if not candidates:
+        return {}
+    names = [n for n in candidates[0].decisions if all(n in c.decisions for c in candidates)]
+    columns = {n: [c.decisions[n] for c in candidates] for n in names}
+    return {n: values for n, values in columns.items() if len(set(values)) > 1}
+
+
+def _heights(values: Sequence[int]) -> NDArray[np.float64]:
+    """Values by their rank among the distinct ones, from 0 to 1."""
+    distinct, ranks = np.unique(values, return_inverse=True)
+    return ranks / max(1, len(distinct) - 1)
+
+
+def _times(result: TuneResult) -> dict[str, float]:
+    """The best of a result and what it is compared with, by their times."""
+    if result.best is None:
+        return {}
+    best = result.best.seconds
+    return {**{str(n): best * gain.ratio for n, gain in result.gains.items()}, "best": best}
+
+
+def _markers() -> Iterator[str]:
+    return cycle("os^Dvx+*")
+
+
+def _trace(given: Trace | Schedule | BestResult | TuneResult) -> Trace:
+    if isinstance(given, TuneResult):
+        if given.best is None:
+            raise TuningError("the result has no best schedule")
+        given = given.best
+    return given if isinstance(given, Trace) else given.trace
+
+
+def _worth(row: Ablated, ratio: float) -> str:
+    if row.seconds is None:
+        return f"needed: {_short(row.reason or '')}"
+    along = f", with {some(row.along, 'step')} that need it" if row.along else ""
+    return f"{ratio:.3g}x{along}"
+
+
+def _short(step: str) -> str:
+    return _plain(text(step, _STEP))
+
+
+def _plain(words: str) -> str:
+    """Words of a program or a database, which matplotlib would read as formulas in part."""
+    return text(words).replace("$", r"\$")

@@ -1,0 +1,241 @@
+"""Figures: what is on the axes, as data; nothing is compared by pixels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.autotune.result import BestResult
+from tilewright.errors import DatabaseError, ScheduleError, TuningError
+from tilewright.lab.ablation import prefixes, without_each
+from tilewright.tuning_db import TuningDatabase
+
+from .databases import FUNC, Tuning, tuned
+from .test_result import RESULT
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402 - after the choice of a backend
+
+TARGET = "cpu -mcpu=skylake-avx512 -threads=2"
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> TuningDatabase:
+    return tuned(tmp_path / "tuning.db")
+
+
+def labels(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def line(ax: Any, number: int = 0) -> Any:
+    """The points of a line."""
+    return ax.lines[number].get_xydata().tolist()
+
+
+def marks(ax: Any) -> Any:
+    """The places of the first marks."""
+    return ax.collections[0].get_offsets().tolist()
+
+
+def widths(ax: Any) -> list[float]:
+    """The widths of bars."""
+    return [bar.get_width() for bar in ax.patches]
+
+
+def texts(ax: Any) -> list[str]:
+    return [text.get_text().strip() for text in ax.texts]
+
+
+def test_convergence_of_a_result_and_of_a_database(database: TuningDatabase) -> None:
+    ax = tw.plot.convergence(RESULT)
+    assert line(ax) == [[1.0, 2e-3], [4.0, 2e-3]]
+    assert marks(ax) == [[1.0, 9e-3], [3.0, 3e-3], [4.0, 2e-3]]
+    assert ax.get_yscale() == "log"
+    assert ax.yaxis.get_major_formatter()(2e-3, 0) == "2 ms"
+    drawn = tw.plot.convergence(database, ax=ax)
+    assert drawn is ax
+    assert line(ax, 1) == [[1, 8e-3], [2, 4e-3], [5, 2e-3], [6, 1e-3]]
+
+
+def test_the_newest_session_that_measured_is_the_default(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    first = tuning.start()
+    tuning.trial(first, 2, 4e-3)
+    second = tuning.start()
+    tuning.trial(second, 4, 2e-3)
+    tuning.start()
+    assert line(tw.plot.convergence(tuning.database)) == [[1.0, 2e-3]]
+    older = tw.plot.convergence(tuning.database, session=first.id[:8])
+    assert line(older) == [[1.0, 4e-3]]
+    with pytest.raises(DatabaseError, match="there is no session 00000000"):
+        tw.plot.convergence(tuning.database, session="00000000")
+
+
+def test_a_run_is_drawn_from_its_database(database: TuningDatabase) -> None:
+    run = tw.open_run(database)
+    assert line(tw.plot.convergence(run))[-1] == [6.0, 1e-3]
+    assert tw.plot.decisions(run, database).get_title() == "tiling(vector=True)"
+
+
+def test_predictions_have_the_diagonal_and_the_correlation() -> None:
+    ax = tw.plot.predictions(RESULT)
+    assert marks(ax) == [[18e-3, 9e-3], [6e-3, 3e-3], [4e-3, 2e-3]]
+    assert line(ax) == [[2e-3, 2e-3], [18e-3, 18e-3]]
+    assert labels(ax) == ["trials, rank correlation 1.00", "as predicted"]
+
+
+def test_decisions_are_parallel_coordinates(database: TuningDatabase) -> None:
+    ax = tw.plot.decisions(database)
+    lines: Any = ax.collections[0]
+    assert [segment.tolist() for segment in lines.get_segments()] == [
+        [[0, 1], [1, 1]],
+        [[0, 0], [1, 0]],
+    ]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["t4", "time"]
+    assert texts(ax) == ["8", "16", "1 ms", "2 ms"]
+    assert labels(ax) == ["fastest: 1 ms"]
+    other = tw.plot.decisions(database, sketch="tiling(vector=False)")
+    assert texts(other) == ["There is nothing to show."]
+    with pytest.raises(TuningError, match="no candidate is of the sketch 'x'"):
+        tw.plot.decisions(database, sketch="x")
+
+
+def test_decisions_of_a_result_are_in_its_database(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    tuning.database.put(*(tuning.schedule(tile) for tile in (8, 16)))
+    history = [
+        replace(trial, schedule=tuning.schedule(tile).id)
+        for trial, tile in zip(RESULT.history[2:], (8, 16), strict=True)
+    ]
+    result = replace(RESULT, history=tuple(history))
+    assert texts(tw.plot.decisions(result, tuning.database)) == ["16", "8", "2 ms", "3 ms"]
+    with pytest.raises(TuningError, match="the decisions of a TuneResult are in its database"):
+        tw.plot.decisions(result)
+
+
+def test_pairs_of_decisions(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    for tile, seconds in ((8, 2e-3), (16, 1e-3)):
+        tuning.trial(session, tile, seconds)
+    axes = tw.plot.pairs(tuning.database)
+    assert axes.shape == (1, 1)
+    assert marks(axes[0, 0]) == [[16, 1e-3], [8, 2e-3]]
+    _, given = plt.subplots(2, 2)
+    both = tw.plot.pairs(tuning.database, names=["t4", "t4"], axes=given)
+    assert both is given
+    assert marks(both[0, 1]) == [[16, 16], [8, 8]]
+    with pytest.raises(TuningError, match="t9 varies in"):
+        tw.plot.pairs(tuning.database, names=["t9"])
+
+
+def test_rooflines_have_bandwidths_the_peak_and_versions() -> None:
+    ax = tw.plot.roofline(FUNC, {"mine": 1e-4}, target=TARGET)
+    named = labels(ax)
+    assert [name.partition(",")[0] for name in named] == [
+        "L1", "L2", "L3", "memory", "peak", "mine",
+    ]  # fmt: skip
+    point = line(ax, -1)
+    assert point == [[pytest.approx(2 * 64 / 12), pytest.approx(2 * 64**3 / 1e-4)]]
+    ax = tw.plot.roofline(FUNC, RESULT, target=TARGET)
+    assert labels(ax)[-3:] == ["written, 96 ms", "untuned, 260 ms", "best, 2 ms"]
+
+
+SCHEDULE = tw.Schedule(FUNC)
+ROWS, COLUMNS, SUM = SCHEDULE.get_loops(SCHEDULE.get_block("C"))
+OUTER, INNER = SCHEDULE.split(ROWS, [None, 4])
+SCHEDULE.reorder(OUTER, COLUMNS, SUM, INNER)
+SCHEDULE.unroll(INNER)
+SCHEDULE.parallel(OUTER)
+
+
+def loops(func: tw.Func) -> float:
+    """A time that parallel and unrolled loops make shorter."""
+    text = str(func)
+    return 100.0 - 10.0 * ("T.parallel" in text) - ("T.unroll" in text)
+
+
+def test_a_schedule_without_each_step_and_what_needs_it() -> None:
+    found = list(without_each(FUNC, SCHEDULE.trace, loops))
+    assert [row.step.partition("(")[0].split(".")[-1] for row in found] == [
+        "split", "reorder", "unroll", "parallel",
+    ]  # fmt: skip
+    split, _, unroll, parallel = found
+    assert split.along == 3
+    assert split.seconds == loops(FUNC)
+    whole = loops(SCHEDULE.func)
+    assert (parallel.seconds, parallel.along) == (whole + 10, 0)
+    assert unroll.seconds == whole + 1
+
+
+def test_what_is_refused_without_a_step_has_its_reason() -> None:
+    sch = tw.Schedule(FUNC)
+    sch.unroll(sch.get_loops(sch.get_block("C"))[2])
+
+    def refuse(func: tw.Func) -> float:
+        raise ScheduleError("not {0}", func.name)
+
+    (row,) = without_each(FUNC, sch.trace, refuse)
+    assert (row.seconds, row.reason) == (None, "not matmul")
+    ax = tw.plot.ablation(FUNC, sch, seconds=lambda f: loops(f) if f is not FUNC else refuse(f))
+    assert texts(ax)[0].startswith("needed: not")
+
+
+def test_prefixes_begin_with_the_program_as_written() -> None:
+    found = list(prefixes(FUNC, SCHEDULE.trace, loops))
+    assert found[0] == ("as written", loops(FUNC), 0, None)
+    assert len(found) == 5
+    assert found[-1].seconds == loops(SCHEDULE.func)
+
+
+def test_ablation_draws_ratios_and_times() -> None:
+    ax = tw.plot.ablation(FUNC, SCHEDULE, seconds=loops)
+    whole = loops(SCHEDULE.func)
+    assert widths(ax)[-1] == pytest.approx((whole + 10) / whole)
+    assert [t.get_text() for t in ax.get_yticklabels()][-1] == "sch.parallel(l4)"
+    assert "with 3 steps that need it" in texts(ax)[0]
+    best = BestResult(1.0, SCHEDULE.trace, "", "")
+    ax = tw.plot.ablation(FUNC, best, steps="prefixes", seconds=loops)
+    assert widths(ax)[-1] == whole
+    estimated = tw.plot.ablation(FUNC, SCHEDULE.trace, target=TARGET)
+    assert len(estimated.patches) == 4
+    with pytest.raises(TuningError, match="no best schedule"):
+        tw.plot.ablation(FUNC, replace(RESULT, best=None))
+
+
+def test_nothing_to_show_is_said(tmp_path: Path) -> None:
+    empty = replace(RESULT, history=())
+    for draw in (tw.plot.convergence, tw.plot.predictions):
+        assert texts(draw(empty)) == ["There is nothing to show."]
+    empty_database = TuningDatabase(tmp_path / "empty.db")
+    with pytest.raises(TuningError, match="there is no measurement in"):
+        tw.plot.convergence(empty_database)
+    with pytest.raises(TuningError, match="expected a result of tune, a run or a TuningDatabase"):
+        tw.plot.convergence(3)  # type: ignore[arg-type]
+
+
+def test_hostile_names_are_no_formulas(tmp_path: Path) -> None:
+    ax = tw.plot.roofline(FUNC, {r"$\frac": 1e-3}, target=TARGET)
+    ax.figure.canvas.draw()
+    assert labels(ax)[-1] == r"\$\frac, 1 ms"
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(TuningError, match="a plot takes matplotlib") as error:
+        tw.plot.convergence(RESULT)
+    assert error.value.hint == "pip install 'tilewright[plot]'"
