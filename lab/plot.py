@@ -47,6 +47,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _PAIRED = 5
 """Decisions that `pairs` shows by default."""
+_FEW_ACROSS, _FEW_DOWN = 30, 1000
+"""Up to these ratios of their ends, axes of times have three ticks in a decade, else one."""
 _STEP = 48
 """Characters of a step that are shown."""
 
@@ -128,6 +130,8 @@ def decisions(
     Raises `TuningError` for what has no trials, a missing database, and an unknown sketch.
     """
     from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_hex
+    from matplotlib.patheffects import withStroke
 
     candidates, name = candidates_of(source, database, session, sketch)
     columns = _varying(candidates)
@@ -137,15 +141,18 @@ def decisions(
     heights = [_heights(values) for values in columns.values()]
     logs = np.log10([c.seconds for c in candidates])
     heights.append((logs - logs.min()) / (np.ptp(logs) or 1.0))
+    ranks = np.arange(len(candidates))
     rows = np.column_stack(heights)
     lines = [np.column_stack([np.arange(rows.shape[1]), row]) for row in rows[::-1]]
-    ax.add_collection(LineCollection(lines, array=logs[::-1], cmap="viridis", alpha=0.5, lw=0.8))
+    ax.add_collection(LineCollection(lines, array=ranks[::-1], cmap="viridis", alpha=0.4, lw=0.6))
+    halo = withStroke(linewidth=2.5, foreground=to_hex(ax.get_facecolor()))
     fastest = f"fastest: {format_seconds(candidates[0].seconds)}"
     ax.plot(rows[0], color="C1", linewidth=2.5, label=fastest)
     for at, values in enumerate(columns.values()):
         ax.axvline(at, color="0.8", linewidth=0.8, zorder=0)
         for value, height in dict(zip(values, heights[at].tolist(), strict=True)).items():
-            ax.text(at, height, f"{value} ", ha="right", va="center", size="small")
+            words = ax.text(at, height, f"{value} ", ha="right", va="center", size="small")
+            words.set_path_effects([halo])
     ends = candidates[0].seconds, candidates[-1].seconds
     for height, seconds in zip((0.0, 1.0), ends, strict=True):
         ax.text(len(columns), height, f" {format_seconds(seconds)}", va="center", size="small")
@@ -174,6 +181,7 @@ def pairs(
     import matplotlib.pyplot as plt
 
     candidates, name = candidates_of(source, database, session, sketch)
+    candidates.reverse()  # so that the fastest marks are on top
     varying = _varying(candidates)
     chosen = list(varying)[:_PAIRED] if names is None else list(names)
     unknown = [n for n in chosen if n not in varying]
@@ -182,8 +190,10 @@ def pairs(
         known = ", ".join(varying) or "none"
         raise TuningError("{0} varies in {1!r}; decisions that do: {2}", what, name, known)
     if axes is None:
-        size = 1.8 * len(chosen)
-        figure, axes = plt.subplots(len(chosen), len(chosen), figsize=(size, size), squeeze=False)
+        count, size = len(chosen), 2.0 * len(chosen)
+        figure, axes = plt.subplots(
+            count, count, figsize=(size, size), squeeze=False, layout="constrained"
+        )
         figure.suptitle(_plain(name))
     seconds = [c.seconds for c in candidates]
     for i, below in enumerate(chosen):
@@ -218,6 +228,8 @@ def roofline(
     Raises `TargetError` for a target whose rates are not known, and `TuningError` for a program
     without operations on floats.
     """
+    from matplotlib.ticker import FuncFormatter
+
     resolved = with_rates(resolve(target))
     bounds = bounds_of(func, resolved)
     if bounds is None:
@@ -235,7 +247,7 @@ def roofline(
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("operations for each byte of the arguments")
-    ax.set_ylabel("FLOP/s")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: format_si(rate, "FLOP/s")))
     ax.legend(fontsize="small")
     return ax
 
@@ -265,21 +277,24 @@ def ablation(
     whole = measure(found.apply(func).func)
     if steps == "without":
         rows = list(without_each(func, found, measure))
-        widths = [1.0 if r.seconds is None else r.seconds / whole for r in rows]
-        texts = [_worth(row, width) for row, width in zip(rows, widths, strict=True)]
+        ratios = [1.0 if r.seconds is None else r.seconds / whole for r in rows]
+        texts = [_worth(row, ratio) for row, ratio in zip(rows, ratios, strict=True)]
+        left, widths = 1.0, [ratio - 1 for ratio in ratios]
         label = "times as long without the step"
     else:
         rows = list(prefixes(func, found, measure))
-        widths = [r.seconds or 0.0 for r in rows]
+        left, widths = 0.0, [r.seconds or 0.0 for r in rows]
         texts = [format_seconds(width) for width in widths]
         label = "time after the step"
     ax = _axes(ax, bool(rows))
-    bars = ax.barh(range(len(rows)), widths)
+    bars = ax.barh(range(len(rows)), widths, left=left)
     ax.bar_label(bars, texts, padding=3, fontsize="small")
     ax.set_yticks(range(len(rows)), [_short(r.step) for r in rows], fontsize="small")
     ax.invert_yaxis()
     if steps == "without":
         ax.axvline(1.0, color="0.4", linestyle="--")
+        ax.set_xscale("log")
+        ax.margins(x=0.3)
     else:
         _log_seconds(ax, "x", None)
     ax.set_xlabel(label)
@@ -309,7 +324,9 @@ def _log_seconds(ax: Axes, which: Literal["x", "y"], label: str | None) -> None:
 
     axis = ax.xaxis if which == "x" else ax.yaxis
     ax.set(**{f"{which}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
+    near = high < (_FEW_ACROSS if which == "x" else _FEW_DOWN) * low
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if near else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda seconds, _: format_seconds(seconds)))
     axis.set_minor_formatter(NullFormatter())
     if label is not None:
@@ -353,7 +370,7 @@ def _trace(given: Trace | Schedule | BestResult | TuneResult) -> Trace:
 
 def _worth(row: Ablated, ratio: float) -> str:
     if row.seconds is None:
-        return f"needed: {_short(row.reason or '')}"
+        return "the other steps need it"
     along = f", with {some(row.along, 'step')} that need it" if row.along else ""
     return f"{ratio:.3g}x{along}"
 

@@ -134,11 +134,11 @@ def test_pairs_of_decisions(tmp_path: Path) -> None:
         tuning.trial(session, tile, seconds)
     axes = tw.plot.pairs(tuning.database)
     assert axes.shape == (1, 1)
-    assert marks(axes[0, 0]) == [[16, 1e-3], [8, 2e-3]]
+    assert marks(axes[0, 0]) == [[8, 2e-3], [16, 1e-3]]
     _, given = plt.subplots(2, 2)
     both = tw.plot.pairs(tuning.database, names=["t4", "t4"], axes=given)
     assert both is given
-    assert marks(both[0, 1]) == [[16, 16], [8, 8]]
+    assert marks(both[0, 1]) == [[8, 8], [16, 16]]
     with pytest.raises(TuningError, match="t9 varies in"):
         tw.plot.pairs(tuning.database, names=["t9"])
 
@@ -192,7 +192,7 @@ def test_what_is_refused_without_a_step_has_its_reason() -> None:
     (row,) = without_each(FUNC, sch.trace, refuse)
     assert (row.seconds, row.reason) == (None, "not matmul")
     ax = tw.plot.ablation(FUNC, sch, seconds=lambda f: loops(f) if f is not FUNC else refuse(f))
-    assert texts(ax)[0].startswith("needed: not")
+    assert texts(ax) == ["the other steps need it"]
 
 
 def test_prefixes_begin_with_the_program_as_written() -> None:
@@ -205,7 +205,7 @@ def test_prefixes_begin_with_the_program_as_written() -> None:
 def test_ablation_draws_ratios_and_times() -> None:
     ax = tw.plot.ablation(FUNC, SCHEDULE, seconds=loops)
     whole = loops(SCHEDULE.func)
-    assert widths(ax)[-1] == pytest.approx((whole + 10) / whole)
+    assert widths(ax)[-1] == pytest.approx(10 / whole)
     assert [t.get_text() for t in ax.get_yticklabels()][-1] == "sch.parallel(l4)"
     assert "with 3 steps that need it" in texts(ax)[0]
     best = BestResult(1.0, SCHEDULE.trace, "", "")
