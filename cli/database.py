@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,6 +11,7 @@ import typer
 
 from ..errors import DatabaseError
 from ..ids import FEWEST_DIGITS, short_id
+from . import upkeep
 from .options import (
     OPTIONS,
     AsJson,
@@ -37,6 +36,7 @@ from .report import (
     workload_text,
 )
 from .table import print_facts, print_headings, print_table, print_text
+from .times import parse_moment
 
 if TYPE_CHECKING:
     from ..tuning_db import Measurement, ScheduleRecord, Workload
@@ -45,7 +45,6 @@ app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS
 E = TypeVar("E", bound=StrEnum)
 _MOST_NAMED = 5
 """Programs that an error lists."""
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @app.command("list")
@@ -73,7 +72,7 @@ def list_measurements(
 
     order = _one_of(Order, sort, "--sort")
     only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
-    moment = None if since is None else _moment(since)
+    moment = None if since is None else parse_moment(since, "--since")
     with open_database(db) as database:
         programs = {w.id: workload_text(w) for w in database.records(Workload)}
         wanted = None if workload is None else _matching(programs, workload, db)
@@ -105,22 +104,6 @@ def _one_of(kind: type[E], text: str, option: str) -> E:
     except ValueError:
         expected = ", ".join(kind)
         raise typer.BadParameter(f"{text!r} is none of {expected}", param_hint=option) from None
-
-
-def _moment(text: str) -> datetime:
-    """The moment of a date, in UTC where it does not name a zone, or so long ago."""
-    ago = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    try:
-        if ago is not None:
-            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(
-            f"{text!r} is neither a date such as 2026-11-23 or 2026-11-23T08:00 (UTC), nor a "
-            "duration such as 90m, 12h, 7d or 2w",
-            param_hint="--since",
-        ) from None
 
 
 def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
@@ -297,3 +280,15 @@ def explain(
         print_json(to_plain(told))
     else:
         print_text(str(told))
+
+
+for _command in (
+    upkeep.pin,
+    upkeep.unpin,
+    upkeep.prune,
+    upkeep.delete,
+    upkeep.diff,
+    upkeep.stats,
+    upkeep.compact,
+):
+    app.command()(_command)

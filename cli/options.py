@@ -63,11 +63,11 @@ Tolerance = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
-def open_database(location: str, *, create: bool = False) -> TuningDatabase:
-    """The database at a path or URL; read-only unless it may be created."""
+def open_database(location: str, *, create: bool = False, write: bool = False) -> TuningDatabase:
+    """The database at a path or URL; read-only unless it may be created or is there to write."""
     from ..tuning_db import TuningDatabase
 
-    return TuningDatabase(location, create=create, read_only=not create)
+    return TuningDatabase(location, create=create, read_only=not (create or write))
 
 
 def sweeps_of(locations: Sequence[str] | None, kind: str) -> list[Sweep]:

@@ -282,6 +282,13 @@ def time_text(seconds: float | None) -> str:
     return "" if seconds is None else format_seconds(seconds)
 
 
+def measured_text(m: Measurement) -> str:
+    """The time of a measurement with its interval, or its outcome."""
+    from ..durations import format_measured
+
+    return m.outcome if m.seconds is None else format_measured(m.seconds, m.seconds_interval)
+
+
 def interval_text(seconds: float | None, interval: tuple[float, float] | None) -> str:
     """The interval of a time, in its unit."""
     from ..durations import format_measured

@@ -23,6 +23,7 @@ from .tuning_db.samples import (
     LLVM,
     MATMUL,
     NOON,
+    SESSION,
     SLOW_CPU,
     measurement,
 )
@@ -43,12 +44,13 @@ ERRORS = {
 
 def fill(path: Path) -> TuningDatabase:
     """Make the database: each program has a schedule on a target, the first one more of them."""
-    db = TuningDatabase(path, clock=lambda: NOON)
+    db = TuningDatabase(path, clock=lambda: NOON + timedelta(days=1))
     programs = [
         replace(MATMUL, id=f"{n + 1:x}" * 64, name=name, shape=shape)
         for n, (name, shape) in enumerate(NAMES.items())
     ]
-    db.put(*BASE, SLOW_CPU, *programs)
+    empty = replace(SESSION, nonce="empty", trials=8, search={"population": 64, "batch": 2})
+    db.put(*BASE, SLOW_CPU, *programs, empty)
     first = programs[0]
     db.put(*_measured(first, [4, 8, 2], 1.234e-6), *_measured(first, [4, 4, 4], 1.5e-6))
     db.put(*_measured(first, [16, 8, 1], 1e-6, "winograd"), *_measured(first, [1, 1, 1], None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from rich.cells import cell_len
 
 from tilewright.cli.main import main as command_line
 from tilewright.cli.table import print_table, table_lines
-from tilewright.tuning_db import TuningDatabase
+from tilewright.tuning_db import Session, TuningDatabase
 
 from .golden import check_golden
 from .table_records import fill
@@ -29,6 +30,12 @@ COMMANDS = {
     "list-wide": "list --wide --workload conv2d",
     "best": "best",
     "best-inexact": "best --tolerance 1e-3",
+    "stats": "stats",
+    "prune": "prune --damaged",
+    "delete": "delete {schedule} {session}",
+    "diff-measurements": "diff {measurement} {other}",
+    "diff-sessions": "diff {session} {empty}",
+    "diff-databases": "diff tables.db other.db",
     "show-measurement": "show {measurement}",
     "show-schedule": "show {schedule}",
 }
@@ -36,8 +43,20 @@ Run = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningDatabase]:
-    with fill(tmp_path_factory.mktemp("tables") / "tuning.db") as opened:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two databases."""
+    path = tmp_path_factory.mktemp("tables")
+    fill(path / "tables.db").close()
+    with TuningDatabase(path / "other.db") as other:
+        other.merge(path / "tables.db")
+        other.delete(other.measurements()[0].id)
+    return path
+
+
+@pytest.fixture
+def db(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TuningDatabase]:
+    monkeypatch.chdir(folder)
+    with TuningDatabase("tables.db") as opened:
         yield opened
 
 
@@ -61,9 +80,17 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 def test_golden(
     name: str, width: int, db: TuningDatabase, run: Run, request: pytest.FixtureRequest
 ) -> None:
-    first = db.measurements()[0]
-    ids = {"measurement": first.id[:12], "schedule": first.schedule[:12]}
-    text, err = run(*COMMANDS[name].format(**ids).split(), "--db", db.location, width=width)
+    first, other, *_ = db.measurements()
+    empty = next(s for s in db.records(Session) if s.id != first.session)
+    ids = {
+        "measurement": first.id[:12],
+        "other": other.id[:12],
+        "schedule": first.schedule[:12],
+        "session": first.session[:12],
+        "empty": empty.id[:12],
+    }
+    text, err = run(*COMMANDS[name].format(**ids).split(), "--db", "tables.db", width=width)
+    text = re.sub(r"(?m)^size .*", "size ...", text)  # it depends on SQLite's version
     assert not err
     lines = text.splitlines()
     assert max(map(cell_len, lines)) <= width

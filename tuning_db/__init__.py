@@ -38,6 +38,8 @@
     db.measurements(limit=20), db.records(Workload), db.get(Session, id), db.find("5e88")
     db.pin(workload.id, target, schedule.id), db.merge("other.db")
     db.export_lines("records.jsonl"), db.import_lines("records.jsonl")
+    db.stats(), db.diff("5e88", "07aa"), db.compare("other.db")
+    print(db.prune(dry_run=True)), db.delete("5e88"), db.compact()
 
 `TuningDatabase.best` says which measurements count. Finalists are timed interleaved and put with
 one `created`; `best.comparison` says how they compare.
@@ -84,7 +86,10 @@ from .values import (
 )
 
 if TYPE_CHECKING:
+    from .compare import DatabaseDiff, RecordDiff
     from .explain import Explanation, Near, Reason, Refused
+    from .removal import Removal, RemovalReason
+    from .stats import Stats
     from .store import TuningDatabase
 
 __all__ = [
@@ -92,6 +97,7 @@ __all__ = [
     "Baseline",
     "Best",
     "ComparedSchedule",
+    "DatabaseDiff",
     "Environment",
     "Explanation",
     "Gain",
@@ -103,11 +109,15 @@ __all__ = [
     "Outcome",
     "Pin",
     "Reason",
+    "RecordDiff",
     "Refused",
     "Relative",
+    "Removal",
+    "RemovalReason",
     "ScheduleRecord",
     "Session",
     "SessionStatus",
+    "Stats",
     "TargetRecord",
     "Toolchain",
     "TuningDatabase",
@@ -121,10 +131,15 @@ __all__ = [
 
 # Loaded on first use: with them comes SQLAlchemy, which those who need only the records do without.
 _LAZY = {
+    "DatabaseDiff": ".compare",
     "Explanation": ".explain",
     "Near": ".explain",
     "Reason": ".explain",
+    "RecordDiff": ".compare",
     "Refused": ".explain",
+    "Removal": ".removal",
+    "RemovalReason": ".removal",
+    "Stats": ".stats",
     "TuningDatabase": ".store",
 }
 

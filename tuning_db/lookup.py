@@ -33,6 +33,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
+    FromClause,
     Select,
     and_,
     bindparam,
@@ -63,22 +64,25 @@ IN_RANGE = measurement.c.seconds.between(
 )
 
 
-def _superseded() -> ColumnElement[bool]:
-    later = measurement.alias("later")
-    same = ("workload", "schedule", "comparable", "toolchain")
-    tie = and_(later.c.created == measurement.c.created, later.c.id > measurement.c.id)
+SAME = ("workload", "schedule", "comparable", "toolchain")
+"""The columns that measurements have in common of which the last one counts."""
+
+
+def superseded(of: FromClause) -> ColumnElement[bool]:
+    """Whether the same schedule was measured again later, with whatever outcome."""
+    later = measurement.alias()
+    tie = and_(later.c.created == of.c.created, later.c.id > of.c.id)
     return (
         select(later.c.id)
         .where(
-            *(later.c[name] == measurement.c[name] for name in same),
-            or_(later.c.created > measurement.c.created, tie),
+            *(later.c[name] == of.c[name] for name in SAME),
+            or_(later.c.created > of.c.created, tie),
         )
         .exists()
     )
 
 
-# Whether the same schedule was measured again later, with whatever outcome.
-SUPERSEDED = _superseded()
+SUPERSEDED = superseded(measurement)
 
 
 EXACT = schedule.c.inexact == ""

@@ -7,7 +7,8 @@ damaged is refused by name where it is asked for, and left out of what is many, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
@@ -17,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, select, type_coer
 from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
-from ..ids import short_id
+from ..ids import FEWEST_DIGITS, short_id
 from .codec import from_row
 from .tables import TABLES, machine, measurement, schedule
 from .tables import workload as workloads
@@ -42,6 +43,8 @@ LOCATION = "tilewright_location"
 Layers = Sequence[Connection]
 """A connection to each database, uppermost first."""
 _NAMED = 3
+_MOST_NAMED = 5
+"""Records that an error lists."""
 _log = logging.getLogger(__name__)
 
 NAMES = {kind: list({"id": "str", **field_types(kind)}) for kind in KINDS}
@@ -208,21 +211,40 @@ def newest_machine(layers: Layers, target: str, damage: Damage) -> Machine | Non
     return max(newest, key=lambda m: m.created, default=None)
 
 
-def with_prefix(
-    connection: Connection, prefix: str, kinds: Iterable[str], limit: int
-) -> list[AnyRecord]:
-    """At most `limit` records of each of the kinds whose id begins with hexadecimal digits."""
-    matches: list[AnyRecord] = []
-    for name in kinds:
-        table = TABLES[name]
-        rows = connection.execute(
-            select(*COLUMNS[name])
-            .where(table.c.id >= prefix, table.c.id < prefix + "g")
-            .order_by(table.c.id)
-            .limit(limit)
+def with_prefix(connection: Connection, prefix: str, kind: str | None = None) -> dict[str, str]:
+    """The kinds of the records whose id begins with hexadecimal digits, by their ids.
+
+    A few of each kind, or of one. Raises `DatabaseError` for what are no digits, or too few.
+    """
+    if len(prefix) < FEWEST_DIGITS or not set(prefix) <= set("0123456789abcdef"):
+        raise DatabaseError(
+            "{0!r:.80} is no id: expected at least {1} hexadecimal digits", prefix, FEWEST_DIGITS
         )
-        matches += [to_record(KINDS[name], row) for row in rows]
+    matches: dict[str, str] = {}
+    for name in KINDS if kind is None else [kind]:
+        id = TABLES[name].c.id
+        found = select(id).where(id >= prefix, id < prefix + "g").order_by(id)
+        ids = connection.execute(found.limit(_MOST_NAMED + 1)).scalars()
+        matches |= dict.fromkeys(ids, name)
     return matches
+
+
+def unique(matches: Mapping[str, str], prefix: str, where: str, kind: str | None = None) -> str:
+    """The one id of what `with_prefix` returned. Raises `DatabaseError` for none, and for more."""
+    if len(matches) == 1:
+        return next(iter(matches))
+    if not matches:
+        raise DatabaseError("there is no {0} {1} in {2}", kind or "record", short_id(prefix), where)
+    shared = os.path.commonprefix(list(matches))  # noqa: RUF071 - no paths
+    named = [f"{name} {short_id(id, beyond=shared)}" for id, name in matches.items()]
+    more = ", ..." if len(named) > _MOST_NAMED else ""
+    raise DatabaseError(
+        "{0} may be any of {1}{2}",
+        prefix,
+        ", ".join(named[:_MOST_NAMED]),
+        more,
+        hint="give more digits",
+    )
 
 
 def filters(

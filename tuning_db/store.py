@@ -10,63 +10,34 @@ import os
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
-from typing import IO, Any, Self, TypeAlias, overload
+from typing import IO, Self, TypeAlias
 
-from sqlalchemy import URL, Row, Select, func, select
+from sqlalchemy import URL, Connection, select
 
 from ..display import html
 from ..errors import DatabaseError
-from ..ids import FEWEST_DIGITS, short_id
-from . import json_lines, lookup, near, sessions
+from ..ids import short_id
+from . import json_lines, removal, sessions
 from .arguments import Amount, Count, checked_arguments
-from .confirm import Applies, Wanted
-from .connect import Opened, open_engine
-from .explain import Explanation, explain
-from .failures import CallersError
-from .gains import Gains
+from .compare import DatabaseDiff, compare_databases
+from .connect import Opened, compact, open_engine
 from .json_lines import Inexact
-from .read import (
-    COLUMNS,
-    Damage,
-    Layers,
-    R,
-    T,
-    every,
-    filters,
-    get,
-    newest_machine,
-    order_key,
-    ordered,
-    pair,
-    to_record,
-    undamaged,
-    with_prefix,
-    with_schedule,
-)
+from .queries import Queries, leaving_out
+from .read import every, unique, with_prefix
+from .removal import Removal, RemovalReason
 from .schema import prepare
-from .tables import measurement
 from .tables import pin as pins
 from .tables import target as targets
-from .tally import Tally, each, tally
 from .values import (
-    KINDS,
     AnyRecord,
-    Best,
     Json,
-    Machine,
-    Measurement,
-    Order,
-    Outcome,
     Pin,
-    Relative,
     ScheduleRecord,
     Session,
     SessionStatus,
     TargetRecord,
-    Toolchain,
     Workload,
     in_utc,
     utc_now,
@@ -76,12 +47,10 @@ from .write import in_order, write
 Path: TypeAlias = str | os.PathLike[str]
 PathOrURL: TypeAlias = Path | URL
 Clock: TypeAlias = Callable[[], datetime]
-_MOST_NAMED = 5
-"""Records that an error lists."""
 
 
 @checked_arguments
-class TuningDatabase:
+class TuningDatabase(Queries):
     """The results of tuning: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
 
     Guarantees:
@@ -131,11 +100,6 @@ class TuningDatabase:
             raise
         for layer in self._layers:
             weakref.finalize(self, layer.release).atexit = False
-
-    @property
-    def location(self) -> str:
-        """The path or URL (without password) of the database itself, as errors name it."""
-        return self._layers[0].location
 
     def close(self) -> None:
         """Give the connections back. The database opens again on its next use."""
@@ -239,7 +203,7 @@ class TuningDatabase:
 
         They were interrupted, or their process is gone; a session that still runs is not returned.
         """
-        with self._layers[0].reading() as connection, _leaving_out() as damage:
+        with self._layers[0].reading() as connection, leaving_out() as damage:
             return sessions.unfinished(connection, workload, target, self._clock(), damage)
 
     def resume_session(self, session: str) -> Session:
@@ -249,275 +213,6 @@ class TuningDatabase:
         """
         with self._layers[0].writing() as connection:
             return sessions.resume(connection, session, self._clock())
-
-    # Reading
-
-    def get(self, kind: type[R], id: str) -> R:
-        """The record of a kind by its id, from the uppermost layer that has it.
-
-        Raises `DatabaseError` if there is none, or if it is damaged.
-        """
-        for layer in self._layers:
-            with layer.reading() as connection:
-                record = get(connection, kind, id)
-            if record is not None:
-                return record
-        raise DatabaseError("there is no {0} {1} in {2}", kind.kind, short_id(id), self.location)
-
-    @overload
-    def find(self, prefix: str) -> AnyRecord: ...
-    @overload
-    def find(self, prefix: str, kind: type[R]) -> R: ...
-    def find(self, prefix: str, kind: type[R] | None = None) -> AnyRecord:
-        """The one record whose id begins with `prefix` (at least 4 hex digits), of a kind or any.
-
-        Raises `DatabaseError` if there is none, or more than one.
-        """
-        if len(prefix) < FEWEST_DIGITS or not set(prefix) <= set("0123456789abcdef"):
-            raise DatabaseError(
-                "{0!r:.80} is no id: expected at least {1} hexadecimal digits",
-                prefix,
-                FEWEST_DIGITS,
-            )
-        kinds = list(KINDS) if kind is None else [kind.kind]
-        matches: dict[str, AnyRecord] = {}
-        for layer in self._layers:
-            with layer.reading() as connection:
-                found = with_prefix(connection, prefix, kinds, _MOST_NAMED + 1)
-                matches = {r.id: r for r in found} | matches
-        if len(matches) == 1:
-            return next(iter(matches.values()))
-        if not matches:
-            what = "record" if kind is None else kind.kind
-            raise DatabaseError("there is no {0} {1} in {2}", what, short_id(prefix), self.location)
-        shared = os.path.commonprefix(list(matches))  # noqa: RUF071 - no paths
-        named = [f"{r.kind} {short_id(r.id, beyond=shared)}" for r in matches.values()]
-        more = ", ..." if len(named) > _MOST_NAMED else ""
-        raise DatabaseError(
-            "{0} may be any of {1}{2}",
-            prefix,
-            ", ".join(named[:_MOST_NAMED]),
-            more,
-            hint="give more digits",
-        )
-
-    def records(self, kind: type[R]) -> list[R]:
-        """Every record of a kind, of all layers, ordered by id, but for damaged ones."""
-        every = select(*COLUMNS[kind.kind])
-        by_id = self._intact(every, partial(to_record, kind))
-        return [by_id[id] for id in sorted(by_id)]
-
-    def measurements(
-        self,
-        *,
-        workload: str | Sequence[str] | None = None,
-        target: TargetRecord | None = None,
-        session: str | None = None,
-        schedule: str | None = None,
-        outcome: Outcome | None = None,
-        family: str | None = None,
-        since: datetime | None = None,
-        order: Order = Order.CREATED,
-        limit: Count | None = None,
-    ) -> list[Measurement]:
-        """Measurements of all layers, newest first, that match all that is given.
-
-        `workload` (one or several), `session` and `schedule` are ids; `target` stands for all
-        comparable ones, and `family` for all workloads of it. Damaged ones are left out, with a
-        warning. `limit` counts the first of the `order`.
-        """
-        conditions = filters(workload, target, session, schedule, outcome, family, since)
-        wanted = select(*COLUMNS["measurement"]).where(*conditions)
-        rows = self._listed(wanted, order, limit, lambda row: (to_record(Measurement, row), None))
-        return [measured for measured, _ in rows]
-
-    def history(
-        self,
-        *,
-        workload: str | Sequence[str] | None = None,
-        target: TargetRecord | None = None,
-        session: str | None = None,
-        schedule: str | None = None,
-        outcome: Outcome | None = None,
-        family: str | None = None,
-        since: datetime | None = None,
-        order: Order = Order.CREATED,
-        limit: Count | None = None,
-    ) -> list[tuple[Measurement, ScheduleRecord]]:
-        """As `measurements`, each with its schedule: warms a search, trains a cost model."""
-        conditions = filters(workload, target, session, schedule, outcome, family, since)
-        return self._listed(with_schedule().where(*conditions), order, limit, pair)
-
-    def _listed(
-        self,
-        wanted: Select[Any],
-        order: Order,
-        limit: Count | None,
-        read: Callable[[Row[Any]], tuple[Measurement, T]],
-    ) -> list[tuple[Measurement, T]]:
-        """Measurements in an order, each with the second value that `read` returns."""
-        entries = self._intact(ordered(wanted, order).limit(limit), read).values()
-        return sorted(entries, key=lambda entry: order_key(order, entry[0]))[:limit]
-
-    def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
-        with self._connections() as layers, _leaving_out() as damage:
-            return undamaged(layers, statement, read, damage)
-
-    def machine(self, target: str) -> Machine | None:
-        """The newest description of a target (id) in all layers, or None.
-
-        Of those of one time the uppermost counts, then the first by id. Damaged ones are left out,
-        with a warning.
-        """
-        with self._connections() as layers, _leaving_out() as damage:
-            return newest_machine(layers, target, damage)
-
-    def trials(self, session: str) -> int:
-        """How many schedules a session (id) has measured, of those recorded in this database.
-
-        The finals measure some of them again, which are no further trials.
-        """
-        schedules = select(func.count(measurement.c.schedule.distinct()))
-        with self._layers[0].reading() as connection:
-            return connection.execute(
-                schedules.where(measurement.c.session == session)
-            ).scalar_one()
-
-    def tally(self) -> list[Tally]:
-        """How many measurements this database has (without layers), by session and outcome.
-
-        They are counted in one pass, and not checked; those without a known outcome are left out.
-        """
-        with self._layers[0].reading() as connection:
-            return list(tally(connection))
-
-    def each(
-        self,
-        *,
-        workload: str | None = None,
-        target: TargetRecord | None = None,
-        session: str | None = None,
-        schedule: str | None = None,
-        outcome: Outcome | None = None,
-        family: str | None = None,
-        since: datetime | None = None,
-    ) -> Iterator[tuple[Measurement, str]]:
-        """As `measurements`, one after the other, each with the generator of its schedule.
-
-        The oldest comes first; those from before `since` are left out. They are those of this
-        database without its layers, at one moment. Memory does not grow with their number.
-        """
-        conditions = filters(workload, target, session, schedule, outcome, family, since)
-        with self._layers[0].reading() as connection, _leaving_out() as damage:
-            yield from each(connection, conditions, damage)
-
-    # Looking up
-
-    def best(
-        self,
-        workload: str,
-        target: TargetRecord,
-        toolchain: Toolchain | None = None,
-        *,
-        tolerance: Amount | None = None,
-        applies: Applies | None = None,
-    ) -> Best | None:
-        """The pinned schedule, else the fastest verified one or one that ties with it, or None.
-
-        A measurement counts if it is of that workload (id), of a target of the same compat and perf
-        class, of the same toolchain generation (if `toolchain` is given), ok, verified, and the
-        last one of its schedule in its layer; within a session, final timings replace earlier ones.
-        It is verified if at least one `Verification` of the same workload, target, schedule and
-        toolchain passed and none failed, put before or after it. A check that failed in any layer
-        refuses the schedule in all layers. Of equal times the upper layer's wins.
-
-        If the fastest was timed interleaved with others, the simplest of those that tie with it is
-        the choice (see `interleaved_comparison`).
-
-        Schedules with inexact steps count where `tolerance` is given, and no check has found a
-        larger error; a pinned one always does.
-
-        A damaged record is ignored with a warning; a damaged pin raises `DatabaseError`. `applies`
-        is called with the chosen schedule unless that is pinned, and returns why it does not apply
-        to the program, or `None`. If it does not, the next best is tried, up to a hundred. What it
-        raises is raised as it is.
-        """
-        with self._connections() as layers, _leaving_out() as damage:
-            wanted = _wanted(workload, target, toolchain, tolerance, damage)
-            return lookup.best(layers, wanted, applies)
-
-    def gains(self, best: Best) -> Gains:
-        """The gains of a result of `best` over the program as written and the untuned build.
-
-        Those that were timed interleaved with it; empty for a best that is of no finals.
-        """
-        with self._connections() as layers, _leaving_out() as damage:
-            return lookup.gains(layers, best, damage)
-
-    def relatives(
-        self,
-        workload: Workload,
-        target: TargetRecord,
-        toolchain: Toolchain | None = None,
-        *,
-        workloads: Count = 4,
-        schedules: Count = 8,
-        tolerance: Amount | None = None,
-    ) -> list[Relative]:
-        """The best schedules of other sizes of a program, which need not be in the database.
-
-        At most `schedules` of each of the nearest `workloads` of its family are returned: the
-        nearest workload first, of each the fastest first. A measurement counts as for `best`.
-        """
-        with self._connections() as layers, _leaving_out() as damage:
-            wanted = _wanted(workload.id, target, toolchain, tolerance, damage)
-            return near.relatives(layers, workload, wanted, workloads, schedules)
-
-    def others(
-        self,
-        workload: Workload,
-        target: TargetRecord,
-        toolchain: Toolchain,
-        feature_version: str,
-        *,
-        workloads: Count = 32,
-        each: Count = 32,
-    ) -> list[Measurement]:
-        """Measurements of programs of other families, those of one program together.
-
-        At most `each` of the last tuned `workloads` are returned, the first by id: a random choice
-        that is always the same. They are on a comparable target and toolchain, and have features of
-        that version; failures are among them. A program of unknown family is a family by itself.
-        """
-        with self._connections() as layers, _leaving_out() as damage:
-            return near.others(
-                layers,
-                workload,
-                target.comparable,
-                toolchain.generation,
-                feature_version,
-                workloads,
-                each,
-                damage,
-            )
-
-    def explain(
-        self,
-        workload: Workload | str,
-        target: TargetRecord,
-        toolchain: Toolchain | None = None,
-        *,
-        tolerance: Amount | None = None,
-        applies: Applies | None = None,
-    ) -> Explanation:
-        """As `best`, with the records that were considered and why each was refused.
-
-        Give the `Workload` itself to see near shapes also where it was never put.
-        """
-        id = workload if isinstance(workload, str) else workload.id
-        with self._connections() as layers:
-            wanted = _wanted(id, target, toolchain, tolerance, Damage())
-            return explain(layers, workload, target, wanted, applies)
 
     # Moving records
 
@@ -533,6 +228,15 @@ class TuningDatabase:
                 return self.merge(opened)
         with other._layers[0].reading() as source, self._layers[0].writing() as connection:
             return write(connection, every(source), repin=False)
+
+    def compare(self, other: TuningDatabase | PathOrURL) -> DatabaseDiff:
+        """What this database has that another one has not, and the reverse (without layers)."""
+        if not isinstance(other, TuningDatabase):
+            with TuningDatabase(other, create=False, read_only=True) as opened:
+                return self.compare(opened)
+        names = (self.location, other.location)
+        with self._layers[0].reading() as first, other._layers[0].reading() as second:
+            return compare_databases(first, second, names)
 
     def export_lines(self, file: Path | IO[str]) -> int:
         """Write every record (without the layers') as JSON lines; return how many.
@@ -560,34 +264,93 @@ class TuningDatabase:
         with self._layers[0].writing() as connection:
             return json_lines.import_lines(connection, file, inexact)
 
+    # Upkeep
+
+    def delete(self, *ids: str, dry_run: bool = False) -> Removal:
+        """Delete records by their ids, or any beginning that no other has, and all that depend.
+
+        What refers to a deleted record goes with it, in one transaction: with a session its
+        measurements, with a schedule its measurements, checks and pins. Nothing else is ever
+        deleted, and with `dry_run` nothing at all. Layers stay as they are; a record that only a
+        layer has is refused. What was deleted comes back if a database, an import or a layer that
+        still has it is merged.
+
+        Raises `DatabaseError` for an id that no record or more than one has, and where a session
+        among them runs.
+        """
+        with self._changing(dry_run) as connection:
+            wanted: dict[str, list[str]] = {}
+            for prefix in ids:
+                kind, id = self._own(connection, prefix)
+                wanted.setdefault(kind, []).append(id)
+            return self._removed(connection, removal.requested(connection, wanted), dry_run)
+
+    def prune(
+        self,
+        *,
+        unused_since: datetime | None = None,
+        damaged: bool = False,
+        dry_run: bool = False,
+    ) -> Removal:
+        """Delete what no lookup needs, in one transaction; with `dry_run`, say what that is.
+
+        - measurements of finished sessions that were superseded by another session, unless the
+          comparison of a best reads them,
+        - sessions that ended and measured nothing,
+        - schedules and environments that nothing refers to, if no session runs,
+        - with `unused_since`, compilers (generations) that measured nothing since that moment, and
+          their measurements and checks; the one that measured last stays,
+        - with `damaged`, records that are damaged, and what refers to them.
+
+        `best`, `gains` and pins are what they were, but for old compilers. As with `delete`, layers
+        stay as they are, and a merge brings records back.
+        """
+        with self._changing(dry_run) as connection:
+            plan = removal.prunable(connection, self._clock(), unused_since, damaged)
+            return self._removed(connection, plan, dry_run)
+
+    def compact(self) -> tuple[int, int]:
+        """Give the space of deleted records back to the disk; return the bytes before and after.
+
+        Of SQLite files. It takes free space of the size of the database, and waits for writers.
+        """
+        return compact(self._layers[0])
+
     @contextmanager
-    def _connections(self) -> Iterator[Layers]:
-        try:
-            with ExitStack() as stack:
-                yield [stack.enter_context(layer.reading()) for layer in self._layers]
-        except CallersError as error:
-            raise error.error from None
+    def _changing(self, dry_run: bool) -> Iterator[Connection]:
+        own = self._layers[0]
+        with own.reading() if dry_run else own.writing() as connection:
+            yield connection
 
+    def _own(self, connection: Connection, prefix: str) -> tuple[str, str]:
+        """The kind and id of a record of this database."""
+        matches = with_prefix(connection, prefix)
+        for layer in self._layers[1:] if not matches else ():
+            with layer.reading() as below:
+                if with_prefix(below, prefix):
+                    raise DatabaseError(
+                        "record {0} is of the layer {1}, which is read-only: it is not deleted",
+                        short_id(prefix),
+                        layer.location,
+                        hint="open that database itself",
+                    )
+        id = unique(matches, prefix, self.location)
+        return matches[id], id
 
-@contextmanager
-def _leaving_out() -> Iterator[Damage]:
-    """Collects the damaged records that a call leaves out, and logs them at its end."""
-    damage = Damage()
-    try:
-        yield damage
-    finally:
-        damage.warn()
-
-
-def _wanted(
-    workload: str,
-    target: TargetRecord,
-    toolchain: Toolchain | None,
-    tolerance: float | None,
-    damage: Damage,
-) -> Wanted:
-    generation = None if toolchain is None else toolchain.generation
-    return Wanted(workload, target.comparable, generation, tolerance, damage=damage)
+    def _removed(
+        self, connection: Connection, plan: Mapping[RemovalReason, removal.Ids], dry_run: bool
+    ) -> Removal:
+        ids = removal.together(plan)
+        removal.require_ended(connection, ids, self._clock())
+        if not dry_run:
+            removal.remove(connection, ids)
+        layers = []
+        for layer in self._layers[1:]:
+            with layer.reading() as below:
+                if removal.any_of(below, ids):
+                    layers.append(layer.location)
+        reasons = {w: {k: tuple(i) for k, i in found.items()} for w, found in plan.items()}
+        return Removal(self.location, reasons, not dry_run, tuple(layers))
 
 
 def _opened(path_or_url: PathOrURL, create: bool, read_only: bool) -> Opened:

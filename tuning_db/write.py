@@ -83,9 +83,15 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
         raise _missing_reference(connection, kind, batch) or error from error
     _require_stored(connection, kind, {record.id for record in batch})
     if kind == Verification.kind:
-        keys = [f"v_{name}" for name in CHECKED]
-        connection.execute(_VERIFY, [{key: row[key] for key in keys} for row in rows])
+        verify(connection, [tuple(getattr(record, name) for name in CHECKED) for record in batch])
     return done.rowcount
+
+
+def verify(connection: Connection, checked: Collection[Sequence[str]]) -> None:
+    """Say anew which measurements are verified, of those with values of `CHECKED`."""
+    names = [f"v_{name}" for name in CHECKED]
+    if checked:
+        connection.execute(_VERIFY, [dict(zip(names, row, strict=True)) for row in checked])
 
 
 def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> None:

@@ -26,6 +26,7 @@ from tilewright.tuning_db import (
     TuningDatabase,
     Workload,
 )
+from tilewright.tuning_db.queries import Queries
 from tilewright.tuning_db.read import get
 from tilewright.tuning_db.values import KINDS
 
@@ -446,7 +447,8 @@ def test_tolerances_are_numbers_from_0_on(db: TuningDatabase, tolerance: object)
 
 METHODS = [
     (name, method)
-    for name, method in vars(TuningDatabase).items()
+    for cls in (TuningDatabase, Queries)
+    for name, method in vars(cls).items()
     if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_"))
 ]
 
@@ -477,7 +479,8 @@ def test_each_parameter_of_each_method_is_checked(
     parameters = list(inspect.signature(method).parameters.values())[1:]
     shown = "TuningDatabase" if name == "__init__" else name
     valid = {p.name: VALID[p.annotation.split(" | ")[0]] for p in parameters}
-    required = {p.name: valid[p.name] for p in parameters if p.default is p.empty}
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    required = {p.name: valid[p.name] for p in needed}
     with TuningDatabase(tmp_path / "tuning.db") as db:
         with pytest.raises(DatabaseError, match=f"^{shown}: it takes no argument 'nonsense'"):
             method(db, nonsense=1)
@@ -485,7 +488,7 @@ def test_each_parameter_of_each_method_is_checked(
             said = f"^{shown}: {p.name} is of type ellipsis, expected"
             with pytest.raises(DatabaseError, match=said):
                 if p.kind is p.VAR_POSITIONAL:
-                    method(db, MATMUL, ...)
+                    method(db, valid[p.name], ...)
                 else:
                     method(db, **{**required, p.name: ...})
 

@@ -1,0 +1,348 @@
+"""Commands that keep a database in order: `db prune`, `db delete`, `db pin`, `db diff`, ..."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import DatabaseError
+from ..ids import short_id
+from .options import AsJson, Database, open_database
+from .report import decisions_text, measured_text, print_json, steps, workload_text
+from .table import print_facts, print_headings, print_table, print_text
+from .times import parse_moment
+
+if TYPE_CHECKING:
+    from ..tuning_db import (
+        AnyRecord,
+        Measurement,
+        Pin,
+        Removal,
+        ScheduleRecord,
+        TuningDatabase,
+    )
+
+Yes = Annotated[bool, typer.Option("--yes", help="Delete; otherwise only say what would be.")]
+AnyId = Annotated[str, typer.Argument(metavar="ID", help="An id, or its first digits.")]
+_SHOWN = 3
+"""Ids that a row of a table of deleted records names."""
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def delete(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids, or their first digits.")],
+    db: Database = "tuning.db",
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete records and what refers to them; without --yes, say which these are."""
+    with open_database(db, write=yes) as database:
+        removal = database.delete(*ids, dry_run=not yes)
+    _print_removal(removal, db, as_json)
+
+
+def prune(
+    db: Database = "tuning.db",
+    unused_since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE|DURATION",
+            help="Also what was measured with compilers that measured nothing since.",
+        ),
+    ] = None,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Also damaged records, and what refers to them.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what no lookup needs; without --yes, say what that is.
+
+    Measurements that another session superseded, sessions that measured nothing, schedules that
+    nothing refers to. The best schedules, their comparisons and pins stay as they are.
+    """
+    moment = None if unused_since is None else parse_moment(unused_since, "--unused-since")
+    with open_database(db, write=yes) as database:
+        removal = database.prune(unused_since=moment, damaged=damaged, dry_run=not yes)
+    _print_removal(removal, db, as_json)
+
+
+def _print_removal(removal: Removal, db: str, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "database": removal.location,
+                "done": removal.done,
+                "reasons": {str(why): dict(ids) for why, ids in removal.reasons.items()},
+            }
+        )
+        return
+    rows = [
+        [kind, str(len(ids)), str(why), " ".join([*map(short_id, ids[:_SHOWN]), *_more(ids)])]
+        for why, of_kind in removal.reasons.items()
+        for kind, ids in of_kind.items()
+    ]
+    print_table(("kind", ">records", "~why", "~ids"), rows, f"there is nothing to delete in {db}")
+    if not rows:
+        return
+    if removal.done:
+        print_text("deleted; a merge with what still has them brings them back")
+    else:
+        print_text("nothing was deleted: with --yes, these are")
+
+
+def _more(ids: tuple[str, ...]) -> list[str]:
+    return ["..."] if len(ids) > _SHOWN else []
+
+
+def pin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> None:
+    """Make a schedule the choice for its program and target, by the id of it or a measurement."""
+    with open_database(db, write=True) as database:
+        measured = _measurement_of(database, id)
+        target = _target(database, measured.target)
+        choice = database.pin(measured.workload, target, measured.schedule)
+        text = _pin_text(database, choice)
+    _print_pins("pinned", [choice], [text], as_json)
+
+
+def unpin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> None:
+    """Remove pins: by the id of a pin, of its schedule or program, or of a measurement of it."""
+    from ..tuning_db import Measurement, Pin
+
+    with open_database(db, write=True) as database:
+        record = database.find(id)
+        wanted = {record.id}
+        if isinstance(record, Measurement):
+            wanted = {record.schedule}
+        pins = [p for p in database.records(Pin) if wanted & {p.id, p.schedule, p.workload}]
+        texts = [_pin_text(database, p) for p in pins]
+        for found in pins:
+            database.unpin(found.workload, _target(database, found.target))
+    if not pins:
+        raise DatabaseError("nothing is pinned by {0} {1}", record.kind, short_id(record.id))
+    _print_pins("unpinned", pins, texts, as_json)
+
+
+def _print_pins(word: str, pins: list[Pin], texts: list[str], as_json: bool) -> None:
+    from ..tuning_db import to_plain
+
+    if as_json:
+        print_json([{"id": p.id, **to_plain(p)} for p in pins])
+        return
+    for text in texts:
+        print_text(f"{word}: {text}")
+
+
+def _measurement_of(database: TuningDatabase, id: str) -> Measurement:
+    """The measurement of an id, or one of the schedule of it."""
+    from ..tuning_db import Measurement, ScheduleRecord
+
+    record = database.find(id)
+    if isinstance(record, Measurement):
+        return record
+    if not isinstance(record, ScheduleRecord):
+        raise DatabaseError(
+            "{0} {1} cannot be pinned: expected a measurement or a schedule",
+            record.kind,
+            short_id(record.id),
+        )
+    measured = database.measurements(schedule=record.id)
+    if not measured:
+        raise DatabaseError("schedule {0} was not measured", short_id(record.id))
+    by_place = {(m.workload, _target(database, m.target).comparable): m for m in measured}
+    if len(by_place) > 1:
+        raise DatabaseError(
+            "schedule {0} was measured of more than one program or target",
+            short_id(record.id),
+            hint=f"name a measurement: {', '.join(short_id(m.id) for m in by_place.values())}",
+        )
+    return measured[0]
+
+
+def _target(database: TuningDatabase, id: str) -> Any:
+    from ..tuning_db import TargetRecord
+
+    return database.get(TargetRecord, id)
+
+
+def _pin_text(database: TuningDatabase, choice: Pin) -> str:
+    from ..tuning_db import Workload
+
+    program = workload_text(database.get(Workload, choice.workload))
+    where = _target(database, choice.target).text
+    return f"schedule {short_id(choice.schedule)} for {program} on {where}"
+
+
+def stats(db: Database = "tuning.db", as_json: AsJson = False) -> None:
+    """Show what a database holds, in numbers."""
+    from ..tuning_db import to_plain
+
+    with open_database(db) as database:
+        found = database.stats()
+    if as_json:
+        print_json(to_plain(found))
+        return
+    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in found.outcomes.items())
+    span = None
+    if found.first is not None and found.last is not None:
+        span = f"{found.first:%Y-%m-%d %H:%M} to {found.last:%Y-%m-%d %H:%M}"
+    free = f", {_bytes(found.free)} of them free: `tilewright db compact`" if found.free else ""
+    measured = found.records["measurement"]
+    print_facts(
+        {
+            "database": db,
+            "size": f"{_bytes(found.size)}{free}",
+            "measured": f"{measured} ({outcomes})" if outcomes else measured,
+            "when": span,
+            "tuning": _duration(found.seconds) if found.seconds else None,
+        }
+    )
+    typer.echo()
+    rows = [[kind, str(n)] for kind, n in found.records.items() if n]
+    print_table(("kind", ">records"), rows, "there are no records")
+    for name, counts in (("target", found.targets), ("compiler", found.compilers)):
+        if counts:
+            typer.echo()
+            print_table((f"~{name}", ">measurements"), [[k, str(n)] for k, n in counts.items()], "")
+
+
+def _duration(seconds: float) -> str:
+    for scale, unit in ((3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
+def compact(db: Database = "tuning.db", as_json: AsJson = False) -> None:
+    """Give the space of deleted records back to the disk; of SQLite files."""
+    with open_database(db, write=True) as database:
+        before, after = database.compact()
+    if as_json:
+        print_json({"before": before, "after": after})
+        return
+    print_text(f"{_bytes(before)} before, {_bytes(after)} now")
+
+
+def _bytes(count: int) -> str:
+    for scale, unit in _UNITS:
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="An id, or a database.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another of the same kind.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Compare two records of a database, by their ids, or two databases.
+
+    Schedules and measurements are compared by decisions, steps and times, sessions by their
+    options; of databases it says which records one has and the other has not.
+    """
+    if _is_database(first) and _is_database(second):
+        _diff_databases(first, second, as_json)
+        return
+    with open_database(db) as database:
+        found = database.diff(first, second)
+        schedules = [_schedule(database, record) for record in (found.first, found.second)]
+        told = list(_told(database, found.first, found.second, schedules))
+    if as_json:
+        from ..tuning_db import to_plain
+
+        print_json(to_plain(found))
+        return
+    names = [short_id(found.first.id), short_id(found.second.id)]
+    print_headings(0, f"{found.first.kind}s {names[0]} and {names[1]}")
+    rows = [
+        [name, *(_text(name, value) for value in values)]
+        for name, values in found.fields.items()
+        if name not in _LONG
+    ]
+    rows += [[name, *texts] for name, texts in told]
+    print_table(("field", *(f"~{name}" for name in names)), rows, "they are the same")
+    one, two = schedules
+    if one is None or two is None:
+        return
+    typer.echo()
+    changes = list(
+        difflib.unified_diff(steps(one).splitlines(), steps(two).splitlines(), lineterm="", n=1)
+    )[2:]
+    print_text("\n".join(changes) or "their steps are the same")
+
+
+_LONG = frozenset({"trace", "samples", "features", "ir", "seconds", "nonce", "heartbeat"})
+"""Fields that are shown as steps and times, or that say nothing."""
+
+
+def _told(
+    database: TuningDatabase,
+    first: AnyRecord,
+    second: AnyRecord,
+    schedules: list[ScheduleRecord | None],
+) -> Iterator[tuple[str, list[str]]]:
+    """What two records differ in that is no field: decisions, times and what was measured."""
+    from ..tuning_db import Measurement, Order, Session
+
+    if first == second:
+        return
+    if isinstance(first, Measurement) and isinstance(second, Measurement):
+        yield "time", [measured_text(first), measured_text(second)]
+        if first.seconds and second.seconds:
+            yield "ratio", ["1", f"{second.seconds / first.seconds:.3f}"]
+    if isinstance(first, Session) and isinstance(second, Session):
+        measured = [database.measurements(session=s.id, order=Order.TIME) for s in (first, second)]
+        yield "measurements", [_outcomes(of_session) for of_session in measured]
+        yield "fastest", [measured_text(m[0]) if m else "" for m in measured]
+    decisions = [decisions_text(s) for s in schedules if s is not None]
+    if len(set(decisions)) > 1:
+        yield "decisions", decisions
+
+
+def _schedule(database: TuningDatabase, record: AnyRecord) -> ScheduleRecord | None:
+    from ..tuning_db import Measurement, ScheduleRecord
+
+    if isinstance(record, Measurement):
+        return database.get(ScheduleRecord, record.schedule)
+    return record if isinstance(record, ScheduleRecord) else None
+
+
+def _outcomes(measured: list[Measurement]) -> str:
+    counts = Counter(m.outcome.value for m in measured)
+    return f"{len(measured)} ({', '.join(f'{n} {name}' for name, n in counts.items()) or 'none'})"
+
+
+def _text(field: str, value: object) -> str:
+    """The value of a field of a record; what names other records does so in short."""
+    from ..tuning_db.values import DIGESTS
+
+    text = "" if value is None else str(value)
+    return short_id(text) if field in DIGESTS else text
+
+
+def _is_database(text: str) -> bool:
+    return "://" in text or Path(text).exists()
+
+
+def _diff_databases(first: str, second: str, as_json: bool) -> None:
+    with open_database(first) as one, open_database(second) as two:
+        found = one.compare(two)
+    if as_json:
+        from ..tuning_db import to_plain
+
+        print_json(to_plain(found))
+        return
+    rows = [
+        [where, kind, str(len(ids)), " ".join([*map(short_id, ids[:_SHOWN]), *_more(ids)])]
+        for where, only in ((first, found.only_first), (second, found.only_second))
+        for kind, ids in only.items()
+    ]
+    print_table(("~only in", "kind", ">records", "~ids"), rows, str(found))
+    if found.pins:
+        print_text(f"pins of different schedules: {' '.join(map(short_id, found.pins))}")

@@ -1,0 +1,171 @@
+"""The commands that keep a database in order, as a user calls them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli.main import main as command_line
+from tilewright.tuning_db import Pin, ScheduleRecord, TuningDatabase, Workload
+
+from .table_records import fill
+from .tuning_db.samples import ARM, CPU
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuningDatabase:
+    monkeypatch.chdir(tmp_path)
+    return fill(tmp_path / "tuning.db")
+
+
+@pytest.fixture
+def run(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Run:
+    """Run a command on the database; return its status, what it prints, and its errors."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tilewright", "db", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            command_line()
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run
+
+
+def test_delete_says_what_it_would_and_then_does(db: TuningDatabase, run: Run) -> None:
+    last = db.measurements()[0]
+    code, out, _ = run("delete", last.id[:8])
+    assert code == 0
+    assert "nothing was deleted: with --yes, these are" in out
+    assert last in db.measurements()
+    planned = json.loads(run("delete", last.id[:8], "--json")[1])
+    assert planned == {
+        "database": db.location,
+        "done": False,
+        "reasons": {"asked for": {"measurement": [last.id]}},
+    }
+    code, out, _ = run("delete", last.id[:8], "--yes")
+    assert code == 0
+    assert "deleted; a merge with what still has them brings them back" in out
+    assert last not in db.measurements()
+    code, _, err = run("delete", last.id[:8], "--yes")
+    assert (code, err) == (1, f"tilewright: there is no record {last.id[:8]} in {db.location}\n")
+
+
+def test_prune_says_what_it_would_and_then_does(db: TuningDatabase, run: Run) -> None:
+    assert "a session that ended and measured nothing" in run("prune")[1]
+    assert json.loads(run("prune", "--yes", "--json")[1])["done"]
+    assert run("prune")[1] == "there is nothing to delete in tuning.db\n"
+    assert run("prune", "--unused-since", "2100-01-01", "--damaged")[0] == 0
+    code, _, err = run("prune", "--unused-since", "long ago")
+    assert code == 2
+    assert "Invalid value for --unused-since: 'long ago' is neither a date such as" in err
+
+
+def test_pin_and_unpin(db: TuningDatabase, run: Run) -> None:
+    _, other, *_ = db.measurements(workload="1" * 64)
+    code, out, _ = run("pin", other.id[:8])
+    assert code == 0
+    assert out.startswith(f"pinned: schedule {other.schedule[:12]} for conv2d X:float32[1,64,")
+    best = db.best(other.workload, CPU)
+    assert best is not None
+    assert (best.pinned, best.schedule.id) == (True, other.schedule)
+    again = json.loads(run("pin", other.schedule[:12], "--json")[1])
+    assert [p["schedule"] for p in again] == [other.schedule]
+    (pinned,) = db.records(Pin)
+    for id in (pinned.id, other.id, other.schedule, other.workload):
+        db.pin(other.workload, CPU, other.schedule)
+        code, out, _ = run("unpin", id[:12])
+        assert (code, out.partition(":")[0]) == (0, "unpinned")
+        assert db.records(Pin) == []
+    code, _, err = run("unpin", other.id)
+    assert (code, err) == (1, f"tilewright: nothing is pinned by measurement {other.id[:12]}\n")
+
+
+def test_what_cannot_be_pinned(db: TuningDatabase, run: Run) -> None:
+    measured = db.measurements(workload="1" * 64)[0]
+    unmeasured = ScheduleRecord('{"version":1,"steps":[]}', 1)
+    elsewhere = db.get(Workload, "2" * 64)
+    twice = dataclasses.replace(measured, workload=elsewhere.id)
+    db.put(unmeasured, twice, ARM)
+    for id, told in (
+        (unmeasured.id, f"schedule {unmeasured.id[:12]} was not measured"),
+        (measured.workload, "workload 111111111111 cannot be pinned: expected a measurement or"),
+        (measured.schedule, "was measured of more than one program or target"),
+    ):
+        code, out, err = run("pin", id)
+        assert (code, out) == (1, "")
+        assert told in err
+    hint = run("pin", measured.schedule)[2].partition("name a measurement: ")[2]
+    assert set(hint.strip().split(", ")) == {measured.id[:12], twice.id[:12]}
+
+
+def test_stats(db: TuningDatabase, run: Run) -> None:
+    plain = json.loads(run("stats", "--json")[1])
+    assert plain["records"]["measurement"] == 8
+    assert plain["outcomes"] == {"ok": 7, "out_of_memory": 1}
+    TuningDatabase("empty.db").close()
+    out = run("stats", "--db", "empty.db")[1]
+    assert "measured  0\n" in out
+    assert "there are no records" in out
+    assert "tuning" not in out.replace("tuning_", "")
+
+
+def test_compact(db: TuningDatabase, run: Run) -> None:
+    code, out, _ = run("compact")
+    assert code == 0
+    assert " before, " in out
+    assert set(json.loads(run("compact", "--json")[1])) == {"before", "after"}
+
+
+def test_diff_of_databases(db: TuningDatabase, run: Run) -> None:
+    with TuningDatabase("other.db") as other:
+        other.merge(db)
+        assert run("diff", "tuning.db", "other.db")[1].endswith("have the same records\n")
+        measured = db.measurements(workload="1" * 64)
+        db.pin("1" * 64, CPU, measured[0].schedule)
+        other.pin("1" * 64, CPU, measured[1].schedule)
+        gone = other.measurements()[0].id
+        other.delete(gone)
+    code, out, _ = run("diff", "tuning.db", "other.db")
+    assert code == 0
+    assert gone[:12] in out
+    assert "pins of different schedules: " in out
+    plain = json.loads(run("diff", "tuning.db", "other.db", "--json")[1])
+    assert plain["only_first"] == {"measurement": [gone]}
+    code, _, err = run("diff", "tuning.db", "missing.db")
+    assert (code, "is no id: expected at least 4 hexadecimal digits" in err) == (1, True)
+
+
+def test_diff_of_records(db: TuningDatabase, run: Run) -> None:
+    one, two, *_ = db.measurements()
+    assert "they are the same" in run("diff", one.id, one.id)[1]
+    assert "their steps are the same" in run("diff", one.schedule, one.schedule)[1]
+    assert "schedules " in run("diff", one.schedule, two.schedule)[1]
+    plain = json.loads(run("diff", one.id, two.id, "--json")[1])
+    assert plain["fields"]["schedule"] == [one.schedule, two.schedule]
+    code, _, err = run("diff", one.id, one.schedule)
+    assert code == 1
+    assert "are of different kinds" in err
+
+
+@pytest.mark.parametrize("words", ["delete abcd --yes", "prune --yes", "compact", "pin abcd"])
+def test_a_locked_database(db: TuningDatabase, run: Run, words: str) -> None:
+    with closing(sqlite3.connect(db.location)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        code, out, err = run(*words.split(), "--db", f"sqlite:///{db.location}?timeout=0.1")
+    if words.startswith("pin"):
+        assert "there is no record abcd" in err, "it is read before it is written"
+    else:
+        assert "is locked: another process is writing" in err
+    assert (code, out) == (1, "")

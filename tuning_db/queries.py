@@ -1,0 +1,361 @@
+"""What a tuning database is asked: records by id, lists of them, the best schedule and why.
+
+`TuningDatabase` (`store.py`) is this and what writes. The guarantees are written there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any, overload
+
+from sqlalchemy import Row, Select, func, select
+
+from ..errors import DatabaseError
+from ..ids import short_id
+from . import lookup, near
+from .arguments import Amount, Count, checked_arguments
+from .compare import RecordDiff, compare_records
+from .confirm import Applies, Wanted
+from .connect import Opened
+from .explain import Explanation, explain
+from .failures import CallersError
+from .gains import Gains
+from .read import (
+    COLUMNS,
+    Damage,
+    Layers,
+    R,
+    T,
+    filters,
+    get,
+    newest_machine,
+    order_key,
+    ordered,
+    pair,
+    to_record,
+    undamaged,
+    unique,
+    with_prefix,
+    with_schedule,
+)
+from .stats import Stats, stats
+from .tables import measurement
+from .tally import Tally, each, tally
+from .values import (
+    KINDS,
+    AnyRecord,
+    Best,
+    Machine,
+    Measurement,
+    Order,
+    Outcome,
+    Relative,
+    ScheduleRecord,
+    TargetRecord,
+    Toolchain,
+    Workload,
+)
+
+
+@checked_arguments
+class Queries:
+    """The methods of a database and its layers that only read."""
+
+    _layers: list[Opened]
+    """The database itself, then those below it."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL (without password) of the database itself, as errors name it."""
+        return self._layers[0].location
+
+    def get(self, kind: type[R], id: str) -> R:
+        """The record of a kind by its id, from the uppermost layer that has it.
+
+        Raises `DatabaseError` if there is none, or if it is damaged.
+        """
+        for layer in self._layers:
+            with layer.reading() as connection:
+                record = get(connection, kind, id)
+            if record is not None:
+                return record
+        raise DatabaseError("there is no {0} {1} in {2}", kind.kind, short_id(id), self.location)
+
+    @overload
+    def find(self, prefix: str) -> AnyRecord: ...
+    @overload
+    def find(self, prefix: str, kind: type[R]) -> R: ...
+    def find(self, prefix: str, kind: type[R] | None = None) -> AnyRecord:
+        """The one record whose id begins with `prefix` (at least 4 hex digits), of a kind or any.
+
+        Raises `DatabaseError` if there is none, or more than one.
+        """
+        name = None if kind is None else kind.kind
+        matches: dict[str, str] = {}
+        for layer in self._layers:
+            with layer.reading() as connection:
+                matches |= with_prefix(connection, prefix, name)
+        id = unique(matches, prefix, self.location, name)
+        return self.get(KINDS[matches[id]], id)
+
+    def records(self, kind: type[R]) -> list[R]:
+        """Every record of a kind, of all layers, ordered by id, but for damaged ones."""
+        every = select(*COLUMNS[kind.kind])
+        by_id = self._intact(every, partial(to_record, kind))
+        return [by_id[id] for id in sorted(by_id)]
+
+    def measurements(
+        self,
+        *,
+        workload: str | Sequence[str] | None = None,
+        target: TargetRecord | None = None,
+        session: str | None = None,
+        schedule: str | None = None,
+        outcome: Outcome | None = None,
+        family: str | None = None,
+        since: datetime | None = None,
+        order: Order = Order.CREATED,
+        limit: Count | None = None,
+    ) -> list[Measurement]:
+        """Measurements of all layers, newest first, that match all that is given.
+
+        `workload` (one or several), `session` and `schedule` are ids; `target` stands for all
+        comparable ones, and `family` for all workloads of it. Damaged ones are left out, with a
+        warning. `limit` counts the first of the `order`.
+        """
+        conditions = filters(workload, target, session, schedule, outcome, family, since)
+        wanted = select(*COLUMNS["measurement"]).where(*conditions)
+        rows = self._listed(wanted, order, limit, lambda row: (to_record(Measurement, row), None))
+        return [measured for measured, _ in rows]
+
+    def history(
+        self,
+        *,
+        workload: str | Sequence[str] | None = None,
+        target: TargetRecord | None = None,
+        session: str | None = None,
+        schedule: str | None = None,
+        outcome: Outcome | None = None,
+        family: str | None = None,
+        since: datetime | None = None,
+        order: Order = Order.CREATED,
+        limit: Count | None = None,
+    ) -> list[tuple[Measurement, ScheduleRecord]]:
+        """As `measurements`, each with its schedule: warms a search, trains a cost model."""
+        conditions = filters(workload, target, session, schedule, outcome, family, since)
+        return self._listed(with_schedule().where(*conditions), order, limit, pair)
+
+    def _listed(
+        self,
+        wanted: Select[Any],
+        order: Order,
+        limit: Count | None,
+        read: Callable[[Row[Any]], tuple[Measurement, T]],
+    ) -> list[tuple[Measurement, T]]:
+        """Measurements in an order, each with the second value that `read` returns."""
+        entries = self._intact(ordered(wanted, order).limit(limit), read).values()
+        return sorted(entries, key=lambda entry: order_key(order, entry[0]))[:limit]
+
+    def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
+        with self._connections() as layers, leaving_out() as damage:
+            return undamaged(layers, statement, read, damage)
+
+    def machine(self, target: str) -> Machine | None:
+        """The newest description of a target (id) in all layers, or None.
+
+        Of those of one time the uppermost counts, then the first by id. Damaged ones are left out,
+        with a warning.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            return newest_machine(layers, target, damage)
+
+    def trials(self, session: str) -> int:
+        """How many schedules a session (id) has measured, of those recorded in this database.
+
+        The finals measure some of them again, which are no further trials.
+        """
+        schedules = select(func.count(measurement.c.schedule.distinct()))
+        with self._layers[0].reading() as connection:
+            return connection.execute(
+                schedules.where(measurement.c.session == session)
+            ).scalar_one()
+
+    def tally(self) -> list[Tally]:
+        """How many measurements this database has (without layers), by session and outcome.
+
+        They are counted in one pass, and not checked; those without a known outcome are left out.
+        """
+        with self._layers[0].reading() as connection:
+            return list(tally(connection))
+
+    def each(
+        self,
+        *,
+        workload: str | None = None,
+        target: TargetRecord | None = None,
+        session: str | None = None,
+        schedule: str | None = None,
+        outcome: Outcome | None = None,
+        family: str | None = None,
+        since: datetime | None = None,
+    ) -> Iterator[tuple[Measurement, str]]:
+        """As `measurements`, one after the other, each with the generator of its schedule.
+
+        The oldest comes first; those from before `since` are left out. They are those of this
+        database without its layers, at one moment. Memory does not grow with their number.
+        """
+        conditions = filters(workload, target, session, schedule, outcome, family, since)
+        with self._layers[0].reading() as connection, leaving_out() as damage:
+            yield from each(connection, conditions, damage)
+
+    def stats(self) -> Stats:
+        """What this database (without layers) holds, in numbers: see `Stats`."""
+        with self._layers[0].reading() as connection:
+            return stats(connection, self.location)
+
+    def diff(self, first: str, second: str) -> RecordDiff:
+        """The fields in which two records differ, by their ids or any beginning of them.
+
+        Raises `DatabaseError` if they are of different kinds.
+        """
+        return compare_records(self.find(first), self.find(second))
+
+    # Looking up
+
+    def best(
+        self,
+        workload: str,
+        target: TargetRecord,
+        toolchain: Toolchain | None = None,
+        *,
+        tolerance: Amount | None = None,
+        applies: Applies | None = None,
+    ) -> Best | None:
+        """The pinned schedule, else the fastest verified one or one that ties with it, or None.
+
+        A measurement counts if it is of that workload (id), of a target of the same compat and perf
+        class, of the same toolchain generation (if `toolchain` is given), ok, verified, and the
+        last one of its schedule in its layer; within a session, final timings replace earlier ones.
+        It is verified if at least one `Verification` of the same workload, target, schedule and
+        toolchain passed and none failed, put before or after it. A check that failed in any layer
+        refuses the schedule in all layers. Of equal times the upper layer's wins.
+
+        If the fastest was timed interleaved with others, the simplest of those that tie with it is
+        the choice (see `interleaved_comparison`).
+
+        Schedules with inexact steps count where `tolerance` is given, and no check has found a
+        larger error; a pinned one always does.
+
+        A damaged record is ignored with a warning; a damaged pin raises `DatabaseError`. `applies`
+        is called with the chosen schedule unless that is pinned, and returns why it does not apply
+        to the program, or `None`. If it does not, the next best is tried, up to a hundred. What it
+        raises is raised as it is.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            wanted = _wanted(workload, target, toolchain, tolerance, damage)
+            return lookup.best(layers, wanted, applies)
+
+    def gains(self, best: Best) -> Gains:
+        """The gains of a result of `best` over the program as written and the untuned build.
+
+        Those that were timed interleaved with it; empty for a best that is of no finals.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            return lookup.gains(layers, best, damage)
+
+    def relatives(
+        self,
+        workload: Workload,
+        target: TargetRecord,
+        toolchain: Toolchain | None = None,
+        *,
+        workloads: Count = 4,
+        schedules: Count = 8,
+        tolerance: Amount | None = None,
+    ) -> list[Relative]:
+        """The best schedules of other sizes of a program, which need not be in the database.
+
+        At most `schedules` of each of the nearest `workloads` of its family are returned: the
+        nearest workload first, of each the fastest first. A measurement counts as for `best`.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            wanted = _wanted(workload.id, target, toolchain, tolerance, damage)
+            return near.relatives(layers, workload, wanted, workloads, schedules)
+
+    def others(
+        self,
+        workload: Workload,
+        target: TargetRecord,
+        toolchain: Toolchain,
+        feature_version: str,
+        *,
+        workloads: Count = 32,
+        each: Count = 32,
+    ) -> list[Measurement]:
+        """Measurements of programs of other families, those of one program together.
+
+        At most `each` of the last tuned `workloads` are returned, the first by id: a random choice
+        that is always the same. They are on a comparable target and toolchain, and have features of
+        that version; failures are among them. A program of unknown family is a family by itself.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            return near.others(
+                layers,
+                workload,
+                target.comparable,
+                toolchain.generation,
+                feature_version,
+                workloads,
+                each,
+                damage,
+            )
+
+    def explain(
+        self,
+        workload: Workload | str,
+        target: TargetRecord,
+        toolchain: Toolchain | None = None,
+        *,
+        tolerance: Amount | None = None,
+        applies: Applies | None = None,
+    ) -> Explanation:
+        """As `best`, with the records that were considered and why each was refused.
+
+        Give the `Workload` itself to see near shapes also where it was never put.
+        """
+        id = workload if isinstance(workload, str) else workload.id
+        with self._connections() as layers:
+            wanted = _wanted(id, target, toolchain, tolerance, Damage())
+            return explain(layers, workload, target, wanted, applies)
+
+    @contextmanager
+    def _connections(self) -> Iterator[Layers]:
+        try:
+            with ExitStack() as stack:
+                yield [stack.enter_context(layer.reading()) for layer in self._layers]
+        except CallersError as error:
+            raise error.error from None
+
+
+@contextmanager
+def leaving_out() -> Iterator[Damage]:
+    """Collects the damaged records that a call leaves out, and logs them at its end."""
+    damage = Damage()
+    try:
+        yield damage
+    finally:
+        damage.warn()
+
+
+def _wanted(
+    workload: str,
+    target: TargetRecord,
+    toolchain: Toolchain | None,
+    tolerance: float | None,
+    damage: Damage,
+) -> Wanted:
+    generation = None if toolchain is None else toolchain.generation
+    return Wanted(workload, target.comparable, generation, tolerance, damage=damage)

@@ -1,0 +1,100 @@
+"""What a database holds, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Column, Connection, func, select
+
+from ..errors import DatabaseError
+from .codec import instant
+from .read import raw
+from .tables import TABLES, measurement, session, target, toolchain
+from .tally import tally
+from .values import Outcome
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The numbers of one database, without its layers.
+
+    `records` counts by kind, the others count measurements: by outcome, by the text of the target
+    and by the generation of the compiler. `first` and `last` are the times of measurements, None
+    where there are none. `seconds` is the time that sessions took, and `size` what the database
+    takes, in bytes; `free` bytes of it are given back by `compact`.
+    """
+
+    location: str
+    records: Mapping[str, int]
+    outcomes: Mapping[Outcome, int]
+    targets: Mapping[str, int]
+    compilers: Mapping[str, int]
+    first: datetime | None
+    last: datetime | None
+    seconds: float
+    size: int
+    free: int
+
+
+def stats(connection: Connection, location: str) -> Stats:
+    """The numbers of a database. Values that are damaged count for nothing."""
+    texts = dict(_pairs(connection, target.c.id, target.c.text))
+    generations = dict(_pairs(connection, toolchain.c.id, toolchain.c.generation))
+    outcomes, targets, compilers = Counter[Outcome](), Counter[str](), Counter[str]()
+    for counted in tally(connection):
+        outcomes[counted.outcome] += counted.measurements
+        targets[texts.get(counted.target, counted.target)] += counted.measurements
+        compilers[generations.get(counted.toolchain, counted.toolchain)] += counted.measurements
+    created = raw(measurement.c.created)
+    first, last = connection.execute(select(func.min(created), func.max(created))).one()
+    size, free = _bytes(connection)
+    return Stats(
+        location=location,
+        records={
+            kind: connection.execute(select(func.count()).select_from(table)).scalar_one()
+            for kind, table in TABLES.items()
+        },
+        outcomes=dict(outcomes.most_common()),
+        targets=dict(targets.most_common()),
+        compilers=dict(compilers.most_common()),
+        first=_moment(first),
+        last=_moment(last),
+        seconds=sum(
+            max(0.0, (ended - began).total_seconds())
+            for began, ended in (
+                map(_moment, row)
+                for row in _pairs(connection, session.c.started, session.c.heartbeat)
+            )
+            if began is not None and ended is not None
+        ),
+        size=size,
+        free=free,
+    )
+
+
+def _pairs(connection: Connection, *columns: Column[Any]) -> list[tuple[Any, Any]]:
+    rows = connection.execute(select(*map(raw, columns)))
+    return [(row[0], row[1]) for row in rows]
+
+
+def _moment(value: object) -> datetime | None:
+    with suppress(DatabaseError):
+        return instant(value)
+    return None
+
+
+def _bytes(connection: Connection) -> tuple[int, int]:
+    """What the database takes, and what of it is free."""
+    if connection.dialect.name == "sqlite":
+        size, pages, free = (
+            int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return size * pages, size * free
+    sizes = (func.pg_total_relation_size(name) for name in TABLES)
+    return sum(connection.execute(select(*sizes)).one()), 0
