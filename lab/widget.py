@@ -1,14 +1,12 @@
 """The lab as a widget: it draws the state of a workbench, and carries its commands out.
 
-The page sends `{"id", "command"}`, and the kernel `{"id", "answer"}` back. Commands wait in two
-queues, each with a thread: one for those that build or measure, so that others are answered
-meanwhile.
+The page sends `{"id", "command"}`, and the kernel `{"id", "answer"}` back. A thread answers, one
+command after the other, so that the kernel is free meanwhile.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from importlib.resources import files
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -33,11 +31,10 @@ _SCRIPTS = (
     "versions.js",
     "sizes.js",
     "compare.js",
+    "exports.js",
     "tabs.js",
     "lab.js",
 )
-_LONG = frozenset({"asm", "compare", "lowering", "measure", "open", "pack"})
-"""Commands that build or measure."""
 
 
 def _script() -> str:
@@ -61,9 +58,11 @@ class Lab(AnyWidget):
         self, func: Func | Schedule, target: Target | str, database: TuningDatabase | None
     ) -> None:
         self._drawing = Lock()
-        self.bench = Workbench(func, target, database, on_change=self._draw)
+        self.bench = Workbench(func, target, database)
         super().__init__(state=self.bench.state())
-        self._queues = {False: _Queue("tilewright-lab"), True: _Queue("tilewright-lab-long")}
+        self.bench.on_change = self._draw
+        self._tasks: SimpleQueue[Any] = SimpleQueue()
+        Thread(target=self._work, name="tilewright-lab", daemon=True).start()
         self.on_msg(self._receive)
 
     @property
@@ -84,47 +83,30 @@ class Lab(AnyWidget):
         return {**data, "text/plain": repr(self), "text/html": picture}, metadata
 
     def close(self) -> None:
-        """Stop what runs, and take the lab from the page."""
-        for queue in self._queues.values():
-            queue.close()
+        """End the lab's threads and what it runs, and take it from the page."""
+        self._tasks.put(None)
+        self.bench.close()
         super().close()
 
     def _draw(self) -> None:
+        """Send the state to the page, unless a thread has sent a newer one."""
+        state = self.bench.state()
         with self._drawing:
-            self.state = self.bench.state()
+            if state["revision"] > self.state["revision"]:
+                self.state = state
 
     def _receive(self, _: object, message: Any, __: object) -> None:
-        if not isinstance(message, dict):
-            return
-        command = message.get("command")
-        name = command.get("do") if isinstance(command, dict) else None
-        long = isinstance(name, str) and name in _LONG
-        self._queues[long].put(lambda: self._answer(message.get("id"), command))
+        if isinstance(message, dict):
+            self._tasks.put(message)
 
-    def _answer(self, id: object, command: object) -> None:
+    def _work(self) -> None:
+        while (message := self._tasks.get()) is not None:
+            self.send({"id": message.get("id"), "answer": self._answer(message.get("command"))})
+
+    def _answer(self, command: object) -> dict[str, Any]:
         try:
-            answer = self.bench.do(command)
+            return self.bench.do(command)
         except Exception as error:  # noqa: BLE001  a defect of ours: the page shows it
             trace = traceback.format_exc()
             kind = type(error).__name__
-            answer = {"ok": False, "error": {"kind": kind, "text": repr(error), "trace": trace}}
-        self.send({"id": id, "answer": answer})
-
-
-class _Queue:
-    """Tasks that a thread carries out in order."""
-
-    def __init__(self, name: str) -> None:
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        Thread(target=self._work, name=name, daemon=True).start()
-
-    def put(self, task: Callable[[], None]) -> None:
-        self._tasks.put(task)
-
-    def close(self) -> None:
-        """End the thread after the tasks that are there."""
-        self._tasks.put(None)
-
-    def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
+            return {"ok": False, "error": {"kind": kind, "text": repr(error), "trace": trace}}

@@ -158,7 +158,7 @@ class Workbench:
         self.model = model_or_none(self.target)
         self._visits: dict[object, Visit] = {}
         self._lock = RLock()
-        self._on_change = on_change
+        self.on_change = on_change
         self._revision = 0
         self._answers: dict[object, Any] = {}
         self.comparisons: dict[tuple[str, str], Comparison] = {}
@@ -247,7 +247,7 @@ class Workbench:
         """Note that the state is another one."""
         with self._lock:
             self._revision += 1
-        self._on_change()
+        self.on_change()
 
     def close(self) -> None:
         """End what goes on; measured times are kept."""

@@ -8,19 +8,18 @@ function compareTab(lab) {
   const a = known.has(lab.ui.a) ? lab.ui.a : parent;
   const pick = (name, value, label) => el("label", {}, `${label} `, el("select", {
     value,
-    onchange: (event) => lab.set({ [name]: event.target.value, timed: null }),
+    onchange: (event) => lab.set({ [name]: event.target.value }),
   }, versions.map((v) => el("option", { key: v.id, value: v.id, selected: v.id === value },
     `${v.id} ${v.text.replace(/^sch\./, "")}`.slice(0, 60)))));
-  const timed = lab.ui.timed?.of === `${a} ${b}` ? lab.ui.timed.answer : undefined;
-  const time = async () => {
-    const answer = await lab.run({ do: "compare", a, b });
-    lab.set({ timed: { of: `${a} ${b}`, answer } });
-  };
+  const timed = lab.state.compared.find((c) => [a, b].includes(c.a) && [a, b].includes(c.b));
   return [
-    el("div.row", {}, pick("a", a, "Left"), pick("b", b, "Right"),
-      el("button", { type: "button", disabled: a === b || lab.busy(), onclick: time }, "Time both, interleaved")),
-    el("div", { role: "status" }, timed === undefined ? null
-      : timed.error ? errorBox(timed.error) : el("p", {}, timed.result.says)),
+    el("div.row", {}, pick("a", a, "Left"), pick("b", b, "Right"), el("button", {
+      type: "button",
+      disabled: a === b || !lab.measures(),
+      onclick: () => lab.run({ do: "measure", versions: [a, b] }),
+    }, "Time both, interleaved")),
+    el("div", { role: "status" }, timed && a !== b ? el("p", {}, timed.text, " ",
+      el("span.badge", { class: { faster: "c2", slower: "c4" }[timed.verdict] ?? "plain" }, verdictText(timed))) : null),
     a === b ? el("p.soft", {}, "Choose two versions.")
       : answered(lab.need({ do: "diff", a, b }), "…", (shown) => [
         el("h4", {}, "Program"), sideBySide(shown.program, a, b),
@@ -36,7 +35,12 @@ function diffView(lines) {
     el("span.op", {}, line.op), code(line.text), "\n")));
 }
 
-/** Two texts beside each other: what was removed stands at the left of what came instead. */
+function verdictText({ b, verdict }) {
+  return { faster: `${b} is faster`, slower: `${b} is slower`, tie: "a tie" }[verdict] ?? "not settled";
+}
+
+/** Two texts beside each other, what was removed at the left of what came instead; where there is
+ * little room, one below the other. */
 function sideBySide(lines, a, b) {
   if (lines.length === 0) return el("p.soft", {}, "There is no difference.");
   const rows = [];
@@ -56,11 +60,11 @@ function sideBySide(lines, a, b) {
   flush();
   const cell = (text, other, sign, name) => el("td", { class: text === other ? null : text === undefined ? "none" : name },
     el("code", {}, text === undefined ? "" : [el("span.op", {}, text === other ? " " : sign), code(narrowed(text))]));
-  return el("div.wide", { tabindex: 0, role: "region", "aria-label": `Difference of ${a} and ${b}` }, el("table.sides", {},
+  return [diffView(lines), el("div.wide.sides-box", { tabindex: 0, role: "region", "aria-label": `Difference of ${a} and ${b}` }, el("table.sides", {},
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, a), el("th", { scope: "col" }, b))),
     el("tbody", {}, rows.map((row) => row === null
       ? el("tr.gap", {}, el("td", { colspan: 2 }, "⋯"))
-      : el("tr", {}, cell(row[0], row[1], "−", "removed"), cell(row[1], row[0], "+", "added"))))));
+      : el("tr", {}, cell(row[0], row[1], "−", "removed"), cell(row[1], row[0], "+", "added"))))))];
 }
 
 /** A line with half of its indentation: there is little room. */

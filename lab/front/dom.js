@@ -87,13 +87,6 @@ function seconds(value) {
   return `${digits(value / scale)} ${unit}`;
 }
 
-/** A measured time with its interval: 8.86 ms (8.81 to 9.02). */
-function interval(time) {
-  if (time.low === null || time.high === null || time.samples < 2) return seconds(time.seconds);
-  const scale = (TIMES.find(([, least]) => time.seconds >= 0.9995 * least) ?? TIMES.at(-1))[1];
-  return `${seconds(time.seconds)} (${digits(time.low / scale)} to ${digits(time.high / scale)})`;
-}
-
 /** How a time differs from another one: as a factor where it is large, else in percent. */
 function change(now, before) {
   const ratio = now / before;

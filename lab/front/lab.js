@@ -9,12 +9,13 @@ class Lab {
     this.id = `tw-lab-${++labs}`;
     this.state = model.get("state");
     this.asked = 0;
+    this.runs = 0;
     this.waiting = new Map();
     this.answers = new Map();
     this.ui = {
       place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", pass: 0,
       inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null,
-      a: null, b: null, timed: null, exported: "export", error: null, said: "", lost: false, wide: false,
+      a: null, b: null, exported: "script", ruleName: null, error: null, said: "", lost: false, wide: false,
     };
     this.handlers = [
       ["change:state", () => this.changed()],
@@ -36,8 +37,9 @@ class Lab {
     return this.state.versions.find((v) => v.id === this.state.version);
   }
 
-  busy() {
-    return Boolean(this.state.job);
+  /** Whether a run can begin. */
+  measures() {
+    return this.state.target.runs_here && !this.state.run?.running;
   }
 
   set(changes) {
@@ -89,7 +91,7 @@ class Lab {
   async run(command) {
     const answer = await this.ask(command);
     if (answer.error) this.fail(answer.error);
-    else this.set({ error: null, said: answer.result?.says ?? "" });
+    else this.set({ error: null, said: "" });
     return answer;
   }
 
@@ -148,7 +150,9 @@ class Lab {
   changed() {
     const before = new Set(this.state.tree.nodes.map((n) => n.id));
     const version = this.state.version;
+    const ran = this.state.run?.running;
     this.state = this.model.get("state");
+    if (ran && !this.state.run.running) this.runs++;
     if (this.state.version !== version) {
       const nodes = this.state.tree.nodes.filter((n) => n.id !== undefined);
       if (!nodes.some((n) => n.id === this.ui.place)) {
@@ -188,11 +192,16 @@ function view(lab) {
 }
 
 function headPane(lab) {
-  const { program, target, database, versions, can_undo, can_redo } = lab.state;
+  const { program, target, database, can_undo, can_redo } = lab.state;
   const { id } = lab.current();
-  const timeable = target.runs_here && !lab.busy();
-  const act = (label, command, enabled = true, why = null) => el("button", {
-    type: "button", disabled: !enabled, title: why, onclick: () => lab.run(command),
+  const act = (label, command, enabled = true, why = null, done = null) => el("button", {
+    type: "button",
+    disabled: !enabled,
+    title: why,
+    onclick: async () => {
+      const { error, result } = await lab.run(command);
+      if (!error && done) lab.say(done(result));
+    },
   }, label);
   return el("header.head", {},
     el("div.title", {},
@@ -201,25 +210,40 @@ function headPane(lab) {
     el("div.where.soft", {}, el("span", {}, target.text), database ? el("span", {}, database) : null),
     el("div.actions", { role: "group", "aria-label": `Actions on ${id}` },
       act("Undo", { do: "undo" }, can_undo),
-      act("Redo", { do: "redo" }, can_redo)));
+      act("Redo", { do: "redo" }, can_redo),
+      el("span.gap"),
+      act("Measure", { do: "measure", versions: [id] }, lab.measures(), target.why_not),
+      act("Pin", { do: "pin" }, true, "Builds of this program take this version",
+        (pinned) => `Builds of this program take ${pinned.version} now, record ${pinned.id}.`)));
 }
 
 /** What goes on, what went wrong, and whether anybody listens. */
 function noticePane(lab) {
   const { ui, state } = lab;
-  const late = [...lab.waiting.values()].some((w) => Date.now() - w.since > 1400) && !state.job;
+  const late = [...lab.waiting.values()].some((w) => Date.now() - w.since > 1400);
   return el("div.notices", {},
     el("div", { role: "alert" },
       ui.lost ? el("div.error", {}, el("p.bad", {}, "The kernel of this lab has ended. Run the cell again."),
-        el("p.soft", {}, "What was measured is in the database; exported scripts have the steps.")) : null,
+        el("p.soft", {}, "What was measured is in the database.")) : null,
       ui.error ? el("div.dismissible", {}, errorBox(ui.error), el("button.quiet", {
         type: "button", "aria-label": "Dismiss the error", onclick: () => lab.set({ error: null, inTheWay: null }),
-      }, "✕")) : null),
+      }, "✕")) : null,
+      state.run?.error ? errorBox(state.run.error) : null),
     el("div", { role: "status" },
-      state.job ? el("p.job", {}, el("span.spinner", { "aria-hidden": "true" }), state.job.says, " ",
-        el("button", { type: "button", onclick: () => lab.run({ do: "stop" }) }, "Stop")) : null,
+      runNote(lab, state.run),
       late && !ui.lost ? el("p.soft", {}, "Waiting for the kernel: another cell may be running.") : null,
       ui.said ? el("p.soft", {}, ui.said) : null));
+}
+
+function runNote(lab, run) {
+  if (run === null) return null;
+  const versions = run.versions.join(", ");
+  return [
+    run.running ? el("p.run", {}, el("span.spinner", { "aria-hidden": "true" }), `${versions}: ${run.says}`, " ", el("button", {
+      type: "button", onclick: () => lab.run({ do: "cancel" }),
+    }, "Cancel")) : el("p.soft", {}, run.says === "done" ? `${versions} measured.` : `The run of ${versions} ${run.says}.`),
+    run.unsaved ? el("p.bad", {}, `${run.unsaved} records wait for the database; they are written with the next run.`) : null,
+  ];
 }
 
 export default {

@@ -3,6 +3,8 @@
 const TABS = {
   sliders: ["Sizes", slidersTab],
   compare: ["Compare", compareTab],
+  records: ["Records", recordsTab],
+  export: ["Export", exportTab],
 };
 
 function tabsPane(lab) {

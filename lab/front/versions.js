@@ -72,7 +72,12 @@ function versionRow(lab, version, best) {
 
 function versionTime(version) {
   if (version.problem) return el("span.bad.time", { title: version.problem }, "✕ failed");
-  if (version.measured) return el("span.time.measured", {}, interval(version.measured));
+  if (version.measured) return measuredTime(version.measured);
   if (version.predicted === null) return el("span.time.soft", {}, "no time");
   return el("span.time.soft", {}, `≈ ${seconds(version.predicted)}`);
+}
+
+function measuredTime({ text, checked, samples }) {
+  const says = `The median of ${samples} samples${checked ? "; its results were checked" : ", not checked"}`;
+  return el("span.time.measured", { title: says }, text, checked ? null : el("span.soft", {}, " unchecked"));
 }

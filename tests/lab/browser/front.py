@@ -34,7 +34,7 @@ _START = """async ([script, names, state]) => {
     window.trigger = call;
     window.end = window.front.default.render({model, el: document.querySelector('#lab')});
 }"""
-_NAMES = "el, patch, seconds, interval, change, code, digits, quantity, parts, lanes"
+_NAMES = "el, patch, seconds, change, code, digits, quantity, parts, lanes"
 
 
 def open_front(page: Page, bench: Workbench) -> Locator:

@@ -1,0 +1,65 @@
+// Records to start from, and what is taken out of the lab.
+
+function recordsTab(lab) {
+  return answered(lab.need({ do: "records" }, lab.runs), "Reading the database …",
+    ({ records, total }) => records.length === 0
+      ? el("p.soft", {}, "The database has no schedule of this program that ran.")
+      : [recordsTable(lab, records), total > records.length
+        ? el("p.soft.more", {}, `The first ${records.length} of ${total} schedules.`)
+        : null]);
+}
+
+function recordsTable(lab, records) {
+  const heads = ["record", "generator", "time", "when", "start from it"];
+  return el("table.records", {},
+    el("caption", {}, "Schedules of this program, the fastest first"),
+    el("thead", {}, el("tr", {}, heads.map((name) =>
+      el("th", { scope: "col", class: name === "time" ? "num" : null }, name)))),
+    el("tbody", {}, records.map((r) => el("tr", { key: r.record },
+      el("th", { scope: "row" }, el("code", {}, r.id)),
+      el("td", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
+      el("td.num", {}, r.seconds === null ? "" : seconds(r.seconds)),
+      el("td.soft", {}, r.created.slice(0, 16).replace("T", " ")),
+      el("td", {}, el("button", {
+        type: "button",
+        "aria-label": `Open record ${r.id}`,
+        onclick: () => lab.run({ do: "open", record: r.record }),
+      }, "Open"))))));
+}
+
+function exportTab(lab) {
+  const { ui, state } = lab;
+  const asRule = ui.exported === "rule";
+  const name = ui.ruleName ?? `${state.program.name.replace(/\W/g, "_")}_rule`;
+  const command = asRule ? { do: "rule", name } : { do: "export" };
+  const file = asRule ? `${name}.py` : `${state.program.name}_${state.version}.py`;
+  return [
+    el("div.row", {},
+      choice("Exported as", ["script", "rule"], ui.exported, (exported) => lab.set({ exported })),
+      asRule ? el("label", {}, "Name ", el("input", {
+        value: name, spellcheck: "false", onchange: (event) => lab.set({ ruleName: event.target.value }),
+      })) : null),
+    el("p.soft", {}, asRule
+      ? "A module with a sketch rule of these steps, whose sizes the search chooses: import it before tw.tune."
+      : "A Python file that makes this program, step by step."),
+    answered(lab.need(command), "Writing …", ({ text }) => [
+      el("div.row", {},
+        el("button", { type: "button", onclick: () => copied(lab, text) }, "Copy"),
+        el("a.button", {
+          download: file,
+          href: `data:text/x-python;charset=utf-8,${encodeURIComponent(text)}`,
+        }, `Save as ${file}`)),
+      el("pre.code.source", {}, text.trimEnd().split("\n").map((line, n) =>
+        el("div.line", { key: n }, code(line), "\n"))),
+    ]),
+  ];
+}
+
+async function copied(lab, source) {
+  try {
+    await navigator.clipboard.writeText(source);
+    lab.say("Copied.");
+  } catch (error) {
+    lab.fail({ text: `The browser does not let this page copy: ${error.message}`, hint: "select the text" });
+  }
+}
