@@ -231,7 +231,7 @@ def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
     database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
     (bench,) = lab(database)
     lock = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-    told = bench._on_change
+    told = bench.on_change
 
     def locked() -> None:
         run = bench.measurements.run
@@ -239,9 +239,9 @@ def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
             lock.execute("BEGIN IMMEDIATE")
         told()
 
-    bench._on_change = locked
+    bench.on_change = locked
     state = measured(bench, "v1")
-    bench._on_change = told
+    bench.on_change = told
     assert state["run"]["error"] is None
     assert state["run"]["unsaved"] == 1
     assert state["versions"][1]["measured"]["checked"]

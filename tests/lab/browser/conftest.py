@@ -22,7 +22,7 @@ _ARGUMENTS = (
     "--force-color-profile=srgb",
     "--hide-scrollbars",
 )
-_TIMEOUT = 60_000
+_TIMEOUT = 30_000
 """Milliseconds after which a page that does not become as expected fails its test."""
 
 
