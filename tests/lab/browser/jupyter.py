@@ -105,11 +105,14 @@ class Notebook:
         return self.cells.nth(cell).locator(".jp-OutputArea-output")
 
     def run(self) -> None:
-        """Run all cells, and return when the last is done."""
+        """Run all cells, and return when the last is done. Those after an error do not run."""
         self.command("notebook:run-all-cells")
         self.page.wait_for_function(
-            r"""() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')].every(
-                c => /\d/.test(c.querySelector('.jp-InputPrompt').textContent))"""
+            r"""() => {
+                const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
+                return cells.every((c) => !c.querySelector('.jp-InputPrompt').textContent.includes('*'))
+                    && /\d/.test(cells[0].querySelector('.jp-InputPrompt').textContent);
+            }"""
         )
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""What cells show, in a real JupyterLab."""
+"""What values show in the cells of a real JupyterLab, in the light and the dark theme."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ from collections.abc import Callable
 
 from .accessibility import violations
 from .jupyter import Notebook, switch
+from .pictures import check_picture
 
-FRAGMENT = """\
-import htpy as h
-from IPython.display import HTML
-from tilewright.lab.page import fragment
-HTML(fragment(h.p["an output of ", h.span(".soft")["Tilewright"]]))"""
+PROGRAM = """\
+import tilewright as tw
+func = tw.ops.matmul_func(64, 48, 32)
+func"""
+SCHEDULE = """\
+sch = tw.Schedule(func)
+i, j, k = sch.get_loops(sch.get_block("C"))
+i0, i1 = sch.split(i, [None, 8])
+sch.parallel(i0)
+sch"""
+RESULT = """\
+result = tw.tune(func, trials=3, database=tw.TuningDatabase("tuning.db"))
+result"""
 
 
-def test_outputs_follow_the_theme(notebook: Callable[..., Notebook]) -> None:
-    opened = notebook(FRAGMENT)
+def test_values_show_themselves(notebook: Callable[..., Notebook], update: bool) -> None:
+    opened = notebook(PROGRAM, SCHEDULE, RESULT, "sch.parallel(k)")
     opened.run()
+    page = opened.page
     colours = []
     for dark in (False, True):
-        switch(opened.page, dark=dark)
-        soft = opened.output(0).locator(".soft")
-        colours.append(soft.evaluate("e => getComputedStyle(e).color"))
-        assert violations(opened.page, ".jp-OutputArea-output") == []
+        switch(page, dark=dark)
+        for cell in range(3):
+            assert opened.output(cell).locator(".tw").count() == 1, opened.output(cell).inner_text()
+        colours.append(opened.output(0).locator(".tw").evaluate("e => getComputedStyle(e).color"))
+        assert violations(page, ".jp-OutputArea-output .tw") == []
+        for cell, name in enumerate(("program", "schedule")):
+            shot = opened.output(cell).locator(".tw").screenshot()
+            check_picture(f"{name}_{'dark' if dark else 'light'}", shot, update=update)
     assert colours[0] != colours[1]
+    assert "ScheduleError" in opened.output(3).inner_text()
     assert opened.errors == []
