@@ -206,6 +206,7 @@ def open_record(bench: Workbench, given: Arguments) -> Data:
     version = bench.add(bench.versions.root, said, schedule, foreign=True)
     if version.timing is None:
         version.timing = records.known_timing(database, bench.workload, bench.target, record)
+        bench.changed()
     return {"version": version.id}
 
 

@@ -31,7 +31,7 @@ function compareTab(lab) {
 function diffView(lines) {
   if (lines.length === 0) return el("p.soft", {}, "It changes nothing.");
   const names = { "-": "removed", "+": "added", "…": "gap", " ": null };
-  return el("pre.code.diff", {}, lines.map((line, n) => el("div.line", { key: n, class: names[line.op] },
+  return el("pre.code.diff", { tabindex: 0, role: "region", "aria-label": "Difference" }, lines.map((line, n) => el("div.line", { key: n, class: names[line.op] },
     el("span.op", {}, line.op), code(line.text), "\n")));
 }
 

@@ -10,7 +10,7 @@ function recordsTab(lab) {
 }
 
 function recordsTable(lab, records) {
-  const heads = ["record", "generator", "time", "when", "start from it"];
+  const heads = ["record", "generator", "time", "when", "begin there"];
   return el("table.records", {},
     el("caption", {}, "Schedules of this program, the fastest first"),
     el("thead", {}, el("tr", {}, heads.map((name) =>

@@ -8,7 +8,7 @@ function movesPane(lab) {
   return el("section.pane.moves", { "aria-label": "Moves" },
     el("header.bar", {},
       el("h3", { tabindex: -1, "data-fallback": "" }, "Moves at ", el("code", {}, where)),
-      el("label.filter", {}, el("span.hidden", {}, "Filter moves"), el("input", {
+      el("label.search", {}, el("span.hidden", {}, "Filter moves"), el("input", {
         type: "search",
         placeholder: "Filter",
         value: ui.filter,
@@ -42,7 +42,8 @@ function grouped(moves) {
 
 function legalGroup(lab, op, variants) {
   const calls = variants.map((move) => parts(move.text));
-  const shared = variants.length === 1 ? [] : calls[0].filter((part) => calls.every((c) => c.includes(part)));
+  const common = calls[0].filter((part) => calls.every((c) => c.includes(part)));
+  const shared = calls.every((call) => call.length > common.length) ? common : [];
   return el("div.group", { key: `legal ${op}` },
     groupHead(lab, variants[0], shared),
     el("div.variants", {}, variants.map((move, n) =>

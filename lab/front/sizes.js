@@ -78,7 +78,22 @@ function figuresTable(lab, result) {
         el("th.num", { scope: "col" }, "value"), el("th.num", { scope: "col" }, "there is"),
         el("th", { scope: "col" }, el("span.hidden", {}, "share")))),
       el("tbody", {}, rows)),
+    result.loops?.length ? loopsTable(result.loops) : null,
   ];
+}
+
+/** What one iteration of each loop touches, and the nearest memory that holds it. */
+function loopsTable(loops) {
+  const rows = loops.flatMap(({ loop, held }) => held.map((h, n) => el("tr", { key: `${loop} ${n}` },
+    el("th", { scope: "row" }, el("code", {}, loop)),
+    el("td.num", {}, quantity(h.bytes, "B")),
+    el("td", {}, h.memory),
+    el("td.soft", {}, h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "B")}`).join(", ")))));
+  return el("table", {},
+    el("caption", {}, "What one iteration of each loop touches"),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "loop"), el("th.num", { scope: "col" }, "bytes"),
+      el("th", { scope: "col" }, "fits in"), el("th", { scope: "col" }, "buffers"))),
+    el("tbody", {}, rows));
 }
 
 function comparison(now, { id, predicted }) {

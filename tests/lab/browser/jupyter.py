@@ -110,8 +110,8 @@ class Notebook:
         self.page.wait_for_function(
             r"""() => {
                 const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
-                return cells.every((c) => !c.querySelector('.jp-InputPrompt').textContent.includes('*'))
-                    && /\d/.test(cells[0].querySelector('.jp-InputPrompt').textContent);
+                const prompts = cells.map((c) => c.querySelector('.jp-InputPrompt').textContent);
+                return /\d/.test(prompts[0]) && !prompts.some((p) => p.includes('*'));
             }"""
         )
 

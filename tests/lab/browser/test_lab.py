@@ -2,30 +2,154 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from playwright.sync_api import expect
+import psutil
+from playwright.sync_api import Locator, expect
 
 from .accessibility import violations
-from .jupyter import Notebook, switch
+from .jupyter import Notebook, Server, switch
+from .pictures import check_picture
 
 LAB = """\
 import tilewright as tw
 func = tw.ops.matmul_func(64, 48, 32)
-lab = tw.lab(func)
+database = tw.TuningDatabase("{0}.db")
+lab = tw.lab(func, database=database)
 lab"""
+AGAIN = """\
+again = tw.lab(func, database=tw.TuningDatabase(database.location))
+again"""
 
 
-def test_the_lab_in_a_notebook(notebook: Callable[..., Notebook]) -> None:
-    opened = notebook(LAB)
+def opened_lab(opened: Notebook, cell: int = 0) -> Locator:
+    lab = opened.output(cell).locator(".tw-lab")
+    lab.locator(".move").first.wait_for()
+    return lab
+
+
+def current(lab: Locator) -> Locator:
+    """The row of the current version."""
+    return lab.locator(".version[aria-current]")
+
+
+def measured(lab: Locator) -> None:
+    """Measure the current version, and wait for the end."""
+    lab.get_by_role("button", name="Measure").click()
+    expect(lab.get_by_role("button", name="Cancel")).to_be_visible()
+    expect(lab.get_by_role("button", name="Cancel")).to_have_count(0, timeout=60_000)
+    expect(current(lab).locator(".measured")).to_have_text(re.compile(r"^[\d.]+ [mun]?s"))
+
+
+def test_work_in_the_lab(notebook: Callable[..., Notebook], tmp_path: Path, update: bool) -> None:
+    opened = notebook(LAB.format("work"), "print(lab.schedule.func)")
     opened.run()
-    lab = opened.output(0).locator(".tw-lab")
-    lab.get_by_role("treeitem").nth(1).click()
+    page, lab = opened.page, opened_lab(opened)
+
+    lab.get_by_role("treeitem", name="for k").click()
+    lab.locator("summary", has_text="refused").click()
+    lab.get_by_role("button", name=re.compile(r"parallel\(k\)")).click()
+    expect(lab.locator(".refused .error")).to_contain_text("Hint:")
+    expect(lab.locator(".in-the-way")).to_have_count(1)
+
+    lab.get_by_role("treeitem", name="for i").click()
+    lab.get_by_role("button", name="sch.split(i, factors=[None, 8])").click()
+    expect(current(lab)).to_contain_text("split(i, factors=[None, 8])")
+    lab.get_by_role("button", name="sch.parallel(i_0)").click()
+    expect(current(lab)).to_contain_text("parallel(i_0)")
+
+    slider = lab.get_by_role("slider", name="split(i) factors[1]")
+    before = lab.locator(".predicted").inner_text()
+    box = slider.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, middle, steps=5)
+    page.mouse.up()
+    expect(slider).to_have_attribute("aria-valuetext", "64")
+    expect(lab.locator(".predicted")).not_to_have_text(before)
+    expect(lab.get_by_role("row", name=re.compile("threads at work 1 threads"))).to_be_visible()
+    page.mouse.click(box["x"] + 2, middle)
+    expect(slider).to_have_attribute("aria-valuetext", "1")
+    lab.get_by_role("button", name="Keep as a version").click()
+    expect(current(lab).locator(".id")).to_have_text("v3")
+    measured(lab)
+
+    lab.get_by_role("button", name="Undo").click()
+    expect(current(lab).locator(".id")).to_have_text("v2")
+    lab.get_by_role("treeitem", name="for j").click()
     lab.get_by_role("button", name="sch.unroll(j)").click()
-    expect(lab.locator(".version[aria-current] .id")).to_have_text("v1")
+    expect(current(lab)).to_contain_text("unroll(j)")
+    expect(lab.locator(".lanes circle")).to_have_count(5)
+
+    lab.get_by_role("tab", name="Export").click()
+    source = lab.locator(".source").inner_text()
+    lab.get_by_role("button", name="Text").click()
+    shown = [line.inner_text() for line in lab.locator(".program .line").all()]
+    assert replayed(source, tmp_path) == [re.sub(r"^\d+", "", line.rstrip()) for line in shown]
+
+    lab.get_by_role("button", name="Tree").click()
+    lab.get_by_role("tab", name="Sizes").click()
     for dark in (False, True):
-        switch(opened.page, dark=dark)
-        assert violations(opened.page, ".tw-lab") == []
+        switch(page, dark=dark)
+        assert violations(page, ".tw-lab") == []
+        check_picture(f"lab_{'dark' if dark else 'light'}", lab.screenshot(), update=update)
     opened.restart()
     expect(lab.get_by_role("alert")).to_contain_text("Run the cell again")
     assert opened.errors == []
+
+
+def replayed(source: str, folder: Path) -> list[str]:
+    """The lines of the program that an exported script prints."""
+    file = folder / "exported.py"
+    file.write_text(source, encoding="utf-8")
+    run = subprocess.run([sys.executable, file], capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
+
+
+def test_two_labs_share_a_database(notebook: Callable[..., Notebook]) -> None:
+    opened = notebook(LAB.format("shared"), AGAIN)
+    opened.run()
+    first, second = opened_lab(opened), opened_lab(opened, 1)
+    measured(first)
+    second.get_by_role("tab", name="Records").click()
+    second.get_by_role("button", name="Open record").first.click()
+    expect(current(second)).to_contain_text("record ")
+    expect(current(second).locator(".measured")).to_be_visible()
+    measured(second)
+    assert opened.errors == []
+
+
+def test_an_interrupt_leaves_the_lab_in_order(
+    notebook: Callable[..., Notebook], server: Server
+) -> None:
+    opened = notebook(LAB.format("interrupted"))
+    opened.run()
+    lab = opened_lab(opened)
+    lab.get_by_role("button", name="Measure").click()
+    expect(lab.get_by_role("button", name="Cancel")).to_be_visible()
+    opened.interrupt()
+    expect(lab.get_by_role("button", name="Cancel")).to_have_count(0, timeout=60_000)
+    measured(lab)
+    lab.get_by_role("button", name="Measure").click()
+    lab.get_by_role("button", name="Cancel").click()
+    expect(lab.get_by_role("status").first).to_contain_text("cancelled")
+    lab.get_by_role("button", name="Measure").click()
+    expect(lab.get_by_role("button", name="Cancel")).to_be_visible()
+    opened.restart()
+    assert measuring(server) == []
+
+
+def measuring(server: Server) -> list[str]:
+    """The processes that measure, which end with their kernel."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if "measure.worker" in line and process.info["cwd"] == str(server.folder):
+            found.append(line)
+    return found
