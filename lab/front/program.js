@@ -99,10 +99,10 @@ function badgeClass(name) {
 /** What one iteration of a loop touches, and the nearest memory that holds it. */
 function footprint({ held }) {
   if (!held?.length) return null;
-  const says = held.map((h) => `An iteration touches ${quantity(h.bytes, "B")}, which ${h.memory} holds: ${
-    h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "B")}`).join(", ")}`);
+  const says = held.map((h) => `An iteration touches ${quantity(h.bytes, "bytes")}, which ${h.memory} holds: ${
+    h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "bytes")}`).join(", ")}`);
   return el("span.footprint", { title: says.join("\n") }, held.map((h) =>
-    [quantity(h.bytes, "B"), el("span.level", {}, h.memory)]));
+    [quantity(h.bytes, "bytes"), el("span.level", {}, h.memory)]));
 }
 
 function treeKey(lab, rows, focus, event) {

@@ -63,8 +63,8 @@ function figuresTable(lab, result) {
   const current = lab.current();
   const rows = (result.figures ?? []).map((f) => el("tr", { key: f.name, class: f.exceeds ? "exceeds" : null },
     el("th", { scope: "row" }, f.name),
-    el("td.num", {}, quantity(f.value, f.unit)),
-    el("td.num.soft", {}, f.of === null || f.of === undefined ? "" : quantity(f.of, f.unit)),
+    el("td.num", {}, f.of === null ? quantity(f.value, f.unit)
+      : [bare(f.value, f.unit), el("span.soft", {}, ` of ${quantity(f.of, f.unit)}`)]),
     el("td", {}, share(f))));
   return [
     result.valid ? null : errorBox(result.error),
@@ -75,7 +75,7 @@ function figuresTable(lab, result) {
     rows.length === 0 ? null : el("table", {},
       el("caption", {}, "What these sizes give"),
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "figure"),
-        el("th.num", { scope: "col" }, "value"), el("th.num", { scope: "col" }, "there is"),
+        el("th.num", { scope: "col" }, "value of what there is"),
         el("th", { scope: "col" }, el("span.hidden", {}, "share")))),
       el("tbody", {}, rows)),
     result.loops?.length ? loopsTable(result.loops) : null,
@@ -86,9 +86,9 @@ function figuresTable(lab, result) {
 function loopsTable(loops) {
   const rows = loops.flatMap(({ loop, held }) => held.map((h, n) => el("tr", { key: `${loop} ${n}` },
     el("th", { scope: "row" }, el("code", {}, loop)),
-    el("td.num", {}, quantity(h.bytes, "B")),
+    el("td.num", {}, quantity(h.bytes, "bytes")),
     el("td", {}, h.memory),
-    el("td.soft", {}, h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "B")}`).join(", ")))));
+    el("td.soft", {}, h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "bytes")}`).join(", ")))));
   return el("table", {},
     el("caption", {}, "What one iteration of each loop touches"),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "loop"), el("th.num", { scope: "col" }, "bytes"),
@@ -108,11 +108,16 @@ function share({ value, of, exceeds }) {
     exceeds ? el("span.bad", {}, "too much") : null);
 }
 
+/** A value whose unit follows in the words behind it. */
+function bare(value, unit) {
+  return quantity(value, unit === "bytes" ? unit : "");
+}
+
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 function quantity(value, unit) {
   if (value === null) return "unknown";
-  if (unit !== "B" && unit !== "bytes") return unit ? `${digits(value)} ${unit}` : digits(value);
+  if (unit !== "bytes") return unit ? `${digits(value)} ${unit}` : digits(value);
   const power = value < 1 ? 0 : Math.min(4, Math.floor(Math.log2(value) / 10));
   return `${digits(value / 1024 ** power)} ${BINARY[power]}`;
 }

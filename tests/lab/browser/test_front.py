@@ -176,7 +176,7 @@ def test_numbers_are_written_as_in_texts(page: Page, bench: Workbench) -> None:
     assert page.evaluate("front.change(1, 3).text") == "3\N{MULTIPLICATION SIGN} faster"
     assert page.evaluate("front.change(1.2, 1).text") == "20% slower"
     assert page.evaluate("front.change(1.001, 1).text") == "same time"
-    assert page.evaluate("front.quantity(49152, 'B')") == "48 KiB"
+    assert page.evaluate("front.quantity(49152, 'bytes')") == "48 KiB"
 
 
 def test_calls_are_taken_apart(page: Page, bench: Workbench) -> None:

@@ -19,10 +19,10 @@ LAB = """\
 import tilewright as tw
 func = tw.ops.matmul_func(64, 48, 32)
 database = tw.TuningDatabase("{0}.db")
-lab = tw.lab(func, database=database)
+lab = tw.lab(func, "cpu -threads=2", database)
 lab"""
 AGAIN = """\
-again = tw.lab(func, database=tw.TuningDatabase(database.location))
+again = tw.lab(func, "cpu -threads=2", tw.TuningDatabase(database.location))
 again"""
 
 
@@ -73,7 +73,7 @@ def test_work_in_the_lab(notebook: Callable[..., Notebook], tmp_path: Path, upda
     page.mouse.up()
     expect(slider).to_have_attribute("aria-valuetext", "64")
     expect(lab.locator(".predicted")).not_to_have_text(before)
-    expect(lab.get_by_role("row", name=re.compile("threads at work 1 threads"))).to_be_visible()
+    expect(lab.get_by_role("row", name=re.compile("threads at work 1 of 2 threads"))).to_be_visible()
     page.mouse.click(box["x"] + 2, middle)
     expect(slider).to_have_attribute("aria-valuetext", "1")
     lab.get_by_role("button", name="Keep as a version").click()
