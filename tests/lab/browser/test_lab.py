@@ -73,7 +73,7 @@ def test_work_in_the_lab(notebook: Callable[..., Notebook], tmp_path: Path, upda
     page.mouse.up()
     expect(slider).to_have_attribute("aria-valuetext", "64")
     expect(lab.locator(".predicted")).not_to_have_text(before)
-    expect(lab.get_by_role("row", name=re.compile("threads at work 1 of 2 threads"))).to_be_visible()
+    expect(lab.get_by_role("row", name="threads at work 1 of 2 threads")).to_be_visible()
     page.mouse.click(box["x"] + 2, middle)
     expect(slider).to_have_attribute("aria-valuetext", "1")
     lab.get_by_role("button", name="Keep as a version").click()
