@@ -18,25 +18,33 @@ i, j, k = sch.get_loops(sch.get_block("C"))
 i0, i1 = sch.split(i, [None, 8])
 sch.parallel(i0)
 sch"""
+ERROR = """\
+try:
+    sch.vectorize(k)
+except tw.ScheduleError as refused:
+    error = refused
+error"""
+TARGET = 'tw.Target("cpu -threads=2")'
 RESULT = """\
 result = tw.tune(func, trials=3, database=tw.TuningDatabase("tuning.db"))
 result"""
 
 
 def test_values_show_themselves(notebook: Callable[..., Notebook], update: bool) -> None:
-    opened = notebook(PROGRAM, SCHEDULE, RESULT, "sch.parallel(k)")
+    opened = notebook(PROGRAM, SCHEDULE, ERROR, TARGET, RESULT, "sch.vectorize(k)")
     opened.run()
     page = opened.page
     colours = []
     for dark in (False, True):
         switch(page, dark=dark)
-        for cell in range(3):
-            assert opened.output(cell).locator(".tw").count() == 1, opened.output(cell).inner_text()
+        for cell, count in enumerate((1, 1, 1, 1, 2)):  # tuning shows its progress too
+            shown = opened.output(cell)
+            assert shown.locator(".tw").count() == count, shown.first.inner_text()
         colours.append(opened.output(0).locator(".tw").evaluate("e => getComputedStyle(e).color"))
         assert violations(page, ".jp-OutputArea-output .tw") == []
-        for cell, name in enumerate(("program", "schedule")):
+        for cell, name in enumerate(("program", "schedule", "error")):
             shot = opened.output(cell).locator(".tw").screenshot()
             check_picture(f"{name}_{'dark' if dark else 'light'}", shot, update=update)
     assert colours[0] != colours[1]
-    assert "ScheduleError" in opened.output(3).inner_text()
+    assert "ScheduleError" in opened.output(5).inner_text()
     assert opened.errors == []
