@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
 from tilewright.tir.summary import MAX_NAME
+from tilewright.tuning_db import Best, Explanation, Measurement, ScheduleRecord, Workload
+from tilewright.tuning_db.values import KINDS, ComparedSchedule, Verdict
+
+from .table_records import fill
 
 NESTED = re.compile(r"\w+\([^()]*\b\w+\([^()]*\w+=")
 """A constructor with fields in another."""
@@ -141,6 +146,37 @@ def test_long_names_and_many_parameters_are_cut() -> None:
     assert ", and 45 more): 0 loops, 0 blocks; print" in text
     assert len(repr(Label("b" * 10_000))) < MAX_NAME + 10
     assert "\x1b" not in repr(Func("\x1b[2J", (), (), Seq(())))
+
+
+def test_records_of_databases(tmp_path: Path) -> None:
+    with fill(tmp_path / "tuning.db") as db:
+        workload = next(w for w in db.records(Workload) if w.name.startswith("conv2d"))
+        measurement = next(m for m in db.records(Measurement) if m.outcome == "ok")
+        assert repr(workload).startswith(f"<Workload {workload.id[:12]}: conv2d")
+        assert re.fullmatch(r"<Measurement [0-9a-f]{12}: ok [\d.]+ .*>", repr(measurement))
+        for kind in KINDS.values():
+            for record in db.records(kind):
+                text = repr(record)
+                assert len(text) < 200
+                assert text.startswith(f"<{kind.__name__} {record.id[:12]}")
+
+
+def test_texts_of_databases_are_printable() -> None:
+    record = Workload("0" * 64, "\x1b[2J" + "x" * 1000, "", "", 0, 0)
+    assert repr(record).isprintable()
+    assert len(repr(record)) < 200
+
+
+def test_lookups_and_comparisons() -> None:
+    compared = ComparedSchedule("ab" * 32, 1e-3, 9, 1.0, None, Verdict.FASTEST)
+    assert repr(compared) == "<ComparedSchedule abababababab: 1 ms, fastest>"
+    schedule = ScheduleRecord("{}", 1, "written")
+    best = Best(schedule, None, True, "a.db")
+    assert repr(best) == f"<Best {schedule!r}, measured by None, pinned>"
+    explanation = Explanation("cd" * 32, "f", "cpu", None, (), best, (), (), {})
+    assert repr(explanation) == (
+        f"<Explanation of cdcdcdcdcdcd: {best!r}, 0 refused, 0 near; print it>"
+    )
 
 
 def values(module: tw.Module) -> Iterator[Any]:

@@ -113,6 +113,11 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
+    def __repr__(self) -> str:
+        """A line; `str` has the reasons."""
+        counts = f"{len(self.refused)} refused, {len(self.near)} near"
+        return f"<Explanation of {short_id(self.workload)}: {self.best!r}, {counts}; print it>"
+
 
 def explain(
     layers: Layers,

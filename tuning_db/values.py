@@ -27,11 +27,14 @@ from typing import Any, ClassVar, cast, get_args
 from ..display import html
 from ..durations import format_measured
 from ..errors import DatabaseError
+from ..ids import short_id
 from .intervals import median_interval
 
 Json = Any
 
 ERROR_LIMIT = 16_000
+_MOST_TOLD = 100
+"""Characters of what `repr` tells of a record."""
 
 
 class Outcome(StrEnum):
@@ -67,7 +70,7 @@ class SessionStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
     """Base of the records; normalises the fields by their annotation.
 
@@ -75,8 +78,17 @@ class Record:
     """
 
     kind: ClassVar[str]
+    told_by: ClassVar[tuple[str, ...]] = ()
+    """The fields that tell people what a record is, beside its id."""
 
     _repr_html_ = html
+
+    def __repr__(self) -> str:
+        """A line; `to_plain` has all of it."""
+        words = " ".join(str(v) for name in self.told_by if (v := getattr(self, name)))
+        about = words if len(words) <= _MOST_TOLD else f"{words[:_MOST_TOLD]}…"
+        named = f"{type(self).__name__} {short_id(cast('AnyRecord', self).id)}"
+        return f"<{named}: {repr(about)[1:-1]}>" if about else f"<{named}>"
 
     def __post_init__(self) -> None:
         for name, normalise in _normalisers(self.kind):
@@ -89,7 +101,7 @@ class Record:
                 ) from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Digested(Record):
     """A record whose id is the digest of its content, less the fields in `outside_id`.
 
@@ -107,7 +119,7 @@ class Digested(Record):
         return digest({k: v for k, v in to_plain(self).items() if k not in left_out})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workload(Record):
     """A program to be tuned.
 
@@ -120,6 +132,7 @@ class Workload(Record):
     """
 
     kind: ClassVar[str] = "workload"
+    told_by: ClassVar[tuple[str, ...]] = ("name", "shape")
     id: str
     name: str
     ir: str
@@ -129,7 +142,7 @@ class Workload(Record):
     family: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TargetRecord(Digested):
     """A target of measurements.
 
@@ -139,6 +152,7 @@ class TargetRecord(Digested):
     """
 
     kind: ClassVar[str] = "target"
+    told_by: ClassVar[tuple[str, ...]] = ("text",)
     text: str
     compat: str
     perf: str
@@ -150,7 +164,7 @@ class TargetRecord(Digested):
         return digest([self.compat, self.perf])[:32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Toolchain(Digested):
     """The versions of the tools that generate the code.
 
@@ -159,11 +173,12 @@ class Toolchain(Digested):
     """
 
     kind: ClassVar[str] = "toolchain"
+    told_by: ClassVar[tuple[str, ...]] = ("generation",)
     generation: str
     versions: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Environment(Digested):
     """Facts of the host while measuring: processor, threads, load, governor, memory.
 
@@ -174,7 +189,7 @@ class Environment(Digested):
     facts: Mapping[str, Json]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Machine(Digested):
     """A measured description of the machine of a target.
 
@@ -192,7 +207,7 @@ class Machine(Digested):
     created: datetime
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Session(Digested):
     """A tuning run. Made by `TuningDatabase.start_session`.
 
@@ -204,6 +219,7 @@ class Session(Digested):
     """
 
     kind: ClassVar[str] = "session"
+    told_by: ClassVar[tuple[str, ...]] = ("status", "host")
     outside_id: ClassVar[frozenset[str]] = frozenset(
         {"status", "heartbeat", "ended", "host", "pid", "noise"}
     )
@@ -224,7 +240,7 @@ class Session(Digested):
     noise: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScheduleRecord(Digested):
     """A schedule: a trace as JSON text.
 
@@ -237,6 +253,7 @@ class ScheduleRecord(Digested):
     """
 
     kind: ClassVar[str] = "schedule"
+    told_by: ClassVar[tuple[str, ...]] = ("generator",)
     outside_id: ClassVar[frozenset[str]] = frozenset({"generator", "inexact"})
     trace: str
     trace_version: int
@@ -256,7 +273,7 @@ class ScheduleRecord(Digested):
         return _schedule_id(canonical_json(parse_trace(self.trace)), self.trace_version)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measurement(Digested):
     """One candidate's outcome.
 
@@ -272,6 +289,7 @@ class Measurement(Digested):
     """
 
     kind: ClassVar[str] = "measurement"
+    told_by: ClassVar[tuple[str, ...]] = ("outcome", "time_text")
     added_later: ClassVar[frozenset[str]] = frozenset({"resources", "predicted"})
     session: str
     schedule: str
@@ -299,8 +317,15 @@ class Measurement(Digested):
         """Contains the true median time with a confidence of 95%; `None` for too few samples."""
         return median_interval(self.samples)
 
+    @property
+    def time_text(self) -> str | None:
+        """The time with its interval, if there is one."""
+        if self.seconds is None:
+            return None
+        return format_measured(self.seconds, self.seconds_interval)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Verification(Digested):
     """A numeric check of a schedule against the unscheduled program.
 
@@ -309,6 +334,7 @@ class Verification(Digested):
     """
 
     kind: ClassVar[str] = "verification"
+    told_by: ClassVar[tuple[str, ...]] = ("outcome",)
     workload: str
     target: str
     schedule: str
@@ -318,13 +344,17 @@ class Verification(Digested):
     tolerance: float
     created: datetime
 
+    @property
+    def outcome(self) -> str:
+        return "passed" if self.passed else "failed"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_error is not None and not math.isfinite(self.max_error):
             object.__setattr__(self, "max_error", None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pin(Digested):
     """The user's choice of a schedule for a workload and target; it wins over any measurement."""
 
@@ -391,6 +421,10 @@ class ComparedSchedule:
     verdict: Verdict
     seconds_interval: tuple[float, float] | None = None
 
+    def __repr__(self) -> str:
+        time = format_measured(self.seconds, self.seconds_interval)
+        return f"<ComparedSchedule {short_id(self.schedule)}: {time}, {self}>"
+
     def __str__(self) -> str:
         if self.verdict is Verdict.FASTEST:
             return "fastest"
@@ -424,6 +458,10 @@ class Best:
     comparison: tuple[ComparedSchedule, ...] = ()
 
     _repr_html_ = html
+
+    def __repr__(self) -> str:
+        pinned = ", pinned" if self.pinned else ""
+        return f"<Best {self.schedule!r}, measured by {self.measurement!r}{pinned}>"
 
     @property
     def seconds(self) -> float | None:
