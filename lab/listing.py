@@ -20,6 +20,10 @@ BADGES: Mapping[ForKind, str] = {
 }
 
 
+_NEAREST = ("register", "local", "shared", "global")
+"""The scopes of buffers, those that threads reach soonest first."""
+
+
 class Held(NamedTuple):
     """What an iteration of a loop touches of buffers that share a memory, and which holds it all.
 
@@ -83,7 +87,7 @@ def held_in(
 ) -> Iterator[Held]:
     """Bytes of buffers by the memory that those of their scopes are in at best."""
     groups: dict[str, list[Buffer]] = {}
-    for buffer in sorted(touched, key=lambda b: b.scope != "register"):
+    for buffer in sorted(touched, key=lambda b: _NEAREST.index(b.scope)):
         groups.setdefault(target.memory_for(0, buffer.scope), []).append(buffer)
     for buffers in groups.values():
         buffers.sort(key=lambda b: -touched[b])

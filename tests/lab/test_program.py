@@ -13,11 +13,13 @@ from tilewright.lab.code import bytes_text, pieces
 from tilewright.lab.listing import rows
 from tilewright.lab.page import fragment
 from tilewright.lab.program import MOST_LINES, program
+from tilewright.schedule.find import loops_in
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Block, Buffer, Label, seq
 from tilewright.tir.parser import parse
 from tilewright.tir.visit import substitute_func, walk, with_func_body
 
+from ..autotune.selection import programs
 from .checks import HOSTILE, checked, with_class, words
 
 TARGET = tw.Target.parse("cpu -mcpu=skylake-avx512 -threads=1")
@@ -126,6 +128,12 @@ def test_long_programs_are_small_and_end() -> None:
     main = checked(program(func, TARGET))
     assert len(list(with_class(main, "l"))) == MOST_LINES + 1
     assert "more lines" in words(main)
+
+
+def test_every_operator_shows_itself() -> None:
+    for func in programs():
+        main = checked(program(func, TARGET))
+        assert len(list(with_class(main, "n"))) == len(list(loops_in(func.body)))
 
 
 def test_programs_show_themselves_in_notebooks() -> None:
