@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from markupsafe import Markup
+
 from ..errors import TilewrightError
 from .page import text
 from .versions import LabError
@@ -47,8 +49,13 @@ def number_of(given: Arguments, name: str, default: int) -> int:
 
 
 def plain(value: Any) -> Any:
-    """JSON data of which all texts are safe to show, and numbers that JSON has."""
+    """JSON data of which all texts are safe to show, and numbers that JSON has.
+
+    `Markup` is HTML of this package, in which texts are escaped already.
+    """
     match value:
+        case Markup():
+            return str(value)
         case str():
             return text(value)
         case float():

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from markupsafe import Markup
+
 from ..autotune.records import target_record
 from ..ids import short_id
 from ..schedule.primitive import find_primitive
@@ -18,6 +20,7 @@ from .lowering_steps import Lowering
 from .measuring import GENERATOR
 from .moves import applied, call_text, decoded, moves, refusal, try_move
 from .program_tree import Data
+from .roofline import roofline as roofline_figure
 from .roofs import roofline as points_of
 from .sliders import Sliders
 from .versions import LabError, Version
@@ -32,6 +35,8 @@ _MOVES = 100
 _MEASURED = 16
 """Versions of a run."""
 _RECORDS = 100
+_DRAWN = 12
+"""Points of the figure of a roofline."""
 _PATH = 4096
 
 
@@ -138,7 +143,11 @@ def roofline(bench: Workbench, _: Arguments) -> Data:
     """The least time of the program, and where its versions are."""
     if bench.model is None:
         raise LabError("there is no model of times for {0}", bench.target)
-    return points_of(bench.func, bench.workload, bench.target, bench.model, bench.versions)
+    current = bench.versions.current
+    found = points_of(bench.func, bench.workload, bench.target, bench.model, bench.versions)
+    drawn = [p for p in found["points"] if p["measured"] or p["version"] == current.id]
+    times = {p["version"]: p["seconds"] for p in drawn[-_DRAWN:]}
+    return {**found, "html": Markup(str(roofline_figure(bench.func, bench.target, times)))}
 
 
 def sliders(bench: Workbench, given: Arguments) -> Data:

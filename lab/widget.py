@@ -30,6 +30,7 @@ _SCRIPTS = (
     "moves.js",
     "versions.js",
     "sizes.js",
+    "down.js",
     "compare.js",
     "exports.js",
     "tabs.js",

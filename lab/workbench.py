@@ -54,7 +54,7 @@ of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `r
 | `lowering` | `version` | `stages`: `number, name, why, program, lines, changed, error` |
 | `stage` | `version`, `number`, `start`, `count` | `lines` with `op` and `text`, `total` |
 | `assembly` | `version`, `start`, `count` | `lines` of text, `total`, `hot` (first and last line) |
-| `roofline` | | `seconds, text, bound, flops, bytes, intensity, peak, bandwidth, points` |
+| `roofline` | | `seconds, text, bound, flops, bytes, intensity, peak, bandwidth, points, html` |
 | `sliders` | `version` | `sliders`: `label, step, value, values`; `closed`: `label, why`; figures |
 | `figures` | `version`, `values`: one for each slider | figures |
 | `slide` | `version`, `values` | the `version` |

@@ -21,11 +21,25 @@ function compareTab(lab) {
     el("div", { role: "status" }, timed && a !== b ? el("p", {}, timed.text, " ",
       el("span.badge", { class: { faster: "c2", slower: "c4" }[timed.verdict] ?? "plain" }, verdictText(timed))) : null),
     a === b ? el("p.soft", {}, "Choose two versions.")
-      : answered(lab.need({ do: "diff", a, b }), "…", (shown) => [
-        el("h4", {}, "Program"), sideBySide(shown.program, a, b),
-        shown.assembly ? [el("h4", {}, "Assembly"), sideBySide(shown.assembly, a, b)] : null,
-      ]),
+      : ["program", "assembly"].map((of) => differenceOf(lab, a, b, of)),
   ];
+}
+
+/** How the programs of two versions differ, or their assembly, which is compiled when it is opened. */
+function differenceOf(lab, a, b, of) {
+  const open = lab.ui.opened.has(of);
+  return el("details", {
+    key: of,
+    open,
+    ontoggle: (event) => {
+      if (event.target.open === open) return;
+      lab.ui.opened[open ? "delete" : "add"](of);
+      lab.draw();
+    },
+  },
+    el("summary", {}, of === "program" ? "Program" : "Assembly"),
+    open ? answered(lab.need({ do: "diff", a, b, of }), of === "program" ? "…" : "Compiling …",
+      (shown) => sideBySide(shown[of], a, b)) : null);
 }
 
 function diffView(lines) {

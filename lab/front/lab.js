@@ -13,9 +13,9 @@ class Lab {
     this.waiting = new Map();
     this.answers = new Map();
     this.ui = {
-      place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", pass: 0,
+      place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: 0, line: null,
       inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null,
-      a: null, b: null, exported: "script", ruleName: null, error: null, said: "", lost: false, wide: false,
+      a: null, b: null, opened: new Set(["program"]), exported: "script", ruleName: null, error: null, said: "", lost: false, wide: false, packing: false,
     };
     this.handlers = [
       ["change:state", () => this.changed()],
@@ -159,7 +159,7 @@ class Lab {
         this.ui.place = (nodes.find((n) => !before.has(n.id)) ?? nodes[0])?.id ?? null;
       }
       this.ui.cursor = Math.max(0, this.state.tree.nodes.findIndex((n) => n.id === this.ui.place));
-      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, trial: null, pass: 0 });
+      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, trial: null, stage: 0, line: null });
       this.last = undefined;
     }
     this.draw();
@@ -213,8 +213,30 @@ function headPane(lab) {
       act("Redo", { do: "redo" }, can_redo),
       el("span.gap"),
       act("Measure", { do: "measure", versions: [id] }, lab.measures(), target.why_not),
+      el("button", {
+        type: "button",
+        "aria-expanded": String(lab.ui.packing),
+        onclick: () => lab.set({ packing: !lab.ui.packing }),
+      }, "Pack …"),
       act("Pin", { do: "pin" }, true, "Builds of this program take this version",
-        (pinned) => `Builds of this program take ${pinned.version} now, record ${pinned.id}.`)));
+        (pinned) => `Builds of this program take ${pinned.version} now, record ${pinned.id}.`)),
+    lab.ui.packing ? packForm(lab, id) : null);
+}
+
+/** Asks for the folder that a version is compiled into, to be measured on another machine. */
+function packForm(lab, id) {
+  return el("form.pack", {
+    onsubmit: async (event) => {
+      event.preventDefault();
+      const folder = event.target.elements.folder.value.trim();
+      const { error } = await lab.run({ do: "pack", versions: [id], folder });
+      if (!error) lab.set({ packing: false });
+    },
+  },
+    el("label", {}, `New folder for ${id}, to be measured on another machine `, el("input", {
+      name: "folder", required: true, spellcheck: "false", placeholder: `${lab.state.program.name}_${id}`,
+    })),
+    el("button.primary", { type: "submit", disabled: Boolean(lab.state.run?.running) }, "Pack"));
 }
 
 /** What goes on, what went wrong, and whether anybody listens. */
@@ -235,13 +257,19 @@ function noticePane(lab) {
       ui.said ? el("p.soft", {}, ui.said) : null));
 }
 
+function ended(versions, says) {
+  if (says === "done") return `${versions} measured.`;
+  if (says === "cancelled" || says === "failed") return `The run of ${versions}: ${says}.`;
+  return `${versions}: ${says}`;
+}
+
 function runNote(lab, run) {
   if (run === null) return null;
   const versions = run.versions.join(", ");
   return [
     run.running ? el("p.run", {}, el("span.spinner", { "aria-hidden": "true" }), `${versions}: ${run.says}`, " ", el("button", {
       type: "button", onclick: () => lab.run({ do: "cancel" }),
-    }, "Cancel")) : el("p.soft", {}, run.says === "done" ? `${versions} measured.` : `The run of ${versions} ${run.says}.`),
+    }, "Cancel")) : el("p.soft", {}, ended(versions, run.says)),
     run.unsaved ? el("p.bad", {}, `${run.unsaved} records wait for the database; they are written with the next run.`) : null,
   ];
 }

@@ -2,6 +2,9 @@
 
 const TABS = {
   sliders: ["Sizes", slidersTab],
+  assembly: ["Assembly", assemblyTab],
+  lowering: ["Lowering", loweringTab],
+  roofline: ["Roofline", rooflineTab],
   compare: ["Compare", compareTab],
   records: ["Records", recordsTab],
   export: ["Export", exportTab],
@@ -35,9 +38,10 @@ function tabsPane(lab) {
     el("button.quiet", {
       type: "button",
       "aria-pressed": String(ui.wide),
+      "aria-label": "Use the whole width",
       title: "Use the whole width",
       onclick: () => lab.set({ wide: !ui.wide }),
-    }, "Wide")),
+    }, "⤢")),
     el("div.panel.scroll", {
       key: ui.tab,
       role: "tabpanel",

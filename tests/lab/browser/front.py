@@ -18,16 +18,19 @@ _START = """async ([script, names, state]) => {
     window.front = await import(URL.createObjectURL(blob));
     const handlers = {};
     const call = (name, ...given) => (handlers[name] ?? []).forEach((f) => f(...given));
+    const take = (after) => {
+        if (after.revision === state.revision) return;
+        state = after;
+        call('change:state');
+    };
+    window.refresh = async () => take((await window.kernel({do: 'tree'}))[1]);
     const model = {
         get: () => state,
         on: (name, handler) => (handlers[name] ??= []).push(handler),
         off: (name) => delete handlers[name],
         send: async ({id, command}) => {
             const [answer, after] = await window.kernel(command);
-            if (after.revision !== state.revision) {
-                state = after;
-                call('change:state');
-            }
+            take(after);
             call('msg:custom', {id, answer});
         },
     };
@@ -38,7 +41,10 @@ _NAMES = "el, patch, seconds, change, code, digits, quantity, parts, lanes"
 
 
 def open_front(page: Page, bench: Workbench) -> Locator:
-    """Draw the lab of a workbench. `window.front` has the functions of the front end."""
+    """Draw the lab of a workbench.
+
+    `window.front` has the functions of the front end; `refresh()` takes what a thread has changed.
+    """
 
     def kernel(command: object) -> list[Any]:
         answer = bench.do(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +143,52 @@ def test_two_versions_are_compared(page: Page, bench: Workbench) -> None:
     lab.get_by_role("tab", name="Compare").click()
     expect(lab.locator("td.added").first).to_contain_text("T.parallel(64)")
     assert violations(page) == []
+
+
+def test_stepping_down_to_the_assembly(page: Page, bench: Workbench) -> None:
+    (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    applied(bench, "parallel", loop=loop)
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Lowering").click()
+    expect(lab.get_by_role("combobox", name="Pass")).to_have_value("0")
+    stages = bench.do({"do": "lowering"})["result"]["stages"]
+    first = next(s for s in stages if s["changed"])
+    lab.get_by_role("button", name="Down").click()
+    expect(lab.get_by_role("combobox", name="Pass")).to_have_value(str(first["number"]))
+    expect(lab.get_by_role("tabpanel")).to_contain_text(first["why"].replace("`", ""))
+    expect(lab.locator(".diff .added, .diff .removed").first).to_be_visible()
+    assert violations(page) == []
+    lab.get_by_role("button", name="Up").click()
+    expect(lab.get_by_role("combobox", name="Pass")).to_have_value("0")
+    lab.get_by_role("tab", name="Assembly").click()
+    first_hot, last_hot = bench.do({"do": "assembly"})["result"]["hot"]
+    expect(lab.locator(".line.hot")).to_have_count(last_hot - first_hot + 1)
+    assert violations(page) == []
+
+
+def test_the_roofline_has_a_point_of_the_version(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Roofline").click()
+    expect(lab.get_by_role("img", name="Roofline")).to_be_visible()
+    (point,) = bench.do({"do": "roofline"})["result"]["points"]
+    panel = lab.get_by_role("tabpanel")
+    expect(panel).to_contain_text(f"{100 * point['share']:.0f}% of the roofline is what v0 reaches")
+    expect(panel).to_contain_text(f"v0 {format_seconds(point['seconds'])}")
+    assert violations(page) == []
+
+
+def test_a_version_is_packed(page: Page, bench: Workbench, tmp_path: Path) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="Pack").click()
+    form = lab.locator("form.pack")
+    form.get_by_label("New folder for v0").fill(str(tmp_path / "pack"))
+    assert violations(page) == []
+    form.get_by_role("button", name="Pack").click()
+    expect(form).to_have_count(0)
+    assert bench.measurements.wait(60)
+    page.evaluate("refresh()")
+    expect(lab.locator(".notices")).to_contain_text(str(tmp_path / "pack"))
+    assert any((tmp_path / "pack").iterdir())
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(480, "light"), (800, "dark"), (1500, "light")])
