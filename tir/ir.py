@@ -221,7 +221,8 @@ class Expr:
     __and__, __rand__ = _forward(Op.AND), _reflected(Op.AND)
     __or__, __ror__ = _forward(Op.OR), _reflected(Op.OR)
     __xor__, __rxor__ = _forward(Op.XOR), _reflected(Op.XOR)
-    __lshift__, __rshift__ = _forward(Op.SHL), _forward(Op.SHR)
+    __lshift__, __rlshift__ = _forward(Op.SHL), _reflected(Op.SHL)
+    __rshift__, __rrshift__ = _forward(Op.SHR), _reflected(Op.SHR)
     __lt__, __le__ = _forward(Op.LT), _forward(Op.LE)
     __gt__, __ge__ = _forward(Op.GT), _forward(Op.GE)
 
@@ -256,21 +257,26 @@ class Expr:
         raise _of_python("trunc")
 
     def __pow__(self, other: Operand) -> Expr:
-        a, b = unify(self, other)
-        return call("pow", a, b)
+        return power(self, other)
+
+    def __rpow__(self, other: Operand) -> Expr:
+        return power(other, self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __divmod__(self, other: Operand) -> tuple[Expr, Expr]:
+        return self // other, self % other
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Expr:
-        """The operators, for a numpy scalar on the left. Other functions of numpy are refused."""
-        name = ufunc.__name__
-        if name in NUMPY_OPERATORS and method == "__call__" and not kwargs:
-            scalars: list[Any] = [
-                x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs
-            ]
-            return binary(NUMPY_OPERATORS[name], *scalars)
-        raise _of_numpy("sum" if method == "reduce" and name == "add" else name)
+        from .numpy_protocol import ufunc as applied
 
-    def __array_function__(self, function: Any, *_: Any) -> Expr:
-        raise _of_numpy(function.__name__)
+        return applied(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, _: Any, args: Any, kwargs: Any) -> Expr:
+        from .numpy_protocol import array_function
+
+        return array_function(function, args, kwargs)
 
     if not TYPE_CHECKING:  # type checkers then still know what there is
 
@@ -283,7 +289,9 @@ class Expr:
 
         def __getattr__(self, name: str) -> Any:
             def hint() -> str | None:
-                return instead("expression", name) or _in_te(name)
+                from .numpy_protocol import function_hint
+
+                return instead("expression", name) or function_hint(name)
 
             raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
 
@@ -292,9 +300,11 @@ class Expr:
 
         return expr_text(self)
 
-    def astype(self, dtype: str) -> Expr:
-        """This value cast to `dtype`."""
-        return cast(dtype, self)
+    def astype(self, dtype: str | type[np.generic]) -> Expr:
+        """This value cast to `dtype`, a name or a dtype of numpy."""
+        from .te_arguments import dtype_name
+
+        return cast(dtype if isinstance(dtype, str) else dtype_name(dtype), self)
 
 
 def _of_python(name: str) -> IRError:
@@ -303,21 +313,6 @@ def _of_python(name: str) -> IRError:
         "{0} of Python computes numbers; this is an expression of a program", name,
         hint=f"write te.{name}(x)",
     )  # fmt: skip
-
-
-def _of_numpy(name: str) -> IRError:
-    """The error for a function of numpy."""
-    return IRError(
-        "numpy.{0} computes numbers; this is an expression of a program", name,
-        hint=lambda: _in_te(name) or "the functions of te take expressions",
-    )  # fmt: skip
-
-
-def _in_te(name: str) -> str | None:
-    """The hint for a function that `te` has, under this name or another."""
-    from . import te
-
-    return f"write te.{name}(...)" if name in te.__all__ else instead("te", name)
 
 
 Dim: TypeAlias = int | Expr
@@ -883,6 +878,41 @@ def call(fn: str, *args: Operand) -> Expr:
     return Call(fn, exprs, dtype)
 
 
+_LARGEST_POWER = 64
+"""The largest exponent of an integer power: larger ones of 2 are 0."""
+
+
+def power(base: Operand, exponent: Operand) -> Expr:
+    """`base ** exponent`: of floats, or of an integer to a Python integer from 0 on.
+
+    A square is a product, and so are the powers of integers, which wrap around. Raises `IRError`
+    for other dtypes.
+    """
+    if type(exponent) is int and isinstance(base, Expr):
+        if exponent == 2:
+            return binary(Op.MUL, base, base)
+        if dtypes.is_integer(base.dtype) and 0 <= exponent <= _LARGEST_POWER:
+            return _integer_power(base, exponent)
+    a, b = unify(base, exponent)
+    if dtypes.is_integer(a.dtype):
+        raise IRError(
+            "an integer to the power of {0!r}; expected a Python integer from 0 to {1}",
+            exponent, _LARGEST_POWER,
+            hint=f"1 << x is a power of 2; of floats: {cast_hint('pow', a, b)}",
+        )  # fmt: skip
+    return call("pow", a, b)
+
+
+def _integer_power(base: Expr, exponent: int) -> Expr:
+    """By repeated squares."""
+    if exponent == 0:
+        return _weak(1, base)
+    if exponent == 1:
+        return base
+    half = _integer_power(base, exponent // 2)
+    return half * half * base if exponent % 2 else half * half
+
+
 def cast_hint(fn: str, *arguments: Expr) -> str:
     """The call of a function of floats with arguments that are not, cast."""
     texts = [text if len(text := repr(e)) <= _SHOWN else "x" for e in arguments]
@@ -903,7 +933,10 @@ def select(cond: Operand, then: Operand, other: Operand) -> Expr:
     """`then` where `cond` holds, else `other`; only the side taken is evaluated."""
     cond = as_expr(cond)
     if not dtypes.is_bool(cond.dtype):
-        raise IRError("the condition of select must be bool, found {0}", cond.dtype)
+        raise IRError(
+            "the condition of select must be bool, found {0}", cond.dtype,
+            hint="numbers other than 0 are `x != 0`",
+        )  # fmt: skip
     then, other = unify(then, other)
     if cond is TRUE:
         return then

@@ -14,9 +14,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from ..errors import IRError
+from ..errors import IRError, similar
+from ..hints import MissingNameError, instead
 from .ir import Dim, Expr, Operand
 
 Json: TypeAlias = Mapping[str, Any]
@@ -250,3 +251,12 @@ abs = round = exp
 def pow(base: Operand, exponent: Operand) -> Expr:
     """`base` to the power of `exponent`."""
     _unread()
+
+
+if not TYPE_CHECKING:  # type checkers then still know which names there are
+
+    def __getattr__(name: str) -> Any:
+        def hint() -> str | None:
+            return instead("script", name) or similar(name, [n for n in globals() if n[0] != "_"])
+
+        raise MissingNameError("T has no attribute", name, hint)

@@ -23,7 +23,7 @@ from ..errors import IRError, checked_call, similar
 from ..hints import MissingNameError, instead
 from . import ir
 from .combiners import highest, lowest
-from .ir import INDEX, Expr, Func, Operand, Var, const
+from .ir import INDEX, Expr, Func, Operand, Var
 from .program import program
 from .stages import compute as compute_stages
 from .te_arguments import (
@@ -48,25 +48,35 @@ from .te_functions import (
     cast,
     ceil,
     clip,
+    const,
     cos,
     erf,
     exp,
     exp2,
+    expm1,
     floor,
     gelu,
+    isfinite,
+    isinf,
     isnan,
     log,
+    log1p,
+    log2,
+    log10,
     maximum,
     minimum,
     pow,
+    relu,
     round,
     rsqrt,
     select,
     sigmoid,
+    sign,
     silu,
     sin,
     sqrt,
     square,
+    tan,
     tanh,
     trunc,
     where,
@@ -92,12 +102,18 @@ __all__ = [
     "erf",
     "exp",
     "exp2",
+    "expm1",
     "floor",
     "func",
     "gelu",
     "highest",
+    "isfinite",
+    "isinf",
     "isnan",
     "log",
+    "log1p",
+    "log2",
+    "log10",
     "lowest",
     "max",
     "maximum",
@@ -107,16 +123,19 @@ __all__ = [
     "pow",
     "prod",
     "reduce_axis",
+    "relu",
     "round",
     "rsqrt",
     "scalar",
     "select",
     "sigmoid",
+    "sign",
     "silu",
     "sin",
     "sqrt",
     "square",
     "sum",
+    "tan",
     "tanh",
     "trunc",
     "where",
@@ -131,7 +150,7 @@ if not TYPE_CHECKING:  # type checkers then still know which names there are
     def __getattr__(name: str) -> Any:
         def hint() -> str | None:
             # A function of numpy is no misspelling of another.
-            near = None if hasattr(np, name) else similar(name, __all__)
+            near = f"numpy.{name} is for arrays" if hasattr(np, name) else similar(name, __all__)
             dtype = f"write {name!r}: dtypes are texts" if name in dtypes.SCALARS else None
             return instead("te", name) or dtype or near
 
@@ -308,25 +327,25 @@ def sum(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     Narrow floats are summed in float32, narrow integers and bool in int32, others in their own
     dtype. Over no element it is 0.
     """
-    return _reduce("sum", _accumulated(value, dtype), axis)
+    return _reduce("sum", _accumulated("sum", value, dtype), axis)
 
 
 @checked_call(IRError, REDUCE.format("prod"))
 def prod(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     """The product over `axis` (or several); dtypes as for `sum`. Over no element it is 1."""
-    return _reduce("prod", _accumulated(value, dtype), axis)
+    return _reduce("prod", _accumulated("prod", value, dtype), axis)
 
 
 @checked_call(IRError, REDUCE.format("max"))
 def max(value: Operand, axis: Axes = ()) -> Expr:
     """The largest value over `axis`; NaN if there is one; the lowest value over no element."""
-    return _reduce("max", ir.as_expr(value), axis)
+    return _reduce("max", _element("max", value), axis)
 
 
 @checked_call(IRError, REDUCE.format("min"))
 def min(value: Operand, axis: Axes = ()) -> Expr:
     """The smallest value over `axis`; NaN if there is one; the highest value over no element."""
-    return _reduce("min", ir.as_expr(value), axis)
+    return _reduce("min", _element("min", value), axis)
 
 
 @checked_call(IRError, REDUCE.format("argmax"))
@@ -346,8 +365,21 @@ def argmin(value: Operand, axis: Axes = (), dtype: str = INDEX) -> tuple[Expr, E
     return _arg("argmin", value, axis, dtype)
 
 
-def _accumulated(value: Operand, dtype: str | None) -> Expr:
-    expr = ir.as_expr(value)
+def _element(combiner: str, value: Operand) -> Expr:
+    """What is reduced, as an expression. Raises `IRError` for a whole tensor."""
+    found: Any = value
+    if isinstance(found, Tensor):
+        axes = ", ".join("rstuvw"[: found.ndim or 1])
+        raise IRError(
+            "{0} is a tensor, and te.{1} reduces elements", found.name, combiner,
+            hint=f"te.{combiner}({found.name}[{axes}], axis=({axes})) with r = te.reduce_axis"
+            f"({found.extents[0] if found.ndim else 1}); tilewright.ops.{combiner} takes tensors",
+        )  # fmt: skip
+    return ir.as_expr(value)
+
+
+def _accumulated(combiner: str, value: Operand, dtype: str | None) -> Expr:
+    expr = _element(combiner, value)
     if dtype is not None:
         if dtypes.is_bool(dtype_name(dtype)):
             raise IRError("bool cannot be summed or multiplied; expected a number's dtype")
@@ -372,12 +404,12 @@ def _arg(combiner: str, value: Operand, axis: Axes, dtype: str) -> tuple[Expr, E
             "{0}: indices as {1}; expected an integer dtype that holds 0 to {2}",
             combiner, dtype, last,
         )  # fmt: skip
-    index: Expr = const(0)
+    index: Expr = ir.const(0)
     for a in axes:
         if a.extent == 0:
             raise IRError("{0} over {1}, which has no element", combiner, a.name)
         index = index * a.extent + a
-    values = ir.cast(dtype, index), ir.as_expr(value)
+    values = ir.cast(dtype, index), _element(combiner, value)
     iters = tuple(iteration(a) for a in axes)
     first, second = (ir.Reduce(combiner, values, iters, k, values[k].dtype) for k in (0, 1))
     return first, second

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from .. import dtypes
 from ..errors import IRError, checked_call
 from . import ir
-from .ir import Expr, Op, Operand, const
+from .ir import Const, Expr, Op, Operand
 from .te_arguments import dtype_name
+from .tensor import Tensor, no_element
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,11 +23,31 @@ MORE_THAN_TWO = "of three: te.{0}(te.{0}(a, b), c); over an axis: te.{1}(X[i, r]
 
 def checked(function: Callable[P, R], hint: str | None = None) -> Callable[P, R]:
     """`function`, whose wrong calls raise `IRError`. The hint is a right call, if none is given."""
-    usage = f"te.{function.__name__}({', '.join(inspect.signature(function).parameters)})"
-    return checked_call(IRError, hint or usage)(function)
+    name = function.__name__
+    parameters = list(inspect.signature(function).parameters)
+    usage = f"te.{name}({', '.join(parameters)})"
+    call = checked_call(IRError, hint or usage)(function)
+
+    @wraps(function)
+    def of_elements(*args: P.args, **kwargs: P.kwargs) -> R:
+        for tensor in args:
+            if isinstance(tensor, Tensor):
+                raise no_element(tensor, f"te.{name}", ", .." if len(parameters) > 1 else "")
+        return call(*args, **kwargs)
+
+    return of_elements
 
 
 select = checked(ir.select, "te.select(condition, a, b)")
+
+
+@checked
+def const(value: int | float | bool, dtype: str | None = None) -> Const:
+    """A number as an expression, of `dtype`, by default bool, int64 or float32."""
+    usual = (
+        "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int64"
+    )
+    return ir.const(value, usual if dtype is None else dtype_name(dtype))
 
 
 @checked
@@ -65,7 +86,7 @@ def cast(value: Operand, dtype: str) -> Expr:
             hint=f"the value comes first: te.cast(x, {found!r})",
         )  # fmt: skip
     if isinstance(value, (int, float)) and dtypes.is_float(dtype_name(dtype)):
-        return const(float(value), dtype)
+        return ir.const(float(value), dtype_name(dtype))
     return ir.cast(dtype_name(dtype), value)
 
 
@@ -84,6 +105,41 @@ def exp2(value: Operand) -> Expr:
 def log(value: Operand) -> Expr:
     """The natural logarithm."""
     return ir.call("log", value)
+
+
+@checked
+def log2(value: Operand) -> Expr:
+    """The logarithm to the base 2, within 3 ulp. Narrow floats: as `silu`."""
+    return _of_log("log2", value, 1 / math.log(2))
+
+
+@checked
+def log10(value: Operand) -> Expr:
+    """The logarithm to the base 10, within 3 ulp. Narrow floats: as `silu`."""
+    return _of_log("log10", value, 1 / math.log(10))
+
+
+@checked
+def log1p(value: Operand) -> Expr:
+    """log(1 + value), within 3 ulp, near 0 too. Narrow floats: as `silu`.
+
+    What 1 + value loses of it is put right by a factor: Goldberg, What Every Computer Scientist
+    Should Know About Floating-Point Arithmetic (1991), theorem 4.
+    """
+    x = _widened("log1p", value)
+    sum = x + 1.0
+    kept = sum - 1.0
+    exact = log(sum) * (x / kept)
+    return ir.cast(_dtype(value), select(sum == 1.0, x, select(kept == x, log(sum), exact)))
+
+
+@checked
+def expm1(value: Operand) -> Expr:
+    """exp(value) - 1, within 3 ulp, near 0 too. Narrow floats: as `silu`."""
+    x = _widened("expm1", value)
+    half = tanh(x * 0.5)  # exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2)): no difference near 0
+    near = 2.0 * half / (1.0 - half)
+    return ir.cast(_dtype(value), select(abs(x) < 0.5, near, exp(x) - 1.0))
 
 
 @checked
@@ -116,6 +172,13 @@ def cos(value: Operand) -> Expr:
 
 
 @checked
+def tan(value: Operand) -> Expr:
+    """The tangent of `value` in radians, within 3 ulp. Narrow floats: as `silu`."""
+    x = _widened("tan", value)
+    return ir.cast(_dtype(value), sin(x) / cos(x))
+
+
+@checked
 def tanh(value: Operand) -> Expr:
     return ir.call("tanh", value)
 
@@ -130,6 +193,12 @@ def erf(value: Operand) -> Expr:
 def sigmoid(value: Operand) -> Expr:
     """1 / (1 + exp(-value))."""
     return ir.call("sigmoid", value)
+
+
+@checked
+def relu(value: Operand) -> Expr:
+    """`value`, and 0 where it is negative; NaN stays."""
+    return ir.binary(Op.MAX, value, 0)
 
 
 @checked
@@ -177,16 +246,45 @@ def abs(value: Operand) -> Expr:
 
 
 @checked
+def sign(value: Operand) -> Expr:
+    """1, 0 or -1 in the dtype of `value`; NaN stays, and -0 is 0."""
+    x = ir.as_expr(value)
+    one = ir.const(1, x.dtype)
+    if dtypes.info(x.dtype).kind == "uint":
+        return select(x > 0, one, x)
+    return select(
+        x > 0, one, select(x < 0, ir.const(-1, x.dtype), x - x)
+    )  # of -0, the difference is 0
+
+
+@checked
 def pow(base: Operand, exponent: Operand) -> Expr:
-    """`base` to the power of `exponent`, both floats."""
-    a, b = ir.unify(base, exponent)
-    return ir.call("pow", a, b)
+    """`base` to the power of `exponent`: floats, or integers and a Python integer from 0 on."""
+    return ir.power(base, exponent)
 
 
 @checked
 def isnan(value: Operand) -> Expr:
     """Whether `value` is NaN; false for integers."""
     return ir.binary(Op.NE, value, value)
+
+
+@checked
+def isinf(value: Operand) -> Expr:
+    """Whether `value` is infinite; false for integers."""
+    x = ir.as_expr(value)
+    return abs(x) == math.inf if dtypes.is_float(x.dtype) else isnan(x)
+
+
+@checked
+def isfinite(value: Operand) -> Expr:
+    """Whether `value` is a number and not infinite; true for integers."""
+    x = ir.as_expr(value)
+    return abs(x) < math.inf if dtypes.is_float(x.dtype) else ir.binary(Op.EQ, x, x)
+
+
+def _of_log(name: str, value: Operand, factor: float) -> Expr:
+    return ir.cast(_dtype(value), log(_widened(name, value)) * factor)
 
 
 def _dtype(value: Operand) -> str:

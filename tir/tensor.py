@@ -55,6 +55,16 @@ def _words(tensor: Tensor) -> tuple[str, str]:
     return tensor.name, ", ".join("ijklmn"[: tensor.ndim]) if 0 < tensor.ndim <= 6 else "..."
 
 
+def no_element(tensor: Tensor, function: str, more: str = "") -> IRError:
+    """The error for a tensor as an argument of a function of elements; `more` follows it."""
+    name, axes = _words(tensor)
+    return IRError(
+        "{0} is a tensor, and {1} works on elements", name, function,
+        hint=f"te.compute({name}.extents, lambda {axes}: {function}({name}[{axes}]{more})); "
+        "tilewright.ops has functions of tensors",
+    )  # fmt: skip
+
+
 def _refused(tensor: Tensor, *_: object) -> NoReturn:
     name, axes = _words(tensor)
     raise IRError(
@@ -62,6 +72,15 @@ def _refused(tensor: Tensor, *_: object) -> NoReturn:
         hint=f"te.compute({name}.extents, lambda {axes}: {name}[{axes}] + 1); "
         "tilewright.ops has functions of tensors",
     )  # fmt: skip
+
+
+def _refused_ufunc(tensor: Tensor, function: Any, *_: object) -> NoReturn:
+    from .numpy_protocol import operands
+
+    count = operands(function.__name__)
+    if count:
+        raise no_element(tensor, f"np.{function.__name__}", ", .." if count > 1 else "")
+    _refused(tensor)
 
 
 def _multiplied(tensor: Tensor, *_: object) -> NoReturn:
@@ -98,9 +117,10 @@ def _counted(tensor: Tensor) -> NoReturn:
 
 _BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift"
 _UNARY = "neg abs invert float int complex index round floor ceil trunc"
-_OTHERS = f"lt le gt ge {_UNARY} array_ufunc array_function"
+_OTHERS = f"lt le gt ge {_UNARY}"
 _OPERATORS: dict[str, Callable[..., NoReturn]] = {
     f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd": _refused,
+    "array_ufunc array_function": _refused_ufunc,
     "matmul rmatmul": _multiplied,
     "bool": _asked,
     "len iter": _counted,
