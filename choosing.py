@@ -119,7 +119,7 @@ def choices(
             failed = yield refitted
             if not ways:
                 raise failed.error
-            _set_aside(program, "schedule re-fitted from other sizes", failed)
+            _set_aside(program, "schedule re-fitted from other sizes or threads", failed)
     for way in ways:
         failed = yield Search(program, way)
         if failed.choice is not None and failed.choice.recalled:
@@ -229,15 +229,18 @@ def _lookup(
 
 
 def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
-    """Returns the best schedule of other sizes, re-fitted, or `None` if none fits."""
+    """Returns the best schedule of other sizes or threads, re-fitted, or `None` if none fits."""
     from .autotune.measure.machine import with_rates
-    from .autotune.search.transfer import transferred
+    from .autotune.search.transfer import threads_of, transferred
     from .durations import format_seconds
+    from .tuning_db import TargetRecord
 
     workload, where, tools = _records(func, target)
     found = transferred(func, with_rates(target), database, workload, where, tools)
     if found is None:
-        _log.info("%s has no other sizes of %s on %s", database.location, func.name, target)
+        _log.info(
+            "%s has no other sizes or threads of %s on %s", database.location, func.name, target
+        )
         return None
     source = found.source
     measured = source.measurement
@@ -247,12 +250,20 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     here, there = work if all(work) else (workload.bytes, source.workload.bytes)
     same_rate = measured.seconds * here / there if there else measured.seconds
     loss = max(0.0, 1 - same_rate / found.seconds)
+    origin = f"re-fitted from {source.workload.shape}"
+    if source.workload.id == workload.id:
+        there = threads_of(database.get(TargetRecord, measured.target)) or 0
+        origin = f"recorded for {_threads(there)} and re-fitted to {_threads(target.threads)}"
     detail = (
-        f"re-fitted from {source.workload.shape}, measured in {source.layer}; expected to take "
+        f"{origin}, measured in {source.layer}; expected to take "
         f"{format_seconds(found.seconds)}, {loss:.0%} below the rate of that record"
     )
     func = found.trace.apply(func).func
     return Choice(func, Origin("transfer", measured.id, detail, round(loss, 4)))
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _measured_here(best: Best, database: TuningDatabase) -> bool:
@@ -300,9 +311,20 @@ def _not_tuned(
         str(target),
         list(allow),
         "no database was given" if explanation is None else explanation,
-        hint="tune the program into the database, or allow 'default'",
+        hint=f"tune the program into the database, or allow {_permitted(explanation)!r}",
         explanation=explanation,
     )
+
+
+def _permitted(explanation: Explanation | None) -> str:
+    """The policy that would have found a schedule."""
+    from .tuning_db import Reason
+
+    if explanation is None:
+        return "default"
+    threads = any(r.reason is Reason.OTHER_THREADS for r in explanation.refused)
+    sizes = any(n.relative and n.count for n in explanation.near)
+    return "transfer" if threads or sizes else "default"
 
 
 def _require_program(program: object) -> None:

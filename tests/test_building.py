@@ -26,6 +26,7 @@ from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.building import build_library
 from tilewright.choosing import choices, choose
 from tilewright.codegen import cache as compiling
+from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime import load
 from tilewright.schedule import PRIMITIVES, Trace
@@ -139,6 +140,23 @@ def test_a_schedule_of_another_size_is_refitted(func: tw.Func, db: tw.TuningData
     assert f"{module.origin.loss:.0%} below the rate" in module.origin.detail
     assert db.measurements() == before
     computes(module)
+
+
+def test_a_record_for_other_threads_is_a_transfer(func: tw.Func, db: tw.TuningDatabase) -> None:
+    target = resolve("cpu -threads=2")
+    trace = default_trace(func, target).to_json()
+    measured = put_measured(db, func, target, trace, 1e-6)
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("transfer", measured.id)
+    assert "recorded for 2 threads and re-fitted to 1 thread, measured in " in str(module.origin)
+    computes(module)
+    told = str(tw.explain(func, SERIAL, db))
+    assert (
+        "1 record, at best 1 us: recorded for another number of threads: a transfer takes" in told
+    )
+    assert "(for 2, and this is for 1)" in told
+    with pytest.raises(tw.NotTunedError, match="or allow 'transfer'"):
+        tw.build(func, SERIAL, db, allow=["record"])
 
 
 def test_a_record_goes_before_other_sizes(func: tw.Func, db: tw.TuningDatabase) -> None:
@@ -596,7 +614,10 @@ def test_a_refitted_schedule_that_does_not_compile_is_set_aside(
         tw.build(func, SERIAL, db, allow=["transfer"])
     module = tw.build(func, SERIAL, db)
     assert module.origin.kind == "model"
-    assert "re-fitted from other sizes is set aside: it does not compile: no code" in caplog.text
+    assert (
+        "re-fitted from other sizes or threads is set aside: it does not compile: no code"
+        in caplog.text
+    )
     computes(module)
 
 

@@ -197,7 +197,9 @@ class Declarations(ExprParser):
         if not isinstance(node, ast.Call):
             raise self.wrong(node, "range(n), T.grid(n, m) or T.parallel(n)")
         if isinstance(node.func, ast.Name) and node.func.id == "range":
-            return [self._range_loop(node)]
+            args = self.arguments(node, _positions(node))[0]
+            extent, first, step = self._range_of(node, args)
+            return [Loop(extent, ForKind.SERIAL, INDEX, None, (), first, step)]
         name = self.namespaced(node.func)
         if name == "grid" and node.args:
             args = self.arguments(node, len(node.args))[0]
@@ -205,21 +207,21 @@ class Declarations(ExprParser):
         if name not in list(ForKind):
             raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(ForKind)}")
         kind = ForKind(name)
-        count = 2 if kind is ForKind.THREAD else 1
+        is_thread = kind is ForKind.THREAD
+        count = 2 if is_thread else _positions(node)
         args, options = self.arguments(node, count, "dtype", "annotations")
-        extent = self.dim(args[-1])
         thread = None
-        if kind is ForKind.THREAD and not _is_none(args[0]):
+        if is_thread and not _is_none(args[0]):
             thread = self.string(args[0], 'a hardware axis such as "threadIdx.x"')
+        extent, first, step = self._range_of(node, args[1:] if is_thread else args)
         dtype = self.dtype(options["dtype"]) if "dtype" in options else INDEX
         annotations = self.annotations(options["annotations"]) if "annotations" in options else ()
-        return [Loop(extent, kind, dtype, thread, annotations)]
+        return [Loop(extent, kind, dtype, thread, annotations, first, step)]
 
-    def _range_loop(self, node: ast.Call) -> Loop:
-        """`range(n)`, or Python's `range(first, end, step)` of integers: a loop from 0 on."""
-        args = self.arguments(node, len(node.args) if len(node.args) in (2, 3) else 1)[0]
+    def _range_of(self, node: ast.Call, args: list[ast.expr]) -> tuple[Dim, int, int]:
+        """The extent, first value and step of `n`, or of integers `first, end, step`."""
         if len(args) == 1:
-            return Loop(self.dim(args[0]), ForKind.SERIAL, INDEX, None, ())
+            return self.dim(args[0]), 0, 1
         values = [self.value(a) for a in args]
         numbers = [v.value for v in values if isinstance(v, Number) and type(v.value) is int]
         if len(numbers) < len(args):
@@ -232,7 +234,7 @@ class Declarations(ExprParser):
         extent = max(0, -((first - numbers[1]) // step))
         if not (abs(first) < 1 << 62 and extent < 1 << 62 and extent * abs(step) < 1 << 62):
             raise self.wrong(node, "a range of int64")
-        return Loop(extent, ForKind.SERIAL, INDEX, None, (), first, step)
+        return extent, first, step
 
     def axes(self, node: ast.Assign) -> list[Iter]:
         """`vi = T.axis.spatial(n, i)` or `vi, vr = T.axis.remap("SR", [i, r])`."""
@@ -379,6 +381,11 @@ class Declarations(ExprParser):
 
 def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def _positions(node: ast.Call) -> int:
+    """How many arguments of a loop go by position: `n`, or `first, end` and a step."""
+    return len(node.args) if len(node.args) in (2, 3) else 1
 
 
 def _is_none(node: ast.AST) -> bool:

@@ -17,6 +17,7 @@
                for NAME, .. in T.grid(N, ..):                   # serial loops in each other
                for NAME in T.serial(N, dtype="int32", annotations={JSON}):
                for NAME in T.parallel(N) | T.vectorized(N) | T.unrolled(N):       # options as above
+                                                                # or (FIRST, END, STEP), as range
                for NAME in T.thread("threadIdx.x", N):
                with T.block("NAME"):                            # a block; then, inside it,
                    NAME = T.axis.spatial(N, EXPR)               #   spatial | reduce | opaque

@@ -7,6 +7,7 @@ refused for one reason. A group names how many there are, the fastest time and a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,6 +42,8 @@ from .tables import measurement, schedule, target, toolchain, workload
 from .values import Best, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
+_THREADS = re.compile(r"(.*)/threads=([0-9]+)")
+"""A class of comparable times: the machine, and its number of threads."""
 NEAREST_SHOWN = 5
 
 
@@ -48,6 +51,7 @@ class Reason(StrEnum):
     """The reasons for refusing records, in order: the first that applies counts."""
 
     OTHER_COMPAT = "its code may not be legal on this target"
+    OTHER_THREADS = "recorded for another number of threads: a transfer takes its schedule over"
     OTHER_PERF = "its times are not comparable with this target's"
     OTHER_GENERATION = "another generation of the toolchain"
     NOT_OK = "it failed"
@@ -238,6 +242,9 @@ def _judge(
     generation, tolerance = wanted.generation, wanted.tolerance
     if row.compat != goal.compat:
         return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
+    here, there = (_THREADS.fullmatch(perf) for perf in (goal.perf, str(row.perf)))
+    if row.perf != goal.perf and here and there and here[1] == there[1]:
+        return Reason.OTHER_THREADS, f"for {there[2]}, and this is for {here[2]}"
     if row.perf != goal.perf:
         return Reason.OTHER_PERF, f"measured on {row.text} ({row.perf}), wanted {goal.perf}"
     if generation is not None and row.generation != generation:

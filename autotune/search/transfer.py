@@ -1,4 +1,4 @@
-"""Transfer: what is known of other programs, and their schedules for other sizes, re-fitted.
+"""Transfer: what is known of other programs, and schedules of other sizes or threads, re-fitted.
 
 A record's trace is that of a sketch of its own program. The sketch of this program by the same
 choices of the same rules, or else the one whose steps are most alike, gives its decisions a place:
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import combinations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ScheduleError, TilewrightError
+from ...errors import ScheduleError, TargetError, TilewrightError
 from ...ids import short_id
 from ...schedule import Trace
 from ...schedule.step_arguments import Derived, Ref
@@ -33,6 +33,7 @@ from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, Floats, TrainingRows
 from ..model.profile import profile
 from ..model.target_model import Estimator, TargetModel, model_for
+from ..records import target_record
 from .candidates import Rows, Rowspace
 from .history import features_of
 from .replay import read_trace
@@ -89,8 +90,14 @@ def transferred(
     where: TargetRecord,
     toolchain: Toolchain,
 ) -> Refitted | None:
-    """The best schedule that records of other sizes give for a program; `None` if there is none."""
-    relatives = database.relatives(workload, where, toolchain)
+    """The best schedule that records of other sizes, or of another number of threads, give.
+
+    `None` if there is none.
+    """
+    relatives = [
+        *other_threads(database, workload, target, toolchain),
+        *database.relatives(workload, where, toolchain),
+    ]
     if not relatives:
         return None
     available = _sketches(func, target, {r.schedule.generator for r in relatives})
@@ -109,14 +116,46 @@ def warm(
 ) -> None:
     """Warm a search by records of other programs.
 
-    Its model learns from their measurements, and the best schedules of other sizes of its program
-    are its first candidates.
+    Its model learns from their measurements, and the best schedules of other sizes of its program,
+    and of other numbers of threads, are its first candidates.
     """
     measured = learned(database, workload, where, toolchain, search.target_model, others=True)
     search.relate(measured)
-    relatives = database.relatives(workload, where, toolchain, tolerance=tolerance)
+    relatives = [
+        *other_threads(database, workload, search.target, toolchain),
+        *database.relatives(workload, where, toolchain, tolerance=tolerance),
+    ]
     ranked = refit(search.sketches, relatives, search.target, search.model)
     search.suggest([(r.sketch, r.row) for r in ranked])
+
+
+def other_threads(
+    database: TuningDatabase, workload: Workload, target: Target, toolchain: Toolchain
+) -> list[Relative]:
+    """The best schedules of the program itself, on this machine with other numbers of threads.
+
+    Like those of other sizes, they have no inexact steps.
+    """
+    found: dict[int, Relative] = {}
+    for record in database.records(TargetRecord):
+        threads = threads_of(record)
+        if threads is None or threads in (target.threads, *found):
+            continue
+        there = target_record(replace(target, threads=threads))
+        if there.comparable != record.comparable:
+            continue
+        best = database.best(workload.id, there, toolchain)
+        if best is not None and best.measurement is not None:
+            found[threads] = Relative(workload, best.schedule, best.measurement, best.layer)
+    return list(found.values())
+
+
+def threads_of(record: TargetRecord) -> int | None:
+    """The number of threads of a recorded target; `None` where its text cannot be read."""
+    try:
+        return Target.parse(record.text).threads or None
+    except TargetError:
+        return None
 
 
 def learned(

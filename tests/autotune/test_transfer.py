@@ -21,14 +21,24 @@ from tilewright.autotune.records import (
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Candidate, SearchConfig
 from tilewright.autotune.search.sketch import Sketch, sketches
-from tilewright.autotune.search.transfer import learned, model_of, near, refit, transferred, warm
-from tilewright.target import Target
+from tilewright.autotune.search.transfer import (
+    learned,
+    model_of,
+    near,
+    other_threads,
+    refit,
+    threads_of,
+    transferred,
+    warm,
+)
+from tilewright.target import CpuTarget, Target
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import (
     Measurement,
     Relative,
     ScheduleRecord,
+    TargetRecord,
     TuningDatabase,
 )
 
@@ -37,7 +47,7 @@ from .checking import search_of, sketches_of
 from .test_search import tiled_matmul
 
 pytestmark = pytest.mark.usefixtures("given_machine")
-TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
+TARGET = CpuTarget.named("cascadelake", threads=2)
 SMALL = SearchConfig(pool=400, children=100)
 OTHER, MINE = ops.matmul_func(512, 512, 512), ops.matmul_func(500, 700, 509)
 
@@ -255,6 +265,33 @@ def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) 
     assert len(batch) == 8
     assert [(c.sketch, c.row) for c in batch[:4]] == [(r.sketch, r.row) for r in refitted[:4]]
     assert len({c.schedule.id for c in batch + search.ask(8)}) == 16, "nothing is asked for twice"
+
+
+def test_schedules_for_other_threads_are_transferred(db: TuningDatabase) -> None:
+    """Of this very program, on the same processor; not of other processors or failed checks."""
+    sketch = next(s for s in sketches_of(MINE, TARGET) if s.name == "tiled_packB_local")
+    measured = put(db, MINE, sketch, (2, 8, 8, 64), 1e-3)
+    one = TARGET.with_threads(1)
+    subject = workload_record(MINE), toolchain_record(TARGET)
+    (relative,) = other_threads(db, subject[0], one, subject[1])
+    assert relative.measurement == measured
+    assert relative.workload == subject[0]
+    assert threads_of(target_record(TARGET)) == 2
+    taken = transferred(MINE, one, db, subject[0], target_record(one), subject[1])
+    assert taken is not None
+    assert taken.trace == sketch.trace.with_row((2, 8, 8, 64))
+    assert not other_threads(db, subject[0], TARGET, subject[1])
+    assert not other_threads(db, workload_record(OTHER), one, subject[1])
+    elsewhere = Target.parse("cpu -mcpu=znver3 -threads=1")
+    assert not other_threads(db, subject[0], elsewhere, subject[1])
+    search = search_of(MINE, one, config=SMALL)
+    warm(search, db, subject[0], target_record(one), subject[1])
+    assert search.ask(1)[0].row == (2, 8, 8, 64)
+
+
+def test_targets_of_no_number_of_threads() -> None:
+    assert threads_of(TargetRecord("of no kind", "x", "y")) is None
+    assert threads_of(TargetRecord("cpu", "x", "y")) is None
 
 
 def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:

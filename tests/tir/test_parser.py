@@ -155,6 +155,23 @@ def visited(A: T.Buffer((16,), "int64"), B: T.Buffer((16,), "int64")):
     assert loop.extent == len(values)
 
 
+@pytest.mark.parametrize("kind", ["serial", "parallel", "vectorized", "unrolled"])
+def test_loops_of_all_kinds_take_a_range(kind: str) -> None:
+    text = """
+@tw.script
+def double(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    T.inplace(B)
+    for i in {}:
+        B[i] = A[i] * 2.0"""
+    found = func_text(tw.script(text.format(f"T.{kind}(1, 63, 2)")))
+    assert found.splitlines()[-2:] == [
+        f"    for i in {'range' if kind == 'serial' else f'T.{kind}'}(31):",
+        "        B[i * 2 + 1] = A[i * 2 + 1] * 2.0",
+    ]
+    with pytest.raises(ParseError, match="expected integers\n.*\n.*\n  hint: write range"):
+        tw.script(text.format(f"T.{kind}(1.5, 63)"))
+
+
 def test_what_a_range_adds_folds_in_indices() -> None:
     text = """
 @tw.script

@@ -5,7 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tilewright.tuning_db import Best, Measurement, Outcome, Reason, Refused, TuningDatabase
+from tilewright.tuning_db import (
+    Best,
+    Measurement,
+    Outcome,
+    Reason,
+    Refused,
+    TargetRecord,
+    TuningDatabase,
+)
 
 from .samples import (
     ARM,
@@ -35,7 +43,7 @@ def refused(db: TuningDatabase) -> dict[Reason, Refused]:
 
 
 def test_reasons_are_told(db: TuningDatabase) -> None:
-    """All but those of finals (test_lookup.py) and of damage (test_damage.py)."""
+    """All but those of finals (test_lookup.py), of damage (test_damage.py) and of threads."""
     db.put(*verified(1, 0.1, target=ARM))
     db.put(*verified(2, 0.2, target=SLOW_CPU))
     db.put(*verified(3, 0.3, toolchain=OLD_LLVM))
@@ -48,7 +56,7 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     story = db.explain(MATMUL, CPU, LLVM)
     assert story.best == Best(schedule(7), measurement(7, 0.7), False, db.location)
     groups = refused(db)
-    elsewhere = {Reason.OUTDATED, Reason.DAMAGED, Reason.NOT_APPLICABLE}
+    elsewhere = {Reason.OUTDATED, Reason.DAMAGED, Reason.NOT_APPLICABLE, Reason.OTHER_THREADS}
     assert set(groups) == set(Reason) - elsewhere
     assert [groups[reason].seconds for reason in Reason if reason in groups] == [
         *(0.1, 0.2, 0.3, None, 0.5, 0.6),
@@ -65,6 +73,15 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     assert groups[Reason.NOT_OK].detail == "run_timeout"
     assert groups[Reason.INEXACT].detail == "winograd, no tolerance was given"
     assert groups[Reason.NOT_CHOSEN].examples == (measurement(8, 0.8).id,)
+
+
+def test_another_number_of_threads_is_told(db: TuningDatabase) -> None:
+    two, one = (TargetRecord("cpu", "x86_64", f"cpu/a/b/threads={n}") for n in (2, 1))
+    db.put(two, *verified(1, 0.1, target=two))
+    (threads,) = db.explain(MATMUL, one, LLVM).refused
+    assert (threads.reason, threads.detail) == (Reason.OTHER_THREADS, "for 2, and this is for 1")
+    other = dataclasses.replace(one, perf="cpu/a/c/threads=2")
+    assert [r.reason for r in db.explain(MATMUL, other, LLVM).refused] == [Reason.OTHER_PERF]
 
 
 def test_inexact_steps_are_told(db: TuningDatabase) -> None:
