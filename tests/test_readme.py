@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,21 @@ def test_readme_opens_with_the_two_commands(root: Path) -> None:
         r"^    (make .*?)\s*(?:#.*)?$", (root / "README.md").read_text(), re.MULTILINE
     )
     assert indented[:2] == ["make demo", "make test"]
+
+
+def test_readme_says_how_to_install_above_its_first_program(root: Path) -> None:
+    text = (root / "README.md").read_text()
+    commands = re.findall(r"^    (pip install \S+)", text.partition("```python")[0], re.MULTILINE)
+    assert commands == ["pip install .", "pip install git+URL", "pip install '.[notebook,plot]'"]
+
+
+def test_readme_names_every_extra(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    listed = re.search(
+        r"Extras add libraries: (.*?)\n\n", (root / "README.md").read_text(), re.DOTALL
+    )
+    assert listed is not None
+    assert set(re.findall(r"`(\w+)`", listed[1])) == {*project["optional-dependencies"]} - {"tvm"}
 
 
 def test_readme_links_lead_somewhere(root: Path) -> None:
