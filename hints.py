@@ -346,6 +346,13 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "save": _SAVED,
         "zeros": "numpy.zeros: modules are called with arrays of numpy",
     },
+    "target": {
+        "create": 'tw.Target("cpu -threads=1")',
+        "current": '"cpu", which is this machine',
+        "from_device": '"cpu" or "cuda", which are of this machine',
+        "from_string": 'tw.Target("cpu -threads=1")',
+        "list_kinds": 'tw.Target("cpu -threads=1"), of the kind cpu or cuda',
+    },
     "tensor": {
         **{name: f"ops.{name}({{0}})" for name in _OPS.split()},
         "T": "ops.transpose({0}), or read it so: te.compute((n, m), lambda i, j: {0}[j, i])",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar, overload
 
-from ..errors import TargetError
 from ..target import Target
+from ..target.target import no_text
 from .generator import generator_for
 
 ROOT = Path("/")
@@ -28,11 +28,7 @@ def resolve(target: Target | str) -> Target:
     """
     wanted = Target.parse(target) if isinstance(target, str) else target
     if not isinstance(wanted, Target):
-        raise TargetError(
-            "target: expected a text or a tw.Target, found {0!r}",
-            target,
-            hint='"cpu" is this machine',
-        )
+        raise no_text(target)
     resolved: Target = generator_for(wanted).resolve(wanted)
     return resolved
 

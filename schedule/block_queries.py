@@ -92,6 +92,8 @@ def require_unit(fn: Func, block: Block) -> None:
             b.name,
             ", ".join(others),
             block.label,
+            hint="begin with this step where the initial value was split off by "
+            "decompose_reduction, which sets it in a block of its own",
         )
     require(
         all(i.kind is not IterKind.OPAQUE for i in block.iters),

@@ -13,7 +13,7 @@ from functools import partial
 
 from ..errors import ScheduleError
 from ..tir.conditions import conjuncts
-from ..tir.dependence import Access, Order, before
+from ..tir.dependence import Access
 from ..tir.initialised import Initialised
 from ..tir.ir import (
     Block,
@@ -44,6 +44,7 @@ from .block_queries import (
 from .distinct import distinct
 from .find import blocks_in, find_path, last_loop, loops_in, rebuild, statements
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
+from .opaque import carried_example, carried_hint, overtaking_example, overtaking_hint
 from .order import require_interleaving
 from .require import certain, current_space, require
 from .written import within, written_box
@@ -72,8 +73,8 @@ def require_permutable(
             block.label,
             "s" if len(opaque) > 1 else "",
             lambda o=opaque: _names(o),
-            example=partial(_reversed, above, old, chain, body, block),
-            hint=partial(_in_order, above, old, chain, body, block),
+            example=partial(overtaking_example, above, old, chain, body, block),
+            hint=partial(overtaking_hint, above, old, chain, body, block),
         )
         if block.init is not None:
             mixed = loops & feeding(block, IterKind.REDUCE) & feeding(block, IterKind.SPATIAL)
@@ -89,42 +90,6 @@ def require_permutable(
                 require_visited_once(block, chain, around)
     if len(blocks) > 1:
         _require_self_contained(above, old, chain, body, blocks)
-
-
-def _reversed(
-    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt, block: Block
-) -> str | None:
-    """Two iterations of a block that touch an element and change their order, as text."""
-    found = _clash(above, old, body, block, overtakes([s.var for s in old], [s.var for s in chain]))
-    return None if found.apart else found.example()
-
-
-def _in_order(
-    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt, block: Block
-) -> str | None:
-    """What to do about a block whose iterations are opaque."""
-    if _clash(above, old, body, block, before).apart:
-        return "no iteration touches what another one writes: write its axes with T.axis.spatial"
-    order = overtakes([s.var for s in old], [s.var for s in chain])
-    found = _clash(above, old, body, block, order)
-    if found.first is None:
-        return None
-    buffer = found.first.buffer
-    if any(r.buffer is buffer for r in block.reads):
-        return f"the block reads and writes {buffer.name}: storing to another buffer has no order"
-    return f"several iterations write an element of {buffer.name}, and the last one counts"
-
-
-def _clash(
-    above: Sequence[Stmt], old: Sequence[For], body: Stmt, block: Block, order: Order
-) -> Finding:
-    """Whether iterations of a block in that `order` touch an element that one of them writes."""
-    ranges = loop_ranges((*above, *old))
-    for buffer in dict.fromkeys(r.buffer for r in block.writes):
-        found = conflicts(pairs_of(uses_of(block, buffer, body)), old, ranges, order)
-        if not found.apart:
-            return found
-    return Finding(True)
 
 
 def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> None:
@@ -174,7 +139,8 @@ def require_concurrent(
                 what,
                 kind.value,
                 block.label.name,
-                hint=partial(_candidates, path, kind),
+                example=partial(carried_example, path, block) if kind is IterKind.OPAQUE else None,
+                hint=partial(_candidates, path, block, kind),
                 found=kind.value,
                 expected=IterKind.SPATIAL.value,
                 alternatives=partial(_spatial_loops, path),
@@ -454,10 +420,10 @@ def _spatial_loops(path: Sequence[Stmt]) -> list[Var]:
     return [s.var for s in loops_in(top) if s.var not in reducing]
 
 
-def _candidates(path: Sequence[Stmt], kind: IterKind) -> str:
+def _candidates(path: Sequence[Stmt], block: Block, kind: IterKind) -> str:
     found = ", ".join(v.name for v in _spatial_loops(path))
     text = f"loops that feed only spatial iterations: {found or 'none'}"
     if kind is IterKind.OPAQUE:
-        return text
+        return f"{text}; {carried_hint(path, block)}"
     loop = last_loop(path).var.name
     return f"{text}; rfactor({loop}) makes {loop} one, of partial results"

@@ -11,24 +11,41 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 from ..display import html
 from ..errors import TargetError, similar
-from ..hints import KINDS, OPTIONS
+from ..hints import KINDS, OPTIONS, MissingNameError, instead
 
 Fact: TypeAlias = str | int | list[str] | None
 """A fact of a target, as JSON has it."""
 _MAX_TEXT = 4096
+_SHOWN = 80
+"""Characters of a wrong value that an error shows."""
 
 
 class _Named(ABCMeta):
     """`Target(text)` is the target that the text names."""
 
     def __call__(cls: type[Any], *texts: Any, **fields: Any) -> Any:
+        if cls is Target and (len(texts) != 1 or fields):
+            kind = texts[0] if texts else fields.pop("kind", "cpu")
+            raise TargetError(
+                "Target: expected one text such as `cpu -threads=1`, found {0}",
+                f"{len(texts)} arguments" if not fields else f"options {', '.join(fields)}",
+                hint=f"options are words of the text: {_text_of(kind, fields)}",
+            )
         if len(texts) != 1 or fields:
             return super().__call__(*texts, **fields)
         return cls.of(texts[0] if isinstance(texts[0], Target) else _parse(texts[0]))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            def hint() -> str | None:
+                return instead("target", name) or similar(name, dir(cls))
+
+            raise MissingNameError(f"type object {cls.__name__!r} has no attribute", name, hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,20 +250,43 @@ def _record_of(kind: str) -> type[Target]:
     return _KINDS[kind]
 
 
+def no_text(found: object) -> TargetError:
+    """The error for what is neither a target nor its text."""
+    hint = '"cpu" is this machine'
+    if isinstance(found, Mapping):
+        options = dict(found)
+        hint = f"write it as a text: {_text_of(options.pop('kind', 'cpu'), options)}"
+    return TargetError(
+        "target: expected a text or a tw.Target, found {0}", repr(found)[:_SHOWN], hint=hint
+    )
+
+
+def _text_of(kind: object, options: Mapping[str, Any]) -> str:
+    """The text of a target of these options, which are spelt as they are elsewhere."""
+    words = [f"{kind}"[:_SHOWN]]
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        words.append(f"-{OPTIONS.get(option, option)}={value}")
+    return f'"{" ".join(words)}"'
+
+
 def _parse(text: str) -> Target:
     if not isinstance(text, str):
-        raise TargetError("expected the text of a target such as `cpu`, found {0!r:.80}", text)
+        raise no_text(text)
     words = text.split()
     if not words or len(text) > _MAX_TEXT:
         raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))
     kind, *options = words
     record = _record_of(kind)
     values: dict[str, str] = {}
-    for word in options:
+    for word, after in zip(options, [*options, "-"][1:], strict=True):
         name, equals, value = word.removeprefix("-").partition("=")
         if word.startswith("-") and name in record.option_names and not value:
             raise TargetError(
-                "target option -{0} has no value in {1!r}", name, text, hint=f"write -{name}=VALUE"
+                "target option -{0} has no value in {1!r}",
+                name,
+                text,
+                hint=f"write -{name}={'VALUE' if after.startswith('-') else after}",
             )
         if not word.startswith("-") or name not in record.option_names or not equals:
             raise TargetError(

@@ -258,6 +258,7 @@ def test_hints_name_what_there_is(kind: str) -> None:
         "func": FUNC,
         "ops": ops,
         "expression": V[0],
+        "target": tw.Target,
         "schedule": tw.Schedule,
         "script": dict.fromkeys([*FUNCTIONS, *_SPECIAL]),
         "module": tw.Module,
@@ -322,6 +323,38 @@ def test_a_target_of_its_text() -> None:
     for wrong in ("gpu", None, 3, ""):
         with pytest.raises(tw.TargetError):
             named(wrong)
+
+
+BUILD: Any = tw.build
+TARGETS: dict[str, tuple[Callable[[Any], object], str, str]] = {
+    "options": (lambda t: t("cpu", threads=1), "found options threads", '"cpu -threads=1"'),
+    "fields": (lambda t: t(kind="cpu", num_cores=2), "num_cores", '"cpu -threads=2"'),
+    "nothing": (lambda t: t(), "found 0 arguments", '"cpu"'),
+    "a dict": (lambda t: t({"kind": "cpu", "mcpu": "znver4"}), "{'kind'", '"cpu -mcpu=znver4"'),
+    "a number": (lambda _: BUILD(FUNC, 3), "found 3", '"cpu" is this machine'),
+    "a dict to build": (lambda _: BUILD(FUNC, {"threads": 1}), "found {", '"cpu -threads=1"'),
+    "a word": (lambda t: t("cpu -threads 1"), "-threads has no value", "write -threads=1"),
+    "no word": (lambda t: t("cpu -threads"), "-threads has no value", "write -threads=VALUE"),
+    "two": (lambda t: t("cpu -mcpu -threads=1"), "-mcpu has no value", "write -mcpu=VALUE"),
+}
+
+
+@pytest.mark.parametrize("case", TARGETS)
+def test_other_spellings_of_targets(case: str) -> None:
+    use, text, hint = TARGETS[case]
+    with pytest.raises(tw.TargetError) as error:
+        use(Target)
+    condition, _, rest = str(error.value).partition("\n  hint: ")
+    assert text in condition
+    assert rest.endswith(hint)
+
+
+def test_constructors_of_targets_elsewhere() -> None:
+    named: Any = Target
+    with pytest.raises(AttributeError, match=r"'from_string'; write tw.Target\(\"cpu"):
+        _ = named.from_string
+    with pytest.raises(AttributeError, match="'pars'; did you mean parse"):
+        _ = named.pars
 
 
 @pytest.mark.parametrize(

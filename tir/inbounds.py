@@ -110,9 +110,9 @@ class InBounds:
         if self.within(i.value, i.extent, place):
             return
         raise VerifyError(
-            "block {0}: the value {1} of {2} {3}; expected 0 to {4}",
+            "block {0}: the value {1} of {2} {3}; expected {4}",
             _name_of(binding, self.survey), i.value, i.var.name, self._lies(i.value, place),
-            _last(i.extent), hint="guard the block by a predicate",
+            _places(i.extent), hint="guard the block by a predicate",
         )  # fmt: skip
 
     def _touch(self, touch: Touch) -> None:
@@ -120,9 +120,9 @@ class InBounds:
             if self.within(e, size, touch.place):
                 continue
             raise VerifyError(
-                "{0}: index {1} of {2}{3} {4}; expected 0 to {5} (shape {6}){7}",
+                "{0}: index {1} of {2}{3} {4}; expected {5} (shape {6}){7}",
                 touch.place.name, e, touch.buffer.name, f" in dimension {d}",
-                self._lies(e, touch.place), _last(size), list(touch.buffer.shape),
+                self._lies(e, touch.place), _places(size), list(touch.buffer.shape),
                 _reduce_axes(e, touch.place),
                 hint=self._advice(e, size),
             )  # fmt: skip
@@ -140,7 +140,7 @@ class InBounds:
         if high - low >= 1 << 31:
             return declare or (
                 "declare the range of the integers that the index is computed from, "
-                f"value_range=(low, high), so that it lies in 0 to {_last(size)}"
+                f"value_range=(low, high), so that it lies in {_places(size)}"
             )
         pad = (
             "pad: te.select(condition, a[index], 0); or clamp the index: "
@@ -267,6 +267,11 @@ def _is_whole(r: Range, size: Dim) -> bool:
 
 def _name_of(binding: Binding, survey: Survey) -> str:
     return next(b.label.name for b, _ in survey.blocks if binding.iter in b.iters)
+
+
+def _places(size: Dim) -> str:
+    """The indices of a dimension, for people."""
+    return f"0 to {size - 1}" if isinstance(size, int) else f"0 to less than {size}"
 
 
 def _last(size: Dim) -> str:

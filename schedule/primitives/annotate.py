@@ -10,6 +10,7 @@ from dataclasses import replace as _replace
 from functools import partial
 from typing import Any
 
+from ...errors import similar
 from ...tir.instruction import KEY
 from ...tir.ir import (
     HARDWARE_AXES,
@@ -175,6 +176,7 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
         thread_axis,
         ", ".join(HARDWARE_AXES),
         at=loop,
+        hint=lambda: similar(thread_axis, HARDWARE_AXES),
         found=thread_axis,
         alternatives=HARDWARE_AXES,
     )
@@ -206,7 +208,7 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
 
 
 def _beside(path: Sequence[Stmt], other: Stmt, axis: str) -> str | None:
-    """A hint where threads of a phase are bound around another phase, as TVM does it."""
+    """A hint: free axes, or how threads are bound that are around another phase, as TVM has it."""
     old = path[-1]
     assert isinstance(old, For)
     assert isinstance(other, For)
@@ -216,7 +218,9 @@ def _beside(path: Sequence[Stmt], other: Stmt, axis: str) -> str | None:
     moved = [s.var.name for s in between[:-1] if type(s) is For and s.var in reducing]
     threads = [s.var.name for s in path if type(s) is For and (s.thread in _THREADS or s is outer)]
     if not axis.startswith("thread") or not moved:
-        return None
+        taken = {s.thread for s in (*path, *loops_in(outer)) if type(s) is For}
+        free = [a for a in HARDWARE_AXES if a not in taken and a[0] == axis[0]]
+        return f"axes that are free: {', '.join(free)}" if free else None
     return (
         f"the reduction stands around the phases: sch.reorder({', '.join((*moved, *threads))}) "
         f"before blocks are moved into {moved[-1]}; each phase, such as a copy "

@@ -97,6 +97,7 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
         what,
         lambda: ", ".join(b.name for b in buffers) or "no buffer",
         index,
+        hint=lambda: ", ".join(f"{k} is {b.name}" for k, b in enumerate(buffers)) or None,
         found=index,
         alternatives=range(len(buffers)),
     )

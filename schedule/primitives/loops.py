@@ -68,6 +68,7 @@ def split(
         "at most one factor may be None, found {0}",
         list(factors),
         at=loop,
+        hint="the one that is None follows from the others: factors=[None, 8]",
     )
     for f in given:
         require(f >= 1, "factor {0} is not positive", f, at=loop, found=f, expected="at least 1")
@@ -273,7 +274,12 @@ def require_depth(depth: int, at: Var | Label) -> None:
 
 def _require_once(loops: Sequence[Var]) -> None:
     for k, v in enumerate(loops):
-        require(v not in set(loops[:k]), "loop {0} is named twice", v)
+        require(
+            v not in set(loops[:k]),
+            "loop {0} is named twice",
+            v,
+            hint="name each loop once, in the new order; those that are not named keep their place",
+        )
 
 
 def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> list[For]:

@@ -377,6 +377,10 @@ def _produced(
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label,
         target.var.name,
+        hint=lambda: (
+            "it may be moved where it reads at its iteration variables alone what one "
+            "iteration writes; compute_at moves the producer to it instead"
+        ),
     )
 
 

@@ -424,6 +424,82 @@ def test_a_loop_of_a_reduction_runs_at_once_after_the_step_that_is_named(step: s
     getattr(sch, step)(r)
 
 
+@pytest.mark.parametrize("step", ["parallel", "vectorize"])
+@pytest.mark.parametrize(
+    ("value", "example", "hint"),
+    [
+        (
+            "A[vi, vj] + 1",
+            "at i=0: iteration j=0 writes A[0, 1], iteration j=1 reads it",
+            "the block reads and writes A: storing to another buffer has no order",
+        ),
+        (
+            "B[vi, vj]",
+            None,
+            "no iteration touches what another one writes: write its axes with T.axis.spatial",
+        ),
+    ],
+)
+def test_loops_of_opaque_iterations_show_what_orders_them(
+    step: str, value: str, example: str | None, hint: str
+) -> None:
+    sch = Schedule(
+        parse(f"""
+@tw.script
+def row(A: T.Buffer((16, 16), "int32"), B: T.Buffer((16, 16), "int32")):
+    T.inplace(A)
+    for i, j in T.grid(15, 15):
+        with T.block("A"):
+            vi = T.axis.spatial(15, i)
+            vj = T.axis.opaque(15, j)
+            A[vi, vj + 1] = {value}
+""")
+    )
+    told = refusal_of(sch, step, loops(sch, "A")[1]).as_data()
+    assert told["example"] == example
+    assert told["hint"] == f"loops that feed only spatial iterations: i; {hint}"
+
+
+def test_an_axis_that_is_taken_comes_with_those_that_are_free() -> None:
+    sch = Schedule(matmul())
+    i, j, _ = loops(sch, "C")
+    sch.bind(i, "threadIdx.y")
+    error = refusal_of(sch, "bind", j, "threadIdx.y")
+    assert error.as_data()["hint"] == "axes that are free: threadIdx.x, threadIdx.z"
+
+
+HINTED: dict[str, tuple[Callable[[Schedule], object], str]] = {
+    "two open factors": (
+        lambda sch: sch.split(loops(sch, "C")[0], factors=[None, None]),
+        "the one that is None follows from the others: factors=[None, 8]",
+    ),
+    "a loop twice": (
+        lambda sch: sch.reorder(loops(sch, "C")[0], loops(sch, "C")[0]),
+        "name each loop once, in the new order; those that are not named keep their place",
+    ),
+    "no such operand": (
+        lambda sch: sch.cache_read(sch.get_block("C"), 5, "local"),
+        "0 is A, 1 is B",
+    ),
+    "an axis that is misspelt": (
+        lambda sch: sch.bind(loops(sch, "C")[0], "threadIdx.w"),
+        "did you mean threadIdx.z or threadIdx.y or threadIdx.x?",
+    ),
+    "too few paddings": (
+        lambda sch: sch.pad_einsum(sch.get_block("C"), [2, 2]),
+        "a multiple for each, 1 for none: padding=[1, 1, 1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HINTED)
+def test_typical_mistakes_say_what_to_write(case: str) -> None:
+    step, hint = HINTED[case]
+    with pytest.raises(ScheduleError) as error:
+        step(Schedule(matmul()))
+    assert error.value.as_data()["hint"] == hint
+
+
 def test_opaque_iterations_show_what_orders_them() -> None:
     text = """
 @tw.script
