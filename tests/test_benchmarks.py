@@ -173,7 +173,18 @@ def test_an_unknown_kernel_is_named(root: Path) -> None:
 
 
 def test_budgets(root: Path, tmp_path: Path) -> None:
-    names = ("replay", "verify", "refuse", "lower", "llvm", "score", "lookup", "call", "shell")
+    names = (
+        "replay",
+        "verify",
+        "refuse",
+        "lower",
+        "llvm",
+        "score",
+        "lookup",
+        "call",
+        "shell",
+        "lab",
+    )
     only = [word for name in names for word in ("--only", name)]
     report = tmp_path / "budgets.json"
     shown = run(root, "benchmarks.budgets", "--quick", *only, "--json", report)

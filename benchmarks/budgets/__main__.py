@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .compiler import lowering, machine_code, refusing, replay, verifying
+from .lab import lab
 from .line import Line, Settings, paced
 from .processes import importing, shell, zero_trials
 from .runtime import call, index_check, lookup
@@ -47,6 +48,7 @@ BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "build": zero_trials,
     "session": session,
     "growth": growth,
+    "lab": lab,
 }
 
 
