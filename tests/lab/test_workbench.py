@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.lab.commands import COMMANDS, PAGE
 from tilewright.lab.versions import MOST
 from tilewright.lab.workbench import Workbench
+from tilewright.schedule.primitive import PRIMITIVES
 
 TARGET = "cpu -mcpu=znver4 -threads=2"
 Data = dict[str, Any]
@@ -137,8 +140,6 @@ def test_moves_ask_for_what_cannot_be_completed(bench: Workbench) -> None:
 
 
 def test_primitives_of_users_are_moves(bench: Workbench) -> None:
-    from tilewright.schedule.primitive import PRIMITIVES
-
     exec(_MINE, {"__name__": "mine"})
     try:
         moves = [m for m in found(bench, place(bench, "i")) if m["op"] == "split_in_two"]
@@ -350,3 +351,84 @@ def test_every_command_is_described() -> None:
     import tilewright.lab.workbench as module
 
     assert all(f"`{name}`" in (module.__doc__ or "") for name in COMMANDS)
+
+
+def test_an_interrupt_leaves_the_lab_as_it_was(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bench.state()
+    calls = 0
+
+    def interrupted(*_: Any) -> float:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise KeyboardInterrupt
+        return 1.0
+
+    monkeypatch.setattr(bench, "predict", interrupted)
+    for command in (
+        {"do": "moves", "place": "L0"},
+        {"do": "apply", "op": "parallel", "args": {"loop": "L0"}},
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            bench.do(command)
+    monkeypatch.undo()
+    assert bench.state() == before
+    assert done(bench, do="moves", place="L0")["total"] > 20
+    assert done(bench, do="apply", op="parallel", args={"loop": "L0"}) == {"version": "v1"}
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["L0", "L1", "B3", "v0", "split", "fuse", "annotate", "program", "local"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=6,
+)
+KEYS = ("place", "op", "args", "version", "a", "b", "of", "values", "number", "start", "count",
+        "record", "name", "folder", "versions")  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(
+    name=st.sampled_from(sorted(set(COMMANDS) - {"pack"})) | JSON,
+    keys=st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4),
+)
+def test_any_json_has_an_answer_in_json(name: Any, keys: Data) -> None:
+    bench = Workbench(ops.add_relu_func(6), TARGET)
+    answer = bench.do({"do": name, **keys})
+    json.dumps(answer, allow_nan=False)
+    assert answer["ok"] or answer["error"]["text"]
+    json.dumps(bench.state(), allow_nan=False)
+
+
+@settings(max_examples=60)
+@given(op=st.sampled_from(sorted(PRIMITIVES)), args=st.data())
+def test_any_arguments_of_a_primitive_have_an_answer(op: str, args: st.DataObject) -> None:
+    bench = Workbench(ops.matmul_func(4, 6, 3), TARGET)
+    names = PRIMITIVES[op].names
+    drawn = args.draw(st.fixed_dictionaries(dict.fromkeys(names, JSON)))
+    for do in ("try", "apply"):
+        answer = bench.do({"do": do, "op": op, "args": drawn})
+        json.dumps(answer, allow_nan=False)
+        assert answer["ok"] or answer["error"]["text"]
+
+
+def test_the_state_of_a_large_program_is_small() -> None:
+    stages = [te.placeholder((4, 4), name="X")]
+    for n in range(150):
+        last = stages[-1]
+        stages.append(te.compute((4, 4), lambda i, j, x=last: x[i, j] + 1.0, name=f"S{n}"))
+    bench = Workbench(te.func([stages[0], stages[-1]], name="chain"), TARGET)
+    state = bench.state()
+    assert state["text"]["total"] > 800
+    assert state["tree"]["total"] == 450
+    assert len(state["text"]["lines"]) == PAGE
+    assert len(state["tree"]["nodes"]) == PAGE
+    assert len(json.dumps(state)) < 200_000
+    rest = done(bench, do="tree", start=PAGE)
+    assert len(rest["nodes"]) == 450 - PAGE
