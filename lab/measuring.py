@@ -69,17 +69,21 @@ class Run:
     versions: Sequence[Version]
     began: float
     says: str = "starting"
-    running: bool = True
+    ended: float | None = None
     error: Data | None = None
     unsaved: int = 0
     cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def running(self) -> bool:
+        return self.ended is None
 
     def data(self) -> Data:
         return {
             "versions": [v.id for v in self.versions],
             "says": self.says,
             "running": self.running,
-            "seconds": time.monotonic() - self.began,
+            "seconds": (time.monotonic() if self.ended is None else self.ended) - self.began,
             "error": self.error,
             "unsaved": self.unsaved,
         }
@@ -167,7 +171,7 @@ class Measurements:
         except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
             _log.info("the run of the lab failed", exc_info=True)
             run.says, run.error = "failed", problem(error)
-        run.unsaved, run.running = len(self._unsaved), False
+        run.unsaved, run.ended = len(self._unsaved), time.monotonic()
         self._told(run, measured)
 
     def _say(self, run: Run, text: str) -> None:

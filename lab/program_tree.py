@@ -73,7 +73,7 @@ class ProgramTree:
             elif isinstance(s, Block):
                 yield {**node, **self._block(s)}
             else:
-                yield {**node, "kind": "code", "text": stmt_text(s).partition("\n")[0]}
+                yield {**node, "kind": "code", "text": _first_line(s)}
             for below in nested(s):
                 yield from self._nodes(below, depth + 1)
 
@@ -104,6 +104,7 @@ class ProgramTree:
                 {"name": i.var.name, "extent": _dim(i.extent), "kind": i.kind.value}
                 for i in s.iters
             ],
+            "text": _first_line(s.body),
             "reads": list(dict.fromkeys(r.buffer.name for r in s.reads)),
             "writes": list(dict.fromkeys(r.buffer.name for r in s.writes)),
             "badges": [
@@ -120,6 +121,10 @@ def held_data(held: Held) -> Data:
         "bytes": held.bytes,
         "buffers": [{"name": name, "bytes": count} for name, count in held.buffers],
     }
+
+
+def _first_line(stmt: Stmt) -> str:
+    return stmt_text(stmt).partition("\n")[0]
 
 
 def _handle(stmt: For | Block) -> Var | Label:

@@ -37,8 +37,9 @@ and are written with the next run.
 A **node** has `kind`, `depth` and `line` (its number). A `loop` has `id`, `name`, `extent`, `loop`
 (`serial` and so on), `badges`, `reduces` (whether it feeds a reduction) and `held`: what one
 iteration touches, `memory` (the nearest that holds it), `bytes`, and the `name` and `bytes` of each
-of the `buffers`. A `block` has `id`, `name`, `iters` (`name, extent, kind`), `reads`, `writes` and
-`badges`. A statement in no block is `code` with its `text`, and has no id.
+of the `buffers`. A `block` has `id`, `name`, the first line of what it does as `text`, `iters`
+(`name, extent, kind`), `reads`, `writes` and `badges`. A statement in no block is `code` with its
+`text`, and has no id.
 
 **Commands.** Those with `version` take the current one by default.
 

@@ -65,6 +65,7 @@ def test_the_tree_has_loops_and_blocks(bench: Workbench) -> None:
     assert [n["extent"] for n in nodes[:3]] == [64, 48, 32]
     assert [n["badges"] for n in nodes[:3]] == [[], [], ["reduction"]]
     assert nodes[3]["writes"] == ["C"]
+    assert nodes[3]["text"] == "C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]"
     assert [i["kind"] for i in nodes[3]["iters"]] == ["spatial", "spatial", "reduce"]
     lines = state["text"]["lines"]
     assert [lines[n["line"]]["place"] for n in nodes] == [n["id"] for n in nodes]
