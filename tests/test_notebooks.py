@@ -78,6 +78,7 @@ def test_stored_outputs_are_of_one_run_and_of_no_machine(path: Path) -> None:
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
     assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
     assert len(text.encode()) < MOST_BYTES
+    assert "jupyter.widget" not in text, "a stored widget is empty"
     assert re.findall(r"(?:/tmp|/home|/root|~)/[^\"\\ ]*", text) == []
 
 
