@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from sqlalchemy import Row, Select, func, select
 
@@ -22,6 +22,7 @@ from .confirm import Applies, Wanted
 from .connect import Opened
 from .explain import Explanation, explain
 from .failures import CallersError
+from .frames import frame
 from .gains import Gains
 from .read import (
     COLUMNS,
@@ -58,6 +59,9 @@ from .values import (
     Toolchain,
     Workload,
 )
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @checked_arguments
@@ -210,6 +214,17 @@ class Queries:
         conditions = filters(workload, target, session, schedule, outcome, family, since)
         with self._layers[0].reading() as connection, leaving_out() as damage:
             yield from each(connection, conditions, damage)
+
+    def to_pandas(self, view: str = "trials") -> pandas.DataFrame:
+        """A view as a data frame, a row for each record, by its id: `trials`, `sessions` or `best`.
+
+        Of this database, without layers. Columns are those of the views in SQL: times in seconds,
+        moments in UTC, texts that repeat as categories. Rows are as they are in the database: of a
+        value that does not belong in its column `DatabaseError` is raised. So it is where pandas,
+        which the extra `plot` installs, is missing.
+        """
+        with self._layers[0].reading() as connection:
+            return frame(connection, view)
 
     def stats(self) -> Stats:
         """What this database (without layers) holds, in numbers: see `Stats`."""
