@@ -170,5 +170,5 @@ def _require_older(opened: Opened, revision: str) -> None:
             opened.location,
             revision,
             HEAD,
-            hint="open it once for writing: that migrates it",
+            hint="open it once for writing, as `tilewright db compact` does: that migrates it",
         )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
+import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
@@ -22,6 +27,7 @@ from tilewright.tuning_db import (
     TuningDatabase,
     Verification,
     Workload,
+    removal,
 )
 from tilewright.tuning_db.values import KINDS
 
@@ -420,3 +426,116 @@ def test_a_pin_of_nothing_is_gone_with_its_schedule(db: TuningDatabase) -> None:
     db.delete(schedule(8).id)
     assert db.best(WIDER.id, CPU) is None
     assert db.records(Verification) == []
+
+
+# Faults
+
+
+def test_two_delete_at_once(db: TuningDatabase, place: str) -> None:
+    """One of them deletes a record, the other finds none; each is whole."""
+    db.put(schedule(8), verification(8), *(measurement(8, 1.0, after=n) for n in range(20)))
+    ids = [m.id for m in db.measurements()]
+    outcomes: list[str] = []
+
+    def delete() -> None:
+        with TuningDatabase(place) as own:
+            for id in ids:
+                try:
+                    own.delete(id)
+                except DatabaseError as error:
+                    outcomes.append(str(error).partition(" in ")[0])
+                else:
+                    outcomes.append("deleted")
+
+    threads = [threading.Thread(target=delete) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [
+        *["deleted"] * 20,
+        *sorted(f"there is no record {i[:12]}" for i in ids),
+    ]
+    assert db.measurements() == []
+
+
+def test_two_prune_at_once(db: TuningDatabase, place: str, clock: Clock) -> None:
+    clock.tick(61)
+    db.put(*(dataclasses.replace(SESSION, nonce=str(n)) for n in range(40)))
+    counts: list[int] = []
+
+    def prune() -> None:
+        with TuningDatabase(place, clock=clock) as own:
+            counts.append(own.prune().counts.get("session", 0))
+
+    threads = [threading.Thread(target=prune) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(counts) == [0, 0, 41]
+    assert db.records(Session) == []
+
+
+def test_a_deletion_that_is_interrupted_never_happened(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.put(*verified(8, 1.0))
+    before = everything(db)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(removal, "verify", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        db.delete(schedule(8).id)
+    assert everything(db) == before
+    monkeypatch.undo()
+    assert db.delete(schedule(8).id).done
+
+
+def test_records_that_are_not_deleted_are_noticed(db: TuningDatabase) -> None:
+    if "://" in db.location:
+        pytest.skip("the trigger is of SQLite")
+    db.put(*verified(8, 1.0))
+    with db._layers[0].writing() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER t BEFORE DELETE ON verification BEGIN SELECT RAISE(IGNORE); END"
+        )
+    with pytest.raises(DatabaseError, match="did not delete all: 0 of 1 records of kind verif"):
+        db.delete(schedule(8).id)
+    assert len(db.measurements()) == 1, "all or nothing"
+
+
+def test_a_database_that_is_deleted_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    with TuningDatabase(path) as db:
+        fill(db)
+        db.put(*verified(8, 1.0))
+        db.close()
+        for file in tmp_path.iterdir():
+            file.unlink()
+        for call in (db.stats, db.prune, db.compact, partial(db.delete, "aaaa")):
+            with pytest.raises(DatabaseError):
+                call()
+
+
+def test_a_deletion_that_fails_half_way_deletes_nothing(tmp_path: Path) -> None:
+    with TuningDatabase(tmp_path / "small.db") as db:
+        fill(db)
+        db.put(schedule(8), *(measurement(8, 1.0, after=n) for n in range(50)))
+        before = everything(db)
+        db.close()
+
+        @event.listens_for(db._layers[0].engine, "connect")
+        def limit(connection: sqlite3.Connection, _: object) -> None:
+            connection.set_authorizer(refuse)
+
+        def refuse(action: int, table: str | None, *_: object) -> int:
+            deleting = action == sqlite3.SQLITE_DELETE and table == "schedule"
+            return sqlite3.SQLITE_DENY if deleting else sqlite3.SQLITE_OK
+
+        with pytest.raises(DatabaseError):
+            db.delete(schedule(8).id)
+    with TuningDatabase(tmp_path / "small.db") as db:
+        assert everything(db) == before
