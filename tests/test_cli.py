@@ -332,7 +332,12 @@ def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
     path = tmp_path / "tuning.db"
     command = [str(COMMAND), "tune", matmul, *SIZES, "--trials", "100000", "--db", str(path)]
     child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "COLUMNS": ""},  # lines as they are
     )
     assert child.stderr is not None
     line = next(line for line in child.stderr if "trial" in line)

@@ -12,7 +12,11 @@ import pytest
 from tilewright import dtypes
 from tilewright.codegen.cuda.emulate import emulate, emulate_launch
 from tilewright.codegen.cuda.emulate_faults import FaultKind
+from tilewright.codegen.generator import generator_for
 from tilewright.errors import ArgumentError
+from tilewright.schedule import Schedule
+from tilewright.target import CudaTarget
+from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, For, Func, Seq, Store
 from tilewright.tir.parser import parse
@@ -272,3 +276,20 @@ def test_dtypes_of_shared_memory() -> None:
         assert not emulate(func, a, b, c).faults
         assert a.tolist() == b[::-1].tolist() == c[::-1].tolist()
         assert all(isinstance(p, Buffer) for p in func.params)
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "log2", "log10", "tan", "sign", "relu"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_functions_that_te_composes(name: str, dtype: str) -> None:
+    """The code of a GPU computes them as the interpreter does, special values too."""
+    values = [-0.9, -1e-6, -0.0, 0.0, 1e-7, 0.3, 1.0, 2.0, 40.0, np.inf, -np.inf, np.nan]
+    x = np.array(values).astype(dtype)
+    a = te.placeholder(x.shape, dtype, name="A")
+    y = te.compute(x.shape, lambda i: getattr(te, name)(a[i]), name="Y")
+    sch = Schedule(te.func([a, y], name="f"))
+    sch.bind(sch.get_loop("i"), "threadIdx.x")
+    found, expected = np.empty_like(x), np.empty_like(x)
+    target = CudaTarget.named("sm_90a")
+    assert not generator_for(target).emulate(sch.func, target, [x, found])
+    interpret(sch.func, x, expected)
+    np.testing.assert_array_equal(found, expected)
