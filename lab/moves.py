@@ -143,13 +143,30 @@ class Attempts:
 
 
 def applied(schedule: Schedule, primitive: Primitive, bound: Mapping[str, Any]) -> Schedule:
-    """A copy of a schedule with a step more. Raises `ScheduleError` if it is refused."""
+    """A copy of a schedule with a step more.
+
+    Raises `ScheduleError` if it is refused, and where a user's primitive fails in another way.
+    """
     after = schedule.copy()
     for handle in _handles_in(bound.values()):
         after.refer(handle)
     arguments = dict(bound)
     variadic = arguments.pop(primitive.variadic, ()) if primitive.variadic else ()
-    getattr(after, primitive.name)(*variadic, **arguments)
+    try:
+        getattr(after, primitive.name)(*variadic, **arguments)
+    except ScheduleError:
+        raise
+    except Exception as error:
+        if primitive.home is None:
+            raise
+        raise ScheduleError(
+            "primitive {0} of {1} fails: {2}: {3}",
+            primitive.name,
+            primitive.home,
+            type(error).__name__,
+            error,
+            hint="a primitive refuses by ScheduleError, as tw.require does",
+        ) from error
     return after
 
 

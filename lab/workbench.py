@@ -239,8 +239,8 @@ class Workbench:
         """A new version, which becomes the current one; a `foreign` one comes from a record."""
         predicted = self.predict(schedule.func)
         foreign = foreign or parent.foreign
-        version = self.versions.add(parent, text, schedule, predicted, foreign=foreign)
         self.handles.learn(schedule.func)
+        version = self.versions.add(parent, text, schedule, predicted, foreign=foreign)
         self.changed()
         return version
 

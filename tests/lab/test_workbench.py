@@ -165,6 +165,30 @@ def split_in_two(fn: Func, loop: Var, by: Dim) -> tuple[Func, tuple[Var, ...]]:
 '''
 
 
+_BROKEN = '''
+import tilewright as tw
+from tilewright.tir.ir import Func, Var
+
+@tw.primitive
+def always_fails(fn: Func, loop: Var) -> tuple[Func, None]:
+    """Divide by zero."""
+    return fn if 1 // 0 else fn, None
+'''
+
+
+def test_a_primitive_that_fails_is_an_illegal_move(bench: Workbench) -> None:
+    exec(_BROKEN, {"__name__": "mine"})
+    try:
+        (move,) = [m for m in found(bench, "L0") if m["op"] == "always_fails"]
+        error = refused(bench, {"do": "apply", "op": "always_fails", "args": {"loop": "L0"}})
+    finally:
+        del PRIMITIVES["always_fails"]
+    assert move["legal"] is False
+    assert "always_fails of mine fails: ZeroDivisionError" in move["error"]["text"]
+    assert "tw.require" in move["error"]["hint"]
+    assert error["text"] == move["error"]["text"]
+
+
 def test_moves_of_two_blocks_compute_one_inside_the_other() -> None:
     bench = Workbench(ops.softmax_func(8, 16), TARGET)
     moves = [m for node in bench.state()["tree"]["nodes"] for m in found(bench, node["id"])]
