@@ -7,7 +7,9 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.codegen.build import compile_func
+from tilewright.codegen.generator import generator_for
 from tilewright.codegen.hot_block import hot_block
+from tilewright.errors import BuildError
 
 AVX2 = """\
 kernel:
@@ -153,3 +155,21 @@ def test_of_a_compiled_product_it_is_the_reduction(mcpu: str) -> None:
     found = lines_of(compile_func(sch.func, target).source("asm"))
     adds = [line for line in found if line.startswith(("vfmadd", "fmla", "addps"))]
     assert len(adds) == 4 * 16 * 32 // (target.vector_bits)
+
+
+def test_of_a_compiled_kernel_of_a_gpu_it_is_the_reduction() -> None:
+    target = tw.Target.parse("cuda -arch=sm_90a")
+    try:
+        generator_for(target).tools()
+    except BuildError as error:
+        pytest.skip(f"nothing compiles for GPUs here: {error.message}")
+    sch = tw.Schedule(ops.matmul_func(64, 64, 64))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.bind(i, "blockIdx.x")
+    sch.bind(j, "threadIdx.x")
+    _, inner = sch.split(k, factors=[None, 4])
+    sch.unroll(inner)
+    found = lines_of(compile_func(sch.func, target).source("ptx"))
+    products = sum(line.startswith("fma.rn.f32") for line in found)
+    assert products >= 4  # the compiler may unroll further
+    assert products % 4 == 0
