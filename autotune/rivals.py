@@ -57,16 +57,20 @@ class Rivals:
 
     def __init__(self, rivals: Sequence[Rival]) -> None:
         self.timed: dict[str, Finalist] = {}
+        self._shortest: dict[str, float] = {}
         self._rivals = rivals
         self._ids = {r.schedule.id for r in rivals}
         self._tried: set[str] = set()
 
-    def note(self, schedule: ScheduleRecord, finalist: Finalist | None) -> None:
+    def note(
+        self, schedule: ScheduleRecord, finalist: Finalist | None, samples: Sequence[float]
+    ) -> None:
         """Keep what became of a candidate, `None` if it failed, where it is a rival."""
         if schedule.id in self._ids:
             self._tried.add(schedule.id)
             if finalist is not None:
                 self.timed[schedule.id] = finalist
+                self._shortest[schedule.id] = min(samples)
 
     @property
     def untried(self) -> list[Rival]:
@@ -81,15 +85,12 @@ class Rivals:
     def bounds(self, best: float, reference: float | None) -> Gains:
         """Lower bounds of the gains of a schedule that takes `best` seconds.
 
-        They are by the times of the trials, or of the `reference` where that is the program as
-        written: one whose loops were interchanged may be faster or slower.
+        They are by the shortest times of the trials, which a disturbance does not make longer, or
+        by that of the `reference` where that is the program as written: one whose loops were
+        interchanged may be faster or slower.
         """
         seconds: Mapping[Baseline, float | None] = {
-            r.baseline: self.timed[r.schedule.id].seconds
-            if r.schedule.id in self.timed
-            else reference
-            if r.is_reference
-            else None
+            r.baseline: self._shortest.get(r.schedule.id, reference if r.is_reference else None)
             for r in self._rivals
         }
         return {

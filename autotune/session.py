@@ -305,7 +305,7 @@ class Tuning:
             if checked or measured.check is None:
                 seconds, kernel = measured.seconds, measured.kernel
                 finalist = Finalist(seconds, schedule, trace, kernel, checked)
-        self._rivals.note(schedule, finalist)
+        self._rivals.note(schedule, finalist, measured.samples)
         return finalist
 
     def _compete(self, finalist: Finalist, written: Measurement) -> bool:

@@ -15,14 +15,16 @@ import pytest
 from rich.console import Console
 
 from tilewright import TuningDatabase, ops, tune
+from tilewright.autotune import open_session
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.events import Drift, Ended, Event, Final
+from tilewright.autotune.finals import Finalist
 from tilewright.autotune.measure.measure_result import Kernel, MeasureResult
 from tilewright.autotune.noise import noise_text
 from tilewright.autotune.result import TuneResult
-from tilewright.autotune.rivals import rivals_of
+from tilewright.autotune.rivals import Rival, Rivals, rivals_of
 from tilewright.autotune.search import search
 from tilewright.autotune.search.remembered import chosen, recalled
 from tilewright.autotune.search.search import Search, SearchConfig
@@ -32,10 +34,17 @@ from tilewright.building import explain
 from tilewright.cli.report import print_results
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
-from tilewright.schedule import Schedule
+from tilewright.schedule import Schedule, Trace
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
-from tilewright.tuning_db import Baseline, ComparedSchedule, Session, Verdict
+from tilewright.tuning_db import (
+    Baseline,
+    ComparedSchedule,
+    Gain,
+    ScheduleRecord,
+    Session,
+    Verdict,
+)
 
 from ..hosts import processor
 from .children import QUICK
@@ -129,7 +138,7 @@ def test_the_gain_over_both_is_measured_in_the_finals(db: TuningDatabase, run: T
 def test_a_database_without_the_name_of_the_untuned_build_shows_the_other(
     run: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "UNTUNED_KEY", "of_an_older_version")
+    monkeypatch.setattr(open_session, "UNTUNED_KEY", "of_an_older_version")
     result = run(Simulated(times(6.21e-3, 1.31e-3)))
     assert result.best is not None
     assert list(result.best.gains) == ["written"]
@@ -515,3 +524,14 @@ def test_a_session_that_is_disturbed_from_some_trial_on_keeps_its_best_and_is_ma
     )
     (session,) = db.records(Session)
     assert session.noise == result.noise
+
+
+def test_a_lower_bound_is_by_the_shortest_time_of_a_trial() -> None:
+    """The median of a disturbed trial says nothing of the program."""
+    schedule = ScheduleRecord("[]", 1)
+    rivals = Rivals([Rival(Baseline.UNTUNED, Trace(()), schedule)])
+    disturbed = Finalist(5.0, schedule, Trace(()), Kernel(b""), True)
+    rivals.note(schedule, disturbed, (1e-3, 5.0, 9.0))
+    bounds = rivals.bounds(1e-4, None)
+    assert bounds == {Baseline.UNTUNED: Gain(pytest.approx(9.0), at_least=True)}
+    assert rivals.bounds(1e-3, None) == {}
