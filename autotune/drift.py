@@ -13,14 +13,15 @@ DISTURBED = 2.0
 """From this factor on, times from before and after are not comparable."""
 _ROUNDS = 5
 _PATIENCE = 3
-"""How often the kernel is timed again, after a pause, before a disturbed machine is accepted."""
+"""How often the kernel is timed again, after pauses, before a disturbed machine is accepted."""
 
 
 class DriftMonitor:
     """One kernel that is timed again after every `every` trials: its time should not change.
 
     Where it takes several times as long as at first, `pause` is called and it is timed again, at
-    most three times; not again while the machine stays like that. `ratios` are its later times over
+    most three times, each after twice as many pauses; not again while the machine stays like that.
+    `ratios` are its later times over
     its first.
     """
 
@@ -53,10 +54,11 @@ class DriftMonitor:
             return None
         self._due = trials + self._every
         seconds = _median(self._kernel, measurer)
-        for _ in range(0 if self.disturbed else _PATIENCE):
+        for attempt in range(0 if self.disturbed else _PATIENCE):
             if seconds is None or seconds < DISTURBED * self._seconds:
                 break
-            self._pause()
+            for _ in range(2**attempt):
+                self._pause()
             seconds = _median(self._kernel, measurer)
         if seconds is None:
             return None
