@@ -11,21 +11,25 @@ import numpy as np
 
 from ..autotune.model.profile import profile
 from ..autotune.search.drawing import model_or_none
-from ..errors import ScheduleError, TuningError
-from ..schedule import Trace
+from ..errors import BuildError, ScheduleError, TilewrightError, TuningError
+from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.ir import Func
 from .trace import statements
 
-Seconds: TypeAlias = Callable[[Func], float]
-"""The time of a call of a scheduled program."""
+Seconds: TypeAlias = Callable[[Schedule], float]
+"""The time of a call of a scheduled program, which is built as it is."""
+
+
+_REFUSALS = (ScheduleError, BuildError)
+"""What a schedule with a step left out may raise."""
 
 
 class Ablated(NamedTuple):
     """A step, and the time of the schedule without it, or of the steps up to it.
 
-    `along` are the steps that need it and are left out with it. Without `seconds`, what is left is
-    refused, for a `reason`.
+    `along` are the steps that need it and are left out with it. Without `seconds`, the rest of the
+    schedule is refused or does not compile, for a `reason`.
     """
 
     step: str
@@ -45,7 +49,7 @@ def estimate(target: Target) -> Seconds:
             "there is no estimate for {0}", target, hint="give a function seconds= that measures"
         )
     one_row = np.empty((1, 0), np.int64)
-    return lambda func: float(model.estimator(profile(func), target)(one_row).seconds[0])
+    return lambda sch: float(model.estimator(profile(sch.func), target)(one_row).seconds[0])
 
 
 def without_each(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
@@ -58,13 +62,12 @@ def without_each(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated
     for number in _changing(func, trace):
         left_out = _dependents(data, number)
         rest = [step for k, step in enumerate(data) if k not in left_out]
+        line, along = lines[number], len(left_out) - 1
         try:
             shorter = Trace.from_json(dumps({**trace.to_data(), "steps": _renumbered(rest)}))
-            time = seconds(shorter.apply(func).func)
-        except ScheduleError as error:
-            yield Ablated(lines[number], None, len(left_out) - 1, _first_line(error))
-        else:
-            yield Ablated(lines[number], time, len(left_out) - 1)
+            yield Ablated(line, seconds(shorter.apply(func)), along)
+        except _REFUSALS as error:
+            yield Ablated(line, None, along, _first_line(error))
 
 
 def prefixes(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
@@ -72,11 +75,13 @@ def prefixes(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
 
     Raises `ScheduleError` if the trace does not apply to the program.
     """
-    yield Ablated("as written", seconds(func))
-    history = trace.apply(func).history
+    yield Ablated("as written", seconds(Schedule(func)))
     lines = statements(trace)
     for number in _changing(func, trace):
-        yield Ablated(lines[number], seconds(history[number + 1][0]))
+        try:
+            yield Ablated(lines[number], seconds(Trace(trace.steps[: number + 1]).apply(func)))
+        except _REFUSALS as error:
+            yield Ablated(lines[number], None, 0, _first_line(error))
 
 
 def _changing(func: Func, trace: Trace) -> list[int]:
@@ -130,5 +135,5 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-def _first_line(error: ScheduleError) -> str:
+def _first_line(error: TilewrightError) -> str:
     return str(error).partition("\n")[0]

@@ -266,15 +266,16 @@ def ablation(
 
     `without`: how many times as long the schedule takes without a step, and without the steps that
     need it; below 1 it would be faster. `prefixes`: the time in seconds after each step, from the
-    program as written on. `seconds` returns the time of a scheduled program, such as
-    `lambda f: tw.build(f, target).time().median`; by default it is the estimate for `target`.
+    program as written on. `seconds` returns the time of a `Schedule`, such as
+    `lambda sch: tw.build(sch, target).time(*arrays).median`; by default it is the estimate for
+    `target`.
 
     Raises `ScheduleError` if the trace does not apply to the program, and `TuningError` if there is
     no estimate for the target.
     """
     measure = estimate(with_rates(resolve(target))) if seconds is None else seconds
     found = _trace(trace)
-    whole = measure(found.apply(func).func)
+    whole = measure(found.apply(func))
     if steps == "without":
         rows = list(without_each(func, found, measure))
         ratios = [1.0 if r.seconds is None else r.seconds / whole for r in rows]
@@ -284,7 +285,7 @@ def ablation(
     else:
         rows = list(prefixes(func, found, measure))
         left, widths = 0.0, [r.seconds or 0.0 for r in rows]
-        texts = [format_seconds(width) for width in widths]
+        texts = [format_seconds(r.seconds) if r.seconds else "does not compile" for r in rows]
         label = "time after the step"
     ax = _axes(ax, bool(rows))
     bars = ax.barh(range(len(rows)), widths, left=left)
@@ -370,7 +371,7 @@ def _trace(given: Trace | Schedule | BestResult | TuneResult) -> Trace:
 
 def _worth(row: Ablated, ratio: float) -> str:
     if row.seconds is None:
-        return "the other steps need it"
+        return "cannot be left out"
     along = f", with {some(row.along, 'step')} that need it" if row.along else ""
     return f"{ratio:.3g}x{along}"
 

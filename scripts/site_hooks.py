@@ -188,6 +188,12 @@ def picture(value: Any) -> str:
     for form in ("_repr_html_", "_repr_svg_"):
         if hasattr(value, form):
             return str(getattr(value, form)())
+    if hasattr(value, "figure"):  # what matplotlib draws on
+        drawn = io.StringIO()
+        undated = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        value.figure.savefig(drawn, format="svg", bbox_inches="tight", metadata=undated)
+        svg = drawn.getvalue()
+        return svg[svg.index("<svg") :]
     raise TypeError(f"a {type(value).__name__} has no picture")
 
 

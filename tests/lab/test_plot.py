@@ -12,7 +12,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.autotune.result import BestResult
-from tilewright.errors import DatabaseError, ScheduleError, TuningError
+from tilewright.errors import BuildError, DatabaseError, TuningError
 from tilewright.lab.ablation import prefixes, without_each
 from tilewright.tuning_db import TuningDatabase
 
@@ -163,9 +163,9 @@ SCHEDULE.unroll(INNER)
 SCHEDULE.parallel(OUTER)
 
 
-def loops(func: tw.Func) -> float:
+def loops(sch: tw.Schedule) -> float:
     """A time that parallel and unrolled loops make shorter."""
-    text = str(func)
+    text = str(sch.func)
     return 100.0 - 10.0 * ("T.parallel" in text) - ("T.unroll" in text)
 
 
@@ -176,8 +176,8 @@ def test_a_schedule_without_each_step_and_what_needs_it() -> None:
     ]  # fmt: skip
     split, _, unroll, parallel = found
     assert split.along == 3
-    assert split.seconds == loops(FUNC)
-    whole = loops(SCHEDULE.func)
+    assert split.seconds == loops(tw.Schedule(FUNC))
+    whole = loops(SCHEDULE)
     assert (parallel.seconds, parallel.along) == (whole + 10, 0)
     assert unroll.seconds == whole + 1
 
@@ -186,25 +186,34 @@ def test_what_is_refused_without_a_step_has_its_reason() -> None:
     sch = tw.Schedule(FUNC)
     sch.unroll(sch.get_loops(sch.get_block("C"))[2])
 
-    def refuse(func: tw.Func) -> float:
-        raise ScheduleError("not {0}", func.name)
+    def refuse(other: tw.Schedule) -> float:
+        if other.trace == sch.trace:
+            return loops(other)
+        raise BuildError("not {0}", other.func.name)
 
     (row,) = without_each(FUNC, sch.trace, refuse)
     assert (row.seconds, row.reason) == (None, "not matmul")
-    ax = tw.plot.ablation(FUNC, sch, seconds=lambda f: loops(f) if f is not FUNC else refuse(f))
-    assert texts(ax) == ["the other steps need it"]
+    assert texts(tw.plot.ablation(FUNC, sch, seconds=refuse)) == ["cannot be left out"]
+
+    def fail_late(other: tw.Schedule) -> float:
+        if len(other.trace) > 1:
+            raise BuildError("no")
+        return 1.0
+
+    written, failed = prefixes(FUNC, sch.trace, fail_late)
+    assert (written.seconds, failed.seconds, failed.reason) == (1.0, None, "no")
 
 
 def test_prefixes_begin_with_the_program_as_written() -> None:
     found = list(prefixes(FUNC, SCHEDULE.trace, loops))
-    assert found[0] == ("as written", loops(FUNC), 0, None)
+    assert found[0] == ("as written", loops(tw.Schedule(FUNC)), 0, None)
     assert len(found) == 5
-    assert found[-1].seconds == loops(SCHEDULE.func)
+    assert found[-1].seconds == loops(SCHEDULE)
 
 
 def test_ablation_draws_ratios_and_times() -> None:
     ax = tw.plot.ablation(FUNC, SCHEDULE, seconds=loops)
-    whole = loops(SCHEDULE.func)
+    whole = loops(SCHEDULE)
     assert widths(ax)[-1] == pytest.approx(10 / whole)
     assert [t.get_text() for t in ax.get_yticklabels()][-1] == "sch.parallel(l4)"
     assert "with 3 steps that need it" in texts(ax)[0]
