@@ -193,7 +193,7 @@ def picture(value: Any) -> str:
         undated = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         value.figure.savefig(drawn, format="svg", bbox_inches="tight", metadata=undated)
         svg = drawn.getvalue()
-        return svg[svg.index("<svg") :]
+        return '<svg style="max-width: 100%; height: auto"' + svg[svg.index("<svg") + 4 :]
     raise TypeError(f"a {type(value).__name__} has no picture")
 
 
