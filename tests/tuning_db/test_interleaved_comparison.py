@@ -342,10 +342,10 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     best = db.best(MATMUL.id, CPU, LLVM)
     assert best == Best(SMALL, tie[0], False, db.location, tuple(compare([fast, tie, slow])))
     story = str(db.explain(MATMUL, CPU, LLVM))
-    assert f"schedule {SMALL.id[:12]}, ties with the fastest verified, 1003 ms" in story
+    assert f"schedule {SMALL.id[:12]}, ties with the fastest verified, 1 s (0.983 to 1.02)" in story
     assert "\n  ties with 1 of the 2 other finalists, and is the simplest:\n" in story
-    assert f"\n    {LARGE.id[:12]}: 1000 ms in 9 rounds, fastest\n" in story
-    assert f"\n    {LONG.id[:12]}: 1500 ms in 9 rounds, slower, 1.500 times" in story
+    assert f"\n    {LARGE.id[:12]}: 1 s in 9 rounds, fastest\n" in story
+    assert f"\n    {LONG.id[:12]}: 1.5 s in 9 rounds, slower, 1.500 times" in story
 
 
 def test_a_schedule_that_took_no_part_and_is_faster_is_the_best(db: TuningDatabase) -> None:
