@@ -232,6 +232,17 @@ def test_what_comparisons_read_is_kept(db: TuningDatabase, two_sessions: Session
     assert db.best(MATMUL.id, CPU) == before
 
 
+def test_what_a_best_was_timed_with_is_kept(db: TuningDatabase, two_sessions: Session) -> None:
+    """Gains compare with it, though another session measured it again."""
+    best, partner = (timed(schedule(n), n, after=10)[0] for n in (8, 16))
+    later = measurement(32, 99.0, after=20)
+    again = of(two_sessions, measurement(16, 50.0, after=60))
+    db.put(*(schedule(n) for n in (8, 16, 32)), *(verification(n) for n in (8, 16)))
+    db.put(best, partner, later, again)
+    assert db.prune().counts == {}
+    assert partner in db.measurements()
+
+
 def test_sessions_that_measured_nothing_go_when_they_ended(
     db: TuningDatabase, clock: Clock
 ) -> None:
