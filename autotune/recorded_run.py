@@ -93,8 +93,8 @@ class RecordedRun:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, or its process is gone."""
-        return self._over
+        """Whether it had ended, or its process was gone, when it was last read."""
+        return not self.running
 
     @property
     def gone(self) -> str | None:

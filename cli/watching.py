@@ -55,6 +55,7 @@ def follow(
 
     Raises `DatabaseError` if it lacks it from the beginning.
     """
+    from ..autotune.events import Ended
     from ..autotune.recorded_run import open_run
 
     run: RecordedRun | None = open_run(location, session)
@@ -65,12 +66,13 @@ def follow(
                 display.say(f"{location} {gone}; waiting for a session in it")
                 run = None
             run = run or open_run(location, session)
-            display.show(run.poll())
+            events = run.poll()
+            display.show(events)
+            if any(isinstance(event, Ended) for event in events):
+                return
             trouble = None
         except DatabaseError as error:
             if str(error) != trouble:
                 trouble = str(error)
                 display.say(f"not readable now, trying again: {trouble}")
-        if run is not None and run.done:
-            return
         pause()

@@ -113,6 +113,7 @@ def test_an_interrupted_session_says_how_to_go_on(place: Path, play: Play) -> No
 
     tuned(place, interrupt)
     run = open_run(str(place))
+    assert run.done
     (picture,) = run.pictures.pictures.values()
     assert picture.doing == "interrupted"
     assert "tw.tune(func, trials=6, seconds=None, resume=True, database=...)" in str(picture.kept)
