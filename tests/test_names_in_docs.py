@@ -14,7 +14,18 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
 ]
-ROOMS = ("autotune", "cli", "codegen", "ops", "runtime", "schedule", "target", "tir", "tuning_db")
+ROOMS = (
+    "autotune",
+    "cli",
+    "codegen",
+    "lab",
+    "ops",
+    "runtime",
+    "schedule",
+    "target",
+    "tir",
+    "tuning_db",
+)
 SOURCES = [
     path
     for path in sorted(ROOT.rglob("*.py"))
