@@ -1,12 +1,10 @@
 // The lab in a page: its state, what it asks the kernel, and one function that draws all of it.
 
-let labs = 0;
-
 class Lab {
   constructor(model, root) {
     this.model = model;
     this.root = root;
-    this.id = `tw-lab-${++labs}`;
+    this.id = `tw-lab-${Math.random().toString(36).slice(2)}`; // of all views in all windows
     this.state = model.get("state");
     this.asked = 0;
     this.runs = 0;
@@ -20,7 +18,7 @@ class Lab {
     this.handlers = [
       ["change:state", () => this.changed()],
       ["msg:custom", (message) => this.receive(message)],
-      ["comm_live_update", () => this.set({ lost: true })],
+      ["comm_live_update", () => this.set({ lost: true })], // until something comes after all
     ];
     for (const [name, handler] of this.handlers) model.on(name, handler);
     this.ui.place = this.state.tree.nodes.find((n) => n.id !== undefined)?.id ?? null;
@@ -66,6 +64,7 @@ class Lab {
   }
 
   receive({ id, answer }) {
+    this.ui.lost = false;
     const waiting = this.waiting.get(id);
     if (waiting === undefined) return;
     clearTimeout(waiting.slow);
@@ -73,18 +72,26 @@ class Lab {
     waiting.resolve(answer);
   }
 
-  /** The answer of a command about the current version, `undefined` until it is here. */
+  /**
+   * The answer of a command about the current version, `undefined` until it is here. One that is
+   * newer than the state may be about another version: it is asked again when the state is here.
+   */
   need(command, also = "") {
     const key = JSON.stringify([this.state.version, also, command]);
     if (!this.answers.has(key)) {
       if (this.answers.size > 200) this.answers.clear();
       this.answers.set(key, undefined);
-      this.ask(command).then((answer) => {
-        this.answers.set(key, answer);
-        this.draw();
-      });
+      this.ask(command).then((answer) => this.keepAnswer(key, answer));
     }
     return this.answers.get(key);
+  }
+
+  keepAnswer(key, answer) {
+    if (answer.revision > this.state.revision) this.answers.delete(key);
+    else {
+      this.answers.set(key, answer);
+      this.draw();
+    }
   }
 
   /** Carry out a command, and show its error in place. */
@@ -120,8 +127,7 @@ class Lab {
     const key = this.figuresKey(row);
     const answer = await this.ask({ do: "figures", values: row });
     this.figuring = false;
-    this.answers.set(key, answer);
-    this.draw();
+    this.keepAnswer(key, answer);
   }
 
   figuresKey(row) {
@@ -152,6 +158,7 @@ class Lab {
     const version = this.state.version;
     const ran = this.state.run?.running;
     this.state = this.model.get("state");
+    this.ui.lost = false;
     if (ran && !this.state.run.running) this.runs++;
     if (this.state.version !== version) {
       const nodes = this.state.tree.nodes.filter((n) => n.id !== undefined);
@@ -277,6 +284,7 @@ function runNote(lab, run) {
 export default {
   render({ model, el: place }) {
     place.classList.add("tw", "tw-lab");
+    place.dataset.lmSuppressShortcuts = "true"; // keys are the lab's, not JupyterLab's
     const lab = new Lab(model, place);
     return () => lab.close();
   },

@@ -32,7 +32,7 @@ function treeView(lab) {
   return el("ul.tree", {
     role: "tree",
     "aria-label": `Loops and blocks of ${lab.state.program.name}`,
-    onkeydown: (event) => treeKey(lab, rows, focus, event),
+    onkeydown: (event) => treeKey(lab, rows, event),
   }, rows.map((row) => treeRow(lab, row, row.at === focus)));
 }
 
@@ -105,7 +105,8 @@ function footprint({ held }) {
     [quantity(h.bytes, "bytes"), el("span.level", {}, h.memory)]));
 }
 
-function treeKey(lab, rows, focus, event) {
+function treeKey(lab, rows, event) {
+  const focus = Number(event.target.closest("[data-at]")?.dataset.at);
   const here = rows.findIndex((row) => row.at === focus);
   const row = rows[here];
   const move = (index) => lab.focusRow(rows[Math.max(0, Math.min(index, rows.length - 1))].at);

@@ -23,7 +23,6 @@ _START = """async ([script, names, state]) => {
         state = after;
         call('change:state');
     };
-    window.refresh = async () => take((await window.kernel({do: 'tree'}))[1]);
     const model = {
         get: () => state,
         on: (name, handler) => (handlers[name] ??= []).push(handler),
@@ -41,10 +40,7 @@ _NAMES = "el, patch, seconds, change, code, digits, quantity, parts, lanes"
 
 
 def open_front(page: Page, bench: Workbench) -> Locator:
-    """Draw the lab of a workbench.
-
-    `window.front` has the functions of the front end; `refresh()` takes what a thread has changed.
-    """
+    """Draw the lab of a workbench. `window.front` has the functions of the front end."""
 
     def kernel(command: object) -> list[Any]:
         answer = bench.do(command)
