@@ -195,7 +195,7 @@ def _versions(bench: Workbench, given: Arguments) -> list[Version]:
 
 
 def cancel(bench: Workbench, _: Arguments) -> Data:
-    """Gives up on the run that goes on."""
+    """Abandons the run that goes on."""
     bench.measurements.cancel()
     run = bench.measurements.run
     return {"run": None if run is None else run.data()}
