@@ -96,13 +96,14 @@ function badgeClass(name) {
   return { parallel: "c2", vector: "c0", unrolled: "c1", reduction: "c3" }[name] ?? "plain";
 }
 
-/** What one iteration of a loop touches, and the nearest memory that holds it. */
+/** What one iteration of a loop touches of the largest memory that it needs; the title has all. */
 function footprint({ held }) {
   if (!held?.length) return null;
   const says = held.map((h) => `An iteration touches ${quantity(h.bytes, "bytes")}, which ${h.memory} holds: ${
     h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "bytes")}`).join(", ")}`);
-  return el("span.footprint", { title: says.join("\n") }, held.map((h) =>
-    [quantity(h.bytes, "bytes"), el("span.level", {}, h.memory)]));
+  const last = held.at(-1);
+  return el("span.footprint", { title: says.join("\n") },
+    quantity(last.bytes, "bytes"), " ", el("span.level", {}, last.memory));
 }
 
 function treeKey(lab, rows, event) {

@@ -78,6 +78,7 @@ function versionTime(version) {
 }
 
 function measuredTime({ text, checked, samples }) {
-  const says = `The median of ${samples} samples${checked ? "; its results were checked" : ", not checked"}`;
-  return el("span.time.measured", { title: says }, text, checked ? null : el("span.soft", {}, " unchecked"));
+  const known = { true: "; its results were checked", false: "; its results were not checked" }[checked] ?? "";
+  return el("span.time.measured", { title: `${text}, the median of ${samples} samples${known}` }, text,
+    checked === false ? el("span.soft", {}, " unchecked") : null);
 }
