@@ -3,21 +3,21 @@
 function slidersTab(lab) {
   return answered(lab.need({ do: "sliders" }), "Opening the sizes of this version …", (known) => {
     const row = lab.ui.row ?? known.sliders.map((s) => s.value);
-    const figures = lab.figures(row) ?? { result: known };
     const moved = row.some((v, n) => v !== known.sliders[n].value);
+    const figures = (moved ? lab.figures(row) : undefined) ?? { result: known };
     return [
-      el("div.sliders", {}, known.sliders.map((s, n) =>
-        sliderRow(lab, s, row, n, figures?.result?.around?.[n]))),
-      el("div.row", {},
+      el("div.row.headline", {},
+        headline(lab, figures.result),
         el("button.primary", {
           type: "button",
-          disabled: !moved || !figures?.result?.valid,
+          disabled: !moved || !figures.result?.valid,
           onclick: () => lab.keep(row),
         }, "Keep as a version"),
         el("button", { type: "button", disabled: !moved, onclick: () => lab.slide(null) }, "Reset")),
-      figures === undefined
-        ? el("p.soft.wait", {}, "…")
-        : figures.error ? errorBox(figures.error) : figuresTable(lab, figures.result),
+      figures.error ? errorBox(figures.error) : figures.result.valid ? null : errorBox(figures.result.error),
+      el("div.sliders", {}, known.sliders.map((s, n) =>
+        sliderRow(lab, s, row, n, figures.result?.around?.[n]))),
+      figures.error ? null : figuresTable(figures.result),
       known.closed.length === 0 ? null : el("details", {}, el("summary", {}, `${known.closed.length} sizes cannot be moved`),
         el("ul", {}, known.closed.map((c) => el("li", {}, el("code", {}, c.label), el("span.soft", {}, ` ${c.why}`))))),
     ];
@@ -27,7 +27,7 @@ function slidersTab(lab) {
 function sliderRow(lab, slider, row, n, around) {
   const { values, label } = slider;
   const id = `${lab.id}-size-${n}`;
-  return el("div.slider", { key: label },
+  return el("div.slider", { key: n },
     el("label", { for: id }, el("code", {}, label)),
     around ? preview(values, around, row[n]) : el("div.preview"),
     el("input", {
@@ -59,19 +59,21 @@ function preview(values, { valid, predicted }, value) {
   })));
 }
 
-function figuresTable(lab, result) {
-  const current = lab.current();
+/** The predicted time of the sizes, beside that of the version. */
+function headline(lab, result) {
+  const seen = result?.predicted;
+  return el("p.predicted", { role: "status" }, seen === null || seen === undefined
+    ? "No predicted time"
+    : [el("b", {}, seconds(seen)), " predicted, ", comparison(seen, lab.current())]);
+}
+
+function figuresTable(result) {
   const rows = (result.figures ?? []).map((f) => el("tr", { key: f.name, class: f.exceeds ? "exceeds" : null },
     el("th", { scope: "row" }, f.name),
     el("td.num", {}, f.of === null ? quantity(f.value, f.unit)
       : [bare(f.value, f.unit), el("span.soft", {}, ` of ${quantity(f.of, f.unit)}`)]),
     el("td", {}, share(f))));
   return [
-    result.valid ? null : errorBox(result.error),
-    el("p.predicted", { role: "status" }, result.predicted === null || result.predicted === undefined
-      ? "No predicted time"
-      : [el("b", {}, seconds(result.predicted)), " predicted, ",
-        comparison(result.predicted, current)]),
     rows.length === 0 ? null : el("table", {},
       el("caption", {}, "What these sizes give"),
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "figure"),
