@@ -187,7 +187,7 @@ def test_the_folder_of_a_pack_is_asked_for(
 
     def pack(versions: Sequence[Version], folder: Path) -> Run:
         packed.append(([v.id for v in versions], folder))
-        return Run(versions, 0.0, says=f"packed into {folder}", running=False)
+        return Run(versions, 0.0, says=f"packed into {folder}", ended=1.0)
 
     monkeypatch.setattr(bench.measurements, "pack", pack)
     lab = open_front(page, bench)
