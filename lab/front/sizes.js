@@ -7,7 +7,7 @@ function slidersTab(lab) {
     const figures = (moved ? lab.figures(row) : undefined) ?? { result: known };
     return [
       el("div.row.headline", {},
-        headline(lab, figures.result),
+        headline(lab, figures.result, known),
         el("button.primary", {
           type: "button",
           disabled: !moved || !figures.result?.valid,
@@ -59,12 +59,12 @@ function preview(values, { valid, predicted }, value) {
   })));
 }
 
-/** The predicted time of the sizes, beside that of the version. */
-function headline(lab, result) {
+/** The predicted time of the sizes, beside that of the sizes that the version has. */
+function headline(lab, result, known) {
   const seen = result?.predicted;
   return el("p.predicted", { role: "status" }, seen === null || seen === undefined
     ? "No predicted time"
-    : [el("b", {}, seconds(seen)), " predicted, ", comparison(seen, lab.current())]);
+    : [el("b", {}, seconds(seen)), " predicted, ", comparison(seen, { id: lab.state.version, predicted: known.predicted })]);
 }
 
 function figuresTable(result) {
