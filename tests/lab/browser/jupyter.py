@@ -33,6 +33,17 @@ _OPTIONS = (
     "--LabApp.extension_manager=readonly",
     "--LabApp.open_browser=False",
 )
+_PROGRAM = """\
+import os, signal, sys, threading
+
+def watch():
+    sys.stdin.read()  # until the tests are gone, however they ended
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=watch, daemon=True).start()
+from jupyterlab.labapp import main
+main()
+"""
 _START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
 
@@ -56,10 +67,10 @@ def jupyter_lab(folder: Path) -> Iterator[Server]:
     log = folder / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *_OPTIONS],
+            [sys.executable, "-c", _PROGRAM, *_OPTIONS],
             cwd=work,
             env=_environment(folder),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
         )
@@ -219,6 +230,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     )
     process.terminate()
+    assert process.stdin is not None
+    process.stdin.close()
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
