@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from markupsafe import Markup
 
 from ..errors import TilewrightError
-from .page import text
+from .page import printable, text
 from .versions import LabError
 
 Arguments: TypeAlias = Mapping[str, Any]
@@ -20,10 +20,10 @@ def problem(error: BaseException) -> dict[str, Any]:
     """An error that is about no step, as data."""
     kind = type(error).__name__
     if not isinstance(error, TilewrightError):
-        return {"kind": kind, "text": f"{kind}: {error}", "hint": None}
+        return {"kind": kind, "text": text(f"{kind}: {error}"), "hint": None}
     first, *more = str(error).splitlines()
     hints = [line.partition("hint: ")[2] for line in more if line.startswith("  hint: ")]
-    return {"kind": kind, "text": first, "hint": hints[0] if hints else None}
+    return {"kind": kind, "text": text(first), "hint": text(hints[0]) if hints else None}
 
 
 def text_of(given: Arguments, name: str) -> str:
@@ -51,13 +51,14 @@ def number_of(given: Arguments, name: str, default: int) -> int:
 def plain(value: Any) -> Any:
     """JSON data of which all texts are safe to show, and numbers that JSON has.
 
-    `Markup` is HTML of this package, in which texts are escaped already.
+    `Markup` is HTML of this package, in which texts are escaped already. No text is cut here:
+    scripts and programs are whole or worthless. Texts of others are cut where they come in.
     """
     match value:
         case Markup():
             return str(value)
         case str():
-            return text(value)
+            return printable(value)
         case float():
             return value if math.isfinite(value) else None
         case dict():

@@ -12,6 +12,7 @@ from ..schedule.tensorizable import instruction_modules
 from ..target import Target
 from ..tir.family import family_hash
 from ..tir.printer import func_text
+from .page import printable
 from .sliders import Sliders
 from .versions import LabError, Version
 
@@ -26,7 +27,7 @@ def script(version: Version) -> str:
     schedule = version.schedule
     program = func_text(schedule.original)
     quoted = f"'''\\\n{program}\n'''"
-    if "\\" in program or "'''" in program:
+    if "\\" in program or "'''" in program or printable(program) != program:
         quoted = repr(program)
     lines = [
         f'"""Schedule {version.id} of {_word(schedule.original.name)}, as the lab showed it."""',

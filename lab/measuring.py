@@ -47,6 +47,7 @@ from ..tuning_db import TuningDatabase
 from ..tuning_db.interleaved_comparison import time_ratio
 from ..tuning_db.values import Outcome, SessionStatus
 from .answers import problem
+from .page import text
 from .program_tree import Data
 from .versions import Comparison, LabError, Timing, Version
 
@@ -248,7 +249,7 @@ class Measurements:
             result = code if isinstance(code, MeasureResult) else timed.measurer.run(code)
             self._save(timed.recorder, partial(timed.record, version, result))
             if result.seconds is None or result.kernel is None:
-                measured.problems[version] = f"{result.outcome.value}: {result.error}"
+                measured.problems[version] = text(f"{result.outcome.value}: {result.error}")
                 continue
             checked = result.accepted(self._tolerance)
             measured.timings[version] = Timing(result.seconds, result.samples, checked)

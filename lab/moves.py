@@ -22,6 +22,7 @@ from ..target import Target
 from ..tir.ir import Func, Label, Var
 from ..tir.printer import loop_names
 from .completions import Place, completed
+from .page import text
 from .program_tree import Data, Handles
 from .versions import LabError
 
@@ -183,18 +184,19 @@ def refusal(error: ScheduleError, handles: Handles) -> Data:
     place = error.place if isinstance(error.place, (Var, Label)) else None
     return {
         "kind": type(error).__name__,
-        "text": error.condition,
+        "text": text(error.condition),
         "hint": _read(error.hint),
         "example": _read(error.example),
         "place": None if place is None else handles.id(place),
         "name": None if place is None else place.name,
-        "alternatives": [str(a) for a in error.alternatives[:16]],
-        "step": None if error.step is None else {"number": error.step, "text": error.asked},
+        "alternatives": [text(a) for a in error.alternatives[:16]],
+        "step": None if error.step is None else {"number": error.step, "text": _read(error.asked)},
     }
 
 
 def _read(part: Text | None) -> str | None:
-    return part() if callable(part) else part
+    shown = part() if callable(part) else part
+    return None if shown is None else text(shown)
 
 
 def decoded(primitive: Primitive, arguments: object, handles: Handles) -> dict[str, Any]:

@@ -21,11 +21,16 @@ _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def text(value: object, most: int = MOST) -> str:
-    """A text that is safe to show: control characters are replaced, and it ends somewhere."""
+    """A text of others that is safe to show: control characters are replaced, and it is cut."""
     shown = str(value)
     if len(shown) > most:
         shown = f"{shown[: most - 1]}…"
-    return "".join(c if c.isprintable() or c in "\n\t" else _UNPRINTABLE for c in shown)
+    return printable(shown)
+
+
+def printable(value: str) -> str:
+    """A text whose control characters are replaced, whole."""
+    return "".join(c if c.isprintable() or c in "\n\t" else _UNPRINTABLE for c in value)
 
 
 @cache

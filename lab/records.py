@@ -19,6 +19,7 @@ from ..tuning_db.values import (
     TargetRecord,
     Workload,
 )
+from .page import text
 from .program_tree import Data
 from .versions import LabError, Timing, Version
 
@@ -76,8 +77,8 @@ def _row(
         "record": schedule.id,
         "id": short_id(schedule.id),
         "seconds": measured.seconds,
-        "generator": schedule.generator,
-        "target": target.text,
+        "generator": text(schedule.generator),
+        "target": text(target.text),
         "comparable": target.comparable == here.comparable,
         "created": measured.created.isoformat(timespec="seconds"),
     }

@@ -119,6 +119,7 @@ from .answers import plain, problem
 from .commands import COMMANDS, text, tree
 from .measuring import Measured, Measurements, Run
 from .moves import refusal
+from .page import text as shown
 from .program_tree import Data, Handles, ProgramTree
 from .versions import Comparison, LabError, Version, Versions
 
@@ -178,7 +179,7 @@ class Workbench:
             state = {
                 "revision": self._revision,
                 "program": {
-                    "name": self.workload.name,
+                    "name": shown(self.workload.name),
                     "shape": self.workload.shape,
                     "workload": self.workload.id,
                 },

@@ -16,6 +16,7 @@ from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.detect import resolve
 from tilewright.lab.workbench import Workbench
 from tilewright.schedule.primitive import PRIMITIVES
@@ -75,15 +76,35 @@ def test_what_is_exported_replays_to_the_program_that_was_shown(
     assert schedule.trace == current.trace
 
 
-def test_tuned_schedules_are_exported_with_their_decisions() -> None:
-    from tilewright.autotune.search.unmeasured import default_trace
-
-    func = ops.matmul_func(64, 64, 64)
+@pytest.mark.parametrize(
+    "func",
+    [ops.matmul_func(64, 64, 64), ops.attention_func(2, 4, 64, 32)],
+    ids=["matmul", "attention"],
+)
+def test_tuned_schedules_are_exported_with_their_decisions(func: Func) -> None:
     bench = Workbench(default_trace(func, resolve(TARGET)).apply(func), TARGET)
+    current = bench.versions.current.schedule
     schedule = replayed(done(bench, do="export")["text"])
-    assert schedule.trace == bench.versions.current.schedule.trace
+    assert schedule.trace == current.trace
+    assert structural_equal(schedule.func, current.func)
     done(bench, do="go", version="v0")
     assert len(replayed(done(bench, do="export")["text"]).trace) == 0
+
+
+def test_long_schedules_are_exported_whole() -> None:
+    sch = tw.Schedule(ops.add_relu_func(8))
+    loop = sch.get_loops(sch.get_block(0))[0]
+    for n in range(40):
+        sch.annotate(loop, f"key{n}", "\x1b" + "x" * 500)
+    bench = Workbench(sch, TARGET)
+    text = done(bench, do="export")["text"]
+    assert len(text) > 20_000
+    schedule = replayed(text)
+    assert schedule.trace == sch.trace
+    assert structural_equal(schedule.func, sch.func)
+    rule = done(bench, do="rule", name="long_rule")["text"]
+    assert len(rule) > 20_000
+    compile(rule, "rule.py", "exec")
 
 
 def test_strange_names_are_quoted() -> None:
