@@ -132,3 +132,13 @@ def test_the_formulas_compute_what_they_stand_for(name: str) -> None:
         expression = formula.replace("te.", "")
         assert where in ("", "y = x * x")
         assert eval(expression, names, scope) == pytest.approx(getattr(math, name)(x), abs=7e-5)
+
+
+@pytest.mark.parametrize("name", ["fmax", "fmin"])
+def test_the_formulas_leave_out_what_is_no_number(name: str) -> None:
+    values = np.array([np.nan, -1.0, 2.0], np.float32)
+    a, b = np.meshgrid(values, values)
+    formula = INSTEAD["te"][name].replace("te.", "np.")
+    np.testing.assert_array_equal(
+        eval(formula, {"np": np, "a": a, "b": b}), getattr(np, name)(a, b)
+    )
