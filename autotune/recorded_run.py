@@ -88,12 +88,16 @@ class RecordedRun:
 
     @property
     def running(self) -> bool:
-        """Whether a process still works on it, as far as this machine can know."""
+        """Whether a process works on it now, as far as this machine can know.
+
+        Raises `DatabaseError` if the database cannot be read now.
+        """
+        self.session = self._database.get(Session, self.session.id)
         return is_alive(self.session, datetime.now(UTC))
 
     @property
     def done(self) -> bool:
-        """Whether it had ended, or its process was gone, when it was last read."""
+        """Whether it has ended, or its process is gone; raises as `running` does."""
         return not self.running
 
     @property
@@ -118,9 +122,9 @@ class RecordedRun:
     @property
     def how_to_go_on(self) -> str | None:
         """What continues a session that did not finish; `None` while it runs and if it did."""
-        session = self.session
-        if session.status is SessionStatus.FINISHED or self.running:
+        if self.running or self.session.status is SessionStatus.FINISHED:
             return None
+        session = self.session
         budget = {"trials": session.trials, "seconds": session.seconds}
         given = ", ".join(f"{name}={value}" for name, value in budget.items())
         options = " ".join(f"--{n} {v:g}" for n, v in budget.items() if v is not None)
@@ -154,8 +158,7 @@ class RecordedRun:
         if not self._pictures.pictures:
             yield self._started()
         # First the state, then the measurements: what it says has ended is then complete.
-        self.session = self._database.get(Session, self.session.id)
-        over = not self.running
+        over = self.done
         since = self._last + _TICK
         rows = (m for m, _ in self._database.each(session=self.session.id, since=since))
         yielded = False

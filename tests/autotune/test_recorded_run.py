@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from tilewright import DatabaseError, TuningDatabase, open_run, tune
+from tilewright.autotune import recorded_run
 from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.events import Ended, Event, Started, Trial, Waiting
 from tilewright.autotune.measure.measure_result import MeasureResult
@@ -135,6 +136,46 @@ def test_a_session_whose_process_is_gone_is_over(place: Path, play: Play) -> Non
     assert run.done
     assert picture.doing.startswith(f"its process ({2**30} on ")
     assert "resume" in str(run.how_to_go_on)
+
+
+def test_whether_it_runs_is_asked_of_the_database(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    running(place)
+    run = open_run(place)
+    assert (run.running, run.done, run.how_to_go_on) == (True, False, None)
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, running: ")
+    finish(place)
+    assert (run.running, run.done) == (False, True), "without a poll"
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, finished: ")
+
+
+def test_a_session_of_another_host_runs_while_its_heart_beats(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(ok(2e-3))
+    tuned(place)
+    now = datetime.now(UTC)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls.fromtimestamp(now.timestamp(), tz)
+
+    def beat() -> None:
+        with TuningDatabase(place) as db:
+            (session,) = db.records(Session)
+            status = SessionStatus.RUNNING
+            db.put(replace(session, status=status, ended=None, heartbeat=now, host="elsewhere"))
+
+    monkeypatch.setattr(recorded_run, "datetime", Clock)
+    beat()
+    run = open_run(place)
+    now += timedelta(seconds=61)
+    assert run.done
+    assert "resume" in str(run.how_to_go_on)
+    beat()
+    assert (run.done, run.how_to_go_on) == (False, None)
 
 
 def test_the_newest_session_is_opened_or_one_by_its_id(place: Path, play: Play) -> None:
