@@ -228,7 +228,8 @@ class Pictures:
     def add(self, event: Event) -> None:
         """Update the picture of the event's program."""
         if isinstance(event, Started):
-            self.pictures[event.program] = Picture(event)
+            # A new mapping, for those who go through the one before in another thread.
+            self.pictures = {**self.pictures, event.program: Picture(event)}
         self.pictures[event.program].add(event)
 
     @property

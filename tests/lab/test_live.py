@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import html5lib
 import pytest
 
@@ -73,3 +75,10 @@ def test_each_program_has_its_picture_and_the_run_its_error() -> None:
     assert text.count("<h3>matmul</h3>") == 2
     for fact in ("Something else was running.", str(shown.error)):
         assert fact in text
+
+
+def test_programs_may_begin_while_others_are_shown() -> None:
+    shown = pictures(1, programs=2)
+    for number, _ in enumerate(shown.pictures.values(), start=7):
+        shown.add(replace(shown.pictures[0].started, program=number))
+    assert sorted(shown.pictures) == [0, 1, 7, 8]
