@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, overload
 
 from ..codegen.detect import check_runnable, resolve, usable_processors
@@ -224,7 +225,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         return results if several else results[0]
 
     if background:
-        return TuningRun(work, list if several else _only)
+        return TuningRun(work, partial(_each, len(programs)) if several else _only)
     return work(threading.Event(), None, [])
 
 
@@ -234,6 +235,11 @@ _Found = TuneResult | list[TuneResult]
 def _only(best: Sequence[BestResult | None]) -> BestResult | None:
     """The best of a run of one program."""
     return best[0] if best else None
+
+
+def _each(count: int, best: Sequence[BestResult | None]) -> list[BestResult | None]:
+    """The best of a run of so many programs, some of which may not have begun."""
+    return [*best, *[None] * (count - len(best))]
 
 
 @dataclass(frozen=True)

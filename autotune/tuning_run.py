@@ -61,7 +61,10 @@ class TuningRun(Generic[R, B]):
 
     @property
     def best(self) -> B:
-        """The fastest schedule so far, `None` while none is known; of several programs a list."""
+        """The fastest schedule so far, `None` while none is known.
+
+        Of several programs it is a list as long as they are, from the beginning.
+        """
         return self._choose([tuning.best for tuning in self._tunings])
 
     @property

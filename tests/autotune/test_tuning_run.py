@@ -103,6 +103,9 @@ def test_one_that_is_stopped_before_it_began_has_a_result(
     monkeypatch.setattr(tuning, "Measurer", Late([ok(1.0)]))
     run = start(db, Gate(), LONG)
     assert run.best is None
+    both = tune([matmul(), matmul(8)], "cpu -threads=1", database=db, trials=4, background=True)
+    assert both.best == [None, None]
+    both.stop()
     assert run.sessions == []
     assert "nothing has begun yet" in repr(run)
     assert "has not begun yet" in run._repr_html_()
