@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ..display import html
@@ -20,19 +19,16 @@ from ..tuning_db import TuningDatabase
 from ..tuning_db.sessions import is_alive
 from ..tuning_db.values import (
     Best,
-    Measurement,
     Session,
     SessionStatus,
     TargetRecord,
     Toolchain,
     Workload,
 )
-from .budget import limits, running
-from .events import Ended, Event, Final, Started, Trial, Waiting
+from .budget import limits
+from .events import Ended, Event, Final, Started, Waiting
 from .picture import Pictures
-
-_TICK = timedelta(microseconds=1)
-"""The resolution of times in a database."""
+from .session_history import SessionHistory
 
 
 def open_run(
@@ -74,10 +70,7 @@ class RecordedRun:
         self._target = database.get(TargetRecord, session.target)
         self._toolchain: Toolchain | None = None
         self._pictures = Pictures()
-        self._last = session.started
-        self._elapsed = 0.0
-        self._schedules: set[str] = set()
-        self._fastest: float | None = None
+        self._history = SessionHistory(database, session)
         self._over = False
 
     @property
@@ -159,21 +152,21 @@ class RecordedRun:
             yield self._started()
         # First the state, then the measurements: what it says has ended is then complete.
         over = self.done
-        since = self._last + _TICK
-        rows = (m for m, _ in self._database.each(session=self.session.id, since=since))
-        yielded = False
-        for created, group in groupby(rows, key=lambda m: m.created):
-            yield from self._measured(list(group), created)
-            yielded = True
-        best = self.best if yielded or over else None
-        if yielded and best is not None and self._is_of_finals(best):
+        before = self._history.last
+        for recorded in self._history.read():
+            yield recorded.trial
+        if self._toolchain is None and self._history.toolchain is not None:
+            self._toolchain = self._database.get(Toolchain, self._history.toolchain)
+        measured = self._history.last != before
+        best = self.best if measured or over else None
+        if measured and best is not None and self._is_of_finals(best):
             gains = self._database.gains(best)
-            yield Final(best.comparison, self._elapsed, gains=gains)
+            yield Final(best.comparison, self._history.elapsed, gains=gains)
         if over:
             self._over = True
             yield self._ended(best)
         else:
-            yield Waiting(self._whereabouts(), self._elapsed)
+            yield Waiting(self._whereabouts(), self._history.used(self.session))
 
     def _started(self) -> Started:
         session = self.session
@@ -188,33 +181,6 @@ class RecordedRun:
             flops=self._workload.flops,
             best_seconds=None,
         )
-
-    def _measured(self, together: list[Measurement], created: datetime) -> Iterator[Trial]:
-        """The trials among measurements of one moment.
-
-        Several are of finals, and so is one that the budget did not pay for.
-        """
-        self._elapsed += running([self._last, created])  # without pauses in which nothing ran
-        self._last = created
-        if self._toolchain is None:
-            self._toolchain = self._database.get(Toolchain, together[0].toolchain)
-        for m in together if len(together) == 1 else ():
-            if m.schedule in self._schedules or len(self._schedules) == self.session.trials:
-                continue
-            self._schedules.add(m.schedule)
-            record = m.seconds is not None and (self._fastest is None or m.seconds < self._fastest)
-            self._fastest = m.seconds if record else self._fastest
-            yield Trial(
-                number=len(self._schedules),
-                outcome=m.outcome,
-                seconds=m.seconds,
-                best_seconds=self._fastest,
-                record=record,
-                error=m.error,
-                schedule=m.schedule,
-                elapsed=self._elapsed,
-                predicted=m.predicted,
-            )
 
     def _is_of_finals(self, best: Best) -> bool:
         measured = best.measurement
@@ -232,11 +198,11 @@ class RecordedRun:
         return Ended(
             reason=reason,
             interrupted=session.status is not SessionStatus.FINISHED,
-            trials=len(self._schedules),
+            trials=self._history.trials,
             best_seconds=None if best is None else best.seconds,
-            elapsed=self._elapsed,
+            elapsed=self._history.used(session),
             best_session=None if measured is None else measured.session,
-            own_seconds=self._fastest,
+            own_seconds=self._history.fastest,
             best_interval=None if best is None else best.seconds_interval,
             noise=session.noise,
             kept=self.how_to_go_on,

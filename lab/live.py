@@ -9,9 +9,10 @@ from typing import Protocol
 
 import htpy as h
 
+from ..autotune.events import Trial
 from ..autotune.picture import Picture, Pictures
 from .page import text
-from .trials import Tried, convergence, failures, finals, lead, predictions, remarks
+from .trials import convergence, failures, finals, lead, predictions, remarks
 
 _MOST = 400
 """Trials that are drawn: a drawing takes a few milliseconds of the process that tunes."""
@@ -60,14 +61,10 @@ def _picture(picture: Picture) -> h.Node:
     ]
 
 
-def _drawn(picture: Picture) -> tuple[list[Tried], str | None]:
+def _drawn(picture: Picture) -> tuple[list[Trial], str | None]:
     """The trials that are drawn, and a remark where they are not all: all records are."""
     trials = picture.trials
     stride = -(-len(trials) // _MOST) or 1
-    tried = [
-        Tried(t.elapsed, t.seconds, t.best_seconds, t.predicted)
-        for n, t in enumerate(trials)
-        if t.record or n % stride == 0 or n == len(trials) - 1
-    ]
+    tried = [t for n, t in enumerate(trials) if t.record or n % stride == 0 or n == len(trials) - 1]
     note = None if stride == 1 else f"Of {len(trials):,} trials, 1 in {stride} is drawn."
     return tried, note

@@ -78,7 +78,7 @@ def convergence(source: Source, *, session: str | None = None, ax: Axes | None =
     """
     trials = trials_of(source, session)
     timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
-    best = improvements((t.elapsed, t.best) for t in trials)
+    best = improvements((t.elapsed, t.best_seconds) for t in trials)
     ax = _axes(ax, bool(best))
     ax.scatter(*_columns(timed), s=9, color="0.55", label="trials")
     ax.step(*_columns(best), where="post", label="best so far")

@@ -14,7 +14,7 @@ from .bars import parts
 from .page import text
 from .scales import format_si, some
 from .trace import steps
-from .trials import Tried, convergence, failures, finals, gains, lead, predictions, remarks
+from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 
 _SPENT = {
     "search": "search",
@@ -36,15 +36,14 @@ def _result(result: TuneResult) -> h.Node:
     best = result.best
     here = best is not None and best.session == result.session
     final = best.seconds if best is not None and here and result.finals else None
-    trials = [Tried(t.elapsed, t.seconds, t.best_seconds, t.predicted) for t in result.history]
     spent = [(name, getattr(result.spent, part)) for part, name in _SPENT.items()]
     return h.section(".result")[
         h.h3[text(result.workload)],
         h.p(".soft")[text(f"{result.target}, session {short_id(result.session)}")],
         _headline(result),
         h.div(".grid")[
-            convergence(trials, final),
-            predictions(trials),
+            convergence(result.history, final),
+            predictions(result.history),
             h.div[gains(result.gains), failures([f[:3] for f in result.failures])],
             parts("Where the time went", spent, format_seconds),
         ],

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from typing import NamedTuple
 
 import htpy as h
 
+from ..autotune.budget import limits
+from ..autotune.events import Trial
+from ..autotune.session_history import SessionHistory
 from ..durations import format_seconds
 from ..errors import TilewrightError
 from ..ids import short_id
@@ -25,13 +27,13 @@ from ..tuning_db import (
 )
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import compare_schedules
-from .database import duration, moment, schedule, seconds_cell
+from .database import moment, schedule, seconds_cell
 from .decisions import decisions_chart
 from .page import text
 from .programs import Tuned
 from .scales import format_si, some
 from .tables import Cell, Column, Row, table
-from .trials import Tried, convergence, failures, finals, gains, lead, predictions, remarks
+from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 
 _REASON = 160
 """Characters of a reason by which failures are counted."""
@@ -55,12 +57,16 @@ class Timed(NamedTuple):
 
 @dataclass
 class Course:
-    """The measurements of a session: trials in order, failures by reason, the last finals."""
+    """The measurements of a session: trials in order, failures by reason, the last finals.
 
-    tried: list[Tried] = field(default_factory=list)
+    `used` are the seconds that it ran.
+    """
+
+    tried: list[Trial] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     finals: list[Measurement] = field(default_factory=list)
+    used: float = 0.0
 
     @property
     def outcomes(self) -> str:
@@ -73,26 +79,19 @@ class Course:
 
 
 def course_of(database: TuningDatabase, session: Session) -> Course:
-    """Read the measurements of a session; several of one moment are finals, and no trials."""
-    course, best = Course(), None
-    rows = database.each(session=session.id)
-    for created, group in groupby(rows, key=lambda row: row[0].created):
-        together = list(group)
-        if len(together) > 1:
-            course.finals = [m for m, _ in together if m.outcome is Outcome.OK]
-            continue
-        measured, generator = together[0]
-        elapsed = (created - session.started).total_seconds()
-        seconds = measured.seconds
-        if seconds is None:
-            reason = (measured.error or "").strip().partition("\n")[0]
-            course.reasons[measured.outcome.value, text(reason, _REASON)] += 1
+    """Read the measurements of a session."""
+    history, course = SessionHistory(database, session), Course()
+    for trial, measured, generator in history.read():
+        course.tried.append(trial)
+        if trial.seconds is None:
+            reason = (trial.error or "").strip().partition("\n")[0]
+            course.reasons[trial.outcome.value, text(reason, _REASON)] += 1
         else:
-            best = seconds if best is None else min(best, seconds)
-            timed = (seconds, measured.id, measured.schedule, generator, measured.predicted)
-            course.timed.append(Timed(*timed, elapsed))
-        course.tried.append(Tried(elapsed, seconds, best, measured.predicted))
+            more = (trial.schedule, generator, trial.predicted, trial.elapsed)
+            course.timed.append(Timed(trial.seconds, measured.id, *more))
     course.timed.sort()
+    course.finals = [m for m in history.finals if m.outcome is Outcome.OK]
+    course.used = history.used(session)
     return course
 
 
@@ -105,11 +104,10 @@ def session_section(
     here = best if tuned.session == session.id else None
     comparison = _comparison(database, course) if here is None else here.comparison
     final = here.seconds if here is not None and comparison else None
+    facts = _facts(session, course.used)
     return h.section(".result")[
         heading,
-        h.p(".soft")[
-            text(", ".join(filter(None, (tuned.target, tuned.generation, _facts(session)))))
-        ],
+        h.p(".soft")[text(", ".join(filter(None, (tuned.target, tuned.generation, facts))))],
         _headline(course, session, tuned),
         h.div(".grid")[
             convergence(course.tried, final),
@@ -124,15 +122,11 @@ def session_section(
     ]
 
 
-def _facts(session: Session) -> str:
-    budget = [
-        f"{session.trials} trials" if session.trials is not None else "",
-        f"{session.seconds:g} s" if session.seconds is not None else "",
-    ]
-    limits = " or ".join(filter(None, budget)) or "unlimited"
+def _facts(session: Session, used: float) -> str:
+    budget = limits(session.trials, session.seconds) or "unlimited"
     return (
         f"session {short_id(session.id)} of {moment(session.started)} (UTC), {session.status}; "
-        f"budget {limits}, {format_seconds(max(duration(session), 0.0))} used"
+        f"budget {budget}, {format_seconds(used)} used"
     )
 
 

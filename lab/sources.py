@@ -14,7 +14,6 @@ from ..schedule import Trace
 from ..tuning_db import ScheduleRecord, Session, TuningDatabase
 from .decisions import decisions_of
 from .session import Timed, course_of
-from .trials import Tried
 
 
 @runtime_checkable
@@ -35,14 +34,14 @@ class Candidate(NamedTuple):
     seconds: float
 
 
-def trials_of(source: Source, session: str | None = None) -> list[Tried]:
+def trials_of(source: Source, session: str | None = None) -> list[Trial]:
     """The trials of a result, of a run, or of a session of a database: by default the newest.
 
     Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
     """
     if isinstance(source, TuningDatabase):
         return course_of(source, _session(source, session)).tried
-    return [Tried(t.elapsed, t.seconds, t.best_seconds, t.predicted) for t in _history(source)]
+    return _history(source)
 
 
 def candidates_of(

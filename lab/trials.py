@@ -6,12 +6,12 @@ They are made of results of this process and of records of a database alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import htpy as h
 import numpy as np
 import numpy.typing as npt
 
+from ..autotune.events import Trial
 from ..durations import format_seconds
 from ..ids import short_id
 from ..tuning_db.gains import Baseline, Gains, gains_text
@@ -29,19 +29,10 @@ _FEW = 3
 """Points from which on a correlation says anything."""
 
 
-class Tried(NamedTuple):
-    """A trial: its time and the best time after it, in seconds, `None` for none."""
-
-    elapsed: float
-    seconds: float | None
-    best: float | None
-    predicted: float | None = None
-
-
-def convergence(trials: Sequence[Tried], final: float | None = None) -> h.Element:
+def convergence(trials: Sequence[Trial], final: float | None = None) -> h.Element:
     """The times of trials and the best so far against wall-clock; `final` is that of the finals."""
     timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
-    best = improvements((t.elapsed, t.best) for t in trials)
+    best = improvements((t.elapsed, t.best_seconds) for t in trials)
     layers = [Layer("trials", timed, "cloud"), Layer("best so far", best, "steps")]
     if final is not None and best:
         name = f"finals: {format_seconds(final)}"
@@ -62,7 +53,7 @@ def improvements(bests: Iterable[tuple[float, float | None]]) -> list[tuple[floa
     return [*points, last] if last is not None and points[-1] != last else points
 
 
-def predictions(trials: Sequence[Tried]) -> h.Element:
+def predictions(trials: Sequence[Trial]) -> h.Element:
     """The times that the cost model expected, against the measured ones."""
     pairs = [
         (t.predicted, t.seconds)

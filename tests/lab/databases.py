@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tilewright.tuning_db import (
     Environment,
     Measurement,
     Outcome,
+    ScheduleRecord,
     Session,
     SessionStatus,
     TargetRecord,
@@ -42,26 +44,36 @@ class Tuning:
         self._func = func
         self.database.put(self.workload, CPU, LLVM, HOST)
 
-    def start(self, workload: Workload | None = None, untuned: int = 16) -> Session:
+    def start(
+        self, workload: Workload | None = None, untuned: int = 16, trials: int | None = 64
+    ) -> Session:
         """Begin a session of the program or another one."""
         return self.database.start_session(
             (workload or self.workload).id,
             CPU.id,
-            trials=64,
+            trials=trials,
             seconds=None,
             seed=0,
             search={},
             model={UNTUNED_KEY: self.schedule(untuned).id},
         )
 
-    def schedule(self, tile: int) -> tw.tuning_db.ScheduleRecord:
+    def schedule(self, tile: int) -> ScheduleRecord:
         """A schedule that took one decision; none for a tile of 0."""
         sch = tw.Schedule(self._func)
         if tile:
             loop, *_ = sch.get_loops(sch.get_block("C"))
-            size = sch.sample_categorical([2, 4, 8, 16], decision=[tile])
+            size = sch.sample_categorical([2, 4, 8, 16, 32], decision=[tile])
             sch.split(loop, [None, size])
         return schedule_record(sch.trace, f"tiling(vector={tile > 4})")
+
+    def schedules(self, count: int) -> list[ScheduleRecord]:
+        """So many schedules that differ in the decision they took."""
+        first = self.schedule(2)
+        return [
+            replace(first, trace=first.trace.replace('"decision":[2]', f'"decision":[{n}]'))
+            for n in range(count)
+        ]
 
     def trial(
         self,
@@ -128,7 +140,7 @@ def tuned(path: Path) -> TuningDatabase:
     tuning.trial(session, 0, 8e-3, predicted=5e-3)
     tuning.trial(session, 2, 4e-3, predicted=4e-3)
     tuning.trial(session, 4, None, f"signal 11\nmore of {HOSTILE}")
-    tuning.trial(session, 4, None, "longer than 20 s", Outcome.BUILD_TIMEOUT)
+    tuning.trial(session, 32, None, "longer than 20 s", Outcome.BUILD_TIMEOUT)
     tuning.trial(session, 16, 2e-3, predicted=3e-3)
     tuning.trial(session, 8, 1e-3, predicted=2e-3)
     tuning.finals(session, {0: 8e-3, 16: 2.2e-3, 8: 1.1e-3})

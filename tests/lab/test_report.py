@@ -10,10 +10,12 @@ from pathlib import Path
 import html5lib
 import pytest
 
+import tilewright as tw
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
 from tilewright.lab.report import report
 from tilewright.lab.session import course_of
+from tilewright.lab.sources import trials_of
 from tilewright.tuning_db import (
     Measurement,
     Outcome,
@@ -77,8 +79,8 @@ def test_an_empty_session_and_one_of_failures_only(tmp_path: Path) -> None:
     assert "nothing was measured" in shown(report(tuning.database, session))
     assert "No trial ran to its end." in shown(report(tuning.database, session))
     assert "no measurements" not in shown(report(tuning.database))
-    for _ in range(3):
-        tuning.trial(session, 2, None, "signal 11")
+    for tile in (2, 4, 8):
+        tuning.trial(session, tile, None, "signal 11")
     for page in (report(tuning.database, session), report(tuning.database)):
         assert "no correct candidate" in shown(page)
         assert "crash: signal 11 3" in shown(page)
@@ -88,7 +90,7 @@ def test_finals_are_no_trials(database: TuningDatabase) -> None:
     (session,) = database.records(Session)
     course = course_of(database, session)
     assert [t.seconds for t in course.tried] == [8e-3, 4e-3, None, None, 2e-3, 1e-3]
-    assert [t.best for t in course.tried] == [8e-3, 4e-3, 4e-3, 4e-3, 2e-3, 1e-3]
+    assert [t.best_seconds for t in course.tried] == [8e-3, 4e-3, 4e-3, 4e-3, 2e-3, 1e-3]
     assert [t.seconds for t in course.timed] == [1e-3, 2e-3, 4e-3, 8e-3]
     finals = sorted(m.seconds or 0.0 for m in course.finals)
     assert finals == pytest.approx([1.111e-3, 2.222e-3, 8.08e-3])
@@ -106,16 +108,16 @@ def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path:
 
 
 def many(tuning: Tuning, count: int) -> Session:
-    """A session of so many trials of a few schedules, a fifth of which fail."""
-    session = tuning.start()
-    schedules = [tuning.schedule(tile) for tile in (2, 4, 8, 16)]
+    """A session of so many trials, a fifth of which fail."""
+    session = tuning.start(trials=None)
+    schedules = tuning.schedules(count)
     records = []
     for n in range(count):
         seconds = None if n % 5 == 0 else 1e-3 * (1 + n * 7919 % 1000 / 100)
         records.append(
             Measurement(
                 session=session.id,
-                schedule=schedules[n % 4].id,
+                schedule=schedules[n].id,
                 workload=session.workload,
                 target=CPU.id,
                 toolchain=LLVM.id,
@@ -123,7 +125,7 @@ def many(tuning: Tuning, count: int) -> Session:
                 outcome=Outcome.CRASH if seconds is None else Outcome.OK,
                 seconds=seconds,
                 samples=() if seconds is None else (seconds,),
-                error=f"signal {n % 40}" if seconds is None else None,
+                error=f"signal {n % 200}" if seconds is None else None,
                 created=NOON + timedelta(milliseconds=20 * n),
                 predicted=None if seconds is None else seconds * (1 + n % 7 / 10),
             )
@@ -145,10 +147,27 @@ def test_many_measurements_stay_a_page_to_mail(tmp_path: Path) -> None:
 
 def test_failures_for_many_reasons_are_summed_up(tmp_path: Path) -> None:
     tuning = Tuning(tmp_path / "tuning.db")
-    session = tuning.start()
-    for n in range(20):
-        tuning.trial(session, 2, None, f"reason {n}")
-    assert "other: 8 more reasons 8" in shown(report(tuning.database, session))
+    session = many(tuning, 200)
+    assert "other: 28 more reasons 28" in shown(report(tuning.database, session))
+
+
+def test_a_resumed_session_has_one_count_and_one_clock(tmp_path: Path) -> None:
+    """The report, plots and `open_run` leave out its pause, and what was measured again."""
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start(trials=2)
+    tuning.trial(session, 2, 4e-3)
+    tuning.now += timedelta(days=1)
+    tuning.trial(session, 2, 3e-3)
+    tuning.trial(session, 4, 2e-3)
+    tuning.trial(session, 8, 1e-3)  # the budget does not pay for it
+    tuning.end(session)
+    (picture,) = tw.open_run(tuning.database).pictures.pictures.values()
+    assert [(t.elapsed, t.seconds) for t in picture.trials] == [(1.0, 4e-3), (62.0, 2e-3)]
+    assert trials_of(tuning.database) == picture.trials
+    assert picture.elapsed == 64.0
+    text = shown(report(tuning.database, tuning.database.get(Session, session.id), now=NOON))
+    assert "2 trials (2 ok)" in text
+    assert "budget 2 trials, 64 s used" in text
 
 
 def test_programs_beyond_the_limit_are_left_to_a_command(

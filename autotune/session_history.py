@@ -1,0 +1,89 @@
+"""What a database has of a session, in the order of time: its trials, its finals, its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import NamedTuple
+
+from ..tuning_db import TuningDatabase
+from ..tuning_db.values import Measurement, Session
+from .budget import running
+from .events import Trial
+
+_TICK = timedelta(microseconds=1)
+"""The resolution of times in a database."""
+
+
+class RecordedTrial(NamedTuple):
+    """A trial with its record, and the generator of its schedule."""
+
+    trial: Trial
+    measurement: Measurement
+    generator: str
+
+
+class SessionHistory:
+    """Reads a session from a database, from the beginning at first and then what is new.
+
+    A trial is the first measurement of a schedule, as in the budget of a session that is resumed.
+    Measurements of one moment are finals and no trials, and so is one that the budget did not pay
+    for. `trials` is the number of trials, `fastest` their best time in seconds, `None` if none ran,
+    and `finals` are the last ones. `elapsed` are the seconds up to the moment of the `last`
+    measurement, without pauses in which nothing ran. `toolchain` is the id of that of the first.
+    """
+
+    def __init__(self, database: TuningDatabase, session: Session) -> None:
+        self.finals: list[Measurement] = []
+        self.elapsed = 0.0
+        self.fastest: float | None = None
+        self.toolchain: str | None = None
+        self._database = database
+        self._session = session
+        self.last: datetime | None = None
+        self._schedules: set[str] = set()
+
+    @property
+    def trials(self) -> int:
+        return len(self._schedules)
+
+    def used(self, session: Session) -> float:
+        """The seconds that the session ran until its record was written."""
+        last = session.started if self.last is None else self.last
+        return self.elapsed + running([last, max(last, session.ended or session.heartbeat)])
+
+    def read(self) -> Iterator[RecordedTrial]:
+        """The trials since the last call; they are to be read to their end."""
+        since = None if self.last is None else self.last + _TICK
+        rows = self._database.each(session=self._session.id, since=since)
+        for created, group in groupby(rows, key=lambda row: row[0].created):
+            self.elapsed += running([self.last or self._session.started, created])
+            self.last = created
+            together = list(group)
+            measurement, generator = together[0]
+            self.toolchain = self.toolchain or measurement.toolchain
+            if len(together) > 1:
+                self.finals = [m for m, _ in together]
+            elif self._is_new(measurement):
+                yield RecordedTrial(self._trial(measurement), measurement, generator)
+
+    def _is_new(self, measured: Measurement) -> bool:
+        return measured.schedule not in self._schedules and self.trials != self._session.trials
+
+    def _trial(self, measured: Measurement) -> Trial:
+        self._schedules.add(measured.schedule)
+        seconds = measured.seconds
+        record = seconds is not None and (self.fastest is None or seconds < self.fastest)
+        self.fastest = seconds if record else self.fastest
+        return Trial(
+            number=self.trials,
+            outcome=measured.outcome,
+            seconds=seconds,
+            best_seconds=self.fastest,
+            record=record,
+            error=measured.error,
+            schedule=measured.schedule,
+            elapsed=self.elapsed,
+            predicted=measured.predicted,
+        )
