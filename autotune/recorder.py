@@ -14,7 +14,6 @@ from ..tuning_db import TuningDatabase
 from ..tuning_db.gains import UNTUNED_KEY, Gains, gains_of
 from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
-    AnyRecord,
     ComparedSchedule,
     Environment,
     Json,
@@ -86,6 +85,18 @@ class Recorder:
         predicted: float | None = None,
     ) -> Measurement:
         """Record a schedule, its measurement, and its check if there was one."""
+        records = self.trial_records(schedule, measured, features, predicted)
+        self._database.put(*records)
+        return records[1]
+
+    def trial_records(
+        self,
+        schedule: ScheduleRecord,
+        measured: MeasureResult,
+        features: tuple[float, ...] = (),
+        predicted: float | None = None,
+    ) -> tuple[ScheduleRecord, Measurement, *tuple[Verification, ...]]:
+        """What `trial` records, of this moment."""
         if measured.kernel is not None:
             self._resources[schedule.id] = measured.kernel.resources
         measurement = self._measurement(
@@ -98,11 +109,9 @@ class Recorder:
             features,
             predicted,
         )
-        records: list[AnyRecord] = [schedule, measurement]
-        if measured.check is not None:
-            records.append(self._verification(schedule.id, measured.check))
-        self._database.put(*records)
-        return measurement
+        if measured.check is None:
+            return schedule, measurement
+        return schedule, measurement, self._verification(schedule.id, measured.check)
 
     def check(self, schedule: str, result: CheckResult) -> None:
         """Record that the results of a schedule (id) were compared."""
@@ -110,18 +119,23 @@ class Recorder:
 
     def finals(self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]) -> FinalsResult:
         """Record interleaved samples of schedules; return how they compare."""
-        now = utc_now()
-        entries = []
-        for schedule, samples in timed:
-            median = statistics.median(samples)
-            measurement = self._measurement(schedule.id, Outcome.OK, median, samples, now)
-            entries.append((measurement, schedule))
+        entries = self.final_entries(timed)
         self._database.put(*(measurement for measurement, _ in entries))
-        comparison = compare_schedules(entries, partial(self._earlier, now))
+        comparison = compare_schedules(entries, partial(self._earlier, entries[0][0].created))
         choice = next(m for m, _ in entries if m.schedule == comparison[0].schedule)
         untuned = self.session.model.get(UNTUNED_KEY)
         gains = gains_of(choice, entries if len(entries) > 1 else [], untuned)
         return FinalsResult(comparison, gains)
+
+    def final_entries(
+        self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
+    ) -> list[tuple[Measurement, ScheduleRecord]]:
+        """Interleaved samples of schedules as measurements of this moment."""
+        now = utc_now()
+        return [
+            (self._measurement(s.id, Outcome.OK, statistics.median(row), row, now), s)
+            for s, row in timed
+        ]
 
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -199,6 +199,11 @@ def cancel(bench: Workbench, _: Arguments) -> Data:
     bench.measurements.cancel()
     run = bench.measurements.run
     return {"run": None if run is None else run.data()}
+
+
+def is_urgent(command: object) -> bool:
+    """Whether a command waits for nothing: it computes nothing, and ends what others wait for."""
+    return isinstance(command, Mapping) and command.get("do") == "cancel"
 
 
 def listed_records(bench: Workbench, given: Arguments) -> Data:

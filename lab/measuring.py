@@ -1,7 +1,8 @@
 """Measuring versions in a thread of its own, as a session does it: checked, timed, recorded.
 
-Each run is a session of the database whose search is `{"lab": true}`. What could not be written,
-because the database was locked or is gone, is kept and written with the next run.
+Each run is a session of the database whose search is `{"lab": true}`. It beats while it runs, times
+a kernel again to see whether the machine is calm, and is marked if that was not so. What could not
+be written, because the database was locked or is gone, is tried again (`unsaved`).
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..autotune.config import TuneConfig
+from ..autotune.drift import DriftMonitor
 from ..autotune.finals import Finalist, InterleavedTiming
-from ..autotune.measure.measure_result import BuildRequest, MeasureResult
+from ..autotune.measure.builds import Built
+from ..autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
 from ..autotune.measure.measurer import Measurer
 from ..autotune.measure.worker_pool import WorkerPool
 from ..autotune.measure_pack import write_pack
 from ..autotune.model.profile import profile
 from ..autotune.model.target_model import TargetModel
+from ..autotune.noise import noise_text
 from ..autotune.recorder import Recorder, Subject
 from ..autotune.records import (
     environment_record,
@@ -44,16 +48,19 @@ from ..schedule.require import Space
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db import TuningDatabase
-from ..tuning_db.interleaved_comparison import time_ratio
-from ..tuning_db.values import Outcome, SessionStatus
+from ..tuning_db.interleaved_comparison import compare_schedules, time_ratio
+from ..tuning_db.values import AnyRecord, ComparedSchedule, Outcome, SessionStatus
 from .answers import problem
 from .page import text
 from .program_tree import Data
+from .unsaved import Unsaved
 from .versions import Comparison, LabError, Timing, Version
 
 _log = logging.getLogger(__name__)
 GENERATOR = "lab"
 """The generator of schedules that the lab records."""
+_STEP = 0.2
+"""Seconds of a pause between looks at whether the run is cancelled."""
 
 
 class Cancelled(Exception):
@@ -64,7 +71,7 @@ class Cancelled(Exception):
 class Run:
     """A run of versions: what it is doing, and how it ended.
 
-    `error` says why it failed. `unsaved` is how many records wait for the database.
+    `error` says why it failed. `unsaved` is how many writes wait for the database.
     """
 
     versions: Sequence[Version]
@@ -98,7 +105,6 @@ class Measured(NamedTuple):
     comparisons: list[Comparison]
 
 
-Save: TypeAlias = Callable[[], object]
 Tell: TypeAlias = Callable[[str], None]
 Work: TypeAlias = Callable[[Run, Measured], str | None]
 """What a run does; it returns what there is to say of its end."""
@@ -107,7 +113,8 @@ Work: TypeAlias = Callable[[Run, Measured], str | None]
 class Measurements:
     """Measures versions of a program, one run after the other. `told` is called as they go on.
 
-    `tolerance` is as for `tune`: the error that is accepted of inexact schedules.
+    `tolerance` is as for `tune`: the error that is accepted of inexact schedules. The lock `quiet`
+    is held while a kernel is timed: who computes in this process holds it too.
     """
 
     def __init__(
@@ -121,7 +128,8 @@ class Measurements:
     ) -> None:
         self._func, self._target, self._database = func, target, database
         self._config, self._tolerance, self._told = config, tolerance, told
-        self._unsaved: list[tuple[Recorder, Save]] = []
+        self._unsaved = Unsaved(self._saved)
+        self.quiet = threading.RLock()
         self._thread: threading.Thread | None = None
         self.run: Run | None = None
 
@@ -163,6 +171,19 @@ class Measurements:
             self._thread.join(seconds)
         return self.run is None or not self.run.running
 
+    def close(self) -> None:
+        """Give up on the run, and write what waits; a warning says what is lost."""
+        with suppress(LabError):
+            self.cancel()
+        self.wait()
+        self._unsaved.close()
+
+    def _saved(self) -> None:
+        """Tell that fewer writes wait."""
+        if self.run is not None:
+            self.run.unsaved = len(self._unsaved)
+            self._told(self.run, None)
+
     def _work(self, run: Run, work: Work) -> None:
         measured = Measured({}, {}, [])
         try:
@@ -172,8 +193,10 @@ class Measurements:
         except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
             _log.info("the run of the lab failed", exc_info=True)
             run.says, run.error = "failed", problem(error)
+        self._unsaved.flush()
         run.unsaved, run.ended = len(self._unsaved), time.monotonic()
         self._told(run, measured)
+        self._unsaved.retry()
 
     def _say(self, run: Run, text: str) -> None:
         """Tell what goes on. Raises `Cancelled` if nobody wants it any more."""
@@ -201,67 +224,91 @@ class Measurements:
             "then import the results here: tilewright measure import results.jsonl --db DATABASE"
         )
 
-    def _measure(self, database: TuningDatabase, run: Run, measured: Measured) -> None:
-        def tick() -> None:
-            if run.cancelled.is_set():
-                raise Cancelled
-
+    def _measure(self, database: TuningDatabase, run: Run, measured: Measured) -> str | None:
+        """Measure as a session; returns plain words if the machine was not calm."""
         subject = Subject(
             workload_record(self._func),
             target_record(self._target),
             toolchain_record(self._target),
             environment_record(self._target),
         )
-        self._write_unsaved(database)
+        self._unsaved.flush()
         recorder = _recorder(database, subject, self._func, self._target, self._tolerance)
         session, status = recorder.session, SessionStatus.INTERRUPTED
         modules = sorted({m for v in run.versions for m in _modules(v)})
-        workers = WorkerPool(self._target, self._config.measure, modules)
+        measurer = _QuietMeasurer(
+            self._func,
+            self._target,
+            self._config.measure,
+            workers=WorkerPool(self._target, self._config.measure, modules),
+            tolerance=self._tolerance,
+            quiet=self.quiet,
+        )
+
+        def tick() -> None:
+            if run.cancelled.is_set():
+                raise Cancelled
+            with suppress(DatabaseError):  # it is put again with what it measured
+                recorder.beat()
+
+        def pause() -> None:
+            self._say(run, "waiting for a calm machine")
+            end = time.monotonic() + self._config.pause
+            while (left := end - time.monotonic()) > 0:
+                tick()
+                time.sleep(min(left, _STEP))
+
+        timed = _Timed(database, recorder, measurer, DriftMonitor(1, pause))
         try:
-            with Measurer(
-                self._func,
-                self._target,
-                self._config.measure,
-                workers=workers,
-                tolerance=self._tolerance,
-            ) as measurer:
+            with measurer:
                 measurer.tick = tick
-                timed = _Timed(
-                    measurer, recorder, model_or_none(self._target), self._target, self._tolerance
-                )
                 self._time(timed, run.versions, measured, partial(self._say, run))
             status = SessionStatus.FINISHED
         finally:
-            with suppress(DatabaseError):
-                database.put(*subject, session)
-                database.finish_session(session.id, status)
+            noise = noise_text(timed.drift.ratios, timed.comparison, self._target.threads)
+            self._unsaved.write(partial(database.finish_session, session.id, status, noise))
+        return noise
 
     def _time(
         self, timed: _Timed, versions: Sequence[Version], measured: Measured, say: Tell
     ) -> None:
+        model, measurer = model_or_none(self._target), timed.measurer
         finalists: list[tuple[Version, Finalist]] = []
+        earlier: dict[str, list[float]] = {}
         say("building")
-        built = timed.measurer.build([BuildRequest.of(v.schedule.trace) for v in versions])
+        built = measurer.build([BuildRequest.of(v.schedule.trace) for v in versions])
         say("running the unscheduled program")
-        timed.measurer.await_reference()
+        measurer.await_reference()
         for version, code in zip(versions, built, strict=True):
             say(f"timing {version.id}")
-            result = code if isinstance(code, MeasureResult) else timed.measurer.run(code)
-            self._save(timed.recorder, partial(timed.record, version, result))
+            result = code if isinstance(code, MeasureResult) else measurer.run(code)
+            record = schedule_record(version.schedule.trace, GENERATOR)
+            features = _features(version, result, model, self._target)
+            self._put(
+                timed, *timed.recorder.trial_records(record, result, features, version.predicted)
+            )
             if result.seconds is None or result.kernel is None:
                 measured.problems[version] = text(f"{result.outcome.value}: {result.error}")
                 continue
             checked = result.accepted(self._tolerance)
             measured.timings[version] = Timing(result.seconds, result.samples, checked)
-            record = schedule_record(version.schedule.trace, GENERATOR)
             trace, kernel = version.schedule.trace, result.kernel
             finalists.append((version, Finalist(result.seconds, record, trace, kernel, checked)))
+            earlier.setdefault(record.id, []).extend(result.samples)
+            timed.drift.watch(len(finalists), finalists[0][1], measurer)
         if len(finalists) > 1:
             say("timing interleaved")
-            self._interleave(timed, finalists, measured)
+            self._interleave(timed, finalists, earlier, measured)
+        if finalists:
+            say("timing the first again")
+            timed.drift.watch(len(finalists) + 1, None, measurer)
 
     def _interleave(
-        self, timed: _Timed, finalists: Sequence[tuple[Version, Finalist]], measured: Measured
+        self,
+        timed: _Timed,
+        finalists: Sequence[tuple[Version, Finalist]],
+        earlier: dict[str, list[float]],
+        measured: Measured,
     ) -> None:
         config = self._config
         sample = config.measure.sample_seconds
@@ -277,8 +324,9 @@ class Measurements:
         rows = [(v, f, samples) for (v, f), samples in every if samples]
         if len(rows) < 2:
             return
-        samples_of = [(f.schedule, samples) for _, f, samples in rows]
-        self._save(timed.recorder, partial(timed.recorder.finals, samples_of))
+        entries = timed.recorder.final_entries([(f.schedule, samples) for _, f, samples in rows])
+        self._put(timed, *(measurement for measurement, _ in entries))
+        timed.comparison += compare_schedules(entries, lambda: earlier)
         for version, finalist, samples in rows:
             seconds = float(np.median(samples))
             measured.timings[version] = Timing(seconds, samples, finalist.checked)
@@ -286,40 +334,48 @@ class Measurements:
             for a, _, base in rows[:n]:
                 measured.comparisons.append(Comparison.of(a, b, time_ratio(row, base)))
 
-    def _save(self, recorder: Recorder, save: Save) -> None:
-        """Write to the database now, or with the next run if that fails."""
-        try:
-            save()
-        except DatabaseError as error:
-            _log.warning("a measurement waits for the database: %s", error)
-            self._unsaved.append((recorder, save))
-
-    def _write_unsaved(self, database: TuningDatabase) -> None:
-        """Write what waits; its session too, which may be gone with the database."""
-        while self._unsaved:
-            recorder, save = self._unsaved[0]
-            database.put(*recorder.subject, recorder.session)
-            save()
-            del self._unsaved[0]
+    def _put(self, timed: _Timed, *records: AnyRecord) -> None:
+        """Write records with their session, which may be gone with its database."""
+        recorder = timed.recorder
+        every = (*recorder.subject, recorder.session, *records)
+        self._unsaved.write(partial(timed.database.put, *every))
 
 
-class _Timed(NamedTuple):
-    """What records the results of a run."""
+class _QuietMeasurer(Measurer):
+    """A measurer that holds a lock while it times."""
 
-    measurer: Measurer
+    def __init__(self, *args: Any, quiet: AbstractContextManager[bool], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._quiet = quiet
+
+    def run(self, built: Built, best_seconds: float | None = None) -> MeasureResult:
+        self.await_reference()
+        with self._quiet:
+            return super().run(built, best_seconds)
+
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
+        with self._quiet:
+            return super().interleave(kernels, rounds)
+
+
+@dataclass(eq=False)
+class _Timed:
+    """A run at work: what times, what records, and what is known of the machine's calm."""
+
+    database: TuningDatabase
     recorder: Recorder
-    model: TargetModel | None
-    target: Target
-    tolerance: float | None
+    measurer: Measurer
+    drift: DriftMonitor
+    comparison: list[ComparedSchedule] = field(default_factory=list)
 
-    def record(self, version: Version, result: MeasureResult) -> None:
-        """Write a version's schedule and measurement, with the session that they are of."""
-        features: tuple[float, ...] = ()
-        if self.model is not None and result.outcome is not Outcome.ILLEGAL:
-            estimator = self.model.estimator(profile(version.schedule.func), self.target)
-            features = tuple(estimator(np.empty((1, 0), np.int64)).features[0].tolist())
-        record = schedule_record(version.schedule.trace, GENERATOR)
-        self.recorder.trial(record, result, features, version.predicted)
+
+def _features(
+    version: Version, result: MeasureResult, model: TargetModel | None, target: Target
+) -> tuple[float, ...]:
+    if model is None or result.outcome is Outcome.ILLEGAL:
+        return ()
+    estimator = model.estimator(profile(version.schedule.func), target)
+    return tuple(estimator(np.empty((1, 0), np.int64)).features[0].tolist())
 
 
 def _recorder(

@@ -1,7 +1,7 @@
 """The lab as a widget: it draws the state of a workbench, and carries its commands out.
 
 The page sends `{"id", "command"}`, and the kernel `{"id", "answer"}` back. A thread answers, one
-command after the other, so that the kernel is free meanwhile.
+command after the other, so that the kernel is free meanwhile; but `cancel` is answered at once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..schedule import Schedule
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db import TuningDatabase
+from .commands import is_urgent
 from .page import fragment, style
 from .views import view_of
 from .workbench import Workbench
@@ -97,12 +98,19 @@ class Lab(AnyWidget):
                 self.state = state
 
     def _receive(self, _: object, message: Any, __: object) -> None:
-        if isinstance(message, dict):
+        if not isinstance(message, dict):
+            return
+        if is_urgent(message.get("command")):
+            self._reply(message)
+        else:
             self._tasks.put(message)
 
     def _work(self) -> None:
         while (message := self._tasks.get()) is not None:
-            self.send({"id": message.get("id"), "answer": self._answer(message.get("command"))})
+            self._reply(message)
+
+    def _reply(self, message: dict[str, Any]) -> None:
+        self.send({"id": message.get("id"), "answer": self._answer(message.get("command"))})
 
     def _answer(self, command: object) -> dict[str, Any]:
         try:

@@ -31,8 +31,9 @@ in the program, in all versions.
 `measured` is `null` or `seconds, interval, text, samples, checked`: the median of so many samples,
 with an interval of 95% confidence if there are enough, and whether the results were compared with
 those of the unscheduled program. `ratio` is the time of `b` over that of `a`; the `verdict` about
-`b` is `faster`, `slower`, `tie` or `unsettled`. `unsaved` records of a run wait for the database,
-and are written with the next run.
+`b` is `faster`, `slower`, `tie` or `unsettled`. `unsaved` writes of a run wait for the database;
+they are tried again every 10 seconds, with the next run, and by `close`. A run that ended `says` in
+plain words if the machine was not calm, `done` otherwise.
 
 A **node** has `kind`, `depth` and `line` (its number). A `loop` has `id`, `name`, `extent`, `loop`
 (`serial` and so on), `badges`, `reduces` (whether it feeds a reduction) and `held`: what one
@@ -96,7 +97,6 @@ schedule of a record the `step` that does not apply, its number and its text.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -116,7 +116,7 @@ from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from . import records
 from .answers import plain, problem
-from .commands import COMMANDS, text, tree
+from .commands import COMMANDS, is_urgent, text, tree
 from .measuring import Measured, Measurements, Run
 from .moves import refusal
 from .page import text as shown
@@ -197,17 +197,26 @@ class Workbench:
             return plain(state)  # type: ignore[no-any-return]
 
     def do(self, command: object) -> Data:
-        """Carry out a command, a JSON object; returns a JSON object."""
-        with self._lock:
-            try:
-                result = self._done(command)
-            except ScheduleError as error:
-                answer: Data = {"ok": False, "error": refusal(error, self.handles)}
-            except (TilewrightError, RecursionError, MemoryError) as error:
-                answer = {"ok": False, "error": problem(error)}
-            else:
-                answer = {"ok": True, "result": result}
-            return plain({**answer, "revision": self._revision})  # type: ignore[no-any-return]
+        """Carry out a command, a JSON object; returns a JSON object.
+
+        While a candidate is timed it waits: nothing of ours computes then. What `is_urgent` waits
+        for nothing.
+        """
+        if is_urgent(command):
+            return self._answer(command)
+        with self.measurements.quiet, self._lock:
+            return self._answer(command)
+
+    def _answer(self, command: object) -> Data:
+        try:
+            result = self._done(command)
+        except ScheduleError as error:
+            answer: Data = {"ok": False, "error": refusal(error, self.handles)}
+        except (TilewrightError, RecursionError, MemoryError) as error:
+            answer = {"ok": False, "error": problem(error)}
+        else:
+            answer = {"ok": True, "result": result}
+        return plain({**answer, "revision": self._revision})  # type: ignore[no-any-return]
 
     def predict(self, func: Func) -> float | None:
         """The predicted seconds of a concrete program; `None` without a model of its target."""
@@ -253,9 +262,7 @@ class Workbench:
 
     def close(self) -> None:
         """End what goes on; measured times are kept."""
-        with suppress(LabError):
-            self.measurements.cancel()
-        self.measurements.wait()
+        self.measurements.close()
 
     def _measured(self, run: Run, measured: Measured | None) -> None:
         """Take over what a run found, in its thread."""

@@ -277,7 +277,7 @@ function runNote(lab, run) {
     run.running ? el("p.run", {}, el("span.spinner", { "aria-hidden": "true" }), `${versions}: ${run.says}`, " ", el("button", {
       type: "button", onclick: () => lab.run({ do: "cancel" }),
     }, "Cancel")) : el("p.soft", {}, ended(versions, run.says)),
-    run.unsaved ? el("p.bad", {}, `${run.unsaved} records wait for the database; they are written with the next run.`) : null,
+    run.unsaved ? el("p.bad", {}, `${run.unsaved} writes wait for the database; they are tried again until it takes them.`) : null,
   ];
 }
 

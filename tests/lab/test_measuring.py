@@ -34,11 +34,13 @@ from tilewright.tuning_db.values import (
     Session,
     SessionStatus,
     Verification,
+    utc_now,
 )
 
 WRONG = "tests.lab.wrong_primitive"
 QUICK = TuneConfig(
     rounds=6,
+    pause=0.0,
     final_seconds=0.05,
     measure=MeasureConfig(
         builders=1, min_samples=2, max_samples=2, sample_seconds=1e-5, timing_seconds=1e-3
@@ -218,7 +220,7 @@ def test_hostile_versions_are_refused_as_data(bench: Workbench, versions: Any) -
 
 def test_nothing_is_measured_for_a_database_that_was_deleted(file: Path) -> None:
     database = tw.TuningDatabase(file)
-    (bench,) = lab(database)
+    bench = next(lab(database))
     for path in file.parent.glob("lab.db*"):
         path.unlink()
     state = measured(bench, "v1")
@@ -227,15 +229,14 @@ def test_nothing_is_measured_for_a_database_that_was_deleted(file: Path) -> None
     assert bench.do({"do": "moves", "place": "L0"})["ok"]
 
 
-def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
-    database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
-    (bench,) = lab(database)
+def measured_while_locked(bench: Workbench, file: Path) -> sqlite3.Connection:
+    """Measure a version while another connection writes from the first build on."""
     lock = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     told = bench.on_change
 
     def locked() -> None:
         run = bench.measurements.run
-        if run is not None and run.says == "building":
+        if run is not None and run.says == "building" and not lock.in_transaction:
             lock.execute("BEGIN IMMEDIATE")
         told()
 
@@ -243,16 +244,127 @@ def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
     state = measured(bench, "v1")
     bench.on_change = told
     assert state["run"]["error"] is None
-    assert state["run"]["unsaved"] == 1
+    assert state["run"]["unsaved"] == 2  # the measurement, and the end of the session
     assert state["versions"][1]["measured"]["checked"]
-    assert database.records(Measurement) == []
+    return lock
+
+
+def unlock(lock: sqlite3.Connection) -> None:
     lock.execute("ROLLBACK")
     lock.close()
+
+
+def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
+    database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
+    bench = next(lab(database))
+    lock = measured_while_locked(bench, file)
+    assert database.records(Measurement) == []
+    then = utc_now()
+    unlock(lock)
     state = measured(bench, "v0")
     assert state["run"]["unsaved"] == 0
-    assert len(database.records(Measurement)) == 2
     assert {m.outcome for m in database.records(Measurement)} == {Outcome.OK}
+    first, second = sorted(database.records(Measurement), key=lambda m: m.created)
+    assert first.created < then < second.created  # of the moment that it was measured
+    assert {s.status for s in database.records(Session)} == {SessionStatus.FINISHED}
     bench.close()
+
+
+def test_what_waits_for_a_database_is_tried_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.lab.unsaved.RETRY", 0.01)
+    database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
+    bench = next(lab(database))
+    lock = measured_while_locked(bench, file)
+    written = threading.Event()
+
+    def look() -> None:
+        if bench.state()["run"]["unsaved"] == 0:
+            written.set()
+
+    bench.on_change = look
+    unlock(lock)
+    assert written.wait(60)
+    assert len(database.records(Measurement)) == 1
+    bench.close()
+
+
+def test_closing_writes_what_waits(file: Path) -> None:
+    database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
+    bench = next(lab(database))
+    unlock(measured_while_locked(bench, file))
+    bench.close()
+    assert len(database.records(Measurement)) == 1
+
+
+def test_closing_says_what_is_lost(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
+    bench = next(lab(database))
+    lock = measured_while_locked(bench, file)
+    bench.close()
+    unlock(lock)
+    assert "2 writes of the lab are lost" in caplog.text
+
+
+def test_a_session_of_the_lab_beats(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.autotune.recorder._BEAT", 0.0)
+    beats: list[str] = []
+    monkeypatch.setattr(tw.TuningDatabase, "heartbeat", lambda _, session: beats.append(session))
+    measured(bench, "v1")
+    assert bench.database is not None
+    (session,) = bench.database.records(Session)
+    assert set(beats) == {session.id}
+
+
+def test_nothing_computes_while_a_candidate_is_timed(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, go, order = threading.Event(), threading.Event(), list[str]()
+    run = Measurer.run
+
+    def slow(measurer: Measurer, *args: Any) -> Any:
+        reached.set()
+        assert go.wait(60)
+        try:
+            return run(measurer, *args)
+        finally:
+            order.append("timed")
+
+    def ask() -> None:
+        done(bench, do="moves", place="L0")
+        order.append("answered")
+
+    monkeypatch.setattr(Measurer, "run", slow)
+    done(bench, do="measure", versions=["v1"])
+    assert reached.wait(60)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    done(bench, do="cancel")  # is answered at once
+    go.set()
+    asking.join(60)
+    assert order == ["timed", "answered"]
+    assert bench.measurements.wait(60)
+
+
+def test_a_machine_that_is_not_calm_is_told(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([1e-6, *[5e-6] * 4])
+    interleave = Measurer.interleave
+
+    def disturbed(measurer: Measurer, kernels: Any, rounds: int) -> Any:
+        assert interleave(measurer, kernels, rounds) is not None
+        return [(next(times),) * rounds]
+
+    monkeypatch.setattr(Measurer, "interleave", disturbed)
+    says = measured(bench, "v1")["run"]["says"]
+    assert "reference kernel now takes 5 times as long" in says
+    assert "machine is calm" in says
+    assert bench.database is not None
+    (session,) = bench.database.records(Session)
+    assert session.noise == says
+    assert list(times) == []  # it waited, and timed again
 
 
 def test_two_labs_share_a_database(file: Path) -> None:
