@@ -27,6 +27,7 @@ from .workbench import Workbench
 
 _SCRIPTS = (
     "dom.js",
+    "answers.js",
     "program.js",
     "moves.js",
     "versions.js",

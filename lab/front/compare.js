@@ -38,7 +38,7 @@ function differenceOf(lab, a, b, of) {
     },
   },
     el("summary", {}, of === "program" ? "Program" : "Assembly"),
-    open ? answered(lab.need({ do: "diff", a, b, of }), of === "program" ? "…" : "Compiling …",
+    open ? answered(lab, lab.answers.get({ do: "diff", a, b, of }), of === "program" ? "…" : "Compiling …",
       (shown) => sideBySide(shown[of], a, b)) : null);
 }
 

@@ -1,14 +1,14 @@
 // The way down: assembly with its hot block, each lowering pass, and the roofline.
 
 function assemblyTab(lab) {
-  return answered(lab.need({ do: "assembly", count: 1 }), "Compiling …", ({ name, hot, total }) => {
+  return answered(lab, lab.need({ do: "assembly", count: 1 }), "Compiling …", ({ name, hot, total }) => {
     const isHot = (n) => hot !== null && n >= hot[0] && n <= hot[1];
     const start = lab.ui.line ?? Math.max(0, (hot?.[0] ?? 0) - BEFORE);
     return [
       el("div.row", {},
         el("span", {}, hot === null ? "No loop of it computes." : `The hot block is lines ${hot[0] + 1} to ${hot[1] + 1}.`),
         pager(lab, start, total)),
-      answered(lab.need({ do: "assembly", start, count: PAGE }), "…", ({ lines }) =>
+      answered(lab, lab.need({ do: "assembly", start, count: PAGE }), "…", ({ lines }) =>
         el("pre.code", { tabindex: 0, role: "region", "aria-label": `${name} of ${lab.state.version}` },
           lines.map((line, n) => el("div.line", { key: n, class: isHot(start + n) ? "hot" : null },
             el("span.lineno", {}, `${isHot(start + n) ? "▸ " : ""}${start + n + 1}`), code(expanded(line)), "\n")))),
@@ -33,7 +33,7 @@ function expanded(line) {
 }
 
 function loweringTab(lab) {
-  return answered(lab.need({ do: "lowering" }), "Lowering, pass by pass …", ({ stages }) => {
+  return answered(lab, lab.need({ do: "lowering" }), "Lowering, pass by pass …", ({ stages }) => {
     const at = Math.min(lab.ui.stage, stages.length - 1);
     const stage = stages[at];
     const go = (to) => lab.set({ stage: to });
@@ -49,7 +49,7 @@ function loweringTab(lab) {
         }, stages.map((s, n) => el("option", { value: n, key: n, selected: n === at }, stageName(s, n)))))),
       el("p", {}, el("b", {}, stage.name), " ", el("span.soft", {}, prose(stage.why))),
       stage.error ? errorBox(stage.error)
-        : answered(lab.need({ do: "stage", number: at }), "…", ({ lines, total }) => [
+        : answered(lab, lab.need({ do: "stage", number: at }), "…", ({ lines, total }) => [
           diffView(lines),
           total > lines.length ? el("p.soft.more", {}, `The first ${lines.length} of ${total} lines.`) : null,
         ]));
@@ -62,7 +62,7 @@ function stageName({ name, changed, error }, number) {
 
 function rooflineTab(lab) {
   const known = lab.state.versions.map((v) => v.measured?.seconds ?? "").join();
-  return answered(lab.need({ do: "roofline" }, known), "Drawing …", ({ html, text, points }) => {
+  return answered(lab, lab.need({ do: "roofline" }, known), "Drawing …", ({ html, text, points }) => {
     const here = points.find((p) => p.version === lab.state.version);
     return [
       here ? el("p", {}, el("b", {}, `${Math.round(100 * here.share)}%`),

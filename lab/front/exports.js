@@ -1,7 +1,7 @@
 // Records to start from, and what is taken out of the lab.
 
 function recordsTab(lab) {
-  return answered(lab.need({ do: "records" }, lab.runs), "Reading the database …",
+  return answered(lab, lab.answers.get({ do: "records" }, `${lab.runs} ${lab.opened}`), "Reading the database …",
     ({ records, total }) => records.length === 0
       ? el("p.soft", {}, "The database has no schedule of this program that ran.")
       : [recordsTable(lab, records), total > records.length
@@ -42,7 +42,7 @@ function exportTab(lab) {
     el("p.soft", {}, asRule
       ? "A module with a sketch rule of these steps, whose sizes the search chooses: import it before tw.tune."
       : "A Python file that makes this program, step by step."),
-    answered(lab.need(command), "Writing …", ({ text }) => [
+    answered(lab, lab.need(command), "Writing …", ({ text }) => [
       el("div.row", {},
         el("button", { type: "button", onclick: () => copied(lab, text) }, "Copy"),
         el("a.button", {

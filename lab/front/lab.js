@@ -8,8 +8,9 @@ class Lab {
     this.state = model.get("state");
     this.asked = 0;
     this.runs = 0;
+    this.opened = 0;
     this.waiting = new Map();
-    this.answers = new Map();
+    this.answers = new Answers((command) => this.ask(command), () => this.draw());
     this.ui = {
       place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: 0, line: null,
       inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null,
@@ -72,26 +73,14 @@ class Lab {
     waiting.resolve(answer);
   }
 
-  /**
-   * The answer of a command about the current version, `undefined` until it is here. One that is
-   * newer than the state may be about another version: it is asked again when the state is here.
-   */
-  need(command, also = "") {
-    const key = JSON.stringify([this.state.version, also, command]);
-    if (!this.answers.has(key)) {
-      if (this.answers.size > 200) this.answers.clear();
-      this.answers.set(key, undefined);
-      this.ask(command).then((answer) => this.keepAnswer(key, answer));
-    }
-    return this.answers.get(key);
+  /** A command about the version that is shown, whichever the kernel has come to meanwhile. */
+  about(command) {
+    return { ...command, version: this.state.version };
   }
 
-  keepAnswer(key, answer) {
-    if (answer.revision > this.state.revision) this.answers.delete(key);
-    else {
-      this.answers.set(key, answer);
-      this.draw();
-    }
+  /** The answer of a command about the version that is shown, `undefined` until it is here. */
+  need(command, also = "") {
+    return this.answers.get(this.about(command), also);
   }
 
   /** Carry out a command, and show its error in place. */
@@ -103,10 +92,13 @@ class Lab {
   }
 
   async apply({ op, args }) {
-    const answer = await this.ask({ do: "apply", op, args });
+    const answer = await this.ask(this.about({ do: "apply", op, args }));
     if (answer.error) {
       this.set({ error: answer.error, inTheWay: answer.error.place ?? null });
-    } else this.set({ error: null, form: null, trial: null, refusal: null, inTheWay: null });
+    } else {
+      Object.assign(this.ui, { error: null, refusal: null, inTheWay: null });
+      this.openForm(null);
+    }
     return answer;
   }
 
@@ -116,30 +108,33 @@ class Lab {
   }
 
   figures(row) {
-    const answer = this.answers.get(this.figuresKey(row));
-    if (answer === undefined && !this.figuring) this.figure(row);
+    const command = this.about({ do: "figures", values: row });
+    const busy = this.figuring && this.answers.get(this.figuring) === undefined;
+    if (!busy) this.figuring = command;
+    const answer = busy ? undefined : this.answers.get(command);
     if (answer !== undefined) this.last = answer;
     return answer ?? this.last;
   }
 
-  async figure(row) {
-    this.figuring = true;
-    const key = this.figuresKey(row);
-    const answer = await this.ask({ do: "figures", values: row });
-    this.figuring = false;
-    this.keepAnswer(key, answer);
-  }
-
-  figuresKey(row) {
-    return JSON.stringify(["figures", this.state.version, row]);
-  }
-
   async keep(values) {
-    await this.run({ do: "slide", values });
+    await this.run(this.about({ do: "slide", values }));
   }
 
   select(place, cursor = this.ui.cursor) {
-    this.set({ place, cursor, form: null, trial: null, refusal: null, inTheWay: null });
+    Object.assign(this.ui, { place, cursor, refusal: null, inTheWay: null });
+    this.openForm(null);
+  }
+
+  /** Open the form for the arguments of a primitive: what was typed before is gone. */
+  openForm(op) {
+    this.set({ form: op, typed: {}, trial: null });
+  }
+
+  /** Others write to the database too: its records are read again with each opening. */
+  openTab(tab) {
+    this.opened++;
+    this.answers.forgetErrors();
+    this.set({ tab });
   }
 
   fold(id) {
@@ -159,14 +154,18 @@ class Lab {
     const ran = this.state.run?.running;
     this.state = this.model.get("state");
     this.ui.lost = false;
-    if (ran && !this.state.run.running) this.runs++;
+    if (ran && !this.state.run.running) {
+      this.runs++;
+      this.answers.forgetErrors();
+    }
     if (this.state.version !== version) {
+      this.answers.forgetErrors();
       const nodes = this.state.tree.nodes.filter((n) => n.id !== undefined);
       if (!nodes.some((n) => n.id === this.ui.place)) {
         this.ui.place = (nodes.find((n) => !before.has(n.id)) ?? nodes[0])?.id ?? null;
       }
       this.ui.cursor = Math.max(0, this.state.tree.nodes.findIndex((n) => n.id === this.ui.place));
-      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, trial: null, stage: 0, line: null });
+      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, typed: {}, trial: null, stage: 0, line: null });
       this.last = undefined;
     }
     this.draw();
@@ -225,7 +224,7 @@ function headPane(lab) {
         "aria-expanded": String(lab.ui.packing),
         onclick: () => lab.set({ packing: !lab.ui.packing }),
       }, "Pack …"),
-      act("Pin", { do: "pin" }, true, "Builds of this program take this version",
+      act("Pin", { do: "pin", version: id }, true, "Builds of this program take this version",
         (pinned) => `Builds of this program take ${pinned.version} now, record ${pinned.id}.`)),
     lab.ui.packing ? packForm(lab, id) : null);
 }

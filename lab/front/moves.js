@@ -16,7 +16,7 @@ function movesPane(lab) {
       }))),
     answer === undefined
       ? el("p.soft.wait", {}, "Trying every primitive …")
-      : answer.error ? errorBox(answer.error) : moveList(lab, answer.result));
+      : answered(lab, answer, "", (result) => moveList(lab, result)));
 }
 
 function moveList(lab, { moves, total }) {
@@ -76,7 +76,7 @@ function groupHead(lab, { op, says, from, args }, shared) {
         type: "button",
         "aria-expanded": String(open),
         "aria-label": `Other arguments for ${op}`,
-        onclick: () => lab.set({ form: open ? null : op, trial: null }),
+        onclick: () => lab.openForm(open ? null : op),
       }, "other …")),
     el("p.says.soft", {}, prose(says)),
   ];
@@ -116,6 +116,7 @@ function askingGroup(lab, move) {
 function argumentForm(lab, move, names) {
   const types = new Map((move.needs ?? []).map((n) => [n.name, n.type]));
   const { named, ided } = handleNames(lab);
+  const { typed } = lab.ui;
   const submit = async (form, apply) => {
     const args = {};
     for (const name of names) {
@@ -123,9 +124,12 @@ function argumentForm(lab, move, names) {
       if (value !== "") args[name] = replaced(parsed(value), hasHandle(move.args[name]) ? ided : new Map());
     }
     if (apply) await lab.apply({ op: move.op, args });
-    else lab.set({ trial: await lab.ask({ do: "try", op: move.op, args }) });
+    else {
+      const trial = await lab.ask(lab.about({ do: "try", op: move.op, args }));
+      if (lab.ui.typed === typed) lab.set({ trial });
+    }
   };
-  const shown = (name) => lab.ui.typed[`${move.op}.${name}`]
+  const shown = (name) => typed[name]
     ?? (name in move.args ? JSON.stringify(replaced(move.args[name], named)) : "");
   return el("form.arguments", {
     key: "form",
@@ -137,7 +141,7 @@ function argumentForm(lab, move, names) {
       spellcheck: "false",
       placeholder: types.get(name) ?? "",
       value: shown(name),
-      oninput: (event) => { lab.ui.typed[`${move.op}.${name}`] = event.target.value; },
+      oninput: (event) => { typed[name] = event.target.value; },
     }))),
     el("div.row", {},
       el("button", { type: "button", onclick: (event) => submit(event.target.form, false) }, "Try"),

@@ -1,7 +1,7 @@
 // Sliders for the sizes of a version, and what other sizes would give.
 
 function slidersTab(lab) {
-  return answered(lab.need({ do: "sliders" }), "Opening the sizes of this version …", (known) => {
+  return answered(lab, lab.need({ do: "sliders" }), "Opening the sizes of this version …", (known) => {
     const row = lab.ui.row ?? known.sliders.map((s) => s.value);
     const moved = row.some((v, n) => v !== known.sliders[n].value);
     const figures = (moved ? lab.figures(row) : undefined) ?? { result: known };

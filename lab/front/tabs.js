@@ -20,7 +20,7 @@ function tabsPane(lab) {
     const to = ends[event.key] ?? here + (step[event.key] ?? 0);
     if (!(event.key in step) && !(event.key in ends)) return;
     event.preventDefault();
-    lab.set({ tab: names[(to + names.length) % names.length] });
+    lab.openTab(names[(to + names.length) % names.length]);
     lab.root.querySelector("[role=tab][aria-selected=true]").focus();
   };
   return el("section.pane.tabs", { "aria-label": "Figures" },
@@ -33,7 +33,7 @@ function tabsPane(lab) {
         "aria-selected": String(name === ui.tab),
         "aria-controls": `${lab.id}-panel`,
         tabindex: name === ui.tab ? 0 : -1,
-        onclick: () => lab.set({ tab: name }),
+        onclick: () => lab.openTab(name),
       }, TABS[name][0]))),
     el("button.quiet", {
       type: "button",
@@ -52,7 +52,14 @@ function tabsPane(lab) {
 }
 
 /** What an answer has: a note while it is awaited, its error, or what `shown` makes of its result. */
-function answered(answer, waiting, shown) {
+function answered(lab, answer, waiting, shown) {
   if (answer === undefined) return el("p.soft.wait", {}, waiting);
-  return answer.error ? errorBox(answer.error) : shown(answer.result);
+  if (!answer.error) return shown(answer.result);
+  return [errorBox(answer.error), answer.error.kind === "LabError" ? null : el("button", {
+    type: "button",
+    onclick: () => {
+      lab.answers.forgetErrors();
+      lab.draw();
+    },
+  }, "Try again")];
 }

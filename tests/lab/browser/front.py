@@ -28,19 +28,31 @@ _START = """async ([script, names, state]) => {
         on: (name, handler) => (handlers[name] ??= []).push(handler),
         off: (name) => delete handlers[name],
         send: async ({id, command}) => {
+            if (late) return late.push({id, command});
             const [answer, after] = await window.kernel(command);
             take(after);
             call('msg:custom', {id, answer});
         },
     };
+    let late = null;
+    window.hold = () => { late = []; };
+    window.release = async () => {
+        const held = late;
+        late = null;
+        for (const message of held) await model.send(message);
+    };
     window.trigger = call;
     window.end = window.front.default.render({model, el: document.querySelector('#lab')});
 }"""
-_NAMES = "el, patch, seconds, change, code, digits, quantity, parts, lanes"
+_NAMES = "Lab, el, patch, seconds, change, code, digits, quantity, parts, lanes"
 
 
 def open_front(page: Page, bench: Workbench) -> Locator:
-    """Draw the lab of a workbench. `window.front` has the functions of the front end."""
+    """Draw the lab of a workbench. `window.front` has the functions of the front end.
+
+    After `hold()` the kernel is busy: commands wait for `release()`, which carries them out in
+    order.
+    """
 
     def kernel(command: object) -> list[Any]:
         answer = bench.do(command)

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tilewright import ops
+from tilewright import TuningDatabase, ops
 from tilewright.durations import format_seconds
+from tilewright.errors import DatabaseError
+from tilewright.lab import records
 from tilewright.lab.measuring import Run
 from tilewright.lab.versions import Version
 from tilewright.lab.workbench import Workbench
 
+from ..databases import Tuning
 from .accessibility import violations
 from .front import open_front
 
@@ -111,6 +114,75 @@ def test_arguments_are_typed_tried_and_applied(page: Page, bench: Workbench) -> 
     form.get_by_role("button", name="Apply").click()
     expect(lab.locator(".version[aria-current]")).to_contain_text("split(i, factors=[None, 4])")
     expect(lab.locator("form")).to_have_count(0)
+
+
+def test_answers_are_of_the_version_that_was_shown(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="sch.parallel(i)").wait_for()
+    page.evaluate("hold()")
+    lab.get_by_role("button", name="sch.parallel(i)").click()
+    lab.get_by_role("tab", name="Export").click()  # asked for behind the step
+    page.evaluate("release()")
+    expect(lab.locator(".source")).to_contain_text("parallel")
+    lab.get_by_role("button", name="Undo").click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v0")
+    expect(lab.locator(".source")).not_to_contain_text("parallel")
+
+
+def test_typed_arguments_are_of_their_form(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    other = lab.get_by_role("button", name="Other arguments for split")
+    other.click()
+    lab.locator("form").get_by_label("loop").fill('"k"')
+    lab.get_by_role("treeitem").nth(1).click()
+    other.click()
+    assert lab.locator("form").get_by_label("loop").input_value() == '"j"'
+    page.evaluate("hold()")
+    lab.locator("form").get_by_role("button", name="Try").click()
+    lab.get_by_role("treeitem").nth(0).click()
+    page.evaluate("release()")
+    other.click()
+    expect(lab.locator("form").get_by_label("loop")).to_have_value('"i"')
+    assert lab.locator("form").get_by_role("status").inner_text() == ""
+
+
+def test_errors_are_not_kept_as_answers(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = TuningDatabase(tmp_path / "kept.db")
+    bench = Workbench(ops.matmul_func(64, 48, 32), "cpu", database)
+    lab = open_front(page, bench)
+
+    def locked(*_: object) -> list[Any]:
+        raise DatabaseError("database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "listed", locked)
+        lab.get_by_role("tab", name="Records").click()
+        expect(lab.get_by_role("tabpanel")).to_contain_text("database is locked")
+    lab.get_by_role("button", name="Try again").click()
+    panel = lab.get_by_role("tabpanel")
+    expect(panel).to_contain_text("no schedule of this program")
+    others = Tuning(tmp_path / "kept.db", bench.func)
+    others.trial(others.start(), 8, 1e-3)
+    lab.get_by_role("tab", name="Export").click()
+    lab.get_by_role("tab", name="Records").click()
+    expect(panel.get_by_role("button", name="Open record")).to_have_count(1)
+
+
+def test_views_have_questions_of_their_own(page: Page, bench: Workbench) -> None:
+    open_front(page, bench)
+    page.evaluate(
+        """(state) => {
+        const sent = [];
+        const model = {get: () => state, on: () => 0, off: () => 0, send: (m) => sent.push(m.id)};
+        for (const _ of [0, 1]) new front.Lab(model, document.createElement('div'));
+        window.sent = sent;
+    }""",
+        bench.state(),
+    )
+    ids = page.evaluate("sent")
+    assert len(ids) == len(set(ids)) > 2
 
 
 def test_moves_are_filtered(page: Page, bench: Workbench) -> None:
