@@ -284,13 +284,15 @@ def _names(plot: _Plot, layers: Sequence[Layer]) -> h.Node:
             if layer.slanted:  # alternately near and far, for lines that are close together
                 nodes.append(_along(at, name, 6 + len(nodes) % 2 * _APART))
             else:
-                flat.append((max(at[-1][0], width_of(name)), at[-1][1] - 5, name))
+                x = max(at[-1][0], plot.x.begin + width_of(name))
+                flat.append((x, at[-1][1] - 5, name))
         flat += [
             (max(x - 6, plot.x.begin + width_of(n)), y - 6, shortened(n))
             for (x, y), n in zip(at, layer.names, strict=False)
         ]
-    heights = spread([y for _, y, _ in flat], plot.y.end + 4, plot.y.begin - 4)
-    nodes += [_text(x, y, n, "end") for (x, _, n), y in zip(flat, heights, strict=True)]
+    # Names make room upwards, as below are the line and the marks that they name.
+    heights = spread([-y for _, y, _ in flat], 4 - plot.y.begin, -4 - plot.y.end)
+    nodes += [_text(x, -y, n, "end") for (x, _, n), y in zip(flat, heights, strict=True)]
     return h.g(".names")[nodes]
 
 

@@ -124,6 +124,34 @@ def test_spread_keeps_order_and_bounds() -> None:
     assert spread([99, 98], 0, 100, 10) == [100, 90]
 
 
+@pytest.mark.parametrize("seconds", [1e-3, 1.001e-3, 0.999e-3])
+def test_names_stand_above_what_they_name(seconds: float) -> None:
+    """Also at the lower edge, and where a line ends at a point."""
+    best = Layer("best so far", [(0.0, 8e-3), (10.0, 1e-3)], "steps")
+    document = parsed(chart("n", CLOCK, CALL, best, Layer("f", [(10.0, seconds)], "points", ["f"])))
+    (group,) = (
+        g for g in document.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "names"
+    )
+    below, above = sorted((float(t.get("y", "")) for t in group), reverse=True)
+    (line,) = drawn(document, "line")
+    assert below < float(line.rpartition("V")[2].partition("H")[0])
+    assert above <= below - 11
+
+
+def test_the_name_of_a_short_line_stands_beside_the_axis() -> None:
+    document = parsed(chart("n", CLOCK, CALL, Layer("best so far", [(0.0, 1e-3)], "steps")))
+    (name,) = (
+        t for t in document.iter("{http://www.w3.org/2000/svg}text") if t.text == "best so far"
+    )
+    ticks = [
+        t
+        for t in document.iter("{http://www.w3.org/2000/svg}text")
+        if (t.text or "").endswith("ms")
+    ]
+    axis = max(float(t.get("x", "")) for t in ticks)
+    assert float(name.get("x", "")) - width_of("best so far") >= axis
+
+
 @pytest.mark.parametrize(
     ("low", "high", "labels"),
     [
