@@ -83,6 +83,24 @@ def test_tables_are_sorted_and_filtered_by_keys(page: Page, tmp_path: Path) -> N
     assert errors == []
 
 
+@pytest.mark.parametrize("width", [1100, 400])
+def test_long_names_and_remarks_fit_the_page(page: Page, tmp_path: Path, width: int) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    workload = Workload("a" * 64, "a_program_" * 6, "float32[8,8]", "", 1, 1)
+    tuning.database.put(workload)
+    session = tuning.start(workload)
+    tuning.trial(session, 2, 1e-3)
+    tuning.database.finish_session(session.id, noise="other programs ran meanwhile; " * 9)
+    page.set_viewport_size({"width": width, "height": 900})
+    show(page, report(tuning.database), tmp_path / "report.html")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    table = page.get_by_role("table", name="Sessions")
+    (lines,) = table.locator("td:last-child").evaluate_all(
+        "cells => cells.map(c => c.offsetHeight)"
+    )
+    assert lines > 3 * 13, "remarks go on in the next line"
+
+
 def test_a_report_is_whole_without_scripts(page: Page, tmp_path: Path) -> None:
     database = tuned(tmp_path / "tuning.db")
     browser = page.context.browser
@@ -103,7 +121,7 @@ def test_a_hostile_database_runs_nothing(page: Page, tmp_path: Path) -> None:
         tuning.database.put(workload)
         session = tuning.start(workload)
         tuning.trial(session, 2, None, HOSTILE)
-        tuning.trial(session, 2, 1e-3)
+        tuning.trial(session, 4, 1e-3)
     errors = show(page, report(tuning.database), tmp_path / "report.html")
     assert page.locator("img, iframe, main script").count() == 0
     assert page.title() == "Tuning database"
