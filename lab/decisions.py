@@ -42,9 +42,14 @@ def uses_of(trace: Trace) -> dict[str, str]:
 
 def decisions_chart(
     candidates: Iterable[tuple[Trace, float]], title: str = "Decisions against time"
-) -> h.Element:
-    """Parallel coordinates of candidates of one sketch: their traces and times."""
+) -> h.Node:
+    """Parallel coordinates of candidates of one sketch: their traces and times.
+
+    There is none where no decision took several values.
+    """
     ordered = sorted(candidates, key=lambda c: c[1])
-    uses = uses_of(ordered[0][0]) if ordered else {}
     rows = [(decisions_of(trace), seconds) for trace, seconds in ordered]
-    return parallel(title, rows, format_seconds, meanings=uses)
+    choices = {choice for decisions, _ in rows for choice in decisions.items()}
+    if len(choices) == len({name for name, _ in choices}):
+        return None
+    return parallel(title, rows, format_seconds, meanings=uses_of(ordered[0][0]))

@@ -149,6 +149,17 @@ def test_many_measurements_stay_a_page_to_mail(tmp_path: Path, count: int) -> No
         assert f"The fastest measurements: {rows} of {count * 4 // 5:,}" in text
 
 
+def test_a_sketch_without_decisions_has_no_picture_of_them(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    tuning.trial(session, 0, 4e-3)
+    assert "Decisions against time" not in shown(report(tuning.database, session))
+    tuning.trial(session, 2, 3e-3)
+    assert "Decisions against time" not in shown(report(tuning.database, session))
+    tuning.trial(session, 4, 2e-3)
+    assert "Decisions against time" in shown(report(tuning.database, session))
+
+
 def test_failures_for_many_reasons_are_summed_up(tmp_path: Path) -> None:
     tuning = Tuning(tmp_path / "tuning.db")
     session = many(tuning, 200)
