@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..autotune.records import schedule_record, target_record
 from ..autotune.search.replay import Replays
 from ..errors import DatabaseError
@@ -24,7 +26,9 @@ from .program_tree import Data
 from .versions import LabError, Timing, Version
 
 MOST = 2000
-"""Measurements among which the schedules of a program are listed."""
+"""The newest measurements among which the schedules of a program are listed."""
+_FAST = 200
+"""The fastest measurements whose schedules are listed too, however old they are."""
 
 
 def required(database: TuningDatabase | None) -> TuningDatabase:
@@ -38,15 +42,19 @@ def required(database: TuningDatabase | None) -> TuningDatabase:
 
 
 def listed(database: TuningDatabase, workload: Workload, target: Target) -> list[Data]:
-    """The schedules of a program that ran, the fastest first; those of comparable targets before
-    others."""
+    """The schedules of a program that ran, by their last times, as `open` shows them.
+
+    The best of the database comes first, then the fastest; those of comparable targets before
+    others.
+    """
     here = target_record(target)
+    best = database.best(workload.id, here)
+    first = None if best is None or best.pinned else best.schedule.id
     found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
     for where in (here, None):
-        rows = database.history(
-            workload=workload.id, target=where, outcome=Outcome.OK, order=Order.TIME, limit=MOST
-        )
-        for measured, schedule in rows:
+        entries = _last(database, workload, where).values()
+        ranked = sorted(entries, key=lambda e: (e[1].id != first, _timing(e[0]).seconds))
+        for measured, schedule in ranked:
             found.setdefault(schedule.id, (measured, schedule))
     targets: dict[str, TargetRecord] = {}
     return [_row(database, m, s, here, targets) for m, s in found.values()]
@@ -54,13 +62,22 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
 
 def times(database: TuningDatabase, workload: Workload, target: Target) -> dict[str, float]:
     """The last times of schedules (ids) of a program on such a target."""
-    here = target_record(target)
-    rows = database.measurements(workload=workload.id, target=here, outcome=Outcome.OK, limit=MOST)
-    found: dict[str, float] = {}
-    for measured in rows:
-        if measured.seconds is not None:
-            found.setdefault(measured.schedule, measured.seconds)
-    return found
+    last = _last(database, workload, target_record(target))
+    return {id: m.seconds for id, (m, _) in last.items() if m.seconds is not None}
+
+
+def _last(
+    database: TuningDatabase, workload: Workload, target: TargetRecord | None
+) -> dict[str, tuple[Measurement, ScheduleRecord]]:
+    """The last measurement of each schedule (id): that of finals, where a session held them."""
+    rows = partial(database.history, workload=workload.id, target=target, outcome=Outcome.OK)
+    last: dict[str, tuple[Measurement, ScheduleRecord]] = {}
+    for measured, schedule in rows(limit=MOST):
+        last.setdefault(schedule.id, (measured, schedule))
+    for _, schedule in rows(order=Order.TIME, limit=_FAST):
+        if schedule.id not in last:
+            last.update((s.id, (m, s)) for m, s in rows(schedule=schedule.id, limit=1))
+    return last
 
 
 def _row(
@@ -73,10 +90,13 @@ def _row(
     if measured.target not in targets:
         targets[measured.target] = database.get(TargetRecord, measured.target)
     target = targets[measured.target]
+    timing = _timing(measured).data()
     return {
         "record": schedule.id,
         "id": short_id(schedule.id),
-        "seconds": measured.seconds,
+        "seconds": timing["seconds"],
+        "interval": timing["interval"],
+        "text": timing["text"],
         "generator": text(schedule.generator),
         "target": text(target.text),
         "comparable": target.comparable == here.comparable,
@@ -108,9 +128,12 @@ def known_timing(
     rows = database.measurements(
         workload=workload.id, target=here, schedule=schedule.id, outcome=Outcome.OK, limit=1
     )
-    if not rows or rows[0].seconds is None:
-        return None
-    return Timing(rows[0].seconds, rows[0].samples, None)
+    return _timing(rows[0]) if rows else None
+
+
+def _timing(measured: Measurement) -> Timing:
+    assert measured.seconds is not None, "what ran has a time"
+    return Timing(measured.seconds, measured.samples, None)
 
 
 def pinned(

@@ -63,7 +63,7 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `measure` | `versions`: ids; of several, times are interleaved | the `run` that begins |
 | `pack` | `versions`, `folder`: a new one | the `run` that compiles them for a machine elsewhere |
 | `cancel` | | the `run` |
-| `records` | `start`, `count` | `records` of this program in the database, the fastest first |
+| `records` | `start`, `count` | `records` of this program in the database, the best first |
 | `open` | `record`: the beginning of an id | the `version` |
 | `pin` | `version` | the `record` that builds take from now on, `id` for short |
 | `unpin` | | `unpinned`: whether there was one |
@@ -86,8 +86,8 @@ others that are left out. **Stages** lead from the scheduled program by each low
 texts of code; the lines of one are its changes to the stage before. `points` of the roofline have
 `version, seconds, measured, rate, share`.
 
-A **record** has `record` (its id), `id` for short, `seconds`, `generator`, `target`, `comparable`
-(whether its time is one of such a machine) and `created`.
+A **record** has `record` (its id), `id` for short, its last time as `seconds`, `interval` and
+`text`, `generator`, `target`, `comparable` (whether its time is one of such a machine), `created`.
 
 An **error** has `kind`, `text` and `hint`; for steps also `example` (what clashes: two iterations,
 say), `place` (the id of the loop or block in the way) with its `name`, `alternatives`, and of the

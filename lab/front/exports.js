@@ -18,7 +18,7 @@ function recordsTable(lab, records) {
     el("tbody", {}, records.map((r) => el("tr", { key: r.record },
       el("th", { scope: "row" }, el("code", {}, r.id)),
       el("td", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
-      el("td.num", {}, r.seconds === null ? "" : seconds(r.seconds)),
+      el("td.num", {}, r.text),
       el("td.soft", {}, r.created.slice(0, 16).replace("T", " ")),
       el("td", {}, el("button", {
         type: "button",
