@@ -61,8 +61,7 @@ function stageName({ name, changed, error }, number) {
 }
 
 function rooflineTab(lab) {
-  const known = lab.state.versions.map((v) => v.measured?.seconds ?? "").join();
-  return answered(lab, lab.need({ do: "roofline" }, known), "Drawing …", ({ html, text, points }) => {
+  return answered(lab, lab.need({ do: "roofline" }, lab.times()), "Drawing …", ({ html, text, points }) => {
     const here = points.find((p) => p.version === lab.state.version);
     return [
       here ? el("p", {}, el("b", {}, `${Math.round(100 * here.share)}%`),

@@ -36,6 +36,11 @@ class Lab {
     return this.state.versions.find((v) => v.id === this.state.version);
   }
 
+  /** The measured times there are: what depends on them is asked again when they are others. */
+  times() {
+    return [this.runs, ...this.state.versions.map((v) => v.measured?.seconds ?? "")].join();
+  }
+
   /** Whether a run can begin. */
   measures() {
     return this.state.target.runs_here && !this.state.run?.running;

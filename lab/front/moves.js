@@ -3,7 +3,7 @@
 function movesPane(lab) {
   const { ui } = lab;
   const node = lab.state.tree.nodes.find((n) => n.id === ui.place);
-  const answer = lab.need({ do: "moves", place: ui.place });
+  const answer = lab.need({ do: "moves", place: ui.place }, lab.times());
   const where = node === undefined ? "the whole program" : `${node.kind} ${node.name}`;
   return el("section.pane.moves", { "aria-label": "Moves" },
     el("header.bar", {},
@@ -87,21 +87,34 @@ function prose(text) {
   return text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
 }
 
+/** A legal move with its costs, each compared with that of the version: predicted, and measured. */
 function moveButton(lab, move, own) {
-  const current = lab.current();
-  const { text, of } = move.predicted === null || current.predicted === null
-    ? { text: "", of: "soft" }
-    : change(move.predicted, current.predicted);
+  const costs = costsOf(lab, move);
   return el("button.move", {
     type: "button",
     key: move.text,
     title: move.text,
-    "aria-label": `${move.text}${move.predicted === null ? "" : `, predicted ${seconds(move.predicted)}, ${text}`}`,
+    "aria-label": [move.text, ...costs.map((c) => `${c.name} ${c.time}${c.text && `, ${c.text}`}`)].join(", "),
     onclick: () => lab.apply(move),
   },
     el("code", {}, own.join(", ") || "()"),
-    move.predicted === null ? null : el("span.time", {}, seconds(move.predicted)),
-    text ? el("span.change", { class: of }, text) : null);
+    costs.map((c, n) => [
+      n > 0 || c.name === "measured" ? el("span.soft.what", { key: `${c.name} what` }, c.name) : null,
+      el("span.time", { key: c.name, class: c.name === "measured" ? "measured" : null }, c.time),
+      el("span.change", { key: `${c.name} change`, class: c.of }, c.text),
+    ]));
+}
+
+/** The times of a program that are known: `name`, `time`, and how it differs from the version's. */
+function costsOf(lab, { predicted, measured }) {
+  const current = lab.current();
+  const cost = (name, now, before) => now === null || now === undefined ? [] : [{
+    name, time: seconds(now), ...(before === null || before === undefined ? { text: "", of: "soft" } : change(now, before)),
+  }];
+  return [
+    ...cost("predicted", predicted, current.predicted),
+    ...cost("measured", measured, current.measured?.seconds),
+  ];
 }
 
 function askingGroup(lab, move) {
@@ -183,9 +196,8 @@ function trialText(lab, answer) {
   const move = answer.result;
   if (!move.legal) return errorBox(move.error);
   if (move.changes === false) return el("p.soft", {}, "It would change nothing.");
-  return el("p", {}, "Legal. ", move.predicted === null || move.predicted === undefined
-    ? null
-    : `Predicted: ${seconds(move.predicted)}, ${change(move.predicted, lab.current().predicted).text}.`);
+  return el("p", {}, "Legal. ", costsOf(lab, move).map(({ name, time, text }) =>
+    `${name[0].toUpperCase()}${name.slice(1)}: ${time}${text && `, ${text}`}. `));
 }
 
 function refusedGroup(lab, refused) {

@@ -42,6 +42,7 @@ _START = """async ([script, names, state]) => {
         for (const message of held) await model.send(message);
     };
     window.trigger = call;
+    window.refresh = async () => take(await window.kernel(null).then(([, after]) => after));
     window.end = window.front.default.render({model, el: document.querySelector('#lab')});
 }"""
 _NAMES = "Lab, el, patch, seconds, change, code, digits, quantity, parts, lanes"
@@ -50,8 +51,8 @@ _NAMES = "Lab, el, patch, seconds, change, code, digits, quantity, parts, lanes"
 def open_front(page: Page, bench: Workbench) -> Locator:
     """Draw the lab of a workbench. `window.front` has the functions of the front end.
 
-    After `hold()` the kernel is busy: commands wait for `release()`, which carries them out in
-    order.
+    `refresh()` draws the state that the workbench has. After `hold()` the kernel is busy: commands
+    wait for `release()`, which carries them out in order.
     """
 
     def kernel(command: object) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from tilewright import TuningDatabase, ops
 from tilewright.durations import format_seconds
 from tilewright.errors import DatabaseError
 from tilewright.lab import records
-from tilewright.lab.measuring import Run
-from tilewright.lab.versions import Version
+from tilewright.lab.measuring import Measured, Run
+from tilewright.lab.versions import Timing, Version
 from tilewright.lab.workbench import Workbench
 
 from ..databases import Tuning
@@ -183,6 +184,27 @@ def test_views_have_questions_of_their_own(page: Page, bench: Workbench) -> None
     )
     ids = page.evaluate("sent")
     assert len(ids) == len(set(ids)) > 2
+
+
+def test_moves_have_measured_times_too(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="sch.parallel(i)").click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v1")
+    lab.get_by_role("button", name="Undo").click()
+    move = lab.get_by_role("button", name="sch.parallel(i)")
+    expect(move).to_contain_text("us")
+    expect(move).not_to_contain_text("measured")
+    v0, v1 = bench.versions
+    run = Run([v0, v1], 0.0, says="done", ended=1.0)
+    timings = {v: Timing(s, (s,) * 3, True) for v, s in ((v0, 3e-3), (v1, 1e-3))}
+    bench._measured(run, Measured(timings, {}, []))
+    page.evaluate("refresh()")
+    expect(move.locator(".measured")).to_have_text("1 ms")
+    expect(move).to_have_accessible_name(re.compile(r"predicted .*measured 1 ms, 3\S faster$"))
+    lab.get_by_role("button", name="Other arguments for parallel").click()
+    lab.locator("form").get_by_role("button", name="Try").click()
+    expect(lab.locator("form").get_by_role("status")).to_contain_text("Measured: 1 ms")
+    assert violations(page) == []
 
 
 def test_moves_are_filtered(page: Page, bench: Workbench) -> None:
