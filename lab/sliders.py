@@ -25,7 +25,7 @@ from ..autotune.search.drawing import model_or_none
 from ..autotune.search.sketch import Sketch
 from ..errors import ScheduleError, TuningError
 from ..schedule import Schedule, Trace
-from ..schedule.find import find_path
+from ..schedule.find import blocks_in, find_path
 from ..schedule.primitive import find_primitive
 from ..schedule.step_arguments import Argument, Derived, Lambda, Record, Ref, checker
 from ..schedule.trace import Step
@@ -317,8 +317,10 @@ def _sliders(schedule: Schedule) -> list[Slider]:
     """The numbers of a schedule, in the order in which its sketch decides them."""
     replayed = Schedule(schedule.original)
     trace, handles, found = schedule.trace, list[Any](), list[Slider]()
+    funcs: list[Func] = []
     for number, step in enumerate(trace.steps):
         before, count = replayed.func, len(handles)
+        funcs.append(before)
         handles += _flat(replayed.replay(step))
         for item, value in enumerate(step.decision):
             if value is not None:
@@ -326,21 +328,30 @@ def _sliders(schedule: Schedule) -> list[Slider]:
         for argument, place, size in [] if step.decision else _numbers(step):
             values = _values(size, _largest(step, handles, before))
             found.append(Slider(number, argument, place, size, None, values))
-    return [replace(s, label=_label_of(s, trace, handles)) for s in found]
+    uses = [_use_of(s, trace) for s in found]
+    labels = [_label(trace, funcs, handles, use) for use in uses]
+    told_apart = [
+        _label(trace, funcs, handles, use, blocks=True) if labels.count(label) > 1 else label
+        for use, label in zip(uses, labels, strict=True)
+    ]
+    return [replace(s, label=label) for s, label in zip(found, told_apart, strict=True)]
 
 
-def _label_of(slider: Slider, trace: Trace, handles: Sequence[Any]) -> str:
-    """What a number is, in words: `split(i) factors[1]`; for one that was sampled, where it is
-    first used."""
+_Use: TypeAlias = tuple[int, str, int | None]
+"""A step, an argument of it, and an item of that."""
+
+
+def _use_of(slider: Slider, trace: Trace) -> _Use:
+    """What has a number; of one that was sampled, what is the first to take it."""
     if slider.drawn is None:
-        return _label(trace.steps[slider.step], slider.argument, slider.item, handles)
-    for step in trace.steps:
+        return slider.step, slider.argument, slider.item
+    for number, step in enumerate(trace.steps):
         for name, value in step.arguments:
             if value == slider.drawn:
-                return _label(step, name, None, handles)
+                return number, name, None
             if type(value) is tuple and slider.drawn in value:
-                return _label(step, name, value.index(slider.drawn), handles)
-    return f"{trace.steps[slider.step].op} {slider.item}"
+                return number, name, value.index(slider.drawn)
+    return slider.step, "", slider.item
 
 
 def _flat(result: Any) -> list[Any]:
@@ -350,11 +361,26 @@ def _flat(result: Any) -> list[Any]:
     return [] if result is None else [result]
 
 
-def _label(step: Step, argument: str, item: int | None, handles: Sequence[Any]) -> str:
+def _label(
+    trace: Trace, funcs: Sequence[Func], handles: Sequence[Any], use: _Use, *, blocks: bool = False
+) -> str:
+    """A number in words: `split(i) factors[1]`, with the names in the text of the program that the
+    step is taken of. Loops beside each other may have one name: `blocks` are those inside them,
+    `split(i of C) factors[1]`."""
+    number, argument, item = use
+    step, func = trace.steps[number], funcs[number]
     refs = [r for _, v in step.arguments for r in (v if type(v) is tuple else (v,))]
-    known = [r for r in refs if type(r) is Ref and r.kind in "lb"]
-    names = ", ".join(handles[r.index].name for r in known)
-    return f"{step.op}({names}) {argument}" + ("" if item is None else f"[{item}]")
+    known = [handles[r.index] for r in refs if type(r) is Ref and r.kind in "lb"]
+    names = loop_names(func)
+    said = [names.get(h, h.name) + (_inside(h, func) if blocks else "") for h in known]
+    where = f"{step.op}({', '.join(said)})"
+    return " ".join(filter(None, [where, argument])) + ("" if item is None else f"[{item}]")
+
+
+def _inside(handle: Any, func: Func) -> str:
+    """The first block in a loop; nothing for a block."""
+    path = find_path(func.body, handle) if isinstance(handle, Var) else None
+    return f" of {next(blocks_in(path[-1])).label.name}" if path else ""
 
 
 def _numbers(step: Step) -> Iterator[tuple[str, int | None, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.autotune.model.loop_footprints import footprints
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import model_for
@@ -125,6 +125,22 @@ def test_sliders_have_labels_and_values() -> None:
     assert found["values"] == [8, 32, 4]
     assert set(found["sliders"][1]["values"]) >= {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96, 64}
     assert max(found["sliders"][1]["values"]) == 96
+
+
+def test_loops_of_one_name_are_told_apart() -> None:
+    a = te.placeholder((64, 64), "float32", name="A")
+    b = te.compute((64, 64), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((64, 64), lambda i, j: te.exp(b[i, j]), name="C")
+    sch = tw.Schedule(te.func([a, c]))
+    for block in "BC":
+        sch.split(sch.get_loops(sch.get_block(block))[0], factors=[None, 8])
+    sch.split(sch.get_loops(sch.get_block("C"))[2], factors=[None, 16])
+    found = done(Workbench(sch, TARGET), do="sliders")
+    assert [s["label"] for s in found["sliders"]] == [
+        "split(i of B) factors[1]",
+        "split(i of C) factors[1]",
+        "split(j) factors[1]",
+    ]
 
 
 def test_values_that_break_a_constraint_say_which() -> None:
