@@ -11,7 +11,7 @@ function compareTab(lab) {
     onchange: (event) => lab.set({ [name]: event.target.value }),
   }, versions.map((v) => el("option", { key: v.id, value: v.id, selected: v.id === value },
     `${v.id} ${v.text.replace(/^sch\./, "")}`.slice(0, 60)))));
-  const timed = lab.state.compared.find((c) => [a, b].includes(c.a) && [a, b].includes(c.b));
+  const timed = lab.state.compared.findLast((c) => [a, b].includes(c.a) && [a, b].includes(c.b));
   return [
     el("div.row", {}, pick("a", a, "Left"), pick("b", b, "Right"), el("button", {
       type: "button",

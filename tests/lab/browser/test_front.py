@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tilewright import TuningDatabase, ops
+from tilewright import TuningDatabase, ops, te
 from tilewright.durations import format_seconds
 from tilewright.errors import DatabaseError
 from tilewright.lab import records
 from tilewright.lab.measuring import Measured, Run
-from tilewright.lab.versions import Timing, Version
+from tilewright.lab.versions import Comparison, Timing, Version
 from tilewright.lab.workbench import Workbench
+from tilewright.tuning_db.values import Verdict
 
 from ..databases import Tuning
 from .accessibility import violations
@@ -231,6 +232,48 @@ def test_sliders_show_the_figures_of_the_search(page: Page, bench: Workbench) ->
     lab.get_by_role("button", name="Keep as a version").click()
     expect(lab.locator(".version[aria-current] .id")).to_have_text("v2")
     assert slider.input_value() == str(known.index(moved))
+
+
+def test_sliders_of_one_name_are_all_shown(page: Page) -> None:
+    a = te.placeholder((64, 64), "float32", name="A")
+    b = te.compute((64, 64), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((64, 64), lambda i, j: te.exp(b[i, j]), name="C")
+    bench = Workbench(te.func([a, c]))
+    for loop in [n["id"] for n in bench.state()["tree"]["nodes"] if n.get("name") == "i"]:
+        applied(bench, "split", loop=loop, factors=[None, 8])
+    lab = open_front(page, bench)
+    first = lab.get_by_role("slider", name="split(i of B) factors[1]")
+    second = lab.get_by_role("slider", name="split(i of C) factors[1]")
+    expect(second).to_have_attribute("aria-valuetext", "8")
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(first).not_to_have_attribute("aria-valuetext", "8")
+    expect(second).to_have_attribute("aria-valuetext", "8")
+    expect(lab.get_by_role("slider")).to_have_count(2)
+
+
+def test_a_swapped_comparison_is_the_newest(page: Page, bench: Workbench) -> None:
+    (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    applied(bench, "parallel", loop=loop)
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Compare").click()
+    v0, v1 = bench.versions
+    for a, b, ratio in ((v0, v1, 2.0), (v1, v0, 0.25)):
+        compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
+        bench._measured(Run([a, b], 0.0, ended=1.0), Measured({}, {}, [compared]))
+        page.evaluate("refresh()")
+        expect(lab.get_by_role("tabpanel")).to_contain_text(f"{ratio:.3f} times as long")
+
+
+def test_a_pin_is_taken_back(page: Page, tmp_path: Path) -> None:
+    database = TuningDatabase(tmp_path / "pinned.db")
+    lab = open_front(page, Workbench(ops.matmul_func(64, 48, 32), "cpu", database))
+    lab.get_by_role("button", name="Pin", exact=True).click()
+    expect(lab.get_by_role("status").first).to_contain_text("take v0 now")
+    lab.get_by_role("button", name="Unpin").click()
+    expect(lab.get_by_role("status").first).to_contain_text("No version is pinned now.")
+    lab.get_by_role("button", name="Unpin").click()
+    expect(lab.get_by_role("status").first).to_contain_text("No version was pinned.")
 
 
 def test_two_versions_are_compared(page: Page, bench: Workbench) -> None:
