@@ -23,7 +23,7 @@ in the program, in all versions.
 | `version` | the id of the current version |
 | `versions` | `id, parent, text, steps, predicted, measured, problem` of each; seconds |
 | `can_undo`, `can_redo` | booleans |
-| `compared` | versions that were timed interleaved: `a, b, ratio, interval, verdict, text` |
+| `compared` | of two versions timed interleaved: `a, b, ratio, interval, verdict, text` |
 | `run` | the last run, or `null`: `versions, says, running, seconds, error, unsaved` |
 | `tree` | `nodes` of the current program from `start` on, of `total`, each before those inside it |
 | `text` | its `lines` from `start` on, of `total`: `text`, and `place`, the id of what one begins |
@@ -163,7 +163,7 @@ class Workbench:
         self.on_change = on_change
         self._revision = 0
         self._answers: dict[object, Any] = {}
-        self.comparisons: dict[tuple[str, str], Comparison] = {}
+        self.comparisons: dict[frozenset[str], Comparison] = {}
         self.measurements = Measurements(
             self.func, self.target, database, config or TuneConfig(), tolerance, self._measured
         )
@@ -272,7 +272,10 @@ class Workbench:
                     timing = measured.timings.get(version)
                     version.timing = version.timing if timing is None else timing
                     version.problem = measured.problems.get(version)
-                self.comparisons |= {(c.a, c.b): c for c in measured.comparisons}
+                for comparison in measured.comparisons:
+                    pair = frozenset((comparison.a, comparison.b))
+                    self.comparisons.pop(pair, None)  # the newest is the last
+                    self.comparisons[pair] = comparison
                 self._answers.clear()
         self.changed()
 

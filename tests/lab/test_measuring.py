@@ -138,6 +138,13 @@ def test_versions_are_compared_interleaved(bench: Workbench) -> None:
     assert len(set(times)) == 1  # rounds are those of one comparison
 
 
+def test_two_versions_have_one_comparison_in_the_order_that_was_asked(bench: Workbench) -> None:
+    measured(bench, "v0", "v1")
+    (again,) = measured(bench, "v1", "v0")["compared"]
+    assert (again["a"], again["b"]) == ("v1", "v0")
+    assert again["text"].startswith("v0 takes ")
+
+
 @pytest.fixture
 def skip_half() -> Iterator[None]:
     """A primitive whose programs are wrong, of a module that builders import."""
