@@ -42,17 +42,19 @@ _PATH = 4096
 
 def tree(bench: Workbench, given: Arguments) -> Data:
     """A page of the nodes of a program."""
-    return _page(given, "nodes", bench.tree(_version(bench, given)).nodes)
+    version = _version(bench, given)
+    return {"version": version.id, **_page(given, "nodes", bench.tree(version).nodes)}
 
 
 def text(bench: Workbench, given: Arguments) -> Data:
     """A page of the lines of a program."""
-    return _page(given, "lines", bench.tree(_version(bench, given)).lines)
+    version = _version(bench, given)
+    return {"version": version.id, **_page(given, "lines", bench.tree(version).lines)}
 
 
 def all_moves(bench: Workbench, given: Arguments) -> Data:
-    """A page of the moves at a place of the current program."""
-    place, version = given.get("place"), bench.versions.current
+    """A page of the moves at a place of a program."""
+    place, version = given.get("place"), _version(bench, given)
     handle = bench.handles.get(place)
     if place is not None and handle is None:
         raise LabError("there is no loop or block {0!r:.40}", place, hint="ids are in the tree")
@@ -60,25 +62,26 @@ def all_moves(bench: Workbench, given: Arguments) -> Data:
         (version.id, "moves", place),
         lambda: moves(version.schedule, handle, bench.target, bench.handles, bench),
     )
-    return _page(given, "moves", found, _MOVES)
+    return {"version": version.id, **_page(given, "moves", found, _MOVES)}
 
 
 def attempt(bench: Workbench, given: Arguments) -> Data:
     """A step that is tried and not taken."""
-    schedule, op = bench.versions.current.schedule, text_of(given, "op")
-    return try_move(schedule, op, given.get("args"), bench.handles, bench)
+    version, op = _version(bench, given), text_of(given, "op")
+    move = try_move(version.schedule, op, given.get("args"), bench.handles, bench)
+    return {"version": version.id, **move}
 
 
 def apply(bench: Workbench, given: Arguments) -> Data:
-    """A step, which makes a version."""
-    current = bench.versions.current
+    """A step, which makes a version: a branch, if its parent has others."""
+    version = _version(bench, given)
     primitive = find_primitive(text_of(given, "op"))
     bound = decoded(primitive, given.get("args"), bench.handles)
-    said = call_text(primitive, bound, loop_names(current.schedule.func))
-    after = applied(current.schedule, primitive, bound)
-    if after.func is current.schedule.func:
+    said = call_text(primitive, bound, loop_names(version.schedule.func))
+    after = applied(version.schedule, primitive, bound)
+    if after.func is version.schedule.func:
         raise LabError("{0} changes nothing", said)
-    return {"version": bench.add(current, said, after).id}
+    return {"version": bench.add(version, said, after).id}
 
 
 def undo(bench: Workbench, _: Arguments) -> Data:
@@ -119,19 +122,22 @@ def diff(bench: Workbench, given: Arguments) -> Data:
 
 def lowering(bench: Workbench, given: Arguments) -> Data:
     """The stages from a version to its code."""
-    return {"stages": _lowering(bench, _version(bench, given)).listed()}
+    version = _version(bench, given)
+    return {"version": version.id, "stages": _lowering(bench, version).listed()}
 
 
 def stage(bench: Workbench, given: Arguments) -> Data:
     """What a lowering pass changed."""
-    found = _lowering(bench, _version(bench, given))
-    return _page(given, "lines", found.changes(number_of(given, "number", 0)))
+    version = _version(bench, given)
+    changed = _lowering(bench, version).changes(number_of(given, "number", 0))
+    return {"version": version.id, **_page(given, "lines", changed)}
 
 
 def assembly(bench: Workbench, given: Arguments) -> Data:
     """A page of the machine code of a version."""
-    found = _lowering(bench, _version(bench, given)).assembly()
-    return {**found, **_page(given, "lines", found["lines"])}
+    version = _version(bench, given)
+    found = _lowering(bench, version).assembly()
+    return {"version": version.id, **found, **_page(given, "lines", found["lines"])}
 
 
 def _lowering(bench: Workbench, version: Version) -> Lowering:
@@ -139,32 +145,39 @@ def _lowering(bench: Workbench, version: Version) -> Lowering:
     return found
 
 
-def roofline(bench: Workbench, _: Arguments) -> Data:
-    """The least time of the program, and where its versions are."""
+def roofline(bench: Workbench, given: Arguments) -> Data:
+    """The least time of the program, and where its versions are; one is always drawn."""
     if bench.model is None:
         raise LabError("there is no model of times for {0}", bench.target)
-    current = bench.versions.current
+    version = _version(bench, given)
     found = points_of(bench.func, bench.workload, bench.target, bench.model, bench.versions)
-    drawn = [p for p in found["points"] if p["measured"] or p["version"] == current.id]
+    drawn = [p for p in found["points"] if p["measured"] or p["version"] == version.id]
     times = {p["version"]: p["seconds"] for p in drawn[-_DRAWN:]}
-    return {**found, "html": Markup(str(roofline_figure(bench.func, bench.target, times)))}
+    html = Markup(str(roofline_figure(bench.func, bench.target, times)))
+    return {"version": version.id, **found, "html": html}
 
 
 def sliders(bench: Workbench, given: Arguments) -> Data:
     """The sizes of a version that can be moved, and their figures."""
-    found = _sliders(bench, given)
-    return {**found.data(), **found.figures(found.row, lambda e: refusal(e, bench.handles))}
+    version = _version(bench, given)
+    found = _sliders(bench, version)
+    shown = found.figures(found.row, lambda e: refusal(e, bench.handles))
+    return {"version": version.id, **found.data(), **shown}
 
 
 def figures(bench: Workbench, given: Arguments) -> Data:
     """What other sizes of a version would give."""
-    found = _sliders(bench, given)
-    return found.figures(given.get("values"), lambda e: refusal(e, bench.handles))
+    version = _version(bench, given)
+    shown = _sliders(bench, version).figures(
+        given.get("values"), lambda e: refusal(e, bench.handles)
+    )
+    return {"version": version.id, **shown}
 
 
 def slide(bench: Workbench, given: Arguments) -> Data:
     """A version with other sizes."""
-    version, found = _version(bench, given), _sliders(bench, given)
+    version = _version(bench, given)
+    found = _sliders(bench, version)
     after = found.schedule(given.get("values"))
     return {"version": bench.add(version, found.changes(given.get("values")), after).id}
 
@@ -239,16 +252,17 @@ def unpin(bench: Workbench, _: Arguments) -> Data:
 
 def export(bench: Workbench, given: Arguments) -> Data:
     """A version as a script."""
-    return {"text": script(_version(bench, given))}
+    version = _version(bench, given)
+    return {"version": version.id, "text": script(version)}
 
 
 def make_rule(bench: Workbench, given: Arguments) -> Data:
     """A version as a sketch rule."""
-    return {"text": rule(_version(bench, given), bench.target, text_of(given, "name"))}
-
-
-def _sliders(bench: Workbench, given: Arguments) -> Sliders:
     version = _version(bench, given)
+    return {"version": version.id, "text": rule(version, bench.target, text_of(given, "name"))}
+
+
+def _sliders(bench: Workbench, version: Version) -> Sliders:
     found: Sliders = bench.kept(
         (version.id, "sliders"), lambda: Sliders(version.schedule, bench.target)
     )

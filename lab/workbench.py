@@ -42,13 +42,14 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 (`name, extent, kind`), `reads`, `writes` and `badges`. A statement in no block is `code` with its
 `text`, and has no id.
 
-**Commands.** Those with `version` take the current one by default.
+**Commands.** Those with `version` take the current one by default, and answer with its id as
+`version`; those that make a version, as a child of it, with the id of the new one.
 
 | `do` | further keys | result |
 | --- | --- | --- |
-| `moves` | `place` (an id, or `null` for the program), `start`, `count` | `moves`, `total` |
-| `try` | `op`, `args` | a move: whether it is legal, its predicted time |
-| `apply` | `op`, `args` | the `version` |
+| `moves` | `version`, `place` (an id or `null`), `start`, `count` | `moves`, `total` |
+| `try` | `version`, `op`, `args` | a move: whether it is legal, its predicted time |
+| `apply` | `version`, `op`, `args` | the new `version` |
 | `undo`, `redo` | | the `version` |
 | `go` | `version` | the `version` |
 | `tree`, `text` | `version`, `start`, `count` | as in the state |
@@ -56,10 +57,10 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `lowering` | `version` | `stages`: `number, name, why, program, lines, changed, error` |
 | `stage` | `version`, `number`, `start`, `count` | `lines` with `op` and `text`, `total` |
 | `assembly` | `version`, `start`, `count` | `lines` of text, `total`, `hot` (first and last line) |
-| `roofline` | | `seconds, text, bound, flops, bytes, intensity, peak, bandwidth, points, html` |
+| `roofline` | `version` | the least time, what bounds it, `points`, and the figure as `html` |
 | `sliders` | `version` | `sliders`: `label, step, value, values`; `closed`: `label, why`; figures |
 | `figures` | `version`, `values`: one for each slider | figures |
-| `slide` | `version`, `values` | the `version` |
+| `slide` | `version`, `values` | the new `version` |
 | `measure` | `versions`: ids; of several, times are interleaved | the `run` that begins |
 | `pack` | `versions`, `folder`: a new one | the `run` that compiles them for a machine elsewhere |
 | `cancel` | | the `run` |
@@ -83,8 +84,9 @@ values with the others as they are, `valid` and `predicted`.
 
 The `op` of a line is "-" or "+" for one that is gone or new, " " for one beside these, and "…" for
 others that are left out. **Stages** lead from the scheduled program by each lowering pass to the
-texts of code; the lines of one are its changes to the stage before. `points` of the roofline have
-`version, seconds, measured, rate, share`.
+texts of code; the lines of one are its changes to the stage before. The **roofline**
+has `seconds, text, bound, flops, bytes, intensity, peak, bandwidth`; its `points`, a version each,
+have `version, seconds, measured, rate, share`.
 
 A **record** has `record` (its id), `id` for short, its last time as `seconds`, `interval` and
 `text`, `generator`, `target`, `comparable` (whether its time is one of such a machine), `created`.

@@ -244,6 +244,45 @@ def test_undo_redo_and_branches(bench: Workbench) -> None:
     assert again == {"version": "v2"}
 
 
+ABOUT_A_VERSION: dict[str, Data] = {
+    "assembly": {},
+    "export": {},
+    "figures": {"values": [8]},
+    "lowering": {},
+    "moves": {"place": "L0"},
+    "roofline": {},
+    "rule": {"name": "mine"},
+    "sliders": {},
+    "stage": {},
+    "text": {},
+    "tree": {},
+    "try": {"op": "unroll", "args": {"loop": "L1"}},
+}
+
+
+@pytest.mark.parametrize("name", ABOUT_A_VERSION)
+def test_commands_are_about_the_version_that_they_name(bench: Workbench, name: str) -> None:
+    done(bench, do="apply", op="split", args={"loop": "L0", "factors": [None, 8]})
+    command = {"do": name, **ABOUT_A_VERSION[name]}
+    at_v1 = bench.do(command)
+    assert at_v1["result"]["version"] == "v1"
+    done(bench, do="undo")
+    later = bench.do({**command, "version": "v1"})
+    assert later == {**at_v1, "revision": bench.state()["revision"]}
+    assert bench.do({**command, "version": "v0"}) != later
+    assert "no version" in refused(bench, {**command, "version": "v9"})["text"]
+
+
+def test_steps_of_an_older_version_make_a_branch(bench: Workbench) -> None:
+    done(bench, do="apply", op="split", args={"loop": "L0", "factors": [None, 8]})
+    done(bench, do="slide", version="v1", values=[16])
+    done(bench, do="apply", version="v0", op="parallel", args={"loop": "L0"})
+    done(bench, do="slide", version="v1", values=[4])
+    parents = [v["parent"] for v in bench.state()["versions"]]
+    assert parents == [None, "v0", "v1", "v0", "v1"]
+    assert [v.text for v in bench.versions][3] == "sch.parallel(i)"
+
+
 def test_programs_of_two_versions_differ_by_lines(bench: Workbench) -> None:
     done(bench, do="apply", op="parallel", args={"loop": place(bench, "i")})
     lines = done(bench, do="diff", a="v0", b="v1")["program"]
