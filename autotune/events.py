@@ -65,6 +65,11 @@ class Trial:
     program: int = 0
     predicted: float | None = None
 
+    @property
+    def reason(self) -> str:
+        """The first line of its error, by which failures are counted; empty without one."""
+        return (self.error or "").strip().partition("\n")[0]
+
 
 @dataclass(frozen=True)
 class Waiting:

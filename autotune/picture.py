@@ -120,9 +120,7 @@ class Picture:
         failed = (t for t in self.trials if t.outcome is not Outcome.OK)
         return [
             (*why, n)
-            for why, n in Counter(
-                (str(t.outcome), shortened(t.error or "")) for t in failed
-            ).most_common()
+            for why, n in Counter((str(t.outcome), t.reason) for t in failed).most_common()
         ]
 
     @property

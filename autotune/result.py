@@ -163,8 +163,7 @@ class TuneResult:
         groups: dict[tuple[Outcome, str], list[str]] = {}
         for trial in self.history:
             if trial.outcome is not Outcome.OK:
-                reason = (trial.error or "").strip().partition("\n")[0]
-                groups.setdefault((trial.outcome, reason), []).append(trial.schedule)
+                groups.setdefault((trial.outcome, trial.reason), []).append(trial.schedule)
         failures = [Failure(*why, len(ids), ids[0]) for why, ids in groups.items()]
         return sorted(failures, key=lambda f: -f.trials)
 

@@ -35,8 +35,8 @@ from .scales import format_si, some
 from .tables import Cell, Column, Row, table
 from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 
-_REASON = 160
-"""Characters of a reason by which failures are counted."""
+_GENERATOR = 160
+"""Characters of the name of a generator."""
 _REASONS = 12
 """Reasons that are listed."""
 _FEW_OF_MANY = 200
@@ -84,8 +84,7 @@ def course_of(database: TuningDatabase, session: Session) -> Course:
     for trial, measured, generator in history.read():
         course.tried.append(trial)
         if trial.seconds is None:
-            reason = (trial.error or "").strip().partition("\n")[0]
-            course.reasons[trial.outcome.value, text(reason, _REASON)] += 1
+            course.reasons[trial.outcome.value, trial.reason] += 1
         else:
             more = (trial.schedule, generator, trial.predicted, trial.elapsed)
             course.timed.append(Timed(trial.seconds, measured.id, *more))
@@ -216,7 +215,7 @@ def _fastest(timed: Sequence[Timed], most: int) -> h.Node:
             seconds_cell(t.predicted),
             Cell(f"{t.elapsed:.1f} s", t.elapsed),
             short_id(t.schedule),
-            text(t.generator, _REASON),
+            text(t.generator, _GENERATOR),
         )
         for t in timed[:most]
     ]

@@ -166,6 +166,23 @@ def test_failures_for_many_reasons_are_summed_up(tmp_path: Path) -> None:
     assert "other: 28 more reasons 28" in shown(report(tuning.database, session))
 
 
+def test_failures_have_one_reason_everywhere(tmp_path: Path) -> None:
+    """Two that differ after more characters than are shown are two, in the report and live."""
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    for tile, end in ((2, "a"), (4, "b"), (8, "b")):
+        tuning.trial(session, tile, None, f"{'x' * 300}{end}\nits stack")
+    (picture,) = tw.open_run(tuning.database).pictures.pictures.values()
+    course = course_of(tuning.database, session)
+    read = [(outcome, reason, n) for (outcome, reason), n in course.reasons.most_common()]
+    assert (
+        picture.failures
+        == read
+        == [("crash", f"{'x' * 300}{end}", n) for end, n in (("b", 2), ("a", 1))]
+    )
+    assert "x" * 300 not in shown(report(tuning.database, session))
+
+
 def test_a_resumed_session_has_one_count_and_one_clock(tmp_path: Path) -> None:
     """The report, plots and `open_run` leave out its pause, and what was measured again."""
     tuning = Tuning(tmp_path / "tuning.db")
