@@ -69,7 +69,7 @@ def _quoted_target(words: Sequence[str]) -> str | None:
     names = {name for record in kinds.values() for name in record.option_names}
 
     found = list[str]()
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words, ""][1:], strict=True):
         name, equals, value = word.removeprefix("-").partition("=")
         if word.startswith("-") and name in names:
             found.append(f"-{name}={value if equals else after}")

@@ -243,6 +243,12 @@ def test_help(run: Run, command: str) -> None:
     assert "Usage: tilewright" in result.out
 
 
+def test_no_command_is_a_question_for_help(run: Run) -> None:
+    done = run()
+    assert done.code == 2
+    assert "Usage: tilewright" in done.out
+
+
 def test_version(run: Run) -> None:
     assert run("--version").out == f"tilewright {tw.__version__}\n"
 
