@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import TilewrightError, checked_call
+from ..schedule import Schedule
+from ..tir.ir import Func
+from ..tir.no_program import program_hint, shown
+from ..tuning_db.arguments import require_database
 
 if TYPE_CHECKING:
-    from ..schedule import Schedule
     from ..target import Target
-    from ..tir.ir import Func
     from ..tuning_db import TuningDatabase
     from .widget import Lab
 
@@ -25,14 +27,24 @@ def lab(
     is where one can start from. `schedule` of the result is that of the version that is shown.
 
     Raises `VerifyError` for a program that breaks a rule, `TargetError` for a text that is no
-    target, and `TilewrightError` without anywidget, which the extra `notebook` installs.
+    target, and `TilewrightError` for what is no program or database, and without anywidget, which
+    the extra `notebook` installs.
     """
     try:
         from .widget import Lab
+        from .workbench import Workbench
     except ModuleNotFoundError as error:
         raise TilewrightError(
             "the lab needs {0}, which is not installed",
             error.name,
             hint="pip install 'tilewright[notebook]'",
         ) from error
-    return Lab(func, target, database)
+    if not isinstance(func, (Func, Schedule)):
+        raise TilewrightError(
+            "expected a program (Func) or a schedule of one, found {0}",
+            shown(func),
+            hint=program_hint(func, "tw.lab"),
+        )
+    if database is not None:
+        require_database(database, TilewrightError)
+    return Lab(Workbench(func, target, database))

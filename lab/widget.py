@@ -17,9 +17,6 @@ import traitlets
 from anywidget import AnyWidget
 
 from ..schedule import Schedule
-from ..target import Target
-from ..tir.ir import Func
-from ..tuning_db import TuningDatabase
 from .commands import is_urgent
 from .page import fragment, style
 from .views import view_of
@@ -51,20 +48,18 @@ def _style() -> str:
 
 
 class Lab(AnyWidget):
-    """A lab in a notebook; see `tilewright.lab`. `close` ends its threads and what they run."""
+    """A workbench in a notebook; see `tilewright.lab`. `close` ends its threads and its run."""
 
     _esm = _script()
     _css = _style()
     state = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self, func: Func | Schedule, target: Target | str, database: TuningDatabase | None
-    ) -> None:
+    def __init__(self, bench: Workbench) -> None:
         self._drawing = Lock()
-        self.bench = Workbench(func, target, database)
-        super().__init__(state=self.bench.state())
-        self.bench.on_change = self._draw
         self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self.bench = bench
+        super().__init__(state=bench.state())
+        bench.on_change = self._draw
         Thread(target=self._work, name="tilewright-lab", daemon=True).start()
         self.on_msg(self._receive)
 

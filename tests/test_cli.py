@@ -246,7 +246,7 @@ def test_help(run: Run, command: str) -> None:
 def test_no_command_is_a_question_for_help(run: Run) -> None:
     done = run()
     assert done.code == 2
-    assert "Usage: tilewright" in done.out
+    assert "Usage: tilewright" in done.err
 
 
 def test_version(run: Run) -> None:

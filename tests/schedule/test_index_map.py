@@ -86,7 +86,8 @@ def test_a_condition_is_no_index() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [lambda *i: i, lambda i: "text", lambda i: (i, None), lambda i: i**0.5, lambda i: {}]
+    "function",
+    [lambda *i: i, lambda i: "text", lambda i: (i, None), lambda i: i**0.5, lambda i: {}],
 )
 def test_functions_that_give_no_indices_are_refused(function: Any) -> None:
     with pytest.raises(ScheduleError):
