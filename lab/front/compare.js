@@ -38,8 +38,12 @@ function differenceOf(lab, a, b, of) {
     },
   },
     el("summary", {}, of === "program" ? "Program" : "Assembly"),
-    open ? answered(lab, lab.answers.get({ do: "diff", a, b, of }), of === "program" ? "…" : "Compiling …",
-      (shown) => sideBySide(shown[of], a, b)) : null);
+    open ? differences(lab, a, b, of) : null);
+}
+
+function differences(lab, a, b, of) {
+  const { answer, more } = pages(lab, { do: "diff", a, b, of }, { name: of, unit: `different lines of the ${of}` });
+  return answered(lab, answer, of === "program" ? "…" : "Compiling …", (lines) => [sideBySide(lines, a, b), more]);
 }
 
 function diffView(lines) {

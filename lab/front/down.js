@@ -49,11 +49,13 @@ function loweringTab(lab) {
         }, stages.map((s, n) => el("option", { value: n, key: n, selected: n === at }, stageName(s, n)))))),
       el("p", {}, el("b", {}, stage.name), " ", el("span.soft", {}, prose(stage.why))),
       stage.error ? errorBox(stage.error)
-        : answered(lab, lab.need({ do: "stage", number: at }), "…", ({ lines, total }) => [
-          diffView(lines),
-          total > lines.length ? el("p.soft.more", {}, `The first ${lines.length} of ${total} lines.`) : null,
-        ]));
+        : stageLines(lab, at));
   });
+}
+
+function stageLines(lab, number) {
+  const { answer, more } = pages(lab, lab.about({ do: "stage", number }), { name: "lines", unit: "changed lines" });
+  return answered(lab, answer, "…", (lines) => [diffView(lines), more]);
 }
 
 function stageName({ name, changed, error }, number) {

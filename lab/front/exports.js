@@ -1,12 +1,12 @@
 // Records to start from, and what is taken out of the lab.
 
 function recordsTab(lab) {
-  return answered(lab, lab.answers.get({ do: "records" }, `${lab.runs} ${lab.opened}`), "Reading the database …",
-    ({ records, total }) => records.length === 0
+  const { answer, more } = pages(lab, { do: "records" },
+    { name: "records", unit: "schedules", also: `${lab.runs} ${lab.opened}` });
+  return answered(lab, answer, "Reading the database …",
+    (records) => records.length === 0
       ? el("p.soft", {}, "The database has no schedule of this program that ran.")
-      : [recordsTable(lab, records), total > records.length
-        ? el("p.soft.more", {}, `The first ${records.length} of ${total} schedules.`)
-        : null]);
+      : [recordsTable(lab, records), more]);
 }
 
 function recordsTable(lab, records) {

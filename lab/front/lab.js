@@ -13,7 +13,7 @@ class Lab {
     this.answers = new Answers((command) => this.ask(command), () => this.draw());
     this.ui = {
       place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: 0, line: null,
-      inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null,
+      inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null, pages: new Map(),
       a: null, b: null, opened: new Set(["program"]), exported: "script", ruleName: null, error: null, said: "", lost: false, wide: false, packing: false,
     };
     this.handlers = [
@@ -22,7 +22,7 @@ class Lab {
       ["comm_live_update", () => this.set({ lost: true })], // until something comes after all
     ];
     for (const [name, handler] of this.handlers) model.on(name, handler);
-    this.ui.place = this.state.tree.nodes.find((n) => n.id !== undefined)?.id ?? null;
+    this.ui.place = this.nodes().find((n) => n.id !== undefined)?.id ?? null;
     this.draw();
     this.showVersion();
   }
@@ -34,6 +34,15 @@ class Lab {
   /** The current version. */
   current() {
     return this.state.versions.find((v) => v.id === this.state.version);
+  }
+
+  /** The loops, blocks and statements of the version, as far as people asked for them. */
+  tree() {
+    return pages(this, this.about({ do: "tree" }), { name: "nodes", unit: "loops and blocks", first: this.state.tree });
+  }
+
+  nodes() {
+    return this.tree().items;
   }
 
   /** The measured times there are: what depends on them is asked again when they are others. */
@@ -154,7 +163,7 @@ class Lab {
 
   /** The kernel has another state: what was selected stays, else what is new is. */
   changed() {
-    const before = new Set(this.state.tree.nodes.map((n) => n.id));
+    const before = new Set(this.nodes().map((n) => n.id));
     const version = this.state.version;
     const ran = this.state.run?.running;
     this.state = this.model.get("state");
@@ -165,11 +174,11 @@ class Lab {
     }
     if (this.state.version !== version) {
       this.answers.forgetErrors();
-      const nodes = this.state.tree.nodes.filter((n) => n.id !== undefined);
+      const nodes = this.nodes().filter((n) => n.id !== undefined);
       if (!nodes.some((n) => n.id === this.ui.place)) {
         this.ui.place = (nodes.find((n) => !before.has(n.id)) ?? nodes[0])?.id ?? null;
       }
-      this.ui.cursor = Math.max(0, this.state.tree.nodes.findIndex((n) => n.id === this.ui.place));
+      this.ui.cursor = Math.max(0, this.nodes().findIndex((n) => n.id === this.ui.place));
       Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, typed: {}, trial: null, stage: 0, line: null });
       this.last = undefined;
     }

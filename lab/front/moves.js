@@ -2,8 +2,9 @@
 
 function movesPane(lab) {
   const { ui } = lab;
-  const node = lab.state.tree.nodes.find((n) => n.id === ui.place);
-  const answer = lab.need({ do: "moves", place: ui.place }, lab.times());
+  const node = lab.nodes().find((n) => n.id === ui.place);
+  const { answer, more } = pages(lab, lab.about({ do: "moves", place: ui.place }),
+    { name: "moves", unit: "moves", also: lab.times() });
   const where = node === undefined ? "the whole program" : `${node.kind} ${node.name}`;
   return el("section.pane.moves", { "aria-label": "Moves" },
     el("header.bar", {},
@@ -16,10 +17,10 @@ function movesPane(lab) {
       }))),
     answer === undefined
       ? el("p.soft.wait", {}, "Trying every primitive …")
-      : answered(lab, answer, "", (result) => moveList(lab, result)));
+      : answered(lab, answer, "", (moves) => moveList(lab, moves, more)));
 }
 
-function moveList(lab, { moves, total }) {
+function moveList(lab, moves, more) {
   const filter = lab.ui.filter.trim().toLowerCase();
   const shown = moves.filter((m) => `${m.text} ${m.says}`.toLowerCase().includes(filter));
   const legal = grouped(shown.filter((m) => m.legal === true));
@@ -30,7 +31,7 @@ function moveList(lab, { moves, total }) {
     legal.map(([op, variants]) => legalGroup(lab, op, variants)),
     asking.map((move) => askingGroup(lab, move)),
     refused.length === 0 ? null : refusedGroup(lab, refused),
-    total > moves.length ? el("p.soft.more", {}, `The first ${moves.length} of ${total} moves.`) : null);
+    more);
 }
 
 /** Moves by primitive, in the order of their first ones. */
@@ -163,8 +164,8 @@ function argumentForm(lab, move, names) {
 }
 
 /** The loops and blocks that no other has the name of: by id, and by name. */
-function handleNames({ state }) {
-  const nodes = state.tree.nodes.filter((n) => n.id !== undefined);
+function handleNames(lab) {
+  const nodes = lab.nodes().filter((n) => n.id !== undefined);
   const count = (name) => nodes.filter((n) => n.name === name).length;
   const alone = nodes.filter((n) => count(n.name) === 1);
   return {

@@ -3,15 +3,13 @@
 const ICONS = { parallel: "∥", vector: "⇶", unrolled: "⋮", reduction: "Σ" };
 
 function programPane(lab) {
-  const { state, ui } = lab;
+  const { ui } = lab;
   return el("section.pane.program", { "aria-label": "Program" },
     el("header.bar", {},
       el("h3", {}, "Program"),
       choice("Shown as", ["tree", "text"], ui.shown, (shown) => lab.set({ shown }))),
     ui.shown === "tree" ? treeView(lab) : textView(lab),
-    state.tree.total > state.tree.nodes.length
-      ? el("p.soft.more", {}, `The first ${state.tree.nodes.length} of ${state.tree.total} loops and blocks.`)
-      : null);
+    ui.shown === "tree" ? lab.tree().more : null);
 }
 
 /** Buttons of which one is pressed. */
@@ -37,8 +35,9 @@ function treeView(lab) {
 }
 
 /** The nodes that no folded node hides, with their positions and whether they have children. */
-function visibleRows({ state, ui }) {
-  const nodes = state.tree.nodes;
+function visibleRows(lab) {
+  const { ui } = lab;
+  const nodes = lab.nodes();
   const rows = [];
   let hidden = Infinity;
   nodes.forEach((node, at) => {
@@ -131,7 +130,8 @@ function treeKey(lab, rows, event) {
 }
 
 function textView(lab) {
-  const { lines, total } = lab.state.text;
+  const { items: lines, more } = pages(lab, lab.about({ do: "text" }),
+    { name: "lines", unit: "lines", first: lab.state.text });
   return [
     el("pre.code.scroll", { tabindex: 0, role: "region", "aria-label": "Text of the program" },
       lines.map((line, n) => el("div.line", {
@@ -140,6 +140,6 @@ function textView(lab) {
         onclick: line.place === null ? null : () => lab.select(line.place),
       }, el("span.lineno", { "aria-hidden": "true" }, n + 1),
         code(line.text), "\n"))),
-    total > lines.length ? el("p.soft.more", {}, `The first ${lines.length} of ${total} lines.`) : null,
+    more,
   ];
 }

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tilewright import TuningDatabase, ops, te
 from tilewright.durations import format_seconds
 from tilewright.errors import DatabaseError
-from tilewright.lab import records
+from tilewright.lab import commands, records
+from tilewright.lab.answers import page_of
 from tilewright.lab.measuring import Measured, Run
 from tilewright.lab.versions import Comparison, Timing, Version
 from tilewright.lab.workbench import Workbench
@@ -304,6 +305,40 @@ def test_stepping_down_to_the_assembly(page: Page, bench: Workbench) -> None:
     first_hot, last_hot = bench.do({"do": "assembly"})["result"]["hot"]
     expect(lab.locator(".line.hot")).to_have_count(last_hot - first_hot + 1)
     assert violations(page) == []
+
+
+def test_what_is_long_has_more(
+    page: Page, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    applied(bench, "split", loop=loop, factors=[None, 8])
+    tree, text = (bench.do({"do": do})["result"]["total"] for do in ("tree", "text"))
+    lines = bench.do({"do": "diff", "a": "v0", "b": "v1"})["result"]["program"]
+    monkeypatch.setattr(commands, "page_of", lambda given, most: page_of({**given, "count": 3}, 3))
+    lab = open_front(page, bench)
+
+    def see_all(unit: str, things: Locator, total: int) -> None:
+        more = lab.get_by_role("button", name=f"More {unit}", exact=True)
+        expect(things).to_have_count(3)
+        for count in range(6, total + 3, 3):
+            expect(more.locator("..")).to_contain_text(f"The first {count - 3} of {total}")
+            more.click()
+            expect(things).to_have_count(min(count, total))
+        expect(more).to_have_count(0)
+
+    see_all("loops and blocks", lab.get_by_role("treeitem"), tree)
+    lab.get_by_role("treeitem").last.click()
+    expect(lab.get_by_role("heading", name="Moves at block")).to_be_visible()
+    lab.get_by_role("button", name="Text").click()
+    see_all("lines", lab.locator(".program .line"), text)
+    lab.get_by_role("tab", name="Compare").click()
+    see_all("different lines of the program", lab.locator(".panel .diff .line"), len(lines))
+    assert violations(page) == []
+    lab.get_by_role("tab", name="Lowering").click()
+    lab.get_by_role("button", name="Down").click()
+    at = int(lab.get_by_role("combobox", name="Pass").input_value())
+    stage = bench.do({"do": "stage", "number": at})["result"]
+    see_all("changed lines", lab.locator(".panel .diff .line"), stage["total"])
 
 
 def test_the_roofline_has_a_point_of_the_version(page: Page, bench: Workbench) -> None:
