@@ -132,6 +132,37 @@ def test_answers_are_of_the_version_that_was_shown(page: Page, bench: Workbench)
     expect(lab.locator(".source")).not_to_contain_text("parallel")
 
 
+def test_moves_are_of_the_version_that_was_shown(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="sch.parallel(i)").wait_for()
+    page.evaluate("hold()")
+    lab.get_by_role("button", name="sch.parallel(i)").click()
+    lab.get_by_role("treeitem").nth(1).click()  # its moves are asked for behind the step
+    expect(lab.get_by_role("heading", name="Moves at loop j")).to_be_visible()
+    page.evaluate("release()")
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v1")
+    lab.get_by_role("button", name="Undo").click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v0")
+    lab.get_by_role("treeitem").nth(1).click()
+    lab.locator(".move").first.wait_for()
+    bench.do({"do": "go", "version": "v0"})
+    place = bench.state()["tree"]["nodes"][1]["id"]
+    moves = bench.do({"do": "moves", "place": place})["result"]["moves"]
+    shown = {move.get_attribute("title") for move in lab.locator(".move").all()}
+    assert shown == {m["text"] for m in moves if m["legal"]}
+
+
+def test_a_step_is_taken_at_the_version_that_was_shown(page: Page, bench: Workbench) -> None:
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="sch.parallel(i)").wait_for()
+    page.evaluate("hold()")
+    lab.get_by_role("button", name="sch.parallel(i)").click()
+    lab.get_by_role("button", name="sch.unroll(i)").click()
+    page.evaluate("release()")
+    expect(lab.locator(".version")).to_have_count(3)
+    assert [v["parent"] for v in bench.state()["versions"]] == [None, "v0", "v0"]
+
+
 def test_typed_arguments_are_of_their_form(page: Page, bench: Workbench) -> None:
     lab = open_front(page, bench)
     other = lab.get_by_role("button", name="Other arguments for split")
