@@ -116,7 +116,7 @@ class Versions:
         self.current = self._new(None, "as written", root, predicted)
 
     def __iter__(self) -> Iterator[Version]:
-        return iter(self._all.values())
+        return iter(list(self._all.values()))  # another thread may add one meanwhile
 
     def __len__(self) -> int:
         return len(self._all)

@@ -272,8 +272,10 @@ class Workbench:
             if measured is not None:
                 for version in run.versions:
                     timing = measured.timings.get(version)
-                    version.timing = version.timing if timing is None else timing
-                    version.problem = measured.problems.get(version)
+                    if timing is not None:
+                        version.timing, version.problem = timing, None
+                    else:  # one that this run did not come to stays as it was
+                        version.problem = measured.problems.get(version, version.problem)
                 for comparison in measured.comparisons:
                     pair = frozenset((comparison.a, comparison.b))
                     self.comparisons.pop(pair, None)  # the newest is the last

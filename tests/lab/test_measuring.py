@@ -164,6 +164,11 @@ def test_what_a_wrong_kernel_computes_has_no_time(bench: Workbench) -> None:
     assert bench.database is not None
     outcomes = {m.outcome for m in bench.database.records(Measurement)}
     assert outcomes == {Outcome.OK, Outcome.WRONG_RESULT}
+    # A run that does not come to it leaves it failed.
+    done(bench, do="pack", versions=["v2"], folder=str(Path(bench.database.location).parent))
+    assert bench.measurements.wait(120)
+    assert bench.state()["run"]["says"] == "failed"
+    assert bench.state()["versions"][2]["problem"] == state["versions"][2]["problem"]
 
 
 def test_a_primitive_that_builders_cannot_import_is_an_error(bench: Workbench) -> None:

@@ -292,6 +292,14 @@ def test_programs_of_two_versions_differ_by_lines(bench: Workbench) -> None:
     assert gone == ["for i in range(64):"]
 
 
+def test_versions_may_be_added_while_others_read_them(bench: Workbench) -> None:
+    read = iter(bench.versions)
+    next(read)
+    done(bench, do="apply", op="parallel", args={"loop": place(bench, "i")})
+    assert list(read) == []
+    assert [v.id for v in bench.versions] == ["v0", "v1"]
+
+
 def test_a_given_schedule_is_a_version() -> None:
     sch = tw.Schedule(ops.add_relu_func(8))
     sch.parallel(sch.get_loops(sch.get_block(0))[0])
