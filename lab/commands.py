@@ -109,15 +109,18 @@ def diff(bench: Workbench, given: Arguments) -> Data:
     """How the programs of two versions differ, or their assembly."""
     a, b = (bench.versions.get(given.get(name)) for name in ("a", "b"))
     of = given.get("of", "program")
-    if of == "program":
-        found = changes(a.schedule.func, b.schedule.func)
-    elif of == "assembly":
-        texts = (_lowering(bench, v).assembly()["lines"] for v in (a, b))
-        found = line_changes(*texts)
-    else:
+    if of not in ("program", "assembly"):
         raise LabError("of: expected program or assembly, found {0!r:.40}", of)
-    lines = [{"op": c.sign, "text": c.text} for c in found]
-    return {"a": a.id, "b": b.id, **_page(given, of, lines)}
+
+    def lines() -> list[Data]:
+        if of == "program":
+            found = changes(a.schedule.func, b.schedule.func)
+        else:
+            found = line_changes(*(_lowering(bench, v).assembly()["lines"] for v in (a, b)))
+        return [{"op": c.sign, "text": c.text} for c in found]
+
+    pages = bench.kept((a.id, b.id, "diff", of), lines)
+    return {"a": a.id, "b": b.id, **_page(given, of, pages)}
 
 
 def lowering(bench: Workbench, given: Arguments) -> Data:

@@ -53,7 +53,7 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `undo`, `redo` | | the `version` |
 | `go` | `version` | the `version` |
 | `tree`, `text` | `version`, `start`, `count` | as in the state |
-| `diff` | `a`, `b`; `of`: `program` or `assembly` | lines (`op, text`) under that name, `total` |
+| `diff` | `a`, `b`; `of`: `program`, `assembly`; `start`, `count` | lines of that name, `total` |
 | `lowering` | `version` | `stages`: `number, name, why, program, lines, changed, error` |
 | `stage` | `version`, `number`, `start`, `count` | `lines` with `op` and `text`, `total` |
 | `assembly` | `version`, `start`, `count` | `lines` of text, `total`, `hot` (first and last line) |

@@ -292,6 +292,30 @@ def test_programs_of_two_versions_differ_by_lines(bench: Workbench) -> None:
     assert gone == ["for i in range(64):"]
 
 
+@pytest.mark.parametrize("of", ["program", "assembly"])
+def test_differences_come_in_pages(bench: Workbench, of: str) -> None:
+    done(bench, do="apply", op="parallel", args={"loop": place(bench, "i")})
+    whole = done(bench, do="diff", a="v0", b="v1", of=of)
+    total = whole["total"]
+    assert total > 1
+    pages = [done(bench, do="diff", a="v0", b="v1", of=of, start=n, count=1) for n in range(total)]
+    assert [p[of][0] for p in pages[:PAGE]] == whole[of]
+    assert {p["total"] for p in pages} == {total}
+    assert [p["start"] for p in pages] == list(range(total))
+    assert done(bench, do="diff", a="v0", b="v1", of=of, start=total)[of] == []
+
+
+def test_stages_come_in_pages(bench: Workbench) -> None:
+    stages = done(bench, do="lowering")["stages"]
+    number = len(stages) - 1
+    total = stages[number]["lines"]
+    page = done(bench, do="stage", number=number, start=1, count=2)
+    assert page["total"] == total > 2
+    assert page["lines"] == done(bench, do="stage", number=number)["lines"][1:3]
+    last = done(bench, do="stage", number=number, start=total - 1)
+    assert len(last["lines"]) == 1
+
+
 def test_versions_may_be_added_while_others_read_them(bench: Workbench) -> None:
     read = iter(bench.versions)
     next(read)
