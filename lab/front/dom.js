@@ -2,6 +2,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWINGS = new Set(["svg", "path", "circle", "g"]);
+/** JupyterLab leaves the keys of an element with this attribute alone; it asks the focused one only. */
+const OWN_KEYS = "data-lm-suppress-shortcuts";
 
 /** An element: a tag with classes ("button.quiet"), properties, and children. */
 function el(name, props, ...children) {
@@ -48,6 +50,7 @@ function create(tag, key) {
       : DRAWINGS.has(tag)
         ? document.createElementNS(SVG, tag)
         : document.createElement(tag);
+  if (tag !== "#text") node.setAttribute(OWN_KEYS, "true");
   return Object.assign(node, { twTag: tag, twKey: key, twProps: {} });
 }
 

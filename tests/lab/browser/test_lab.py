@@ -84,6 +84,12 @@ def test_work_in_the_lab(notebook: Callable[..., Notebook], tmp_path: Path, upda
     expect(lab.get_by_role("row", name="threads at work 1 of 2 threads")).to_be_visible()
     page.mouse.click(box["x"] + 2, middle)
     expect(slider).to_have_attribute("aria-valuetext", "1")
+    page.keyboard.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuetext", "2")
+    page.keyboard.press("ArrowLeft")
+    lab.get_by_role("button", name="Undo").focus()
+    page.keyboard.press("b")  # a command of the notebook, where that has the focus
+    expect(page.locator(".jp-CodeCell")).to_have_count(2)
     lab.get_by_role("button", name="Keep as a version").click()
     expect(current(lab).locator(".id")).to_have_text("v3")
     measured(lab)
