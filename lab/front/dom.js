@@ -19,9 +19,12 @@ function kids(children) {
 
 /**
  * Make the children of `parent` those wanted. Nodes are kept, so that focus, scrolling and a slider
- * that is being dragged are too: by `key` where elements have one, by their place otherwise.
+ * that is being dragged are too: by `key` where elements have one, by their place otherwise. A key
+ * is of one element: names that people see may repeat, and are none.
  */
 function patch(parent, wanted) {
+  const keys = wanted.map((kid) => kid.props?.key).filter((key) => key !== undefined);
+  if (new Set(keys).size < keys.length) throw new Error(`repeated keys: ${keys.join(", ")}`);
   const keyed = new Map();
   for (const node of parent.childNodes) if (node.twKey !== undefined) keyed.set(node.twKey, node);
   let place = parent.firstChild;

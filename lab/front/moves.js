@@ -88,12 +88,17 @@ function prose(text) {
   return text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
 }
 
+/** What a move does, with the ids of its loops: two moves may have one text. */
+function moveKey({ op, args }) {
+  return JSON.stringify([op, args]);
+}
+
 /** A legal move with its costs, each compared with that of the version: predicted, and measured. */
 function moveButton(lab, move, own) {
   const costs = costsOf(lab, move);
   return el("button.move", {
     type: "button",
-    key: move.text,
+    key: moveKey(move),
     title: move.text,
     "aria-label": [move.text, ...costs.map((c) => `${c.name} ${c.time}${c.text && `, ${c.text}`}`)].join(", "),
     onclick: () => lab.apply(move),
@@ -207,14 +212,14 @@ function refusedGroup(lab, refused) {
     el("summary", {}, `${refused.length} refused`),
     el("ul", {}, refused.map((move) => {
       const { error } = move;
-      const shown = lab.ui.refusal === move.text;
-      return el("li", { key: move.text },
+      const shown = lab.ui.refusal === moveKey(move);
+      return el("li", { key: moveKey(move) },
         el("button.refusal", {
           type: "button",
           "aria-expanded": String(shown),
           onclick: () => lab.set(shown
             ? { refusal: null, inTheWay: null }
-            : { refusal: move.text, inTheWay: error.place }),
+            : { refusal: moveKey(move), inTheWay: error.place }),
         }, el("span.cross", { "aria-hidden": "true" }, "✕"), el("code", {}, move.text.replace(/^sch\./, "")),
           el("span.soft", {}, error.text)),
         shown ? errorBox(error) : null);

@@ -86,7 +86,7 @@ function figuresTable(result) {
 
 /** What one iteration of each loop touches, and the nearest memory that holds it. */
 function loopsTable(loops) {
-  const rows = loops.flatMap(({ loop, held }) => held.map((h, n) => el("tr", { key: `${loop} ${n}` },
+  const rows = loops.flatMap(({ loop, held }) => held.map((h) => el("tr", {},
     el("th", { scope: "row" }, el("code", {}, loop)),
     el("td.num", {}, quantity(h.bytes, "bytes")),
     el("td", {}, h.memory),

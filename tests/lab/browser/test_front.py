@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Error, Locator, Page, expect
 
 from tilewright import TuningDatabase, ops, te
 from tilewright.durations import format_seconds
@@ -472,3 +472,24 @@ def test_drawing_keeps_nodes(page: Page, bench: Workbench) -> None:
         }"""
     )
     assert kept == ["bcaother", True, True]
+
+
+def test_a_key_is_of_one_node(page: Page, bench: Workbench) -> None:
+    open_front(page, bench)
+    with pytest.raises(Error, match="repeated keys: a, a"):
+        page.evaluate("front.patch(document.body, [0, 1].map(() => front.el('p', {key: 'a'})))")
+
+
+def test_moves_of_one_text_are_all_shown(
+    page: Page, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    moves = bench.do({"do": "moves", "place": first})["result"]["moves"]
+    move = next(m for m in moves if m["op"] == "parallel")
+    twins = [move, {**move, "args": {"loop": second}}]
+    bench = Workbench(ops.matmul_func(64, 48, 32))
+    monkeypatch.setattr(commands, "moves", lambda *_: twins)
+    lab = open_front(page, bench)
+    expect(lab.locator(".move")).to_have_count(2)
+    lab.get_by_label("Filter moves").fill("par")
+    expect(lab.locator(".move")).to_have_count(2)
