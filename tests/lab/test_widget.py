@@ -51,6 +51,20 @@ def test_what_is_no_command_is_answered(lab: Lab, monkeypatch: pytest.MonkeyPatc
     lab._receive(lab, "no message", [])
 
 
+def test_cancel_does_not_wait_for_other_commands(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(lab, "send", sent.append)
+    with lab.bench.measurements.quiet:  # as while a candidate is timed
+        lab._receive(lab, {"id": 0, "command": {"do": "tree"}}, [])
+        lab._receive(lab, {"id": 1, "command": {"do": "cancel"}}, [])
+        assert [(a["id"], a["answer"]["error"]["text"]) for a in sent] == [(1, "no run goes on")]
+    until = time.monotonic() + 60
+    while len(sent) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert sent[1]["answer"]["ok"]
+    lab.close()
+
+
 def test_defects_are_shown(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Workbench, command: object) -> None:
         raise ZeroDivisionError("a defect")
