@@ -17,7 +17,7 @@ def figures(features: Features, target: Target) -> tuple[Figure, ...]:
     registers, width = cpu.vector_registers, cpu.vector_bits
     return (
         Figure("accumulators", share["accumulators"] * registers, "registers", registers),
-        Figure("vectors", share["vectors"], f"of {width} bits"),
+        Figure("vectors", share["vectors"] * width, f"bits in registers of {width}"),
         Figure("unrolled", share["unrolled"], "copies"),
         Figure("register tile", share["tile_bytes"] * registers * width / 8, "bytes"),
         Figure("L1 working set", share["middle_bytes"] * cpu.l1_bytes, "bytes", cpu.l1_bytes),
