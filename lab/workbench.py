@@ -77,10 +77,11 @@ sentence), `from` (the user's module that registers it, or `null`) and `legal`. 
 that were measured of it, `null` if nobody did. If it is `false`, `error` says why. If it is `null`,
 `needs` are the arguments to fill in, `name` and `type` of each.
 
-**Figures** of a row of `values` are `valid`, else `error`; `predicted` seconds; `figures`, a list
-of `name, value, unit, of, exceeds`, where `of` is what the machine has; `loops`, what an iteration
-of each touches (`loop`, and `held` as in nodes); and `around`: for each slider, of each of its
-values with the others as they are, `valid` and `predicted`.
+**Figures** of a row of `values` are `valid`, else `error`; `pruned`, the names of the search's
+limits that do not hold: it would not try the row; `predicted` seconds; `figures`, a list of `name,
+value, unit, of, exceeds`, where `of` is what the machine has; `loops`, what an iteration of each
+touches (`loop`, and `held` as in nodes); and `around`: for each slider, of each of its values with
+the others as they are, `valid`, `pruned` and `predicted`, where `why` says why one predicts none.
 
 The `op` of a line is "-" or "+" for one that is gone or new, " " for one beside these, and "…" for
 others that are left out. **Stages** lead from the scheduled program by each lowering pass to the

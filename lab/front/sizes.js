@@ -15,6 +15,9 @@ function slidersTab(lab) {
         }, "Keep as a version"),
         el("button", { type: "button", disabled: !moved, onclick: () => lab.slide(null) }, "Reset")),
       figures.error ? errorBox(figures.error) : figures.result.valid ? null : errorBox(figures.result.error),
+      figures.result?.pruned?.length
+        ? el("p.bad", { role: "status" }, `The search would not try these sizes. Its limits: ${figures.result.pruned.join("; ")}.`)
+        : null,
       el("div.sliders", {}, known.sliders.map((s, n) =>
         sliderRow(lab, s, row, n, figures.result?.around?.[n]))),
       figures.error ? null : figuresTable(figures.result),
@@ -29,7 +32,8 @@ function sliderRow(lab, slider, row, n, around) {
   const id = `${lab.id}-size-${n}`;
   return el("div.slider", { key: n },
     el("label", { for: id }, el("code", {}, label)),
-    around ? preview(values, around, row[n]) : el("div.preview"),
+    around?.why ? el("p.preview.soft", {}, `No preview: ${around.why}.`)
+      : around ? preview(values, around, row[n]) : el("div.preview"),
     el("input", {
       id,
       type: "range",
@@ -45,8 +49,11 @@ function sliderRow(lab, slider, row, n, around) {
 
 const MOST_BARS = 4;
 
-/** The predicted time at each value, others as they are: the lower, the faster. Hatched ones are not legal. */
-function preview(values, { valid, predicted }, value) {
+/**
+ * The predicted time at each value, others as they are: the lower, the faster. Hatched ones are not legal, and
+ * the search would not try faint ones.
+ */
+function preview(values, { valid, pruned, predicted }, value) {
   const legal = predicted.filter((p, n) => valid[n] && p !== null);
   if (legal.length === 0) return el("div.preview");
   const least = Math.log(Math.min(...legal));
@@ -54,7 +61,7 @@ function preview(values, { valid, predicted }, value) {
   const height = (p) => 15 + 85 * Math.min(1, (Math.log(p) - least) / Math.max(most - least, 0.05));
   return el("div.preview", { "aria-hidden": "true" }, values.map((v, n) => el("i", {
     key: v,
-    class: [v === value && "here", !valid[n] && "illegal"].filter(Boolean).join(" "),
+    class: [v === value && "here", !valid[n] && "illegal", pruned[n] && "pruned"].filter(Boolean).join(" "),
     style: `height: ${valid[n] && predicted[n] !== null ? height(predicted[n]) : 100}%`,
   })));
 }
