@@ -56,8 +56,17 @@ def main() -> None:
         typer.echo(printable(f"tilewright: {error}"), err=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
+    except OSError as error:  # the disk that the output goes to is full, say
+        _drop_output()
+        typer.echo(f"tilewright: cannot write: {error}", err=True)
+        sys.exit(1)
+
+
+def _drop_output() -> None:
+    """Write nothing more: Python would try to at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _quoted_target(words: Sequence[str]) -> str | None:

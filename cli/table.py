@@ -67,7 +67,8 @@ def print_text(text: str) -> None:
 
 def output_width() -> int | None:
     """The cells of a line of the output; `None` where nothing has to fit: a file or pipe."""
-    if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
+    terminal = sys.stdout is not None and sys.stdout.isatty()  # `None` where it is closed
+    if os.environ.get("COLUMNS", "").isdigit() or terminal:
         return shutil.get_terminal_size().columns
     return None
 

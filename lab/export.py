@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import unicodedata
 from collections.abc import Iterable
 
 from ..errors import ScheduleError
@@ -17,6 +18,10 @@ from .sliders import Sliders
 from .versions import LabError, Version
 
 _NOTEBOOK = "__main__"
+_TAKEN = ("FAMILY", "family_hash", "tw")
+"""Names that the module of a rule uses itself."""
+_LONGEST = 80
+"""Characters of the name of a rule."""
 
 
 def script(version: Version) -> str:
@@ -51,7 +56,9 @@ def rule(version: Version, target: Target, name: str) -> str:
     Sizes that cannot be open are as they are. Raises `LabError` for a name that is none, and as
     `script`.
     """
-    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+    plain = unicodedata.normalize("NFKC", name)  # Python reads names so
+    taken = keyword.iskeyword(plain) or plain in _TAKEN or plain.startswith("_")
+    if not plain.isidentifier() or taken or len(plain) > _LONGEST:
         raise LabError("{0!r:.80} cannot name a rule; expected the name of a function", name)
     schedule = version.schedule
     if not len(schedule.trace):

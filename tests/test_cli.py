@@ -249,6 +249,24 @@ def test_no_command_is_a_question_for_help(run: Run) -> None:
     assert "Usage: tilewright" in done.err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_an_error(matmul: str) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "tilewright", "show", matmul, *SIZES]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(r"tilewright: cannot write: .*No space left on device\n", done.stderr)
+
+
+def test_a_closed_output_is_no_terminal(matmul: str) -> None:
+    command = [sys.executable, "-m", "tilewright", "show", matmul, *SIZES]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+    assert "Traceback" not in done.stderr
+
+
 def test_version(run: Run) -> None:
     assert run("--version").out == f"tilewright {tw.__version__}\n"
 

@@ -46,7 +46,7 @@ def test_a_target_without_an_architecture_is_left_to_the_machine() -> None:
         ("cuda -arch=hopper", ["unknown architecture -arch=hopper; known: sm_80, "]),
         ("cuda sm_90a", ["unknown target option", "did you mean -arch=sm_90a?"]),
         ("cuda -arch=", ["has no value"]),
-        ("cuda -arch sm_90a", ["has no value", "write -arch=VALUE"]),
+        ("cuda -arch sm_90a", ["has no value", "write -arch=sm_90a"]),
         ("gpu", ["unknown target kind 'gpu'", 'write "cuda"', '"cuda -arch=sm_90a"']),
         ("nvidia/nvidia-h100", ["unknown target kind 'nvidia/nvidia-h100'", 'write "cuda"']),
         ("cuda -threads=4", ["known: -arch="]),

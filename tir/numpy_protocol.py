@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import is_float
 from ..errors import IRError
 from ..hints import instead
 from . import ir, te
@@ -24,7 +25,7 @@ _SAME = (
 _FUNCTIONS: dict[str, Callable[..., Expr]] = {
     **{name: getattr(te, name) for name in _SAME.split()},
     "absolute": te.abs,
-    "fabs": te.abs,
+    "fabs": lambda x: te.abs(_float("fabs", x)),
     "invert": lambda x: ~x,
     "logical_and": lambda a, b: _truth(a) & _truth(b),
     "logical_not": lambda x: ~_truth(x),
@@ -35,7 +36,7 @@ _FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "negative": lambda x: -x,
     "positive": lambda x: x,
     "power": te.pow,
-    "reciprocal": lambda x: 1 / x,
+    "reciprocal": lambda x: 1 / _float("reciprocal", x),
     "rint": te.round,
 }
 
@@ -73,6 +74,19 @@ def _clipped(value: Any, low: Any, high: Any) -> Expr:
     """A bound that is `None` is none."""
     raised = value if low is None else te.maximum(value, low)
     return ir.as_expr(raised if high is None else te.minimum(raised, high))
+
+
+def _float(name: str, value: Any) -> Expr:
+    """A float for a function whose result for integers is another one in numpy."""
+    expr = ir.as_expr(value)
+    if not is_float(expr.dtype):
+        raise IRError(
+            "numpy.{0} of {1}; on expressions it takes floats",
+            name,
+            expr.dtype,
+            hint=f'np.{name}(x.astype("float32"))',
+        )
+    return expr
 
 
 def _truth(value: Any) -> Expr:

@@ -205,7 +205,9 @@ def test_a_rule_without_sizes_has_its_steps() -> None:
     assert [structural_equal(s.func, sch.func) for s in found] == [True]
 
 
-@pytest.mark.parametrize("name", [None, "", "no name", "class", "_x", "a.b", 7, "x" * 10_000 + "!"])
+@pytest.mark.parametrize(
+    "name", [None, "", "no name", "class", "_x", "a.b", 7, "x" * 81, "tw", "\uff54\uff57", "FAMILY"]
+)
 def test_names_of_rules_are_checked(name: Any) -> None:
     assert refused(Workbench(tiled(), TARGET), do="rule", name=name)["kind"] == "LabError"
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.errors import IRError
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 
@@ -99,3 +100,10 @@ def test_signs(dtype: str) -> None:
     interpret(te.func([a, y]), x, found)
     np.testing.assert_array_equal(found, np.sign(x))
     assert y.dtype == dtype
+
+
+@pytest.mark.parametrize("function", [np.fabs, np.reciprocal])
+def test_functions_that_differ_for_integers_ask_for_floats(function: Any) -> None:
+    x = te.placeholder((4,), "int32", name="X")
+    with pytest.raises(IRError, match=r"of int32; .*\n  hint: np\.\w+\(x\.astype"):
+        te.compute((4,), lambda i: function(x[i]), name="Y")
