@@ -333,7 +333,7 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
         (lambda c: [c[0], c[1] | {"kind": ["workload"]}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"more": 1}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"id": "b" * 64}], "line 2: .* has digest aaaaaaaaaaaa"),
-        (lambda c: [c[0], c[1] | {"id": None}], "line 2: .* workload None has digest"),
+        (lambda c: [c[0], c[1] | {"id": None}], "line 2: .* workload 'None' has digest"),
         (lambda c: [c[0], c[1] | {"value": None}], "line 2: workload is NoneType, expected an obj"),
         (lambda c: corrupt(c, "measurement", session="0" * 64), "line 10: .* damaged or changed"),
         (lambda c: corrupt(c, "measurement", seconds=0.001), "line 10: .*median of its samples is"),
