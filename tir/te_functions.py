@@ -135,7 +135,7 @@ def log1p(value: Operand) -> Expr:
 
 @checked
 def expm1(value: Operand) -> Expr:
-    """exp(value) - 1, within 3 ulp, near 0 too. Narrow floats: as `silu`."""
+    """exp(value) - 1, within 4 ulp, near 0 too. Narrow floats: as `silu`."""
     x = _widened("expm1", value)
     half = tanh(x * 0.5)  # exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2)): no difference near 0
     near = 2.0 * half / (1.0 - half)
