@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func, Stmt
 
+from .commands import done, refused
+
 TARGET = "cpu -mcpu=znver4 -threads=2"
 PROGRAMS = {
     "matmul": ops.matmul_func(12, 8, 10),
@@ -31,20 +32,6 @@ PROGRAMS = {
     "add_relu": ops.add_relu_func(7),
 }
 Data = dict[str, Any]
-
-
-def done(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert answer["ok"], answer
-    result: Data = answer["result"]
-    return result
-
-
-def refused(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert not answer["ok"], answer
-    error: Data = answer["error"]
-    return error
 
 
 def replayed(text: str) -> tw.Schedule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -19,23 +18,11 @@ from tilewright.lab import lowering_steps
 from tilewright.lab.workbench import Workbench
 from tilewright.tir.printer import func_text
 
+from .commands import done, refused
+
 CPU = resolve("cpu -mcpu=x86-64-v2 -threads=1")
 GPU = resolve("cuda -arch=sm_90")
 Data = dict[str, Any]
-
-
-def done(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert answer["ok"], answer
-    result: Data = answer["result"]
-    return result
-
-
-def refused(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert not answer["ok"], answer
-    error: Data = answer["error"]
-    return error
 
 
 def vectorized() -> tw.Schedule:

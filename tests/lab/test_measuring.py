@@ -37,6 +37,8 @@ from tilewright.tuning_db.values import (
     utc_now,
 )
 
+from .commands import done, refused
+
 WRONG = "tests.lab.wrong_primitive"
 QUICK = TuneConfig(
     rounds=6,
@@ -65,20 +67,6 @@ def lab(database: tw.TuningDatabase, **options: Any) -> Iterator[Workbench]:
     done(bench, do="apply", op="vectorize", args={"loop": "L0"})
     yield bench
     bench.close()
-
-
-def done(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert answer["ok"], answer
-    result: Data = answer["result"]
-    return result
-
-
-def refused(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert not answer["ok"], answer
-    error: Data = answer["error"]
-    return error
 
 
 def measured(bench: Workbench, *versions: str) -> Data:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,22 +30,10 @@ from tilewright.tuning_db.values import (
     utc_now,
 )
 
+from .commands import done, refused
+
 TARGET = resolve("cpu -mcpu=znver4 -threads=2")
 Data = dict[str, Any]
-
-
-def done(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert answer["ok"], answer
-    result: Data = answer["result"]
-    return result
-
-
-def refused(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert not answer["ok"], answer
-    error: Data = answer["error"]
-    return error
 
 
 def tiled(func: Func, size: int) -> tw.Schedule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from tilewright.tir.ir import Dim, Func, Var
 from tilewright.tir.printer import loop_names
 
 from ..autotune.selection import operator, operator_name, selected
+from .commands import done, refused
 
 TARGET = resolve("cpu -mcpu=znver4 -threads=2")
 TARGETS = [TARGET, resolve("cuda -arch=sm_90")]
@@ -46,20 +46,6 @@ def tiled(perfect: bool = False) -> tw.Schedule:
     sch.unroll(i1)
     sch.vectorize(j1)
     return sch
-
-
-def done(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert answer["ok"], answer
-    result: Data = answer["result"]
-    return result
-
-
-def refused(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert not answer["ok"], answer
-    error: Data = answer["error"]
-    return error
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])

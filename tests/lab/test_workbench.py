@@ -17,6 +17,8 @@ from tilewright.lab.versions import MOST
 from tilewright.lab.workbench import Workbench
 from tilewright.schedule.primitive import PRIMITIVES
 
+from .commands import done
+
 TARGET = "cpu -mcpu=znver4 -threads=2"
 Data = dict[str, Any]
 
@@ -24,13 +26,6 @@ Data = dict[str, Any]
 @pytest.fixture
 def bench() -> Workbench:
     return Workbench(ops.matmul_func(64, 48, 32), TARGET)
-
-
-def done(bench: Workbench, **command: Any) -> Data:
-    answer = json.loads(json.dumps(bench.do(command), allow_nan=False))
-    assert answer["ok"], answer
-    result: Data = answer["result"]
-    return result
 
 
 def refused(bench: Workbench, command: Any) -> Data:
