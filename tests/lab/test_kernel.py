@@ -18,7 +18,7 @@ from ..autotune.test_sessions import stragglers
 
 jupyter_client = pytest.importorskip("jupyter_client")
 pytest.importorskip("ipykernel")
-AT_WORK = "trial [2-9]/100000"
+AT_WORK = r"trial [1-9]\d*/100000"
 SETUP = """
 import tilewright as tw
 from tests.autotune.children import QUICK, matmul
