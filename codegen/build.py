@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from ..errors import BuildError
 from ..runtime.c_names import is_c_identifier, is_function_name
 from ..runtime.module import Module, Origin
@@ -34,25 +36,51 @@ def compile_func(
     """
     target = compiled_target(target)
     generator = generator_for(target)
-    name = func.name if name is None else name
-    try:
-        kernel, packers, signature = _parts(func, name, target)
-        parts = [
-            Part(lower(part, target, strict_fp=strict_fp, trace=trace), called)
-            for part, called in zip(
-                (kernel, *packers), (signature, *signature.packers), strict=True
-            )
-        ]
-        emitted = generator.emit(parts, target, strict_fp=strict_fp)
-    except RecursionError as error:
-        raise _too_deep(func) from error
+    lowered = lower_parts(func, target, strict_fp=strict_fp, name=name, trace=trace)
+    emitted = emit_parts(lowered, target, strict_fp=strict_fp)
     code = generator.compile(emitted, target)
-    programs = tuple(part.func for part in parts)
-    remarks = tuple(r for part in (kernel, *packers) for r in generator.remarks(part))
-    signature = sized(signature, code.workspaces)
+    programs = tuple(part.func for part in lowered.parts)
+    remarks = tuple(r for part in lowered.scheduled for r in generator.remarks(part))
+    signature = sized(lowered.parts[0].signature, code.workspaces)
     return Compiled(
         signature, target, programs, code.text, code.image, code.launches, remarks, strict_fp
     )
+
+
+class Lowered(NamedTuple):
+    """A scheduled kernel with the packers of its constant operands, and the lowered parts."""
+
+    scheduled: tuple[Func, ...]
+    parts: tuple[Part, ...]
+
+
+def lower_parts(
+    func: Func,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    name: str | None = None,
+    trace: Trace | None = None,
+) -> Lowered:
+    """Lower a scheduled function for a target of `compiled_target`, as `compile_func` does."""
+    try:
+        kernel, packers, signature = _parts(func, func.name if name is None else name, target)
+        scheduled = (kernel, *packers)
+        parts = tuple(
+            Part(lower(part, target, strict_fp=strict_fp, trace=trace), called)
+            for part, called in zip(scheduled, (signature, *signature.packers), strict=True)
+        )
+    except RecursionError as error:
+        raise _too_deep(func) from error
+    return Lowered(scheduled, parts)
+
+
+def emit_parts(lowered: Lowered, target: Target, *, strict_fp: bool = False) -> Any:
+    """What the code generator of the target emits. Raises `BuildError`."""
+    try:
+        return generator_for(target).emit(lowered.parts, target, strict_fp=strict_fp)
+    except RecursionError as error:
+        raise _too_deep(lowered.scheduled[0]) from error
 
 
 def compiled_target(target: Target | str) -> Target:

@@ -94,7 +94,7 @@ class Compiled:
         """A text of the code, by its name: `tir`, or one of the code generator's `sources`."""
         if name == "tir":
             return self.tir
-        return generator_for(self.target).sources[name](self)
+        return generator_for(self.target).sources[name].text(self)
 
 
 _FORM = {"launches": list, "workspaces": list, "remarks": list, "strict_fp": bool}

@@ -32,14 +32,43 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Pass:
-    """A step of lowering: its name, and what it makes of a program.
+    """A step of lowering: its name, what it makes of a program, and why, in a sentence for people.
 
     `reorders` says that it changes the order of floating-point arithmetic.
     """
 
     name: str
     run: Callable[[Func], Func]
+    why: str
     reorders: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.why.strip():
+            raise ValueError(f"the pass {self.name}: expected a sentence that says why it is run")
+
+
+class Source(NamedTuple):
+    """A text of compiled code, and why there is this step towards the code, in a sentence.
+
+    `counts` are patterns of what a reader counts in its lines, by names such as `load{s}`.
+    """
+
+    text: Callable[[Compiled], str]
+    why: str
+    counts: Mapping[str, str] = {}
+    is_assembly: bool = False
+
+
+class Emission(NamedTuple):
+    """Emitted text that tools optimise: why it is written, and how they optimise it; sentences.
+
+    `counts` are as those of a `Source`.
+    """
+
+    text: str
+    why: str
+    optimisation: str
+    counts: Mapping[str, str]
 
 
 class Part(NamedTuple):
@@ -81,8 +110,8 @@ class CodeGenerator(ABC, Generic[T, E]):
     """Makes code for targets `T`; `E` is what it emits before that is compiled."""
 
     @property
-    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
-        """The texts of compiled code that it can show, by name."""
+    def sources(self) -> Mapping[str, Source]:
+        """The texts of compiled code that it can show, by name, in the order of their making."""
         return {}
 
     @property
@@ -163,6 +192,11 @@ class CodeGenerator(ABC, Generic[T, E]):
 
         Raises `BuildError` for what it cannot say.
         """
+
+    def emission(self, emitted: E) -> Emission | None:
+        """What was emitted, as text; `None` where the first of the `sources` is just that."""
+        del emitted
+        return None
 
     @abstractmethod
     def compile(self, emitted: E, target: T) -> Code:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
-from inspect import getdoc
 from typing import TypeAlias
 
 from ..errors import BuildError
 from ..target import Target
 from ..tir.ir import Buffer, Func
-from .generator import Pass, generator_for
+from .generator import generator_for
 from .passes.rewrite import loops
 
 Trace: TypeAlias = Callable[[str, Func], object]
@@ -36,13 +33,6 @@ def lower(
         if trace is not None:
             trace(step.name, func)
     return func
-
-
-def purpose(step: Pass) -> str:
-    """Why there is a pass: the first paragraph of its file, else of its function, in a line."""
-    own = find_spec(f"{__package__}.passes.{step.name}") is not None
-    source = import_module(f".passes.{step.name}", __package__) if own else step.run
-    return " ".join((getdoc(source) or "").partition("\n\n")[0].split())
 
 
 def check_concrete(func: Func) -> None:

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..autotune.measure.compiler import compile_in_child
-from ..codegen.build import compile_func, compiled_target
+from ..codegen.build import Lowered, compile_func, compiled_target, emit_parts, lower_parts
 from ..codegen.compiled import Compiled
-from ..codegen.constant_operands import computed_ahead, take_ahead
-from ..codegen.generator import generator_for
+from ..codegen.generator import Emission, generator_for
 from ..codegen.hot_block import hot_block
-from ..codegen.lower import lower, purpose
+from ..errors import BuildError
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.printer import func_text
 from .answers import problem
 from .changes import line_changes
 from .program_tree import Data
+from .stage_facts import differences, parts_of_program, parts_of_text, totals
 from .versions import LabError, Version
 
-_LANGUAGES: Mapping[str, str] = {
-    "llvm": "LLVM IR, before LLVM optimises it",
-    "asm": "machine code as assembly",
-    "cuda": "CUDA C++ of the kernels",
-    "ptx": "what the compiler makes of it, before it allots registers",
-}
+_SCHEDULED = "The program as it is scheduled, from which the passes lead down to the code."
+_EMITTED = "Writes the program in the language of the tools that make code."
 
 
 @dataclass(frozen=True)
 class Stage:
     """A program or text on the way down, and the pass that made it.
 
-    `error` is why there is none.
+    `why` is a sentence, `parts` are numbers of what is in it, and `error` is why there is none.
     """
 
     name: str
     why: str
     lines: tuple[str, ...]
+    parts: Mapping[str, int]
     is_program: bool = True
     error: Data | None = None
 
@@ -52,7 +49,11 @@ class Lowering:
         self.target = compiled_target(target)
         self._generator = generator_for(self.target)
         self._version = version
-        self.stages = [*self._passes(version.schedule.func), *self._texts()]
+        noted: list[tuple[str, Func]] = []
+        lowered = lower_parts(
+            version.schedule.func, self.target, trace=lambda *step: noted.append(step)
+        )
+        self.stages = [*self._passes(noted), *self._texts(lowered)]
 
     def listed(self) -> list[Data]:
         """The stages without their lines; those that changed nothing are marked."""
@@ -61,6 +62,7 @@ class Lowering:
                 "number": number,
                 "name": stage.name,
                 "why": stage.why,
+                "facts": list(self._facts(number)),
                 "program": stage.is_program,
                 "lines": len(stage.lines),
                 "changed": number > 0 and stage.lines != self.stages[number - 1].lines,
@@ -68,6 +70,13 @@ class Lowering:
             }
             for number, stage in enumerate(self.stages)
         ]
+
+    def _facts(self, number: int) -> Iterator[str]:
+        """What a stage has more or less of than the one before; all of it where that is another
+        language."""
+        stage, before = self.stages[number], self.stages[max(number - 1, 0)]
+        alike = number > 0 and stage.parts.keys() == before.parts.keys()
+        return differences(before.parts, stage.parts) if alike else totals(stage.parts)
 
     def stage(self, number: int) -> Stage:
         """The stage of a number. Raises `LabError` if there is none."""
@@ -96,31 +105,39 @@ class Lowering:
             "hot": None if hot is None else [hot.start, hot.stop - 1],
         }
 
-    def _passes(self, func: Func) -> list[Stage]:
-        why = {step.name: purpose(step) for step in self._generator.passes(self.target)}
-        stages: list[Stage] = []
-
-        def note(name: str, program: Func) -> None:
-            about = why[name] if name else "the program as it is scheduled"
+    def _passes(self, noted: Sequence[tuple[str, Func]]) -> Iterator[Stage]:
+        """The stages of the kernel."""
+        why = {step.name: step.why for step in self._generator.passes(self.target)}
+        for number, (name, program) in enumerate(noted):
+            if number > 0 and not name:
+                return  # the packers of constant operands follow the kernel
             lines = tuple(func_text(program).splitlines())
-            stages.append(Stage(name or "scheduled", about, lines))
+            about = why.get(name, _SCHEDULED)
+            yield Stage(name or "scheduled", about, lines, parts_of_program(program))
 
-        lower(take_ahead(func, computed_ahead(func)), self.target, trace=note)
-        return stages
-
-    def _texts(self) -> list[Stage]:
+    def _texts(self, lowered: Lowered) -> Iterator[Stage]:
+        """The stages of the texts of code."""
+        emission: Emission | None = None
+        try:
+            emission = self._generator.emission(emit_parts(lowered, self.target))
+        except BuildError as error:
+            yield Stage("emit", _EMITTED, (), {}, False, problem(error))
+        if emission is not None:
+            lines = tuple(emission.text.splitlines())
+            parts = parts_of_text(lines, emission.counts)
+            yield Stage("emit", emission.why, lines, parts, False)
         compiled: Compiled | None = None
-        stages: list[Stage] = []
-        for name in self._generator.sources:
-            why = _LANGUAGES.get(name, "")
+        for number, (name, source) in enumerate(self._generator.sources.items()):
+            why = source.why
+            if number == 0 and emission is not None:
+                why = f"{why} {emission.optimisation}"
             try:
                 compiled = self._compiled() if compiled is None else compiled
                 lines = tuple(compiled.source(name).splitlines())
             except Exception as error:  # noqa: BLE001 - tools may be missing, or fail in any way
-                stages.append(Stage(name, why, (), False, problem(error)))
+                yield Stage(name, why, (), {}, False, problem(error))
             else:
-                stages.append(Stage(name, why, lines, False))
-        return stages
+                yield Stage(name, why, lines, parts_of_text(lines, source.counts), False)
 
     def _compiled(self) -> Compiled:
         """The code of the version; made by a child process where that may end."""

@@ -54,7 +54,7 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `go` | `version` | the `version` |
 | `tree`, `text` | `version`, `start`, `count` | as in the state |
 | `diff` | `a`, `b`; `of`: `program`, `assembly`; `start`, `count` | lines of that name, `total` |
-| `lowering` | `version` | `stages`: `number, name, why, program, lines, changed, error` |
+| `lowering` | `version` | `stages`: `number, name, why, facts, program, lines, changed, error` |
 | `stage` | `version`, `number`, `start`, `count` | `lines` with `op` and `text`, `total` |
 | `assembly` | `version`, `start`, `count` | `lines` of text, `total`, `hot` (first and last line) |
 | `roofline` | `version` | the least time, what bounds it, `points`, and the figure as `html` |
@@ -85,7 +85,8 @@ the others as they are, `valid`, `pruned` and `predicted`, where `why` says why 
 
 The `op` of a line is "-" or "+" for one that is gone or new, " " for one beside these, and "…" for
 others that are left out. **Stages** lead from the scheduled program by each lowering pass to the
-texts of code; the lines of one are its changes to the stage before. The **roofline**
+texts of code; the lines of one are its changes to the stage before, and `facts` are phrases with
+numbers of what it has more or less of. The **roofline**
 has `seconds, text, bound, flops, bytes, intensity, peak, bandwidth`; its `points`, a version each,
 have `version, seconds, measured, rate, share`.
 

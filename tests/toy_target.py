@@ -38,6 +38,7 @@ from tilewright.codegen.generator import (
     CodeGenerator,
     Part,
     Pass,
+    Source,
     Tools,
     register_generator,
 )
@@ -336,8 +337,9 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
     """Its code is the text of the lowered program."""
 
     @property
-    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
-        return {"script": lambda compiled: compiled.text}
+    def sources(self) -> Mapping[str, Source]:
+        why = "Prints the program, as the interpreter runs its text."
+        return {"script": Source(lambda compiled: compiled.text, why)}
 
     def host(self) -> ToyTarget:
         return ToyTarget(order=ORDERS[0])
@@ -355,7 +357,10 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
         return target
 
     def passes(self, target: ToyTarget) -> tuple[Pass, ...]:
-        return Pass("blocks", blocks), Pass("flatten", flatten)
+        return (
+            Pass("blocks", blocks, "Replaces blocks by plain stores, which the interpreter runs."),
+            Pass("flatten", flatten, "Turns indices into one offset, as in the memory of toys."),
+        )
 
     def emit(self, parts: Sequence[Part], target: ToyTarget, *, strict_fp: bool) -> str:
         if len(parts) > 1:

@@ -6,7 +6,7 @@ loaded when the first code is made: other work, such as describing this machine,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
 from ...target import NATIVE, CpuTarget, Fact, Rates, check_runnable
-from ..generator import Code, CodeGenerator, Measured, Part, Pass, Tools
+from ..generator import Code, CodeGenerator, Emission, Measured, Part, Pass, Source, Tools
 from .detection import host_target
 
 if TYPE_CHECKING:
@@ -33,12 +33,40 @@ CALLED = frozenset((*_C_LIBRARY, *OPENMP))
 """Functions of other libraries that kernels call."""
 _PER_THREAD = 80 << 20
 """Addresses that the C library reserves for each thread: its stack and its heap."""
+_LLVM_COUNTS = {
+    "instruction{s}": r"  +\S",
+    "basic block{s}": r"[\w.$]+:",
+    "stack slot{s}": r"  +\S+ = alloca ",
+    "load{s} of memory": r"  +\S+ = load ",
+    "store{s} to memory": r"  +store ",
+}
+_THOROUGH = (
+    "All passes of clang -O2 run except unrolling and vectorizing, as a loop accumulates in "
+    "memory and these move it to registers."
+)
+_FEW = (
+    "Four passes run: they inline vector functions, move stack slots to registers, combine "
+    "instructions and turn branches into selects; lowering has done the rest."
+)
 
 
 class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
     @property
-    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
-        return {"llvm": lambda compiled: compiled.text, "asm": assembly}
+    def sources(self) -> Mapping[str, Source]:
+        return {
+            "llvm": Source(
+                lambda compiled: compiled.text,
+                "Optimises the LLVM IR, as machine code is made of it instruction by instruction.",
+                _LLVM_COUNTS,
+            ),
+            "asm": Source(
+                assembly,
+                "Selects machine instructions, allocates registers and orders the instructions, "
+                "for the processor of the target.",
+                {"instruction{s}": r"\t(?!\.)\S"},
+                is_assembly=True,
+            ),
+        }
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -109,6 +137,14 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return tuple(
             llvm.emit(func, signature, target, strict_fp=strict_fp, kernel=kernel)
             for func, signature in parts
+        )
+
+    def emission(self, emitted: tuple[Emitted, ...]) -> Emission:
+        return Emission(
+            "\n".join(part.text for part in emitted),
+            "Writes LLVM IR of the statements one by one, as LLVM is what makes machine code.",
+            _THOROUGH if emitted[0].thorough else _FEW,
+            _LLVM_COUNTS,
         )
 
     def compile(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:

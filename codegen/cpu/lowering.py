@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from ...target import CpuTarget
+from ..common_passes import BLOCKS, FLATTEN, TRIM
 from ..generator import Pass
-from ..passes.blocks import blocks
 from ..passes.compact import compact
 from ..passes.drop_masks import drop_masks
-from ..passes.flatten import flatten
 from ..passes.hoist import hoist
 from ..passes.instructions import instructions
 from ..passes.peel import peel
 from ..passes.registers import registers
 from ..passes.tails import tails
 from ..passes.tree_reduce import tree_reduce
-from ..passes.trim import trim
 from ..passes.unroll import unroll
 from ..passes.vectorize import vectorize
 
@@ -24,17 +22,68 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
     per access, explicit vectors and unrolled loops."""
     bits, mask_bits = target.vector_bits, target.mask_bits
     return (
-        Pass("blocks", blocks),
-        Pass("trim", trim),
-        Pass("compact", compact),
-        Pass("peel", lambda func: peel(func, bits, mask_bits is not None)),
-        Pass("tails", lambda func: tails(func, bits)),
-        Pass("flatten", flatten),
-        Pass("instructions", instructions),
-        Pass("hoist", hoist),
-        Pass("vectorize", lambda func: vectorize(func, bits, mask_bits)),
-        Pass("tree_reduce", tree_reduce, reorders=True),
-        Pass("unroll", unroll),
-        Pass("registers", registers),
-        Pass("drop_masks", drop_masks),
+        BLOCKS,
+        TRIM,
+        Pass(
+            "compact",
+            compact,
+            "Shrinks internal buffers to what is live at once, so that they take less memory and "
+            "stay in a nearer cache.",
+        ),
+        Pass(
+            "peel",
+            lambda func: peel(func, bits, mask_bits is not None),
+            "Splits off the ends of loops where indices are clamped or wrapped, so that the "
+            "vectors between them are read from contiguous memory.",
+        ),
+        Pass(
+            "tails",
+            lambda func: tails(func, bits),
+            "Splits guarded loops into whole tiles and a tail, so that the whole tiles run without "
+            "comparisons.",
+        ),
+        FLATTEN,
+        Pass(
+            "instructions",
+            instructions,
+            "Replaces tensorized loops by their instruction, as one instruction computes what "
+            "all their iterations do.",
+        ),
+        Pass(
+            "hoist",
+            hoist,
+            "Moves values that are equal in all iterations of a loop in front of it, so that they "
+            "are computed once.",
+        ),
+        Pass(
+            "vectorize",
+            lambda func: vectorize(func, bits, mask_bits),
+            "Replaces vectorized loops by operations on vectors of the register's width, so that "
+            "one instruction computes several iterations.",
+        ),
+        Pass(
+            "tree_reduce",
+            tree_reduce,
+            "Combines the lanes of a vector by halves, as one lane after the other would wait for "
+            "the result before it each time.",
+            reorders=True,
+        ),
+        Pass(
+            "unroll",
+            unroll,
+            "Copies the bodies of unrolled loops, so that nothing is counted and independent "
+            "iterations run at once.",
+        ),
+        Pass(
+            "registers",
+            registers,
+            "Splits buffers in registers into single values, as registers have no addresses that "
+            "an index could select.",
+        ),
+        Pass(
+            "drop_masks",
+            drop_masks,
+            "Removes masks from registers whose disabled lanes nothing reads, as operations "
+            "without masks are cheaper.",
+        ),
     )

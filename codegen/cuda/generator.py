@@ -21,15 +21,13 @@ from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_j
 from ...runtime.module import Module, Origin
 from ...target import CudaTarget, Fact
 from ..compiled import Compiled, Launch
-from ..generator import Code, CodeGenerator, Part, Pass, Tools
+from ..generator import Code, CodeGenerator, Part, Pass, Source, Tools
 from ..passes.idle_threads import idle_threads
 from .compiler import compile_cubin, compile_ptx, versions
 from .emit import Emitted, emit
 from .lowering import passes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
     from ...tir.ir import Func
@@ -44,8 +42,20 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
     on_device: ClassVar[bool] = True
 
     @property
-    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
-        return {"cuda": lambda compiled: compiled.text, "ptx": _ptx}
+    def sources(self) -> Mapping[str, Source]:
+        return {
+            "cuda": Source(
+                lambda compiled: compiled.text,
+                "Writes the code of a thread as CUDA C++, as NVIDIA's compiler makes machine code.",
+            ),
+            "ptx": Source(
+                _ptx,
+                "Optimises the CUDA C++ and selects instructions; ptxas allocates registers after "
+                "this.",
+                {"instruction{s}": r"\t(?!\.)\S"},
+                is_assembly=True,
+            ),
+        }
 
     def host(self) -> CudaTarget:
         from .detection import host_target

@@ -57,16 +57,14 @@ that was not written.
 
 from __future__ import annotations
 
+from ..common_passes import BLOCKS, FLATTEN, TRIM
 from ..generator import Pass
 from ..passes.arena import arena
 from ..passes.barriers import barriers
-from ..passes.blocks import blocks
 from ..passes.collectives import collectives
 from ..passes.compact import compact_on_device
-from ..passes.flatten import flatten
 from ..passes.narrow import narrow
 from ..passes.phases import bound, phases
-from ..passes.trim import trim
 from ..passes.unroll_owned import unroll_owned
 from ..passes.vectors import vectors
 
@@ -74,16 +72,62 @@ from ..passes.vectors import vectors
 def passes() -> tuple[Pass, ...]:
     """From a scheduled program to one that is printed line by line."""
     return (
-        Pass("bound", bound),
-        Pass("blocks", blocks),
-        Pass("phases", phases),
-        Pass("trim", trim),
-        Pass("collectives", collectives, reorders=True),
-        Pass("compact", compact_on_device),
-        Pass("arena", arena),
-        Pass("barriers", barriers),
-        Pass("flatten", flatten),
-        Pass("vectors", vectors),
-        Pass("unroll_owned", unroll_owned),
-        Pass("narrow", narrow),
+        Pass(
+            "bound",
+            bound,
+            "Checks that each nest of loops is bound to axes of the device, as a kernel consists "
+            "of threads.",
+        ),
+        BLOCKS,
+        Pass(
+            "phases",
+            phases,
+            "Joins the phases of a launch in one nest of loops over blocks and threads, as a "
+            "kernel is the code of one thread.",
+        ),
+        TRIM,
+        Pass(
+            "collectives",
+            collectives,
+            "Lets all threads of a row combine what each holds in part, as they would wait while "
+            "one of them did it alone.",
+            reorders=True,
+        ),
+        Pass(
+            "compact",
+            compact_on_device,
+            "Shrinks internal buffers to what is live at once, so that they fit registers and "
+            "shared memory.",
+        ),
+        Pass(
+            "arena",
+            arena,
+            "Gives each shared buffer its place in the shared memory of a block, where buffers "
+            "that are never live together have the same bytes, as it is small.",
+        ),
+        Pass(
+            "barriers",
+            barriers,
+            "Puts barriers where a thread needs what other threads have written, as threads run "
+            "in any order up to the next barrier.",
+        ),
+        FLATTEN,
+        Pass(
+            "vectors",
+            vectors,
+            "Replaces vectorized loops by moves of up to 16 bytes, as wide moves take fewer "
+            "instructions.",
+        ),
+        Pass(
+            "unroll_owned",
+            unroll_owned,
+            "Marks loops that index buffers of a thread as unrolled, as registers have no "
+            "addresses that an index could select.",
+        ),
+        Pass(
+            "narrow",
+            narrow,
+            "Narrows indices to 32 bits where bounds prove that they fit, as a register of a GPU "
+            "has 32 bits.",
+        ),
     )

@@ -34,32 +34,34 @@ function expanded(line) {
 
 function loweringTab(lab) {
   return answered(lab, lab.need({ do: "lowering" }), "Lowering, pass by pass …", ({ stages }) => {
-    const at = Math.min(lab.ui.stage, stages.length - 1);
-    const stage = stages[at];
+    const isStep = (s) => s.number === 0 || s.changed || s.error;
+    const steps = stages.filter(isStep);
+    const idle = stages.filter((s) => !isStep(s));
+    const at = Math.max(0, steps.findIndex((s) => s.number === lab.ui.stage));
+    const stage = steps[at];
     const go = (to) => lab.set({ stage: to });
-    const next = stages.findIndex((s, n) => n > at && s.changed);
-    const before = stages.findLastIndex((s, n) => n < at && (s.changed || n === 0));
     return el("div.lowering", {},
       el("div.row", {},
-        el("button", { type: "button", disabled: before < 0, onclick: () => go(before) }, "Up"),
-        el("button", { type: "button", disabled: next < 0, onclick: () => go(next) }, "Down"),
+        el("button", { type: "button", disabled: at === 0, onclick: () => go(steps[at - 1].number) }, "Up"),
+        el("button", { type: "button", disabled: at + 1 === steps.length, onclick: () => go(steps[at + 1].number) }, "Down"),
         el("label", {}, el("span.hidden", {}, "Pass"), el("select", {
-          value: at,
+          value: stage.number,
           onchange: (event) => go(Number(event.target.value)),
-        }, stages.map((s, n) => el("option", { value: n, key: n, selected: n === at }, stageName(s, n)))))),
+        }, steps.map((s) => el("option", { value: s.number, key: s.number, selected: s === stage },
+          `${s.number}. ${s.name}${s.error ? " (failed)" : ""}`))))),
+      idle.length ? el("details.idle", { key: "idle" },
+        el("summary", {}, quantity(idle.length, idle.length === 1 ? "pass" : "passes"), " changed nothing"),
+        el("ul", {}, idle.map((s) => el("li", { key: s.number }, el("b", {}, s.name), " ", el("span.soft", {}, prose(s.why)))))) : null,
       el("p", {}, el("b", {}, stage.name), " ", el("span.soft", {}, prose(stage.why))),
+      stage.facts.length ? el("p.facts", {}, `Here: ${stage.facts.join(", ")}.`) : null,
       stage.error ? errorBox(stage.error)
-        : stageLines(lab, at));
+        : stageLines(lab, stage.number));
   });
 }
 
 function stageLines(lab, number) {
   const { answer, more } = pages(lab, lab.about({ do: "stage", number }), { name: "lines", unit: "changed lines" });
   return answered(lab, answer, "…", (lines) => [diffView(lines), more]);
-}
-
-function stageName({ name, changed, error }, number) {
-  return `${number}. ${name}${error ? " (failed)" : changed || number === 0 ? "" : " (no change)"}`;
 }
 
 function rooflineTab(lab) {

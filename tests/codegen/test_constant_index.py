@@ -67,6 +67,6 @@ def f(B: T.Buffer((8,), "int64")):
 """)
     assert isinstance(func.body, For)
     inside = with_func_body(func, func.body.body)
-    broken = Pass("lose_loops", lambda _: inside)
+    broken = Pass("lose_loops", lambda _: inside, "Loses the loops.")
     with pytest.raises(AssertionError, match="after the pass lose_loops: .*variable j is not"):
         checked(broken).run(func)

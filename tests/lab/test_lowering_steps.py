@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from tilewright import ops, te
 from tilewright.autotune.model.target_model import model_for
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
-from tilewright.codegen.generator import generator_for
-from tilewright.codegen.lower import lower, purpose
+from tilewright.codegen.generator import Pass, generator_for
+from tilewright.codegen.lower import lower
+from tilewright.codegen.passes.blocks import blocks
 from tilewright.errors import BuildError
 from tilewright.lab import lowering_steps
+from tilewright.lab.stage_facts import differences
 from tilewright.lab.workbench import Workbench
 from tilewright.tir.printer import func_text
 
@@ -48,7 +51,7 @@ def test_every_pass_is_a_stage_with_its_reason(target: tw.Target) -> None:
     bench = Workbench(sch, target)
     stages = done(bench, do="lowering")["stages"]
     passes = list(generator_for(target).passes(target))
-    texts = list(generator_for(target).sources)
+    texts = [*(["emit"] if target is CPU else []), *generator_for(target).sources]
     assert [s["name"] for s in stages] == ["scheduled", *(p.name for p in passes), *texts]
     assert all(s["why"] for s in stages)
     assert [s["program"] for s in stages] == [True] * (1 + len(passes)) + [False] * len(texts)
@@ -167,12 +170,69 @@ def test_hostile_stages_are_refused_as_data(number: Any) -> None:
     assert error["kind"] == "LabError"
 
 
-def test_each_pass_of_each_kind_says_why() -> None:
-    for target in (CPU, GPU):
-        for step in generator_for(target).passes(target):
-            why = purpose(step)
-            assert why.endswith((".", ":")), (step.name, why)
-            assert "\n" not in why
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
+def test_each_pass_and_text_says_why_in_a_sentence(target: tw.Target) -> None:
+    generator = generator_for(target)
+    whys = {step.name: step.why for step in generator.passes(target)}
+    whys |= {name: source.why for name, source in generator.sources.items()}
+    assert len(set(whys.values())) == len(whys)
+    for name, why in whys.items():
+        assert re.fullmatch(r"[A-Z][^.]+[^.\s]\.", why), name
+        assert re.search(r"\b(so that|as|for|after)\b", why), name
+
+
+def test_a_pass_without_a_reason_cannot_be_listed() -> None:
+    with pytest.raises(TypeError, match="why"):
+        Pass("blocks", blocks)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="the pass blocks: expected a sentence"):
+        Pass("blocks", blocks, " ")
+
+
+def test_stages_have_the_numbers_of_their_program() -> None:
+    sch = vectorized()
+    loop, *_ = sch.get_loops(sch.get_block("C"))
+    sch.split(loop, factors=[16, 1])
+    stages = {s["name"]: s for s in done(Workbench(sch, CPU), do="lowering")["stages"]}
+    assert {"1 block", "5 loops", "1 loop of extent 1"} <= set(stages["scheduled"]["facts"])
+    assert {"1 block removed", "1 loop of extent 1 removed"} <= set(stages["blocks"]["facts"])
+    wanted = {"2 vectorized loops removed", "from 2 to 8 stores", "8 vector stores added"}
+    assert wanted <= set(stages["vectorize"]["facts"])
+    assert stages["peel"]["facts"] == []
+    for name in ("emit", "asm"):
+        counted = [f for f in stages[name]["facts"] if re.fullmatch(r"\d+ instructions", f)]
+        assert len(counted) == 1
+
+
+def test_what_llvm_optimises_is_counted_and_why() -> None:
+    sch = vectorized()
+    bench = Workbench(sch, CPU)
+    stages = {s["name"]: s for s in done(bench, do="lowering")["stages"]}
+    emitted, optimised = stages["emit"], stages["llvm"]
+    before = [x["text"] for x in done(bench, do="stage", number=emitted["number"])["lines"]]
+    after = [x["text"] for x in done(bench, do="stage", number=optimised["number"])["lines"]]
+    assert any("define i32 @matmul" in line for line in before)
+    assert any("define" in line and "@matmul" in line for line in after)
+    assert before != after
+    counts = [sum(line.startswith("  ") for line in lines) for lines in (before, after)]
+    assert f"from {counts[0]} to {counts[1]} instructions" in optimised["facts"]
+    assert "All passes of clang -O2" in optimised["why"]  # the sum is in memory
+    plain = {s["name"]: s for s in done(bench, do="lowering", version="v0")["stages"]}
+    assert "clang -O2" in plain["llvm"]["why"]
+    copy = done(Workbench(ops.add_relu_func(64), CPU), do="lowering")["stages"]
+    assert "Four passes run" in next(s for s in copy if s["name"] == "llvm")["why"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"loop{s} of extent 1": 3}, {"loop{s} of extent 1": 0}, "3 loops of extent 1 removed"),
+        ({"branch{es}": 0}, {"branch{es}": 2}, "2 branches added"),
+        ({"store{s}": 4}, {"store{s}": 1}, "from 4 to 1 store"),
+    ],
+)
+def test_differences_in_words(before: dict[str, int], after: dict[str, int], said: str) -> None:
+    assert list(differences(before, after)) == [said]
+    assert list(differences(after, after)) == []
 
 
 def test_versions_have_points_below_the_roofline() -> None:

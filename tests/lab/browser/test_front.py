@@ -327,7 +327,8 @@ def test_stepping_down_to_the_assembly(page: Page, bench: Workbench) -> None:
     first = next(s for s in stages if s["changed"])
     lab.get_by_role("button", name="Down").click()
     expect(lab.get_by_role("combobox", name="Pass")).to_have_value(str(first["number"]))
-    expect(lab.get_by_role("tabpanel")).to_contain_text(first["why"].replace("`", ""))
+    expect(lab.get_by_role("tabpanel")).to_contain_text(first["why"])
+    expect(lab.get_by_role("tabpanel")).to_contain_text(f"Here: {', '.join(first['facts'])}.")
     expect(lab.locator(".diff .added, .diff .removed").first).to_be_visible()
     assert violations(page) == []
     lab.get_by_role("button", name="Up").click()
@@ -336,6 +337,27 @@ def test_stepping_down_to_the_assembly(page: Page, bench: Workbench) -> None:
     first_hot, last_hot = bench.do({"do": "assembly"})["result"]["hot"]
     expect(lab.locator(".line.hot")).to_have_count(last_hot - first_hot + 1)
     assert violations(page) == []
+
+
+def test_passes_that_changed_nothing_are_folded(page: Page, bench: Workbench) -> None:
+    stages = bench.do({"do": "lowering"})["result"]["stages"]
+    idle = [s for s in stages[1:] if not s["changed"]]
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Lowering").click()
+    options = lab.get_by_role("combobox", name="Pass").get_by_role("option")
+    expect(options).to_have_count(len(stages) - len(idle))
+    folded = lab.get_by_text(f"{len(idle)} passes changed nothing")
+    reasons = lab.locator(".idle li")
+    expect(reasons.first).to_be_hidden()
+    folded.click()
+    expect(reasons).to_have_text([f"{s['name']} {s['why']}" for s in idle])
+    assert violations(page) == []
+    steps = [s for s in stages if s not in idle]
+    for step in steps[1:]:
+        lab.get_by_role("button", name="Down").click()
+        expect(lab.get_by_role("combobox", name="Pass")).to_have_value(str(step["number"]))
+    expect(lab.get_by_role("button", name="Down")).to_be_disabled()
+    assert [s["name"] for s in steps[-3:]] == ["emit", "llvm", "asm"]
 
 
 def test_what_is_long_has_more(
