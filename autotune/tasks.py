@@ -62,6 +62,8 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
 def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Prepared:
     """The sketches of a task, if they may have steps or instructions of the user's own.
 
+    What cannot be built for the target is hopeless in them.
+
     Raises `TuningError` for those that builders cannot import, and for the user's own sketches with
     inexact steps unless `inexact` allows them.
     """
@@ -74,8 +76,10 @@ def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Prepared:
                 hint="say what error is accepted: tune(..., tolerance=1e-3)",
             )
     own = any(instruction.home is not None for instruction, *_ in products_of(target))
-    if task.user_sketches is not None or not (SKETCH_RULES or own):
-        return Prepared(task.user_sketches, {})
+    if task.user_sketches is not None:
+        return Prepared([s.within(target) for s in task.user_sketches], {})
+    if not (SKETCH_RULES or own):
+        return Prepared(None, {})
     with noted_refusals() as refusals:
         prepared = sketches(task.func, target, inexact=inexact)
     for sketch in prepared:

@@ -320,7 +320,7 @@ class _Job:
                     seed=self.seed,
                     config=options.search,
                     prepared=prepared[n].sketches,
-                    beside=program.beside,
+                    beside=[s.within(resolved) for s in program.beside],
                     known=known,
                     inexact=tolerance is not None,
                     as_written=program.user_sketches is None,

@@ -6,7 +6,7 @@ Each kind has one `TargetModel`: `cpu/` has that of processors, `cuda/` that of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -18,7 +18,7 @@ from ...durations import format_seconds
 from ...errors import TuningError
 from ...target import Target
 from ...target.registry import Registry
-from ...tir.ir import Func
+from ...tir.ir import Expr, Func
 from .profile import Ints, Profile
 
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -104,6 +104,23 @@ def no_figures(features: Features, target: Target) -> tuple[Figure, ...]:
     return ()
 
 
+class Limit(NamedTuple):
+    """A condition on decisions that what is built has to meet, and its name in words."""
+
+    name: str
+    condition: bool | Expr
+
+
+Limits: TypeAlias = Callable[[Profile, Target], Iterable[Limit]]
+"""The limits of a profile's decisions on a resolved target."""
+
+
+def no_limits(source: Profile, target: Target) -> tuple[Limit, ...]:
+    """For kinds of targets of which nobody says what they can build."""
+    del source, target
+    return ()
+
+
 def shares(names: tuple[str, ...], features: Features) -> dict[str, float]:
     """Features by name, which are logarithms, as the numbers that they are of, to five digits:
     features are single floats, and none of them is of zero."""
@@ -120,7 +137,7 @@ class TargetModel:
     `estimator` makes the estimate of a profile's rows on a resolved target, and `roofline` that of
     a concrete program. `base` is the file of the base model that comes with them, `None` where
     there is none. `facts` are those that samples of the kind keep. `figures` are what a row of
-    features says in units of the machine.
+    features says in units of the machine, and `limits` what can be built for the kind.
     """
 
     features: tuple[str, ...]
@@ -130,6 +147,7 @@ class TargetModel:
     base: Path | None = None
     facts: SampledFacts = field(default_factory=SampledFacts)
     figures: Figures = no_figures
+    limits: Limits = no_limits
 
     @property
     def feature_version(self) -> str:

@@ -16,7 +16,7 @@ from .draft import Draft, Drafts, RuleChoice, Step, generator_of
 from .fusion_groups import Partition, fusion_groups, never_runs, partition, prepared
 from .rule import Alternative, Group, GroupKind, Planned, SketchRule, planned
 from .rule_sets import register_rules
-from .user_rules import SKETCH_RULES
+from .user_rules import SKETCH_RULES, LimitToTarget
 
 MAX_SKETCHES = 12
 MAX_OTHER = 4
@@ -54,14 +54,25 @@ def plans(
     The caller takes the steps of one plan after the other by `drafts`: later plans leave out
     variants that are refused. With `only`, the plans of these generators alone.
     """
-    families = _plans_by_target(original, drafts, only, inexact=inexact)
     last = completing(original)
+    families = _plans_by_target(original, drafts, only, inexact=inexact)
+    yield from (_ending(family, last, only) for family in families)
     if SKETCH_RULES:
-        by_users = _plans_by_users(original, drafts, only, tuple(SKETCH_RULES.values()))
-        families = chain(families, by_users)
-    for plans, most in families:
-        wanted = (p for p in plans if only is None or generator_of(p.choices) in only)
-        yield PlanFamily((p._replace(steps=(*p.steps, *last)) for p in wanted), most)
+        families = _plans_by_users(original, drafts, only, tuple(SKETCH_RULES.values()))
+        for family in families:
+            plans, most = _ending(family, last, only)
+            yield PlanFamily(map(_limited, plans), most)
+
+
+def _ending(family: PlanFamily, last: tuple[Step, ...], only: Collection[str] | None) -> PlanFamily:
+    """The plans of a family that are wanted, which end with the steps `last`."""
+    wanted = (p for p in family.plans if only is None or generator_of(p.choices) in only)
+    return family._replace(plans=(p._replace(steps=(*p.steps, *last)) for p in wanted))
+
+
+def _limited(plan: SketchPlan) -> SketchPlan:
+    """A plan of users' rules, which ends with the limits of the target."""
+    return plan._replace(steps=(*plan.steps, LimitToTarget(plan.choices)))
 
 
 def completing(draft: Draft) -> tuple[Step, ...]:

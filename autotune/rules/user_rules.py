@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 from ...errors import ScheduleError, TuningError, checked_call
-from .draft import Draft, Step
+from .draft import Draft, RuleChoice, Step
 from .rule import Group, GroupKind, SketchRule, Variant, Variants
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,9 +43,10 @@ def sketch_rule(function: Any) -> Any:
     steps of a variant are functions of a draft. Other groups of the program are scheduled by the
     rules for the target, and its cheap blocks are inlined before.
 
-    `draft.target` is resolved; `draft.limit` says which rows are not worth a measurement. A
-    `ScheduleError`, of a step or of `tw.require`, says that the rule does not apply; the reason is
-    logged. The rule's name in records is that of its module and function.
+    `draft.target` is resolved; `draft.limit` says which rows are not worth a measurement. Rows
+    whose programs cannot be built for the target, with too many threads in a block say, are left
+    out anyway. A `ScheduleError`, of a step or of `tw.require`, says that the rule does not apply;
+    the reason is logged. The rule's name in records is that of its module and function.
 
     A function that is defined again, as in a cell of a notebook that is run twice, replaces the
     former one. Raises `TuningError` where another rule has its name, and for other parameters.
@@ -198,6 +199,29 @@ class _UserStep:
             self.function(draft)
             if len(draft.schedule.trace) == before:
                 raise ScheduleError("it takes no step")
+
+
+@dataclass(frozen=True)
+class LimitToTarget:
+    """The step that calls rows hopeless whose programs cannot be built for the target.
+
+    It refuses a draft of which that is all, by the users' rules among those of `choices`.
+    """
+
+    choices: tuple[RuleChoice, ...]
+
+    def __call__(self, draft: Draft) -> None:
+        from ..model.limits import limits_of  # which looks at programs as rules do
+
+        by_users = {rule.name: name for name, rule in SKETCH_RULES.items()}
+        space = draft.schedule.space
+        assert space is not None, "drafts are symbolic"
+        with ExitStack() as stack:
+            for choice in self.choices:
+                if choice.rule in by_users:
+                    stack.enter_context(_errors_named(by_users[choice.rule], draft))
+            for name, condition in limits_of(draft.func, draft.target, space):
+                draft.limit(name, condition)
 
 
 @contextmanager

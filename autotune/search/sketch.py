@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ from ...schedule.primitive import find_primitive
 from ...schedule.require import Space
 from ...schedule.tensorizable import instruction_modules
 from ...target import Target
-from ...tir.ir import Expr, Func, Var
+from ...tir.ir import Expr, Func, Var, as_expr
+from ..model.limits import limits_of
 from ..rules.draft import Draft, Drafts, RuleChoice, generator_of
 
 if TYPE_CHECKING:
@@ -87,6 +88,17 @@ class Sketch:
                 hint="give these steps numbers in place of what the sample_ steps return",
             ) from error
         return Sketch.of(opened, name)
+
+    def within(self, target: Target) -> Sketch:
+        """The sketch of which rows count as hopeless whose programs cannot be built for a target.
+
+        The limits of its own stay. A program without decisions has no other row: it is as it is.
+        """
+        if not self.variables:
+            return self
+        limits = limits_of(self.func, target, self.space)
+        more = [(name, as_expr(condition)) for name, condition in limits]
+        return replace(self, prune=(*self.prune, *more))
 
     @property
     def generator(self) -> str:

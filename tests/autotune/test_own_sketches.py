@@ -7,12 +7,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.result import TuneResult
+from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch
+from tilewright.autotune.tasks import prepared_sketches, tasks
+from tilewright.codegen.detect import resolve
 from tilewright.schedule import PRIMITIVES, Schedule, Trace
 from tilewright.tuning_db import Measurement, Outcome, ScheduleRecord, Session
 
@@ -82,6 +86,20 @@ def test_what_a_schedule_sampled_is_open_again(db: TuningDatabase, recorded: Non
     own = {s.generator: s.trace for s in db.records(ScheduleRecord)}
     assert Trace.from_json(own["own0"]) == sch.trace
     assert Trace.from_json(own["own1"]) == written().trace
+
+
+def test_what_cannot_be_built_is_hopeless_in_own_sketches() -> None:
+    sch = Schedule(ops.matmul_func(512, 512, 64), symbolic=True)
+    i, j, k = sch.get_loops(sch.get_block(0))
+    _, rows = sch.split(i, factors=[None, sch.sample_categorical([8, 512])])
+    _, lanes = sch.split(j, factors=[None, 128])
+    sch.reorder(k, rows, lanes)
+    sch.unroll(rows)
+    sch.vectorize(lanes)
+    (task,), _ = tasks(sch)
+    target = resolve("cpu -mcpu=znver4 -threads=1")
+    (sketch,) = prepared_sketches(task, target, inexact=False).sketches or ()
+    assert Rowspace(sketch).check(np.array([[8], [512]])).tolist() == [True, False]
 
 
 def test_written_schedules_beside_open_ones_are_searched_alone(

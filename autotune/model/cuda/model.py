@@ -11,6 +11,7 @@ from ....target import CudaTarget, Target
 from ..target_model import SampledFacts, TargetModel
 from .estimate import FEATURES, VERSION, Estimator
 from .figures import figures
+from .limits import limits
 from .roofline import roofline
 
 _NAMES: Mapping[str, type] = {"model": str, "sms": int, "l2_bytes": int}
@@ -33,4 +34,6 @@ class CudaFacts(SampledFacts):
         return replace(CudaTarget.of(target), **found)
 
 
-MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, facts=CudaFacts(), figures=figures)
+MODEL = TargetModel(
+    FEATURES, VERSION, Estimator, roofline, facts=CudaFacts(), figures=figures, limits=limits
+)
