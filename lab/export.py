@@ -6,19 +6,22 @@ import keyword
 import unicodedata
 from collections.abc import Iterable
 
+from ..autotune.search.sketch import Sketch
 from ..errors import ScheduleError
 from ..schedule import Schedule, Trace
 from ..schedule.primitive import find_primitive
 from ..schedule.tensorizable import instruction_modules
 from ..target import Target
 from ..tir.family import family_hash
-from ..tir.printer import func_text
+from ..tir.ir import Var
+from ..tir.printer import expr_text, func_text
+from ..tir.visit import substitute
 from .page import printable
 from .sliders import Sliders
 from .versions import LabError, Version
 
 _NOTEBOOK = "__main__"
-_TAKEN = ("FAMILY", "family_hash", "tw")
+_TAKEN = ("FAMILY", "T", "family_hash", "tw")
 """Names that the module of a rule uses itself."""
 _LONGEST = 80
 """Characters of the name of a rule."""
@@ -53,8 +56,9 @@ def script(version: Version) -> str:
 def rule(version: Version, target: Target, name: str) -> str:
     """A module with a sketch rule that takes the steps of a version, its sizes left to the search.
 
-    Sizes that cannot be open are as they are. Raises `LabError` for a name that is none, and as
-    `script`.
+    Sizes that cannot be open are as they are. The limits of the search's rule that made the version
+    are written out; what the target cannot build, any sketch rule leaves out by itself. Raises
+    `LabError` for a name that is none, and as `script`.
     """
     plain = unicodedata.normalize("NFKC", name)  # Python reads names so
     taken = keyword.iskeyword(plain) or plain in _TAKEN or plain.startswith("_")
@@ -63,15 +67,22 @@ def rule(version: Version, target: Target, name: str) -> str:
     schedule = version.schedule
     if not len(schedule.trace):
         raise LabError("the program as written has no steps to make a rule of")
+    limits: list[str] = []
     try:
-        trace = Sliders(schedule, target).sketch.trace
+        sliders = Sliders(schedule, target)
     except LabError:
         trace = _closed(schedule)
-    steps = [f"    {line}" for line in trace.as_python().split("\n")]
+    else:
+        trace = sliders.sketch.trace
+        limits = _limits(sliders.sketch) if sliders.searched else []
+    if limits:
+        limits = ["# What the search would not try.", *limits]
+    steps = [f"    {line}" for line in [*trace.as_python().split("\n"), *limits]]
     lines = [
         f'"""A rule of the steps that scheduled {_word(schedule.original.name)} in the lab."""',
         "",
         *_imports(schedule),
+        *(["from tilewright import te as T"] if any("T." in line for line in limits) else []),
         "from tilewright.tir.family import family_hash",
         "",
         f'FAMILY = "{family_hash(schedule.original)}"',
@@ -95,6 +106,17 @@ def _closed(schedule: Schedule) -> Trace:
         return schedule.trace.apply(schedule.original, symbolic=True).trace
     except ScheduleError as error:
         raise LabError("these steps make no rule: {0}", error.condition) from error
+
+
+def _limits(sketch: Sketch) -> list[str]:
+    """The limits of a sketch on its decisions, as statements behind its steps."""
+    outputs = "".join(step.outputs for step in sketch.trace)
+    names = [f"t{n}" for n, kind in enumerate(outputs) if kind == "t"]
+    known = {v: Var(name) for v, name in zip(sketch.variables, names, strict=True)}
+    return [
+        f"draft.limit({name!r}, {expr_text(substitute(condition, known))})"
+        for name, condition in sketch.prune
+    ]
 
 
 def _imports(schedule: Schedule) -> list[str]:

@@ -7,10 +7,11 @@ program is compiled for them.
 
 A schedule that the search can make has the search's own sketch: what its rule fixed, such as the
 lanes of vectors, stays fixed, and the limits of the rule say which values the search would not try.
-In a sketch of any other schedule, numbers that were chosen for each other are decided apart, and
-less can be proven of the program: of packed panels, say, it may seem that they are read in no
-order. There the figures of a row are those of the program that it makes, and each slider predicts
-other values only if programs of some of them are predicted the same.
+Limits of any other schedule say what cannot be built for the target. In its sketch, numbers that
+were chosen for each other are decided apart, and less can be proven of the program: of packed
+panels, say, it may seem that they are read in no order. There the figures of a row are those of the
+program that it makes, and each slider predicts other values only if programs of some of them are
+predicted the same.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ Refusal: TypeAlias = Callable[[ScheduleError], Data]
 class Sliders:
     """The sliders of a concrete schedule. Raises `LabError` where it has no numbers to move.
 
-    `closed` has the labels of those that cannot be open, with the reasons.
+    `closed` has the labels of those that cannot be open, with the reasons. A schedule that is
+    `searched` has the sketch of a rule of the search.
     """
 
     def __init__(self, schedule: Schedule, target: Target) -> None:
@@ -64,9 +66,10 @@ class Sliders:
             )
         self.closed: list[tuple[str, str]] = []
         found = _of_search(schedule, target)
-        self._searched = found is not None
+        self.searched = found is not None
         if found is None:
-            kept, self.sketch = self._opened(sliders)
+            kept, sketch = self._opened(sliders)
+            self.sketch = sketch.within(target)
         else:
             kept, self.sketch = [s for s in sliders if not s.argument], found
             self.closed += [(s.label, FIXED) for s in sliders if s.argument]
@@ -103,7 +106,7 @@ class Sliders:
         if self._figures is not None:
             estimate = self._figures.estimate(around)
             seconds, unlike = estimate.seconds.tolist(), self._unlike
-            if self._searched or not valid[0]:
+            if self.searched or not valid[0]:
                 found |= self._figures.of(row)
             else:
                 program = self._program(row)
@@ -168,7 +171,7 @@ class Sliders:
 
         Programs are made of the least and the largest legal value and of those nearby.
         """
-        if self._searched or self._figures is None:
+        if self.searched or self._figures is None:
             return ()
         return {n for n in range(len(self.sliders)) if not self._is_alike(n, self._figures)}
 

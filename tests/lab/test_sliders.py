@@ -35,8 +35,8 @@ DRAWN = [1, 7, 12, 16, 26, 29, 31]
 Data = dict[str, Any]
 
 
-def tiled(perfect: bool = False) -> tw.Schedule:
-    sch = tw.Schedule(ops.matmul_func(128, 96, 64))
+def tiled(n: int = 128, m: int = 96, *, perfect: bool = False) -> tw.Schedule:
+    sch = tw.Schedule(ops.matmul_func(n, m, 64))
     i, j, k = sch.get_loops(sch.get_block("C"))
     i0, i1 = sch.split(i, factors=[None, 8])
     j0, j1 = sch.split(j, factors=[None, 32])
@@ -48,18 +48,22 @@ def tiled(perfect: bool = False) -> tw.Schedule:
     return sch
 
 
+def bound() -> tw.Schedule:
+    """A product by hand, in tiles of 8 rows and 32 columns for the threads of a block."""
+    sch = tw.Schedule(ops.matmul_func(128, 96, 64))
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, factors=[None, 8])
+    j0, j1 = sch.split(j, factors=[None, 32])
+    sch.reorder(i0, j0, i1, j1)
+    for loop, axis in ((i0, "blockIdx.y"), (j0, "blockIdx.x"), (i1, "threadIdx.y")):
+        sch.bind(loop, axis)
+    sch.bind(j1, "threadIdx.x")
+    return sch
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])
 def test_the_figures_equal_those_of_the_search(target: tw.Target) -> None:
-    sch = tiled()
-    if target.kind == "cuda":
-        sch = tw.Schedule(ops.matmul_func(128, 96, 64))
-        i, j, _ = sch.get_loops(sch.get_block("C"))
-        i0, i1 = sch.split(i, factors=[None, 8])
-        j0, j1 = sch.split(j, factors=[None, 32])
-        sch.reorder(i0, j0, i1, j1)
-        for loop, axis in ((i0, "blockIdx.y"), (j0, "blockIdx.x"), (i1, "threadIdx.y")):
-            sch.bind(loop, axis)
-        sch.bind(j1, "threadIdx.x")
+    sch = tiled() if target.kind == "cpu" else bound()
     bench = Workbench(sch, target)
     sliders = Sliders(sch, target)
     search = Search(bench.func, target, prepared=[sliders.sketch], seed=1)
@@ -143,6 +147,29 @@ def test_what_the_search_would_not_try_is_marked() -> None:
     assert (
         "the register tile fits the registers" in done(bench, do="figures", values=most)["pruned"]
     )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "target", "row", "limit"),
+    [
+        (bound(), TARGETS[1], [64, 32], "a block has no more threads than the device runs"),
+        (tiled(512, 512), TARGET, [512, 128, 4], "the straight code is short"),
+    ],
+    ids=["cuda", "cpu"],
+)
+def test_what_cannot_be_built_is_marked_in_schedules_by_hand(
+    schedule: tw.Schedule, target: tw.Target, row: list[int], limit: str
+) -> None:
+    bench, sliders = Workbench(schedule, target), Sliders(schedule, target)
+    assert not sliders.searched
+    assert done(bench, do="sliders")["pruned"] == []
+    found = done(bench, do="figures", values=row)
+    assert found["pruned"] == [limit]
+    assert found["valid"]
+    for n, slider in enumerate(sliders.sliders):
+        marks = dict(zip(slider.values, found["around"][n]["pruned"], strict=True))
+        assert marks[row[n]]
+    assert not all(all(around["pruned"]) for around in found["around"])
 
 
 def test_where_open_sizes_hide_an_order_there_are_no_wrong_predictions() -> None:

@@ -1,0 +1,141 @@
+"""What exported rules propose can be built, for sizes that they were not made for, too."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops, te
+from tilewright.autotune.search.candidates import Rows, Rowspace
+from tilewright.autotune.search.sketch import Sketch
+from tilewright.codegen.detect import resolve
+from tilewright.errors import BuildError
+from tilewright.tir.ir import Func
+
+from .exported_rules import (
+    OPERATORS,
+    by_hand,
+    by_search,
+    exported,
+    exported_sketch,
+    lowered,
+    refusals_of,
+)
+
+CPU, GPU = resolve("cpu -mcpu=znver4 -threads=2"), resolve("cuda -arch=sm_90")
+
+
+def of_rule(func: Func, target: tw.Target) -> Sketch:
+    """The sketch that the exported rule makes of a program that it applies to."""
+    sketch = exported_sketch(func, target)
+    assert isinstance(sketch, Sketch), sketch
+    return sketch
+
+
+def drawn(sketch: Sketch, count: int) -> Rows:
+    """Rows of any values that the decisions of a sketch can take."""
+    rng = np.random.default_rng(7)
+    return np.stack([rng.choice(v, count) for v in sketch.space.values.values()], axis=1)
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_a_rule_proposes_is_built(name: str, target: tw.Target) -> None:
+    make, sizes = OPERATORS[name]
+    func = make(*sizes[0])
+    _, searched = next(by_search(func, target))
+    for schedule in (by_hand(func, target), searched):
+        with exported(schedule, target):
+            for program in (make(*size) for size in sizes[:2]):
+                sketch = exported_sketch(program, target)
+                if isinstance(sketch, str):  # a condition of a step, in words
+                    assert schedule is searched, sketch
+                    continue
+                rows = Rowspace(sketch).sample(np.random.default_rng(3), 8).tolist()
+                assert rows
+                assert not refusals_of(sketch, program, rows, target)
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["matmul", "softmax", "pairs"])
+def test_a_rule_keeps_the_limits_of_the_search(name: str, target: tw.Target) -> None:
+    make, sizes = OPERATORS[name]
+    func = make(*sizes[0])
+    for sketch, schedule in by_search(func, target):
+        with exported(schedule, target):
+            own = of_rule(func, target)
+        rows = drawn(sketch, 500)
+        wanted = Rowspace(sketch).check(rows)
+        assert Rowspace(own).check(rows).tolist() == wanted.tolist()
+        assert name != "matmul" or not wanted.all()
+
+
+def test_blocks_of_too_many_threads_are_a_limit_of_rules() -> None:
+    func = ops.matmul_func(256, 256, 256)
+    with exported(by_hand(func, GPU), GPU):
+        sketch = of_rule(func, GPU)
+    assert Rowspace(sketch).check(np.array([[32, 32], [64, 32]])).tolist() == [True, False]
+    too_many = sketch.trace.with_row([64, 32]).apply(func).func
+    with pytest.raises(BuildError, match="2048 threads in a block"):
+        lowered(too_many, GPU)
+
+
+def test_long_straight_code_is_a_limit_of_rules() -> None:
+    make, sizes = OPERATORS["pairs"]
+    func = make(*sizes[0])
+    with exported(by_hand(func, CPU), CPU):
+        sketch = of_rule(func, CPU)
+    rows = [[4, 16, 4], [16, 16, 256]]
+    assert Rowspace(sketch).check(np.array(rows)).tolist() == [True, False]
+    with pytest.raises(BuildError, match="operations and operands"):
+        lowered(sketch.trace.with_row(rows[1]).apply(func).func, CPU)
+
+
+def shared() -> tw.Schedule:
+    """Rows that one nest of a launch leaves in shared memory for the next one."""
+    a = te.placeholder((512, 1024), name="A")
+    b = te.compute((512, 1024), lambda i, j: te.exp(a[i, j]), name="B")
+    c = te.compute((512, 1024), lambda i, j: b[i, j] + b[i, 1023 - j], name="C")
+    sch = tw.Schedule(te.func([a, c], name="mirrored"))
+    first, second = sch.get_block("B"), sch.get_block("C")
+    i, _ = sch.get_loops(second)
+    rows, _ = sch.split(i, factors=[None, 2])
+    sch.bind(rows, "blockIdx.x")
+    sch.compute_at(first, rows)
+    sch.set_scope(first, 0, "shared")
+    for block in (first, second):
+        _, threads = sch.split(sch.get_loops(block)[-1], factors=[None, 64])
+        sch.bind(threads, "threadIdx.x")
+    return sch
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [([2, 64, 64], None), ([32, 128, 128], None), ([64, 64, 64], "takes 262144 bytes of shared")],
+)
+def test_shared_memory_is_a_limit_of_rules(row: list[int], error: str | None) -> None:
+    schedule = shared()
+    with exported(schedule, GPU):
+        sketch = of_rule(schedule.original, GPU)
+    assert Rowspace(sketch).check(np.array([row])).tolist() == [error is None]
+    program = sketch.trace.with_row(row).apply(schedule.original).func
+    with nullcontext() if error is None else pytest.raises(BuildError, match=error):
+        lowered(program, GPU)
+
+
+def test_loops_of_one_axis_have_one_extent_in_rules() -> None:
+    with exported(shared(), GPU):
+        space = Rowspace(of_rule(shared().original, GPU))
+    assert space.check(np.array([[2, 64, 64], [2, 64, 32]])).tolist() == [True, False]
+
+
+def test_a_rule_says_why_nothing_that_it_makes_is_built() -> None:
+    sch = tw.Schedule(ops.add_relu_func(4096))
+    (loop,) = sch.get_loops(sch.get_block(0))
+    sch.bind(loop, "threadIdx.x")
+    with exported(sch, GPU):
+        why = exported_sketch(sch.original, GPU)
+    assert "a block has no more threads than the device runs" in str(why)
