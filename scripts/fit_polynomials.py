@@ -66,6 +66,25 @@ def cos_tail(z: Decimal) -> Decimal:
     return series(lambda n: (-1) ** n * power(z, n) / factorial(2 * n + 4), z)
 
 
+def asin_tail(z: Decimal) -> Decimal:
+    """(asin(x) / x - 1) / z with z = x**2"""
+
+    def term(n: int) -> Decimal:
+        k = n + 1
+        return factorial(2 * k) / (4**k * factorial(k) ** 2 * (2 * k + 1)) * power(z, n)
+
+    return series(term, z)
+
+
+def atan_tail(z: Decimal) -> Decimal:
+    """(atan(x) / x - 1) / z with z = x**2"""
+    return series(lambda n: (-1) ** (n + 1) * power(z, n) / (2 * n + 3), z)
+
+
+def cube_root(x: Decimal) -> Decimal:
+    return (x.ln() / 3).exp()
+
+
 def series(term: Callable[[int], Decimal], x: Decimal) -> Decimal:
     total, n = D(0), 0
     while True:
@@ -147,6 +166,12 @@ def main() -> None:
         }
         tables["SIN"] = fit(sin_tail, D(0), quarter, goal, lambda z: z)
         tables["COS"] = fit(cos_tail, D(0), quarter, goal, lambda z: z * z)
+        steep = ((D(2).sqrt() - 1) * D("1.001")) ** 2
+        tables["ASIN"] = fit(asin_tail, D(0), D("0.2501"), goal, lambda z: z)
+        tables["ATAN"] = fit(atan_tail, D(0), steep, goal, lambda z: z)
+        # A step of Halley's iteration leaves the third power of the error.
+        near = D(2) ** -10 if dtype == "float32" else D(2) ** -20
+        tables["CBRT"] = fit(cube_root, D("0.707"), D("1.4143"), near, lambda _: D(1))
         if dtype == "float64":
             tables["LOG2ND"] = fit(log_second_tail, D(0), wide, goal / 4096, lambda w: w * w)
         for name, coefficients in tables.items():
@@ -155,7 +180,7 @@ def main() -> None:
     sys.stdout.write(HEADER + "".join(lines) + "}\n")
 
 
-HEADER = '''"""Coefficients of polynomials, constant term first: llvm_math.py, llvm_trigonometry.py.
+HEADER = '''"""Coefficients of polynomials, constant term first, of llvm_math.py and its neighbours.
 
 Written by scripts/fit_polynomials.py, which names the functions and the intervals.
 """

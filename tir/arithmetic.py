@@ -158,27 +158,21 @@ _EXTREMA: dict[Op, Function] = {Op.MIN: _minimum, Op.MAX: _maximum}
 """Of floats, where NaN wins."""
 
 
-def _exp(a: float) -> float:
-    return _unless_too_large(math.exp, a)
+def _c(function: Callable[[float], float]) -> Callable[[float], float]:
+    """A function of `math` as in C: infinite where it is too large, NaN outside its domain."""
+
+    def total(a: float) -> float:
+        try:
+            return function(a)
+        except OverflowError:
+            return -math.inf if a < 0 and function is math.sinh else math.inf
+        except ValueError:
+            return math.nan
+
+    return total
 
 
-def _exp2(a: float) -> float:
-    return _unless_too_large(math.exp2, a)
-
-
-def _unless_too_large(function: Callable[[float], float], a: float) -> float:
-    try:
-        return function(a)
-    except OverflowError:
-        return math.inf
-
-
-def _sin(a: float) -> float:
-    return math.nan if math.isinf(a) else math.sin(a)
-
-
-def _cos(a: float) -> float:
-    return math.nan if math.isinf(a) else math.cos(a)
+_exp = _c(math.exp)
 
 
 def _log(a: float) -> float:
@@ -187,14 +181,22 @@ def _log(a: float) -> float:
     return -math.inf if a == 0 else math.nan
 
 
-def _sqrt(a: float) -> float:
-    return math.nan if a < 0 else math.sqrt(a)
+def _log1p(a: float) -> float:
+    if a > -1:
+        return math.log1p(a)
+    return -math.inf if a == -1 else math.nan
+
+
+def _atanh(a: float) -> float:
+    if abs(a) == 1:
+        return math.copysign(math.inf, a)
+    return math.nan if abs(a) > 1 else math.atanh(a)
 
 
 def _rsqrt(a: float) -> float:
     if a == 0:
         return math.copysign(math.inf, a)
-    return 1 / _sqrt(a)
+    return math.nan if a < 0 else 1 / math.sqrt(a)
 
 
 def _sigmoid(a: float) -> float:
@@ -206,14 +208,32 @@ def _pow(a: float, b: float) -> float:
 
 
 REAL_FUNCTIONS: dict[str, Callable[..., float]] = {
+    **{
+        name: _c(getattr(math, name))
+        for name in (
+            "exp2",
+            "expm1",
+            "sqrt",
+            "cbrt",
+            "sin",
+            "cos",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+        )
+    },
     "exp": _exp,
-    "exp2": _exp2,
     "log": _log,
-    "sqrt": _sqrt,
+    "log1p": _log1p,
     "rsqrt": _rsqrt,
-    "sin": _sin,
-    "cos": _cos,
-    "tanh": math.tanh,
+    "atanh": _atanh,
+    "atan2": math.atan2,
+    "hypot": math.hypot,
     "erf": math.erf,
     "sigmoid": _sigmoid,
     "floor": lambda a: float(np.floor(a)),

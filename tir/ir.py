@@ -7,9 +7,10 @@ Values
     complement). `//` and `%` floor, on integers and floats. `/` divides floats; integers are cast
     to float64 first. A shift by a negative amount or by the width or more is undefined and
     refused where it is provable. Float to integer saturates, NaN becomes 0; integer to narrower
-    integer wraps. MIN and MAX return NaN if an operand is NaN. Comparisons with NaN are false,
-    NE is true. AND, OR, XOR are bitwise on integers and logical on bool; both sides are evaluated.
-    `Select` evaluates its condition and then only the side it takes.
+    integer wraps. MIN and MAX return NaN if an operand is NaN, and of 0 and -0 the first (on GPUs
+    any). Comparisons with NaN are false, NE is true. AND, OR, XOR are bitwise on integers and
+    logical on bool; both sides are evaluated. `Select` evaluates its condition and then only the
+    side it takes.
     Python scalars are weak: they take the dtype of the other side; otherwise numpy 2 promotes.
     bfloat16, float16 and float8 arithmetic is done in float32 and rounded to nearest even after
     every operation, unless the expression says otherwise by casts.
@@ -130,8 +131,10 @@ ON_NUMBERS: dict[Op, Callable[[Any, Any], Any]] = {
 """The operators on Python numbers, which neither wrap around nor keep NaN in `min` and `max`."""
 
 FLOAT_FUNCTIONS = {
-    "exp": 1, "exp2": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "tanh": 1, "erf": 1,
-    "sigmoid": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "pow": 2,
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log1p": 1, "sqrt": 1, "rsqrt": 1, "cbrt": 1,
+    "sin": 1, "cos": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1,
+    "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "sigmoid": 1,
+    "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "pow": 2, "atan2": 2, "hypot": 2,
 }  # fmt: skip
 """Intrinsic functions on floats and their number of arguments."""
 ROUNDINGS = frozenset({"floor", "ceil", "trunc", "round"})

@@ -244,12 +244,23 @@ def exp(value: Operand) -> Expr:
     _unread()
 
 
-exp2 = log = sqrt = rsqrt = sin = cos = tanh = erf = sigmoid = floor = ceil = trunc = exp
+exp2 = expm1 = log = log1p = sqrt = rsqrt = cbrt = sin = cos = asin = acos = atan = exp
+sinh = cosh = tanh = asinh = acosh = atanh = erf = sigmoid = floor = ceil = trunc = exp
 abs = round = exp
 
 
 def pow(base: Operand, exponent: Operand) -> Expr:
     """`base` to the power of `exponent`."""
+    _unread()
+
+
+def atan2(y: Operand, x: Operand) -> Expr:
+    """The angle of the point (x, y) in radians, from -pi to pi."""
+    _unread()
+
+
+def hypot(a: Operand, b: Operand) -> Expr:
+    """sqrt(a**2 + b**2), of numbers whose squares overflow too."""
     _unread()
 
 

@@ -19,11 +19,13 @@ from .ir import NUMPY_OPERATORS, Expr, Op
 
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 _SAME = (
-    "ceil cos exp exp2 expm1 floor isfinite isinf isnan log log10 log1p log2 sign sin sqrt square "
-    "tan tanh trunc"
+    "cbrt ceil cos cosh exp exp2 expm1 floor hypot isfinite isinf isnan log log10 log1p log2 sign "
+    "sin sinh sqrt square tan tanh trunc"
 )
+_INVERSE = "asin acos atan atan2 asinh acosh atanh"
 _FUNCTIONS: dict[str, Callable[..., Expr]] = {
     **{name: getattr(te, name) for name in _SAME.split()},
+    **{name.replace("a", "arc", 1): getattr(te, name) for name in _INVERSE.split()},
     "absolute": te.abs,
     "fabs": lambda x: te.abs(_float("fabs", x)),
     "invert": lambda x: ~x,

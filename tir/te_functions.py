@@ -121,25 +121,14 @@ def log10(value: Operand) -> Expr:
 
 @checked
 def log1p(value: Operand) -> Expr:
-    """log(1 + value), within 3 ulp, near 0 too. Narrow floats: as `silu`.
-
-    What 1 + value loses of it is put right by a factor: Goldberg, What Every Computer Scientist
-    Should Know About Floating-Point Arithmetic (1991), theorem 4.
-    """
-    x = _widened("log1p", value)
-    sum = x + 1.0
-    kept = sum - 1.0
-    exact = log(sum) * (x / kept)
-    return ir.cast(_dtype(value), select(sum == 1.0, x, select(kept == x, log(sum), exact)))
+    """log(1 + value), near 0 too."""
+    return ir.call("log1p", value)
 
 
 @checked
 def expm1(value: Operand) -> Expr:
-    """exp(value) - 1, within 4 ulp, near 0 too. Narrow floats: as `silu`."""
-    x = _widened("expm1", value)
-    half = tanh(x * 0.5)  # exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2)): no difference near 0
-    near = 2.0 * half / (1.0 - half)
-    return ir.cast(_dtype(value), select(abs(x) < 0.5, near, exp(x) - 1.0))
+    """exp(value) - 1, near 0 too."""
+    return ir.call("expm1", value)
 
 
 @checked
@@ -151,6 +140,18 @@ def sqrt(value: Operand) -> Expr:
 def rsqrt(value: Operand) -> Expr:
     """1 / sqrt(value)."""
     return ir.call("rsqrt", value)
+
+
+@checked
+def cbrt(value: Operand) -> Expr:
+    """The cube root, of negative numbers too."""
+    return ir.call("cbrt", value)
+
+
+@checked
+def hypot(a: Operand, b: Operand) -> Expr:
+    """sqrt(a**2 + b**2), of numbers whose squares overflow too."""
+    return ir.call("hypot", *ir.unify(a, b))
 
 
 @checked
@@ -176,6 +177,60 @@ def tan(value: Operand) -> Expr:
     """The tangent of `value` in radians, within 3 ulp. Narrow floats: as `silu`."""
     x = _widened("tan", value)
     return ir.cast(_dtype(value), sin(x) / cos(x))
+
+
+@checked
+def asin(value: Operand) -> Expr:
+    """The angle in radians, from -pi/2 to pi/2, whose sine `value` is; NaN where none is."""
+    return ir.call("asin", value)
+
+
+@checked
+def acos(value: Operand) -> Expr:
+    """The angle in radians, from 0 to pi, whose cosine `value` is; NaN where none is."""
+    return ir.call("acos", value)
+
+
+@checked
+def atan(value: Operand) -> Expr:
+    """The angle in radians, from -pi/2 to pi/2, whose tangent `value` is."""
+    return ir.call("atan", value)
+
+
+@checked
+def atan2(y: Operand, x: Operand) -> Expr:
+    """The angle of the point (x, y) in radians, from -pi to pi; of zeros and infinities as in C."""
+    return ir.call("atan2", *ir.unify(y, x))
+
+
+@checked
+def sinh(value: Operand) -> Expr:
+    """The hyperbolic sine."""
+    return ir.call("sinh", value)
+
+
+@checked
+def cosh(value: Operand) -> Expr:
+    """The hyperbolic cosine."""
+    return ir.call("cosh", value)
+
+
+@checked
+def asinh(value: Operand) -> Expr:
+    """The inverse hyperbolic sine."""
+    return ir.call("asinh", value)
+
+
+@checked
+def acosh(value: Operand) -> Expr:
+    """The inverse hyperbolic cosine; NaN below 1."""
+    return ir.call("acosh", value)
+
+
+@checked
+def atanh(value: Operand) -> Expr:
+    """The inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    return ir.call("atanh", value)
 
 
 @checked

@@ -8,7 +8,7 @@ from ...runtime.signature import Signature
 from ...tir.ir import Call, Func
 from ...tir.visit import walk
 
-_POSITIVE = frozenset({"log", "sqrt", "rsqrt", "pow"})
+_POSITIVE = frozenset({"acosh", "log", "log1p", "sqrt", "rsqrt", "pow"})
 
 
 def arguments_of(func: Func, signature: Signature, seed: int, memory: Memory) -> Arguments:

@@ -3,23 +3,43 @@
 Largest errors in units in the last place, from dense random tests over the whole range (denormal
 results included):
 
-    exp 1, exp2 1.5 (1 with fused multiply-add), log 1, erf 1.5, tanh 2.5, sigmoid 2.5; sin and cos
-    0.6 in float32 and 1 in float64; pow 0.6 in float32 and 2 in float64; rsqrt, a division by a
-    square root, 1.5; sqrt, floor, ceil, trunc, round and abs are exact.
+    exp 1, exp2 1.5 (1 with fused multiply-add), expm1 2.5, log 1, log1p 1; sin and cos 0.6 in
+    float32 and 1 in float64; asin 3, acos 1.5, atan 3, atan2 3; sinh 3, cosh 2, tanh 2.5, asinh 2,
+    acosh 2.5, atanh 2.5; erf 1.5, sigmoid 2.5; pow 0.6 in float32 and 2 in float64; cbrt 1; hypot
+    0.6 in float32 and 1.5 in float64; rsqrt, a division by a square root, 1.5; sqrt, floor, ceil,
+    trunc, round and abs are exact.
 
-Infinities, NaN, signed zeros and overflow behave as in C. Range reductions follow Cody and Waite,
-the logarithm W. Kahan and fdlibm; polynomials are in llvm_polynomials.py, sine and cosine in
-llvm_trigonometry.py.
+Infinities, NaN, signed zeros and overflow behave as in C. The families are in files of their own:
+llvm_exponential.py, llvm_logarithm.py, llvm_trigonometry.py (sine and cosine), llvm_angles.py
+(their inverses); polynomials are in llvm_polynomials.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from .llvm_text import Builder, call, calling, suffix, value_type
+from .llvm_angles import acos, asin, atan, atan2
+from .llvm_exponential import (
+    EXP_RANGE,
+    LN2_HIGH,
+    LN2_LOW,
+    clamped,
+    cosh,
+    exp,
+    exp2,
+    expm1,
+    expm1_reduced,
+    reduced_exponent,
+    scaled,
+    sigmoid,
+    sinh,
+    tanh,
+    whole,
+)
+from .llvm_logarithm import acosh, asinh, atanh, log, log1p, split
+from .llvm_text import Builder, call, suffix, value_type
 from .llvm_trigonometry import cos, sin
-from .llvm_vector import V, fma, fma_exact, from_bits, polynomial, short_polynomial, two_sum, where
+from .llvm_vector import V, fma, fma_exact, polynomial, two_sum, where
 
 INTRINSICS = {
     "sqrt": "llvm.sqrt",
@@ -30,14 +50,6 @@ INTRINSICS = {
     "round": "llvm.rint",
 }
 """Functions that LLVM has, exact or rounded once; on float16 too where the target computes so."""
-_LOG2E = 1.4426950408889634
-_LN2_HIGH = {"float32": 0.693359375, "float64": 6.93147180369123816490e-01}
-_LN2_LOW = {"float32": -2.12194440054690583e-4, "float64": 1.90821492927058770002e-10}
-_EXP_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
-_EXP2_RANGE = {"float32": (-151.0, 129.0), "float64": (-1076.0, 1025.0)}
-_HALF_ROOT_BITS = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
-_SMALLEST_NORMAL = {"float32": 2.0**-126, "float64": 2.0**-1022}
-_TANH_ONE = {"float32": 9.5, "float64": 20.0}
 _ERF_ONE = {"float32": 4.0, "float64": 6.0}
 
 
@@ -65,139 +77,48 @@ def _define(b: Builder, symbol: str, dtype: str, arity: int, body: Callable[...,
     b.module.declare(symbol, text)
 
 
-class Exponent(NamedTuple):
-    """A whole number n: as a float, and n + twice the bias in the low bits of another float."""
-
-    number: V
-    shifted: V
-
-    def power(self) -> V:
-        """2**n within the range of normal numbers."""
-        return self._from_exponent(self.shifted.bits() - self.shifted.bias)
-
-    def factors(self) -> tuple[V, V]:
-        """Two powers of two whose product is 2**n, each within the range of normal numbers."""
-        bits = self.shifted.bits()
-        half = bits.lshr(1)
-        return self._from_exponent(half), self._from_exponent(bits - half)
-
-    def _from_exponent(self, biased: V) -> V:
-        """The power of two whose biased exponent is in the low bits."""
-        return from_bits(biased.shl(self.shifted.mantissa), self.shifted.dtype)
-
-
-def _shift(x: V) -> V:
-    """Adding it rounds to an integer and leaves that in the low bits, as `Exponent` has it."""
-    return x.like(1.5 * 2.0**x.mantissa + 2 * x.bias)
-
-
-def _reduce(x: V) -> tuple[Exponent, V]:
-    """x = n * log(2) + r with |r| <= log(2) / 2: n and r. NaN stays in r."""
-    shifted = fma(x, x.like(_LOG2E), _shift(x))
-    n = shifted - _shift(x)
-    r = fma(n, x.like(-_LN2_HIGH[x.scalar]), x)
-    r = fma(n, x.like(-_LN2_LOW[x.scalar]), r)
-    return Exponent(n, shifted), r
-
-
-def _expm1_reduced(r: V) -> V:
-    """exp(r) - 1 for |r| <= log(2) / 2."""
-    square = r * r
-    return fma(square, short_polynomial("EXP", r, square), r)
-
-
-def _scaled(x: V, n: Exponent) -> V:
-    """(1 + x) * 2**n, which may overflow or be denormal: by one instruction of AVX-512, or two."""
-    if "avx512f" in x.b.module.target.features and x.dtype in _SCALEF:
-        return _scalef(x + 1.0, n.number)
-    first, second = n.factors()
-    return fma(x, first, first) * second
-
-
-_SCALEF = {"float32x16": ("ps", 16), "float64x8": ("pd", 8)}
-
-
-def _scalef(x: V, n: V) -> V:
-    kind, lanes = _SCALEF[x.dtype]
-    name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
-    t = value_type(x.dtype)
-    all_lanes, nearest = (f"i{lanes}", "-1"), ("i32", "4")
-    operands = [(t, x.text), (t, n.text), (t, "zeroinitializer"), all_lanes, nearest]
-    return V(x.b, x.b.op(calling(x.b, name, t, *operands)), x.dtype)
-
-
-def _clamped(x: V, low: float, high: float) -> V:
-    """x within bounds; NaN stays."""
-    x = where(x < low, x.like(low), x)
-    return where(x > high, x.like(high), x)
-
-
-def _exp(x: V) -> V:
-    n, r = _reduce(_clamped(x, *_EXP_RANGE[x.scalar]))
-    return _scaled(_expm1_reduced(r), n)
-
-
-def _exp2(x: V) -> V:
-    """x = n + r with |r| <= 1/2: 2**n * (1 + r * P(r))."""
-    x = _clamped(x, *_EXP2_RANGE[x.scalar])
-    shifted = x + _shift(x)
-    n = shifted - _shift(x)
-    r = x - n
-    return _scaled(r * short_polynomial("EXP2", r, r * r), Exponent(n, shifted))
-
-
-def _split(x: V) -> tuple[V, V]:
-    """x = m * 2**e with sqrt(1/2) <= m < sqrt(2), for positive finite x: m, and e as a float."""
-    tiny = x < _SMALLEST_NORMAL[x.scalar]
-    x = where(tiny, x * 2.0**x.mantissa, x)
-    bits = x.bits()
-    e = (bits - _HALF_ROOT_BITS[x.scalar]).ashr(x.mantissa)
-    m = from_bits(bits - e.shl(x.mantissa), x.dtype)
-    exponent = e.to_float(x.dtype)
-    return m, where(tiny, exponent - float(x.mantissa), exponent)
-
-
-def _log(x: V) -> V:
-    m, e = _split(x)
-    f = m - 1.0
-    s = f / (f + 2.0)
-    w = s * s
-    half_square = f * f * 0.5
-    tail = s * fma(w, polynomial("LOG", w), half_square)
-    tail = fma(e, x.like(_LN2_LOW[x.scalar]), tail)
-    result = fma(e, x.like(_LN2_HIGH[x.scalar]), f - (half_square - tail))
-    result = where(x.equals(float("inf")), x, result)
-    special = where(x.equals(0.0), x.like(float("-inf")), x.like(float("nan")))
-    return where(x > 0.0, result, special)
-
-
 def _rsqrt(x: V) -> V:
-    root = V(x.b, call(x.b, "llvm.sqrt", x.dtype, x.dtype, x.text), x.dtype)
-    return x.like(1.0) / root
+    return x.like(1.0) / x.sqrt()
 
 
-def _tanh(x: V) -> V:
-    """By t = exp(2|x|) - 1: t / (t + 2)."""
-    size = _clamped(x.abs(), 0.0, _TANH_ONE[x.scalar])
-    n, r = _reduce(size + size)
-    power = n.power()
-    t = fma(power, _expm1_reduced(r), power - 1.0)
-    return (t / (t + 2.0)).with_sign_of(x)
+def _hypot(x: V, y: V) -> V:
+    """In float64 that of numbers whose squares do not overflow."""
+    infinite = x.abs().equals(float("inf")) | y.abs().equals(float("inf"))
+    if x.scalar == "float32":
+        a, b = x.extended(), y.extended()
+        root = fma(a, a, b * b).sqrt().truncated(x.dtype)
+    else:
+        a, b = x.abs(), y.abs()
+        most = where(a > b, a, b)
+        scale = where(most > 2.0**500, x.like(2.0**-600), x.like(1.0))
+        scale = where(most < 2.0**-500, x.like(2.0**600), scale)
+        a, b = a * scale, b * scale
+        root = fma(a, a, b * b).sqrt() / scale
+    return where(infinite, x.like(float("inf")), root)
 
 
-def _sigmoid(x: V) -> V:
-    """By e = exp(-|x|), which does not overflow: 1 / (1 + e) or e / (1 + e)."""
-    e = _exp(-x.abs())
-    return where(x < 0.0, e, x.like(1.0)) / (e + 1.0)
+def _cbrt(x: V) -> V:
+    """By x = a * 2**(3n): a polynomial, and a step of Halley's iteration."""
+    size = x.abs()
+    m, e = split(size)
+    n = ((e + 0.5) * (1 / 3)).floor()
+    rest = e - n * 3.0
+    a = where(rest > 0.5, where(rest > 1.5, m * 4.0, m * 2.0), m)
+    roots = x.like(1.0), x.like(2.0 ** (1 / 3)), x.like(2.0 ** (2 / 3))
+    t = polynomial("CBRT", m) * where(rest > 0.5, where(rest > 1.5, roots[2], roots[1]), roots[0])
+    cube = t * t * t
+    t = fma(t, (a - cube) / (cube + cube + a), t)
+    result = (t * whole(n).power()).with_sign_of(x)
+    return where((size > 0.0) & (size < float("inf")), result, x)
 
 
 def _erf(x: V) -> V:
     """Near zero x + x * P(x**2), else 1 - exp(-x**2) * Q((x - 2) / (x + 2))."""
-    size = _clamped(x.abs(), 0.0, _ERF_ONE[x.scalar])
+    size = clamped(x.abs(), 0.0, _ERF_ONE[x.scalar])
     square = size * size
-    near = fma(size, polynomial("ERF", _clamped(square, 0.0, 1.0)), size)
-    n, r = _reduce(-square)
-    decay = n.power() * (_expm1_reduced(r) + 1.0)
+    near = fma(size, polynomial("ERF", clamped(square, 0.0, 1.0)), size)
+    n, r = reduced_exponent(-square)
+    decay = n.power() * (expm1_reduced(r) + 1.0)
     beyond = polynomial("ERFC", (size - 2.0) / (size + 2.0))
     far = x.like(1.0) - decay * beyond
     return where(size > 1.0, far, near).with_sign_of(x)
@@ -207,7 +128,7 @@ def _pow(x: V, y: V) -> V:
     if x.scalar == "float64":
         return _pow_float64(x, y)
     wide_x, wide_y = x.extended(), y.extended()
-    return _pow_special(wide_x, wide_y, _exp(wide_y * _log(wide_x.abs()))).truncated(x.dtype)
+    return _pow_special(wide_x, wide_y, exp(wide_y * log(wide_x.abs()))).truncated(x.dtype)
 
 
 def _pow_float64(x: V, y: V) -> V:
@@ -215,13 +136,13 @@ def _pow_float64(x: V, y: V) -> V:
     product = y * high
     rest = fma_exact(y, high, -product) + y * low
     rest = where(product.abs() < 1e4, rest, x.like(0.0))
-    n, r = _reduce(_clamped(product, *_EXP_RANGE["float64"]))
-    return _pow_special(x, y, _scaled(_expm1_reduced(r + rest), n))
+    n, r = reduced_exponent(clamped(product, *EXP_RANGE["float64"]))
+    return _pow_special(x, y, scaled(expm1_reduced(r + rest), n))
 
 
 def _log_in_two(x: V) -> tuple[V, V]:
     """log(x) as the sum of two float64, to about 65 bits, for positive finite x."""
-    m, e = _split(x)
+    m, e = split(x)
     f = m - 1.0
     d = f + 2.0
     d_low = f - (d - 2.0)
@@ -235,9 +156,9 @@ def _log_in_two(x: V) -> tuple[V, V]:
     t = third * cube
     t_low = fma_exact(third, cube, -t) + fma_exact(third, cube_low, third_low * cube)
     tail = cube * w * polynomial("LOG2ND", w)
-    high, low = two_sum(e * _LN2_HIGH["float64"], s + s)
+    high, low = two_sum(e * LN2_HIGH["float64"], s + s)
     high, error = two_sum(high, t)
-    low = low + error + fma_exact(e, x.like(_LN2_LOW["float64"]), s_low + s_low) + (t_low + tail)
+    low = low + error + fma_exact(e, x.like(LN2_LOW["float64"]), s_low + s_low) + (t_low + tail)
     return two_sum(high, low)
 
 
@@ -259,14 +180,27 @@ def _pow_special(x: V, y: V, result: V) -> V:
 
 
 _FUNCTIONS: dict[str, Callable[..., V]] = {
-    "exp": _exp,
-    "exp2": _exp2,
-    "sin": sin,
+    "acos": acos,
+    "acosh": acosh,
+    "asin": asin,
+    "asinh": asinh,
+    "atan": atan,
+    "atan2": atan2,
+    "atanh": atanh,
+    "cbrt": _cbrt,
     "cos": cos,
-    "log": _log,
-    "rsqrt": _rsqrt,
-    "tanh": _tanh,
-    "sigmoid": _sigmoid,
+    "cosh": cosh,
     "erf": _erf,
+    "exp": exp,
+    "exp2": exp2,
+    "expm1": expm1,
+    "hypot": _hypot,
+    "log": log,
+    "log1p": log1p,
     "pow": _pow,
+    "rsqrt": _rsqrt,
+    "sigmoid": sigmoid,
+    "sin": sin,
+    "sinh": sinh,
+    "tanh": tanh,
 }

@@ -82,6 +82,9 @@ class V(NamedTuple):
     def floor(self) -> V:
         return self._intrinsic("llvm.floor")
 
+    def sqrt(self) -> V:
+        return self._intrinsic("llvm.sqrt")
+
     def with_sign_of(self, other: V) -> V:
         return self._intrinsic("llvm.copysign", other)
 

@@ -197,7 +197,13 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
     "exp2": np.exp2,
+    "expm1": np.expm1,
     "log": np.log,
+    "log1p": np.log1p,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sin": np.sin,

@@ -139,10 +139,11 @@ class Formulas(Leaves):
 
     def function(self, dtype: str, a: Node) -> Node:
         functions = ["exp", "exp2", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"]
+        functions += ["expm1", "log1p", "atan", "sinh", "asinh", "acosh"]
         name = self.attempt.choice([*functions, "abs", "neg"])
-        if name in ("exp", "exp2"):
+        if name in ("exp", "exp2", "expm1", "sinh"):
             a = Binary(dtype, False, "min", a, Constant(dtype, True, 3))
-        if name in ("log", "rsqrt"):
+        if name in ("log", "log1p", "rsqrt", "acosh"):
             size = Function(dtype, False, "abs", a)
             a = Binary(dtype, False, "+", size, Constant(dtype, True, 1))
         if name == "sqrt":

@@ -259,6 +259,13 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
     "cos": math.cos,
     "tanh": math.tanh,
     "erf": math.erf,
+    "expm1": math.expm1,
+    "log1p": math.log1p,
+    "cbrt": math.cbrt,
+    "atan": math.atan,
+    "sinh": math.sinh,
+    "cosh": math.cosh,
+    "asinh": math.asinh,
     "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
     "floor": math.floor,
     "ceil": math.ceil,
@@ -293,6 +300,16 @@ class TestFunctions:
             ("trunc", [INF, -INF, NAN, -1.5], [INF, -INF, NAN, -1]),
             ("round", [INF, -INF, NAN, -0.5, 2.5, -3.5], [INF, -INF, NAN, -0.0, 2, -4]),
             ("abs", [INF, -INF, NAN, -1.5], [INF, INF, NAN, 1.5]),
+            ("expm1", [INF, -INF, NAN, 1000, -0.0], [INF, -1, NAN, INF, -0.0]),
+            ("log1p", [INF, -1, -2, NAN, -0.0], [INF, -INF, NAN, NAN, -0.0]),
+            ("cbrt", [INF, -INF, NAN, -8, -0.0], [INF, -INF, NAN, -2, -0.0]),
+            ("asin", [2, -2, INF, NAN, -0.0], [NAN, NAN, NAN, NAN, -0.0]),
+            ("acos", [2, -2, INF, NAN, 1], [NAN, NAN, NAN, NAN, 0]),
+            ("sinh", [INF, -INF, NAN, 1000, -1000], [INF, -INF, NAN, INF, -INF]),
+            ("cosh", [INF, -INF, NAN, 1000, -1000, 0], [INF, INF, NAN, INF, INF, 1]),
+            ("asinh", [INF, -INF, NAN, -0.0], [INF, -INF, NAN, -0.0]),
+            ("acosh", [INF, 0, -INF, NAN, 1], [INF, NAN, NAN, NAN, 0]),
+            ("atanh", [1, -1, 2, NAN, -0.0], [INF, -INF, NAN, NAN, -0.0]),
         ],
     )
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -303,6 +320,13 @@ class TestFunctions:
         x, y = array([2, -2, -2, 0, 4, 0], "float32"), array([3, 3, 0.5, -1, 0.5, 0], "float32")
         check(evaluate(te.pow, x, y), [8, -8, NAN, INF, 2, 1])
         check(evaluate(lambda a: a**2, x), [4, 4, 4, 0, 16, 0])
+
+    @pytest.mark.parametrize("fn", ["atan2", "hypot"])
+    def test_functions_of_two(self, fn: str) -> None:
+        values = np.array([0.0, -0.0, 1, -1, 3, INF, -INF, NAN])
+        x, y = np.repeat(values, values.size), np.tile(values, values.size)
+        function = {"atan2": np.arctan2, "hypot": np.hypot}[fn]
+        check(evaluate(getattr(te, fn), x, y), function(x, y).tolist())
 
 
 def _silu(x: Array) -> Any:

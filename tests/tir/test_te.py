@@ -636,15 +636,15 @@ def test_hints(case: str) -> None:
 
 
 def test_a_function_of_numpy_is_no_misspelling() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'sinh'; write "):
-        te.sinh  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'arcsinh'; write te.asinh"):
+        te.arcsinh  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'unwrap'; numpy.unwrap is for arrays$"):
         te.unwrap  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match="did you mean maximum"):
         te.maximun  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["cbrt", "ones", "mod"])
+@pytest.mark.parametrize("name", ["rint", "ones", "mod"])
 def test_short_names_are_like_none(name: str) -> None:
     with pytest.raises(AttributeError) as error:
         getattr(te, name)
