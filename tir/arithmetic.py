@@ -204,7 +204,16 @@ def _sigmoid(a: float) -> float:
 
 
 def _pow(a: float, b: float) -> float:
-    return float(np.power(np.float64(a), np.float64(b)))
+    """C's: numpy's power of a scalar exponent is another function of some bases."""
+    odd = b % 2 == 1 if math.isfinite(b) else False
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return -math.inf if a < 0 and odd else math.inf
+    except ValueError:
+        if a != 0:
+            return math.nan
+        return math.copysign(math.inf, a) if odd else math.inf
 
 
 REAL_FUNCTIONS: dict[str, Callable[..., float]] = {

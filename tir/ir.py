@@ -883,19 +883,28 @@ def call(fn: str, *args: Operand) -> Expr:
 
 _LARGEST_POWER = 64
 """The largest exponent of an integer power: larger ones of 2 are 0."""
+_POWERS: dict[float, Callable[[Expr], Expr]] = {
+    -1: lambda x: binary(Op.DIV, 1, x),
+    0.5: lambda x: call("sqrt", x),
+    1: lambda x: x,
+    2: lambda x: binary(Op.MUL, x, x),
+}
+"""Powers of floats to these Python numbers, which numpy's `**` computes so too."""
 
 
 def power(base: Operand, exponent: Operand) -> Expr:
     """`base ** exponent`: of floats, or of an integer to a Python integer from 0 on.
 
-    A square is a product, and so are the powers of integers, which wrap around. Raises `IRError`
-    for other dtypes.
+    It is that of C, but for some Python numbers as exponents: as numpy's `**`, a power of 0.5 is
+    the square root, which is NaN at -inf and -0 at -0. The powers of integers are products, which
+    wrap around. Raises `IRError` for other dtypes.
     """
-    if type(exponent) is int and isinstance(base, Expr):
-        if exponent == 2:
-            return binary(Op.MUL, base, base)
-        if dtypes.is_integer(base.dtype) and 0 <= exponent <= _LARGEST_POWER:
-            return _integer_power(base, exponent)
+    if isinstance(exponent, (int, float)) and isinstance(base, Expr):
+        if dtypes.is_float(base.dtype) and exponent in _POWERS:
+            return _POWERS[exponent](base)
+        whole = type(exponent) is int and dtypes.is_integer(base.dtype)
+        if whole and 0 <= exponent <= _LARGEST_POWER:
+            return _integer_power(base, int(exponent))
     a, b = unify(base, exponent)
     if dtypes.is_integer(a.dtype):
         raise IRError(

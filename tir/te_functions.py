@@ -314,7 +314,11 @@ def sign(value: Operand) -> Expr:
 
 @checked
 def pow(base: Operand, exponent: Operand) -> Expr:
-    """`base` to the power of `exponent`: floats, or integers and a Python integer from 0 on."""
+    """`base` to the power of `exponent`: floats, or integers and a Python integer from 0 on.
+
+    The Python numbers -1, 0.5, 1 and 2 are as in numpy's `**`: the power of 0.5 is the square
+    root, which is NaN at -inf. Other exponents, and constants (`te.const(0.5)`), are as in C.
+    """
     return ir.power(base, exponent)
 
 

@@ -54,6 +54,7 @@ OPERATORS: list[Function] = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
 ]  # fmt: skip
+EXPONENTS = (-1, 0, 0.5, 1, 2, 2.0, 3, -0.5, 0.25, -1.5)
 BOUNDS: list[tuple[float, float]] = [(0, 1), (-0.0, 1), (-1, 0.0), (-1, -0.0), (2, 1), (-9, 9)]
 ANY_ZERO = {te.maximum, te.minimum, te.relu}
 
@@ -130,6 +131,7 @@ def test_functions_of_a_float(dtype: str, target: str) -> None:
         )
         for bounds in BOUNDS
     ]
+    table += [(f"power {n}", lambda x, n=n: x**n, lambda x, n=n: x**n) for n in EXPONENTS]
     table += [
         ("negative", operator.neg, operator.neg),
         ("where", lambda x: te.where(x < 1, x, 2.0), lambda x: np.where(x < 1, x, 2.0)),
@@ -147,6 +149,15 @@ def test_functions_of_two_floats(dtype: str, target: str) -> None:
         return a if a.itemsize > 2 else a.astype(np.float32)
 
     check([(fn.__name__, fn, fn) for fn in OPERATORS], target, x, y, exact=own)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_a_power_is_that_of_numpy_where_its_exponent_is_an_array(dtype: str) -> None:
+    """numpy's function of a number as exponent is another one: sqrt(-inf) is NaN."""
+    x = special(dtype)
+    for exponent in (0.5, -0.5, 2.0, 1.0, -1.0, 0.0):
+        y = np.full_like(x, exponent)
+        check([("pow", te.pow, np.power)], "", x, y)
 
 
 @pytest.mark.parametrize("target", TARGETS)

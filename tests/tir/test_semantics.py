@@ -321,12 +321,29 @@ class TestFunctions:
         check(evaluate(te.pow, x, y), [8, -8, NAN, INF, 2, 1])
         check(evaluate(lambda a: a**2, x), [4, 4, 4, 0, 16, 0])
 
+    def test_a_power_is_that_of_c(self) -> None:
+        """numpy's of numbers is the square root for 0.5, which is another function at -inf."""
+        x = array([-INF, -0.0, -INF, -0.0, -2, -1e300, 0, -INF], "float64")
+        y = array([0.5, 0.5, -3, -3, 0.5, 3, -1, INF], "float64")
+        check(evaluate(te.pow, x, y), [INF, 0, -0.0, -INF, NAN, -INF, INF, INF])
+
+    @pytest.mark.parametrize("exponent", [-1, 0, 0.5, 1, 2, 2.0, -1.0])
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+    def test_a_number_as_exponent_means_what_it_means_in_numpy(
+        self, exponent: float, dtype: str
+    ) -> None:
+        x = array([-INF, INF, NAN, 0.0, -0.0, 4, 0.25, -3], dtype)
+        with np.errstate(all="ignore"):
+            check(evaluate(lambda a: a**exponent, x), (x**exponent).tolist())
+
     @pytest.mark.parametrize("fn", ["atan2", "hypot"])
     def test_functions_of_two(self, fn: str) -> None:
         values = np.array([0.0, -0.0, 1, -1, 3, INF, -INF, NAN])
         x, y = np.repeat(values, values.size), np.tile(values, values.size)
         function = {"atan2": np.arctan2, "hypot": np.hypot}[fn]
-        check(evaluate(getattr(te, fn), x, y), function(x, y).tolist())
+        found, wanted = evaluate(getattr(te, fn), x, y), function(x, y)
+        np.testing.assert_allclose(found, wanted, rtol=4e-16)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted) & ~np.isnan(wanted))
 
 
 def _silu(x: Array) -> Any:
