@@ -31,6 +31,7 @@ from .source import Source
 
 REMAP = {kind.value[0].upper(): kind for kind in IterKind}
 """The letters of `T.axis.remap`."""
+_RANGES = "{0}n{1}, {0}first, end{1} or {0}first, end, step{1}"
 BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range", "align", "swizzle")
 
 
@@ -197,7 +198,7 @@ class Declarations(ExprParser):
         if not isinstance(node, ast.Call):
             raise self.wrong(node, "range(n), T.grid(n, m) or T.parallel(n)")
         if isinstance(node.func, ast.Name) and node.func.id == "range":
-            args = self.arguments(node, _positions(node))[0]
+            args = self.arguments(node, 1, most=3, usage=_RANGES.format("range(", ")"))[0]
             extent, first, step = self._range_of(node, args)
             return [Loop(extent, ForKind.SERIAL, INDEX, None, (), first, step)]
         name = self.namespaced(node.func)
@@ -208,8 +209,11 @@ class Declarations(ExprParser):
             raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(ForKind)}")
         kind = ForKind(name)
         is_thread = kind is ForKind.THREAD
-        count = 2 if is_thread else _positions(node)
-        args, options = self.arguments(node, count, "dtype", "annotations")
+        count = 2 if is_thread else 1
+        usage = _RANGES.format(f"T.{name}({'axis, ' if is_thread else ''}", ")")
+        args, options = self.arguments(
+            node, count, "dtype", "annotations", most=count + 2, usage=usage
+        )
         thread = None
         if is_thread and not _is_none(args[0]):
             thread = self.string(args[0], 'a hardware axis such as "threadIdx.x"')
@@ -381,11 +385,6 @@ class Declarations(ExprParser):
 
 def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def _positions(node: ast.Call) -> int:
-    """How many arguments of a loop go by position: `n`, or `first, end` and a step."""
-    return len(node.args) if len(node.args) in (2, 3) else 1
 
 
 def _is_none(node: ast.AST) -> bool:

@@ -275,21 +275,36 @@ class ExprParser:
         return ".".join(reversed(parts)) if node.id == NAMESPACE else None
 
     def arguments(
-        self, node: ast.Call, count: int, *options: str
+        self,
+        node: ast.Call,
+        count: int,
+        *options: str,
+        most: int | None = None,
+        usage: str | None = None,
     ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-        """The arguments of a call: `count` by position, and some of `options` by keyword."""
+        """The arguments of a call: `count` to `most` by position, and some `options` by keyword.
+
+        `usage` shows right calls.
+        """
+        hint = None if usage is None else f"write {usage}"
         given = {k.arg or "**": k.value for k in node.keywords}
         unknown = [k for k in given if k not in options]
         if unknown or len(given) < len(node.keywords):
             name = unknown[0] if unknown else "an argument twice"
             expected = f"expected {', '.join(options)}" if options else "none is expected"
             raise self.source.error(
-                node, "{0}: found {1} by keyword; {2}", self.source.show(node.func), name, expected
-            )
-        if len(node.args) != count or any(isinstance(a, ast.Starred) for a in node.args):
+                node, "{0}: found {1} by keyword; {2}", self.source.show(node.func), name, expected,
+                hint=hint,
+            )  # fmt: skip
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                raise self.wrong(a, "arguments one by one", hint)
+        if not count <= len(node.args) <= (count if most is None else most):
+            counts = f"{count} argument{'s' * (count != 1)}"
             raise self.source.error(
-                node, "{0} takes {1} arguments by position, found {2}",
-                self.source.show(node.func), count, len(node.args),
+                node, "{0} takes {1} by position, found {2}", self.source.show(node.func),
+                counts if most is None else f"{count} to {most} arguments", len(node.args),
+                hint=hint,
             )  # fmt: skip
         return node.args, given
 
