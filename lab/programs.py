@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..autotune.search.replay import Replays
-from ..errors import DatabaseError, TilewrightError
+from ..autotune.search.remembered_replays import replays_of
+from ..errors import DatabaseError
 from ..ids import short_id
-from ..tir.parser import parse
 from ..tuning_db import Best, Outcome, Session, TargetRecord, Toolchain, TuningDatabase, Workload
 from ..tuning_db.gains import Gains
 from ..tuning_db.tally import Tally
@@ -88,7 +87,7 @@ class Contents:
         trouble: str | None = None
         if workload is not None and target is not None and tool is not None:
             try:
-                best = self.database.best(workload.id, target, tool, applies=_replays(workload))
+                best = self.database.best(workload.id, target, tool, applies=replays_of(workload))
                 gains = self.database.gains(best) if best is not None else gains
             except DatabaseError as error:
                 trouble = str(error)
@@ -125,11 +124,3 @@ def counted(tallies: Iterable[Tally]) -> Counter[Outcome]:
     for tally in tallies:
         counts[tally.outcome] += tally.measurements
     return counts
-
-
-def _replays(workload: Workload) -> Replays | None:
-    """Checks which schedules apply to the program; `None` if its text cannot be read."""
-    try:
-        return Replays(parse(workload.ir))
-    except TilewrightError:
-        return None

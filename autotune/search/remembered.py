@@ -33,7 +33,7 @@ from ...tir.instruction_set import users_digest
 from ...tir.ir import Func
 from ..model import boosting
 from ..rules.user_rules import SKETCH_RULES
-from .replay import brief, row_of
+from .replay import brief, replayed, row_of
 
 if TYPE_CHECKING:
     from .sketch import Sketch
@@ -130,7 +130,7 @@ def _replayed(content: bytes, func: Func) -> Schedule:
             raise ScheduleError("it has inexact steps ({0})", ", ".join(trace.inexact))
         if row_of(trace) is None:
             raise ScheduleError("it leaves decisions open")
-        return trace.apply(func)
+        return replayed(trace, func)
     except (TilewrightError, UnicodeDecodeError, RecursionError) as error:
         raise ArtifactError("{0}: {1}", type(error).__name__, brief(error)) from error
 

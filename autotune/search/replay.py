@@ -25,8 +25,7 @@ class Replays:
     """Decides whether schedules apply to `func`, for `TuningDatabase.best`; remembers the answers.
 
     A schedule applies if its trace can be replayed, the program that it makes verifies, and its
-    record names its inexact steps. Each step has its own checks: the program is verified because a
-    record may be written for what a step forgets. `unfit` are schedules (ids) that are known to be
+    record names its inexact steps. `unfit` are schedules (ids) that are known to be
     unusable, with reasons. `refused` are all that do not apply, with reasons.
     """
 
@@ -55,14 +54,7 @@ class Replays:
     def schedule(self, record: ScheduleRecord) -> Schedule:
         """The program, scheduled as a record says. Raises `ScheduleError` if it does not apply."""
         if record.id not in self._applied:
-            try:
-                schedule = Trace.from_json(record.trace).apply(self._func)
-                verify(schedule.func)
-            except ScheduleError:
-                raise
-            except (TilewrightError, RecursionError) as error:
-                raise ScheduleError("{0}: {1}", type(error).__name__, brief(error)) from error
-            self._applied[record.id] = schedule
+            self._applied[record.id] = replayed(Trace.from_json(record.trace), self._func)
         return self._applied[record.id]
 
     def warn(self, location: str) -> None:
@@ -81,6 +73,22 @@ class Replays:
             "; ".join(named),
             more,
         )
+
+
+def replayed(trace: Trace, func: Func) -> Schedule:
+    """The program, scheduled by a trace from elsewhere. Raises `ScheduleError` if that fails.
+
+    Each step has its own checks: the result is verified because a trace may be written for what a
+    step forgets.
+    """
+    try:
+        schedule = trace.apply(func)
+        verify(schedule.func)
+    except ScheduleError:
+        raise
+    except (TilewrightError, RecursionError) as error:
+        raise ScheduleError("{0}: {1}", type(error).__name__, brief(error)) from error
+    return schedule
 
 
 def read_trace(record: ScheduleRecord) -> Trace | None:

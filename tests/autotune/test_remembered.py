@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,10 @@ from tilewright.autotune.search.remembered import Way, chosen, key
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.schedule import PRIMITIVES
+from tilewright.schedule.find import path_to, rebuild
 from tilewright.target import registered_kinds
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import For, Func, Var
 from tilewright.tir.parser import parse
 
 from ..hosts import processor
@@ -54,6 +57,14 @@ def own_rule() -> Iterator[None]:
     tw.sketch_rule(in_rows)
     yield
     del SKETCH_RULES["in_rows"]
+
+
+@pytest.fixture
+def own_primitives() -> Iterator[None]:
+    before = set(PRIMITIVES)
+    yield
+    for name in PRIMITIVES.keys() - before:
+        del PRIMITIVES[name]
 
 
 def entries(folder: Path) -> list[Path]:
@@ -224,6 +235,28 @@ def test_a_forged_entry_is_chosen_anew_and_replaced(
     assert FORGED[how] in record.getMessage()
     assert entries(folder) == [entry]
     assert entry.read_bytes() == whole
+
+
+def test_a_choice_whose_program_does_not_verify_is_chosen_anew(
+    folder: Path, caplog: pytest.LogCaptureFixture, own_primitives: None
+) -> None:
+    """Of a step that forgets a condition: here it lets a loop run beyond its array."""
+
+    @tw.primitive
+    def overrun(fn: Func, loop: Var) -> tuple[Func, None]:
+        """Double a loop."""
+        path = path_to(fn, loop)
+        old = path[-1]
+        assert isinstance(old, For)
+        return rebuild(fn, path, replace(old, extent=old.extent * 2)), None
+
+    expected = chosen(SIMPLE, TARGET, "default").trace
+    (entry,) = entries(folder)
+    sch: Any = tw.Schedule(SIMPLE)
+    sch.overrun(sch.get_loops(sch.get_block("C"))[0])
+    remembered._shared(folder).put(entry.stem, sch.trace.to_json().encode())
+    assert chosen(SIMPLE, TARGET, "default").trace == expected
+    assert "VerifyError: " in caplog.text
 
 
 def bound_to_a_gpu(sch: tw.Schedule) -> None:

@@ -6,14 +6,19 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.records import workload_record
 from tilewright.autotune.search import remembered_replays
 from tilewright.autotune.search.remembered_replays import KIND, RememberedReplays, replays_of
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tuning_db.values import ScheduleRecord, Workload
+
+from ..hosts import processor
+from ..measured import put_measured
 
 WORKLOAD = workload_record(ops.add_relu_func(64))
 FITS = ScheduleRecord('{"version":1,"steps":[]}', 1, "")
@@ -86,3 +91,25 @@ def test_a_program_that_cannot_be_read_refuses_nothing(folder: Path) -> None:
     """As for builds: no build of that program looks it up."""
     assert RememberedReplays(replace(WORKLOAD, ir="def"))(UNFIT) is None
     assert len(list(folder.iterdir())) == 1
+
+
+def test_a_false_answer_changes_nothing_that_is_built(
+    folder: Path, decided: list[Workload], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever writes the folder tells `db best` what it lists; a build decides for itself."""
+    func, target = ops.add_relu_func(64), processor("cpu -threads=1")
+    other = tw.Schedule(ops.softmax_func(6, 40))
+    other.parallel(other.get_loops(other.get_block("Y"))[0])
+    trace = other.trace.to_json()
+    with tw.TuningDatabase("sqlite://") as database:
+        put_measured(database, func, target, trace, 1e-9)
+        (lie,) = database.records(ScheduleRecord)
+        remembered_replays._shared(folder).put(remembered_replays._name(WORKLOAD, lie), b"")
+        assert RememberedReplays(WORKLOAD)(lie) is None
+        assert decided == []
+        with pytest.raises(tw.NotTunedError, match="does not apply"):
+            tw.build(func, target, database, allow=["record"])
+        module = tw.build(func, target, database)
+    a, b, found = (np.linspace(k, -1, 64, dtype="f4") for k in (1, 2, 0))
+    module(a, b, found)
+    np.testing.assert_array_equal(found, np.maximum(a + b, 0))
