@@ -38,7 +38,7 @@ def cases(draw: st.DrawFn) -> tuple[Access, dict[Var, int]]:
     return Access(tuple(draw(ranges)), {K: extents[K], L: extents[L]}, guards), extents
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(cases())
 def test_what_is_told_apart_is_apart(case: tuple[Access, dict[Var, int]]) -> None:
     access, extents = case

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
@@ -315,6 +315,7 @@ _MEASUREMENTS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(_MEASUREMENTS)
 def test_lookups_return_what_they_did(measured: list[tuple[Any, ...]]) -> None:
     sessions = [dataclasses.replace(SESSION, nonce=str(n)) for n in range(3)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.errors import DatabaseError
@@ -133,6 +133,7 @@ _MEASUREMENTS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(_MEASUREMENTS, st.sets(st.sampled_from([8, 16, 32])), st.sampled_from([None, 8, 16]))
 def test_best_of_any_database(
     measured: list[tuple[Any, ...]], inexact: set[int], pinned: int | None
