@@ -33,7 +33,6 @@ from .report import (
     print_new,
     steps,
     time_text,
-    workload_text,
 )
 from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
@@ -74,7 +73,7 @@ def list_measurements(
     only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
     moment = None if since is None else parse_moment(since, "--since")
     with open_database(db) as database:
-        programs = {w.id: workload_text(w) for w in database.records(Workload)}
+        programs = {w.id: w.text for w in database.records(Workload)}
         wanted = None if workload is None else _matching(programs, workload, db)
         found = database.history(
             workload=wanted, outcome=only, since=moment, order=order, limit=limit
@@ -143,26 +142,22 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a record; for schedules and measurements also the steps."""
-    from ..tuning_db import Measurement, ScheduleRecord, to_plain
+    from ..tuning_db import Measurement, to_plain
     from ..tuning_db.resources import resources_text
 
     with open_database(db) as database:
         record = database.find(id)
-        schedule = (
-            database.get(ScheduleRecord, record.schedule)
-            if isinstance(record, Measurement)
-            else record
-        )
+        schedule = database.schedule_of(record)
     facts = {"kind": record.kind, "id": record.id, **to_plain(record)}
     taken = resources_text(record.resources) if isinstance(record, Measurement) else []
-    if isinstance(schedule, ScheduleRecord):
+    if schedule is not None:
         facts["generator"] = schedule.generator
     if as_json:
         print_json(facts)
         return
     facts["resources"] = taken or None
     print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
-    if isinstance(schedule, ScheduleRecord):
+    if schedule is not None:
         print_text(f"\n{steps(schedule)}")
     elif "ir" in facts:
         print_text(f"\n{facts['ir']}")
@@ -199,7 +194,7 @@ def best(
         ]
         tables.setdefault((best["target"], best["generation"]), []).append(row)
     if not tables:
-        of = "" if workload is None else f" for {workload_text(workload)}"
+        of = "" if workload is None else f" for {workload.text}"
         print_text(f"nothing usable{of} in {db}")
     columns = (
         "~workload", ">time", "?95% interval", ">GFLOP/s", "?how", "?>written/best",

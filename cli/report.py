@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from ..tuning_db.gains import Gains
 
 
-def workload_text(workload: Workload) -> str:
-    """The name and shape of a program, for people."""
-    return f"{workload.name} {workload.shape}"
-
-
 def measurement_row(
     m: Measurement, schedule: ScheduleRecord, texts: Mapping[str, str]
 ) -> dict[str, Any]:

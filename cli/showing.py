@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..errors import BuildError, DatabaseError
+from ..errors import BuildError
 from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
 from .program_file import load_program
 from .report import print_json
-from .table import output_width
+from .table import output_width, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..schedule import Schedule
     from ..target import Target
     from ..tir.ir import Func
-    from ..tuning_db import ScheduleRecord, TuningDatabase
+    from ..tuning_db import TuningDatabase
 
 _ASSEMBLY = ("asm", "ptx")
 
@@ -101,13 +101,19 @@ def _scheduled(
     tolerance: float | None,
 ) -> Schedule:
     """The program with the schedule of a record, else with the best one that there is."""
+    from ..autotune.recorded_schedule import recorded_schedule
     from ..autotune.records import target_record, toolchain_record, workload_record
     from ..autotune.search.replay import Replays
     from ..schedule import Schedule
 
-    replays = Replays(func)
     if record is not None:
-        return replays.schedule(_schedule_record(database, record))
+        recorded = recorded_schedule(database, record, func)
+        if recorded.of_others:
+            others = "; ".join(recorded.of_others)
+            told = f"warning: record {record} is of {others}; this is its schedule on "
+            typer.echo(printable(told + workload_record(func).text), err=True)
+        return recorded.schedule
+    replays = Replays(func)
     where, tools = target_record(target), toolchain_record(target)
     workload = workload_record(func).id
     best = database.best(workload, where, tools, tolerance=tolerance, applies=replays)
@@ -120,20 +126,6 @@ def _scheduled(
         )
         return Schedule(func)
     return replays.schedule(best.schedule)
-
-
-def _schedule_record(database: TuningDatabase, id: str) -> ScheduleRecord:
-    """The schedule of that id, or of the measurement of that id."""
-    from ..tuning_db import Measurement, ScheduleRecord
-
-    found = database.find(id)
-    if isinstance(found, Measurement):
-        found = database.get(ScheduleRecord, found.schedule)
-    if not isinstance(found, ScheduleRecord):
-        raise DatabaseError(
-            "{0} is the id of a {1}; expected a schedule or a measurement", id, found.kind
-        )
-    return found
 
 
 def _assembly(schedule: Schedule, target: Target) -> Assembly:

@@ -13,7 +13,7 @@ import typer
 from ..errors import DatabaseError
 from ..ids import short_id
 from .options import AsJson, Database, open_database
-from .report import decisions_text, measured_text, print_json, steps, workload_text
+from .report import decisions_text, measured_text, print_json, steps
 from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
 
@@ -173,7 +173,7 @@ def _target(database: TuningDatabase, id: str) -> Any:
 def _pin_text(database: TuningDatabase, choice: Pin) -> str:
     from ..tuning_db import Workload
 
-    program = workload_text(database.get(Workload, choice.workload))
+    program = database.get(Workload, choice.workload).text
     where = _target(database, choice.target).text
     return f"schedule {short_id(choice.schedule)} for {program} on {where}"
 
@@ -251,7 +251,7 @@ def diff(
         return
     with open_database(db) as database:
         found = database.diff(first, second)
-        schedules = [_schedule(database, record) for record in (found.first, found.second)]
+        schedules = [database.schedule_of(record) for record in (found.first, found.second)]
         told = list(_told(database, found.first, found.second, schedules))
     if as_json:
         from ..tuning_db import to_plain
@@ -303,14 +303,6 @@ def _told(
     decisions = [decisions_text(s) for s in schedules if s is not None]
     if len(set(decisions)) > 1:
         yield "decisions", decisions
-
-
-def _schedule(database: TuningDatabase, record: AnyRecord) -> ScheduleRecord | None:
-    from ..tuning_db import Measurement, ScheduleRecord
-
-    if isinstance(record, Measurement):
-        return database.get(ScheduleRecord, record.schedule)
-    return record if isinstance(record, ScheduleRecord) else None
 
 
 def _outcomes(measured: list[Measurement]) -> str:

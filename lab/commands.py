@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
+from ..autotune.recorded_schedule import recorded_schedule
 from ..autotune.records import target_record
 from ..ids import short_id
 from ..schedule.primitive import find_primitive
@@ -19,6 +20,7 @@ from .export import rule, script
 from .lowering_steps import Lowering
 from .measuring import GENERATOR
 from .moves import applied, call_text, decoded, moves, refusal, try_move
+from .page import text as cut
 from .program_tree import Data
 from .roofline import roofline as roofline_figure
 from .roofs import roofline as points_of
@@ -231,8 +233,8 @@ def listed_records(bench: Workbench, given: Arguments) -> Data:
 def open_record(bench: Workbench, given: Arguments) -> Data:
     """A version with the schedule of a record."""
     database = records.required(bench.database)
-    record, schedule = records.opened(database, text_of(given, "record"), bench.func)
-    said = f"record {short_id(record.id)}"
+    record, schedule, of_others = recorded_schedule(database, text_of(given, "record"), bench.func)
+    said = f"record {short_id(record.id)}" + (f" of {cut(of_others[0])}" if of_others else "")
     version = bench.add(bench.versions.root, said, schedule, foreign=True)
     if version.timing is None:
         version.timing = records.known_timing(database, bench.workload, bench.target, record)

@@ -59,7 +59,7 @@ class Contents:
     def name(self, workload: str) -> str:
         """The name and shape of a workload (id)."""
         found = self.workloads.get(workload)
-        return f"program {short_id(workload)}" if found is None else f"{found.name} {found.shape}"
+        return f"program {short_id(workload)}" if found is None else found.text
 
     def target(self, target: str) -> str:
         """The text of a target (id)."""

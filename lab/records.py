@@ -5,18 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from ..autotune.records import schedule_record, target_record
-from ..autotune.search.replay import Replays
-from ..errors import DatabaseError
 from ..ids import short_id
-from ..schedule import Schedule
 from ..target import Target
-from ..tir.ir import Func
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import (
     Measurement,
     Order,
     Outcome,
-    Pin,
     ScheduleRecord,
     TargetRecord,
     Workload,
@@ -102,22 +97,6 @@ def _row(
         "comparable": target.comparable == here.comparable,
         "created": measured.created.isoformat(timespec="seconds"),
     }
-
-
-def opened(database: TuningDatabase, prefix: str, func: Func) -> tuple[ScheduleRecord, Schedule]:
-    """The schedule of a record, that of a schedule or measurement whose id begins so.
-
-    Raises `DatabaseError` if there is none, and `ScheduleError`, which names the step, where it
-    does not apply to the program.
-    """
-    record = database.find(prefix)
-    if isinstance(record, (Measurement, Pin)):
-        record = database.get(ScheduleRecord, record.schedule)
-    if not isinstance(record, ScheduleRecord):
-        raise DatabaseError(
-            "{0} is a {1}; expected a schedule or a measurement", short_id(record.id), record.kind
-        )
-    return record, Replays(func).schedule(record)
 
 
 def known_timing(

@@ -143,13 +143,31 @@ def test_what_is_refused(
     assert "is the id of a workload; expected a schedule or a measurement" in done.err
 
 
-def test_a_schedule_of_another_program_does_not_apply(
+def test_records_of_another_program_are_refused_by_name(
     run: Run, root: Path, db: Path, records: tuple[Measurement, ScheduleRecord]
 ) -> None:
     softmax = f"{root / 'examples' / 'softmax.py'}:softmax"
-    done = run("show", softmax, "--db", db, "--record", records[1].id)
-    assert done.code == 1
-    assert done.err.startswith("tilewright: ")
+    for record in records:
+        done = run("show", softmax, "--db", db, "--record", record.id)
+        assert done.code == 1
+        told = " ".join(done.err.split())
+        assert f"the {record.kind} {record.id[:12]} is of matmul A:float32[" in told
+        assert "and does not apply to softmax X:float32[" in told
+        assert "name the program and the sizes that it is of" in told
+        assert not done.out
+
+
+def test_records_of_other_sizes_are_shown_with_a_warning(
+    run: Run, matmul: str, db: Path, records: tuple[Measurement, ScheduleRecord]
+) -> None:
+    sizes = ["-p", "n=32", "-p", "m=96", "-p", "k=16"]
+    for record in records:
+        done = run("show", matmul, *sizes, "--db", db, "--record", record.id, "--what", "program")
+        assert done.code == 0
+        assert f"warning: record {record.id} is of matmul A:float32[" in done.err
+        assert "on matmul A:float32[32,16]" in done.err
+        own = run("show", matmul, *SIZES, "--db", db, "--record", record.id, "--what", "program")
+        assert not own.err
 
 
 def test_where_nothing_is_compiled(

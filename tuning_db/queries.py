@@ -53,6 +53,7 @@ from .values import (
     Measurement,
     Order,
     Outcome,
+    Pin,
     Relative,
     ScheduleRecord,
     TargetRecord,
@@ -104,6 +105,15 @@ class Queries:
                 matches |= with_prefix(connection, prefix, name)
         id = unique(matches, prefix, self.location, name)
         return self.get(KINDS[matches[id]], id)
+
+    def schedule_of(self, record: AnyRecord) -> ScheduleRecord | None:
+        """The schedule that a record is, or that a measurement or a pin is of; `None` for others.
+
+        Raises `DatabaseError` if it is not in the database.
+        """
+        if isinstance(record, Measurement | Pin):
+            return self.get(ScheduleRecord, record.schedule)
+        return record if isinstance(record, ScheduleRecord) else None
 
     def records(self, kind: type[R]) -> list[R]:
         """Every record of a kind, of all layers, ordered by id, but for damaged ones."""

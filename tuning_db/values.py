@@ -141,6 +141,11 @@ class Workload(Record):
     bytes: int
     family: str = ""
 
+    @property
+    def text(self) -> str:
+        """The name and shape, for people."""
+        return f"{self.name} {self.shape}"
+
 
 @dataclass(frozen=True, repr=False)
 class TargetRecord(Digested):

@@ -158,12 +158,24 @@ def test_a_record_is_a_starting_point(database: tw.TuningDatabase) -> None:
     assert data["parent"] == "v0"
 
 
+def test_a_record_of_other_sizes_says_so(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    record = schedule_record(tiled(func, 16).trace)
+    put(database, func, record, 1e-3)
+    bench = Workbench(ops.matmul_func(32, 64, 64), TARGET, database)
+    done(bench, do="open", record=record.id)
+    text = bench.state()["versions"][1]["text"]
+    assert text.startswith(f"record {record.id[:12]} of matmul A:float32[64,64]")
+
+
 def test_a_trace_that_no_longer_applies_names_its_step(database: tw.TuningDatabase) -> None:
     func = ops.matmul_func(64, 64, 64)
     record = schedule_record(tiled(func, 16).trace)
     put(database, func, record, 1e-3)
     bench = Workbench(ops.matmul_func(50, 64, 64), TARGET, database)
     error = refused(bench, do="open", record=record.id)
+    assert "is of matmul A:float32[64,64]" in error["text"]
+    assert "does not apply to matmul A:float32[50,64]" in error["text"]
     assert "factor 16 does not divide extent 50" in error["text"]
     assert error["step"]["number"] == 2
     assert "split" in error["step"]["text"]
@@ -199,7 +211,7 @@ def test_other_records_are_no_starting_points(database: tw.TuningDatabase) -> No
     workload = workload_record(func)
     database.put(workload)
     error = refused(Workbench(func, TARGET, database), do="open", record=workload.id)
-    assert "is a workload; expected a schedule" in error["text"]
+    assert "is the id of a workload; expected a schedule" in error["text"]
 
 
 def test_a_pin_is_what_builds_take(database: tw.TuningDatabase) -> None:
