@@ -21,7 +21,10 @@ endif
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-APT_INSTALL = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get install --yes --no-install-recommends
+APT_GET = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get
+APT_INSTALL = $(APT_GET) install --yes --no-install-recommends
+# Lists of packages that are old, or missing as on a new machine, are read anew.
+apt_install = $(APT_INSTALL) $(1) || { $(APT_GET) update && $(APT_INSTALL) $(1); }
 
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
@@ -70,11 +73,11 @@ test-long: $(VENV)/stamp-check
 
 # A compiler that links for 64-bit ARM with C's library, and an emulator that runs its programs.
 aarch64-tools:
-	$(APT_INSTALL) gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+	$(call apt_install,gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 
 # Chromium asks for fonts, and brings none.
 browser-tools:
-	$(APT_INSTALL) chromium fonts-dejavu-core
+	$(call apt_install,chromium fonts-dejavu-core)
 
 oldest: $(VENV)/created
 	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt
