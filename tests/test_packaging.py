@@ -18,8 +18,6 @@ import pytest
 
 import tilewright
 
-BASE = ("model.json", "samples.jsonl.gz")
-
 
 @pytest.fixture(scope="module")
 def pyproject(root: Path) -> dict[str, Any]:
@@ -49,46 +47,75 @@ def test_every_source_is_in_a_listed_package(root: Path, packages: list[str]) ->
     assert homeless == []
 
 
-def test_wheel_holds_the_package_and_nothing_else(
-    root: Path, packages: list[str], tmp_path: Path
-) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", "tests"):
-        copy = shutil.copytree if (root / name).is_dir() else shutil.copy
-        copy(root / name, source / name)
-    expected = {"tilewright/py.typed", *(f"tilewright/autotune/model/cpu/base/{n}" for n in BASE)}
-    base = Path("autotune", "model", "cpu", "base")
-    shutil.copytree(root / base, source / base)
-    for package in packages:
-        (source / folder(Path(), package)).mkdir(parents=True, exist_ok=True)
-        for path in [*folder(root, package).glob("*.py"), *folder(root, package).glob("*.mako")]:
-            inside = path.relative_to(root)
-            shutil.copy(path, source / inside)
-            expected.add(f"tilewright/{inside.as_posix()}")
+@pytest.fixture(scope="module")
+def source(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the rooms with all their files, and of the files at the root."""
+    copy = tmp_path_factory.mktemp("source")
+    for path in root.iterdir():
+        if path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, copy)
+        elif (path / "__init__.py").is_file():
+            caches = shutil.ignore_patterns("__pycache__", ".*")
+            shutil.copytree(path, copy / path.name, ignore=caches)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "-w", tmp_path, source], check=True, timeout=600)
+    subprocess.run([*command, "-w", folder, source], check=True, timeout=600)
+    (path,) = folder.glob("*.whl")
+    return path
 
-    (wheel,) = tmp_path.glob("*.whl")
+
+def test_wheel_holds_all_files_of_the_rooms_and_nothing_else(
+    source: Path, wheel: Path, packages: list[str]
+) -> None:
+    rooms = {folder(source, package) for package in packages} - {source}
+    paths = {path for room in rooms for path in room.rglob("*") if path.is_file()}
+    paths |= {*source.glob("*.py"), source / "py.typed"}
+    expected = {path.relative_to(source).as_posix() for path in paths}
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        archive.extractall(tmp_path / "installed")
-    assert {n for n in names if ".dist-info/" not in n} == expected
-    assert any(n.endswith("licenses/LICENSE") for n in names)
+        names = {n for n in archive.namelist() if ".dist-info/" not in n}
+        (licence,) = (n for n in archive.namelist() if n.endswith("licenses/LICENSE"))
+    assert names == {f"tilewright/{name}" for name in expected}
+    assert licence.startswith(f"tilewright-{tilewright.__version__}.dist-info/")
+    assert {Path(name).suffix for name in expected} >= {".css", ".js", ".json", ".gz", ".mako"}
 
-    code = "import tilewright; print(tilewright.__file__, tilewright.__version__)"
+
+USE = """
+import tilewright as tw
+from tilewright import ops
+from tilewright.lab.report import report
+
+print(tw.__file__, tw.__version__)
+func = ops.add_relu_func(64)
+with tw.TuningDatabase("tuning.db") as db:
+    assert "<style>" in report(db)
+    lab = tw.lab(func, "cpu -threads=1", db)
+    assert "text/html" in lab._repr_mimebundle_()[0]
+    lab.close()
+print(tw.build(func, target="cpu -threads=1").origin)
+"""
+"""Reads what is no Python: migrations, styles, scripts, the shipped model."""
+
+
+def test_an_unpacked_wheel_works(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
     run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "installed",
-        check=True,
+        [sys.executable, "-c", USE],
+        cwd=tmp_path,
+        check=False,
         capture_output=True,
         text=True,
         timeout=600,
     )
-    assert run.stdout.split() == [
-        str(tmp_path / "installed/tilewright/__init__.py"),
-        tilewright.__version__,
-    ]
+    assert run.returncode == 0, run.stderr
+    place, origin = run.stdout.splitlines()
+    assert place == f"{tmp_path / 'tilewright/__init__.py'} {tilewright.__version__}"
+    assert origin.startswith("model:"), origin
 
 
 def test_version_is_that_of_the_installation() -> None:
