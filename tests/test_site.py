@@ -74,6 +74,15 @@ def test_pages_that_load_from_elsewhere_are_found() -> None:
     assert site["loaded_from_elsewhere"]('<a href="https://x.org">x</a><img src="a.png">') == []
 
 
+def test_the_search_needs_no_server_and_no_network() -> None:
+    """`offline` makes a script of the index. Its default for a worker is in the network."""
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "\n  - offline\n" in config
+    (worker,) = re.findall(r"^  polyfills: \[(.*?)\]", config, re.MULTILINE)
+    assert "iframe-worker" in worker
+    assert (ROOT / "docs" / worker).is_file()
+
+
 def test_outputs_of_notebooks_are_shown() -> None:
     def output(**fields: Any) -> str:
         html: str = site["output_of"](fields, "page")
