@@ -13,6 +13,10 @@ _SAVED = 'tw.build_library(program, "kernel.so"), and tw.load("kernel.so") reads
 
 _SOURCES = 'mod.source("tir"), "llvm" or "asm"; of a GPU "tir", "cuda" or "ptx"'
 
+_TUNE = "tw.tune(func, database=...)"
+_JIT = "tw.build(func), of a program that te.func or tw.script makes"
+_GRAPH = "one program of several operators: ops.softmax(ops.matmul(A, B)), and te.func"
+
 _OPS = "argmax argmin max mean min prod relu sigmoid softmax sum tanh gelu"
 
 _INVERSE = "acos acosh asin asinh atan atanh"
@@ -20,6 +24,7 @@ _SAME: Mapping[str, dict[str, str]] = {
     "te": {
         "absolute": "fabs",
         "broadcast_to": "broadcast",
+        "ceildiv": "cdiv",
         "choose": "piecewise",
         "concatenate": "concat hstack vstack",
         "conj": "conjugate real",
@@ -159,6 +164,7 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "less_equal": "a <= b",
         "likely": "nothing: the guards of tails are derived, and peeled by sch.loop_partition",
         "linspace": "te.compute((n,), lambda i: low + te.cast(i, dtype) * step)",
+        "load": "A[i, j], which reads an element",
         "log_softmax": "x - m - te.log(s), m = te.max(x, axis=r), s = te.sum(te.exp(x - m), "
         "axis=r)",
         "logaddexp": "te.maximum(a, b) + te.log1p(te.exp(-te.abs(a - b)))",
@@ -188,6 +194,7 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "pi": "math.pi",
         "polyval": "a + x * (b + x * c)",
         "power": "te.pow(x, y)",
+        "program_id": "the parameters of the function of te.compute, which are the indices",
         "ptp": "te.max(x, axis=r) - te.min(x, axis=r)",
         "rad2deg": "x * (180 / math.pi)",
         "ravel": "te.compute((n * m,), lambda i: X[i // m, i % m])",
@@ -208,6 +215,7 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "squeeze": "te.compute((n,), lambda i: X[i, 0])",
         "stack": "te.compute((2, n), lambda i, j: te.select(i == 0, A[j], B[j]))",
         "std": "te.sqrt of the variance: te.sum(te.square(x - mean[i]), axis=r) / extent",
+        "store": "the value that the function of te.compute returns",
         "strided_slice": "te.compute((k,), lambda i: X[begin + i * step])",
         "subtract": "a - b",
         "swish": "te.silu(x)",
@@ -305,9 +313,14 @@ INSTEAD: Mapping[str, dict[str, str]] = {
     },
     "tilewright": {
         "Database": 'tw.TuningDatabase("tuning.db")',
+        "IRModule": "tw.Func, which te.func and tw.script make",
+        "PrimFunc": "tw.Func, which te.func and tw.script make",
         "Tensor": "te.placeholder(shape, dtype, name=...), of `from tilewright import te`",
         "array": "a numpy array: modules are called with those",
-        "autotune": "tw.tune(func, database=...)",
+        "auto_scheduler": _TUNE,
+        "autotune": _TUNE,
+        "autotvm": _TUNE,
+        "cdiv": "-(-a // b)",
         "compile": "tw.build(func)",
         "cpu": 'the target as a text: "cpu -threads=1"',
         "create_schedule": "tw.Schedule(func)",
@@ -317,11 +330,20 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "gpu": 'the target as a text: "cuda", or "cuda -arch=sm_90a" for an architecture',
         "interpret": "interpret(func, *arrays), of `from tilewright.tir.interpreter import "
         "interpret`",
-        "jit": "tw.build(func)",
+        "jit": _JIT,
+        "language": "`from tilewright import T`, whose names tw.script reads",
         "lower": "tw.build(func); module.source('tir') is the lowered program",
+        "meta_schedule": _TUNE,
         "nd": "numpy arrays, or DeviceArray.of(array), of tilewright.runtime, for a GPU",
+        "njit": _JIT,
+        "nn": _GRAPH,
         "ones": "numpy.ones: modules are called with arrays of numpy",
+        "prange": "sch.parallel(loop), of sch = tw.Schedule(func)",
+        "relax": _GRAPH,
+        "relay": _GRAPH,
         "save": _SAVED,
+        "time": "mod.time(*arrays), with mod = tw.build(func)",
+        "vectorize": "sch.vectorize(loop), of sch = tw.Schedule(func)",
         "zeros": "numpy.zeros: modules are called with arrays of numpy",
     },
     "target": {

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..display import html
-from ..errors import DatabaseError
+from ..errors import DatabaseError, checked_call
 from ..ids import short_id
 from ..tuning_db import TuningDatabase
 from ..tuning_db.sessions import is_alive
@@ -31,6 +31,7 @@ from .picture import Pictures
 from .session_history import SessionHistory
 
 
+@checked_call(DatabaseError, 'tw.open_run("tuning.db")')
 def open_run(
     database: TuningDatabase | str | os.PathLike[str], session: str | None = None
 ) -> RecordedRun:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
@@ -277,6 +277,13 @@ class Module:
         result = self._memory.empty(packed)
         packer(given, result)
         return result
+
+    def __getitem__(self, item: object) -> NoReturn:
+        """The `mod["main"]` of TVM. Raises `ArgumentError`."""
+        raise ArgumentError(
+            "a module is one kernel, and has no items; found {0!r:.40}", item,
+            hint="mod(*arrays) calls it",
+        )  # fmt: skip
 
     if not TYPE_CHECKING:
 

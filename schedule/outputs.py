@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
-from ..tir.ir import Const, Expr, Label, Var
+from ..tir.ir import Buffer, Const, Expr, Label, Var
 from .index_map import IndexMap, parse_index_map, with_captured
 from .require import Space
 from .step_arguments import (
@@ -93,6 +93,12 @@ class Outputs:
             return tuple([self.encode(v, name) for v in value])
         if kind is dict:
             return Record(tuple((str(k), self.encode(v, name)) for k, v in value.items()))
+        if isinstance(value, Buffer):  # a tensor is callable, to refuse it
+            raise ScheduleError(
+                "{0}: found {1}; expected a block, a loop or a number", name, value.name,
+                hint=f"sch.get_block({value.name!r}) is the block that computes {value.name}; "
+                "what a block reads or writes goes by its number, from 0 on",
+            )  # fmt: skip
         if kind is IndexMap or callable(value):
             return Lambda(self._map_text(value, name))
         if isinstance(value, np.generic):

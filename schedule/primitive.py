@@ -205,6 +205,8 @@ class Primitive:
 
     def _meant(self, name: str, value: Any) -> str | None:
         """The hint for a keyword that the primitive does not have: the nearest, in a call."""
+        if name == "nparts" and "factors" in self.names:  # of TVM
+            return f"write {self._call('factors', f'[{value!r}, None]')}"
         near = nearest(name, (n for n in self.names if n != self.variadic))
         if not near or name in self.names:
             return None

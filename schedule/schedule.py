@@ -337,6 +337,13 @@ class Schedule:
     def sample_compute_location(self, block: Label, *, decision: Decision = ()) -> Var:
         return self._sample("sample_compute_location", (block,), decision)  # type: ignore[no-any-return]
 
+    def __getitem__(self, item: object) -> NoReturn:
+        """The `s[C]` of TVM's `te.create_schedule`. Raises `ScheduleError`."""
+        raise ScheduleError(
+            "a schedule is not indexed; found {0!r:.40}", item,
+            hint="sch.get_block(name) is a block; steps are methods: sch.split(loop, factors)",
+        )  # fmt: skip
+
     def __getattr__(self, name: str) -> Any:
         """Primitives that were registered from outside."""
         primitive = PRIMITIVES.get(name)

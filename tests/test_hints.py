@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import T, ops
+from tilewright import T, ops, tir
 from tilewright.hints import INSTEAD, OPTIONS
 from tilewright.runtime import DeviceArray
 from tilewright.target import CpuTarget, Target
@@ -86,11 +86,23 @@ PYTHON: dict[str, tuple[Callable[[], object], str, str]] = {
     "te.sum of a tensor": (
         lambda: te.sum(X),
         "X is a tensor, and te.sum reduces elements",
-        "te.sum(X[r, s], axis=(r, s)) with r = te.reduce_axis(4); tilewright.ops.sum takes",
+        "tilewright.ops.sum(X, axis=0) takes tensors; of elements te.sum(X[r, s], axis=(r, s))",
     ),
     "where of a number": (element(lambda x: te.where(x, 1, 2)), "must be bool", "`x != 0`"),
     "an integer power": (index(lambda i: i**-1), "to the power of -1; expected", "te.pow(te.cast"),
-    "numpy.mean of a tensor": (lambda: np.mean(X), "operators work on elements", "tilewright.ops"),
+    "numpy.mean of a tensor": (lambda: np.mean(X), "np.mean computes numbers", "ops.mean(X)"),
+    "numpy.add.reduce of one": (lambda: np.add.reduce(X), "np.sum computes", "write ops.sum(X)"),
+    "numpy.dot of tensors": (lambda: np.dot(X, X), "np.dot computes", "write te.sum(A[i, r] * B"),
+    "numpy.gcd of a tensor": (lambda: np.gcd(X, 2), "operators work on elements", "tilewright.op"),
+    "a sum of Python": (
+        index(lambda i: te.sum(X[i, r] for r in range(6))),
+        "is not an expression",
+        "te.sum(X[i, r], axis=r) with r = te.reduce_axis(n)",
+    ),
+    "a slice": (lambda: X[0, :], "is not an expression", "one index for each dimension"),
+    "an ellipsis": (lambda: X[..., 0], "is not an expression", "one index for each dimension"),
+    "a new axis": (lambda: X[None, :], "None is no index of X", "a new dimension is one of the"),
+    "a store": (lambda: X.__setitem__((0, 0), 1), "elements are not assigned", "te.compute makes"),
 }
 
 
@@ -140,6 +152,11 @@ NAMES: dict[str, tuple[object, str, str]] = {
     "func.show": (FUNC, "show", "print(func)"),
     "func.args": (FUNC, "args", "func.params"),
     "func.script": (FUNC, "script", "print(func), whose text tw.script(text) reads"),
+    "te.load": (te, "load", "A[i, j], which reads an element"),
+    "tw.njit": (tw, "njit", "tw.build(func), of a program that te.func or tw.script makes"),
+    "tw.meta_schedule": (tw, "meta_schedule", "tw.tune(func, database=...)"),
+    "tir.Schedule": (tir, "Schedule", "tw.Schedule(func)"),
+    "tir.IRModule": (tir, "IRModule", "tw.Func, which te.func and tw.script make"),
     "te.indexdiv": (te, "indexdiv", "a // b"),
     "tw.cuda": (tw, "cuda", 'the target as a text: "cuda", or "cuda -arch=sm_90a"'),
     "tw.nd": (tw, "nd", "numpy arrays, or DeviceArray.of(array), of tilewright.runtime"),
@@ -173,6 +190,30 @@ def test_the_closest_name_comes_first() -> None:
         tw.ScheduleError, match=r"no block 'z'; there are Z\n  hint: did you mean Z"
     ):
         sch.get_block("z")
+
+
+def test_what_is_indexed_in_tvm() -> None:
+    sch: Any = tw.Schedule(FUNC)
+    with pytest.raises(tw.ScheduleError, match=r"not indexed; found <Tensor V.*\n.*get_block\("):
+        sch[V]
+    mod: Any = tw.build(FUNC, "cpu -threads=1")
+    with pytest.raises(tw.ArgumentError, match=r"found 'main'\n  hint: mod\(\*arrays\)"):
+        mod["main"]
+    with pytest.raises(tw.ScheduleError, match=r"hint: write split\(loop, factors=\[4, None\]\)"):
+        sch.split(sch.get_loop("i"), nparts=4)
+    with pytest.raises(tw.ScheduleError, match=r"found V; .*\n  hint: sch.get_block\('V'\)"):
+        sch.get_block(V)
+    with pytest.raises(tw.ScheduleError, match=r"cache_read: found V; .*\n.* its number, from 0"):
+        sch.cache_read(sch.get_block("Z"), V, "local")
+
+
+def test_what_has_to_be_given_is_shown() -> None:
+    missing: Any = tw.TuningDatabase
+    with pytest.raises(tw.DatabaseError, match=r"'path_or_url'\n  hint: tw.TuningDatabase\("):
+        missing()
+    missing = tw.open_run
+    with pytest.raises(tw.DatabaseError, match=r"'database'\n  hint: tw.open_run\("):
+        missing()
 
 
 def test_operators_that_are_misspelt_or_missing() -> None:

@@ -70,6 +70,7 @@ import operator
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
+from types import EllipsisType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -734,8 +735,10 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
 
 def _of_what(value: object) -> str | None:
     """A hint where a whole array or a part of one is given."""
-    if isinstance(value, slice):
+    if isinstance(value, (slice, EllipsisType)):
         return "an element has one index for each dimension: X[0, j], not X[0, :]"
+    if isinstance(value, GeneratorType):
+        return "a loop over elements is an axis: te.sum(X[i, r], axis=r) with r = te.reduce_axis(n)"
     if hasattr(value, "ndim"):
         return "operators and functions work on elements: X[i, j], not X"
     return None
@@ -1046,6 +1049,11 @@ def index_exprs(buffer: Buffer, indices: tuple[Operand, ...]) -> tuple[Expr, ...
             "{0} has {1} dimensions, found {2} indices",
             buffer.name, len(buffer.shape), len(indices),
             hint=f"{buffer.name}[{_letters(len(buffer.shape))}] is an element",
+        )  # fmt: skip
+    if any(i is None for i in indices):
+        raise IRError(
+            "None is no index of {0}", buffer.name,
+            hint="a new dimension is one of the result: te.compute((1, n), lambda i, j: X[j])",
         )  # fmt: skip
     exprs = tuple(as_expr(i) for i in indices)
     for e in exprs:

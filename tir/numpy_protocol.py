@@ -49,7 +49,7 @@ def ufunc(
     """`function(*inputs)`, one of them an expression. Raises `IRError` for what is not there."""
     name = function.__name__
     if method != "__call__" or options:
-        raise refused(_REDUCTIONS.get(name, name) if method == "reduce" else name)
+        raise refused(reduction(name) if method == "reduce" else name)
     scalars: list[Any] = [x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs]
     if name in NUMPY_OPERATORS:
         return ir.binary(NUMPY_OPERATORS[name], *scalars)
@@ -95,6 +95,11 @@ def _truth(value: Any) -> Expr:
     """A value as a condition: numbers other than 0 are true."""
     expr = ir.as_expr(value)
     return expr if expr.dtype == "bool" else ir.binary(Op.NE, expr, 0)
+
+
+def reduction(name: str) -> str:
+    """The function of numpy that reduces by a ufunc: `np.add.reduce` is `np.sum`."""
+    return _REDUCTIONS.get(name, name)
 
 
 def operands(name: str) -> int:

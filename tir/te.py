@@ -394,8 +394,9 @@ def _element(combiner: str, value: Operand) -> Expr:
         axes = ", ".join("rstuvw"[: found.ndim or 1])
         raise IRError(
             "{0} is a tensor, and te.{1} reduces elements", found.name, combiner,
-            hint=f"te.{combiner}({found.name}[{axes}], axis=({axes})) with r = te.reduce_axis"
-            f"({found.extents[0] if found.ndim else 1}); tilewright.ops.{combiner} takes tensors",
+            hint=f"tilewright.ops.{combiner}({found.name}, axis=0) takes tensors; of elements "
+            f"te.{combiner}({found.name}[{axes}], axis=({axes})) with r = te.reduce_axis"
+            f"({found.extents[0] if found.ndim else 1})",
         )  # fmt: skip
     return ir.as_expr(value)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import IRError
 from ..hints import MissingNameError, instead
-from .ir import Buffer, Dim, Expr, Iter, IterKind, Var
+from .ir import NUMPY_OPERATORS, Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
 from .visit import CHILDREN
 
@@ -74,13 +74,28 @@ def _refused(tensor: Tensor, *_: object) -> NoReturn:
     )  # fmt: skip
 
 
-def _refused_ufunc(tensor: Tensor, function: Any, *_: object) -> NoReturn:
-    from .numpy_protocol import operands
+def _refused_ufunc(tensor: Tensor, function: Any, method: object = None, *_: object) -> NoReturn:
+    from .numpy_protocol import function_hint, operands, reduction
 
-    count = operands(function.__name__)
+    name = reduction(function.__name__) if method == "reduce" else function.__name__
+    count = 0 if method == "reduce" else operands(name)
     if count:
-        raise no_element(tensor, f"np.{function.__name__}", ", .." if count > 1 else "")
-    _refused(tensor)
+        raise no_element(tensor, f"np.{name}", ", .." if count > 1 else "")
+    hint = instead("tensor", name, *_words(tensor)) or function_hint(name)
+    if name in NUMPY_OPERATORS or hint is None:
+        _refused(tensor)
+    raise IRError(
+        "{0} is a tensor of a program, and np.{1} computes numbers", tensor.name, name, hint=hint
+    )
+
+
+def _stored(tensor: Tensor, *_: object) -> NoReturn:
+    name, axes = _words(tensor)
+    raise IRError(
+        "{0} is a tensor, whose elements are not assigned", name,
+        hint=f"te.compute makes another one: te.compute({name}.extents, lambda {axes}: ...); "
+        "tw.script has loops that store",
+    )  # fmt: skip
 
 
 def _multiplied(tensor: Tensor, *_: object) -> NoReturn:
@@ -125,6 +140,7 @@ _OPERATORS: dict[str, Callable[..., NoReturn]] = {
     "bool": _asked,
     "len iter": _counted,
     "call": _called,
+    "setitem delitem": _stored,
 }
 for _names, _refusal in _OPERATORS.items():
     for _name in _names.split():

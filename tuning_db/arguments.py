@@ -125,11 +125,14 @@ def checked_arguments(cls: C) -> C:
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
             shown = cls.__name__ if name == "__init__" else name
-            setattr(cls, name, _checked(method, shown, known))
+            hint = f'tw.{cls.__name__}("tuning.db")' if name == "__init__" else None
+            setattr(cls, name, _checked(method, shown, known, hint))
     return cls
 
 
-def _checked(method: Callable[..., Any], name: str, known: dict[str, Kind]) -> Callable[..., Any]:
+def _checked(
+    method: Callable[..., Any], name: str, known: dict[str, Kind], hint: str | None
+) -> Callable[..., Any]:
     signature = inspect.signature(method)
     parameters = list(signature.parameters.values())[1:]
     kinds = {p.name: [known[text] for text in p.annotation.split(" | ")] for p in parameters}
@@ -137,7 +140,7 @@ def _checked(method: Callable[..., Any], name: str, known: dict[str, Kind]) -> C
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = bind(signature, args, kwargs, DatabaseError, name)
+        given = bind(signature, args, kwargs, DatabaseError, name, hint)
         for parameter, value in list(given.items())[1:]:
             for part in value if parameter in several else (value,):
                 if not any(has(part) for _, has in kinds[parameter]):
