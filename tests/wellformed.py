@@ -1,4 +1,4 @@
-"""Programs keep the structure of the IR after each lowering pass.
+"""Programs keep the structure of the IR after each lowering pass, and loops their origin.
 
 What a pass breaks often shows passes later, or in the code generator, or never: `keep_structure`
 names the pass.
@@ -12,9 +12,11 @@ import pytest
 
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.generator import Pass
+from tilewright.codegen.passes.rewrite import origin
 from tilewright.errors import VerifyError
 from tilewright.target import CpuTarget
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import For, Func, Var
+from tilewright.tir.visit import walk
 from tilewright.tir.wellformed import check_structure
 
 
@@ -30,16 +32,28 @@ def keep_structure(patch: pytest.MonkeyPatch) -> None:
 
 
 def checked(step: Pass) -> Pass:
-    """`step`, and a look at the structure of what it returns for a well-formed program."""
+    """`step`, and a look at the structure of what it returns for a well-formed program.
+
+    Its loops are those of the program, or parts of them; only instructions bring others.
+    """
 
     def run(func: Func) -> Func:
         new = step.run(func)
         fault = None if new is func else fault_of(new)
         if fault is not None and fault_of(func) is None:
             raise AssertionError(f"after the pass {step.name}: {fault}\n{new}") from fault
+        strange = set() if new is func else origins(new) - origins(func)
+        if strange and step.name != "instructions":
+            names = ", ".join(sorted(var.name for var in strange))
+            raise AssertionError(f"after the pass {step.name}: loops {names} of no loop\n{new}")
         return new
 
     return replace(step, run=run)
+
+
+def origins(func: Func) -> set[Var]:
+    """The variables of the scheduled loops that the loops of a program are parts of."""
+    return {origin(n.var) for n in walk(func) if type(n) is For}
 
 
 def fault_of(func: Func) -> VerifyError | None:

@@ -325,10 +325,14 @@ Operand: TypeAlias = Expr | int | float | bool
 
 @node
 class Var(Expr):
-    """A variable: of a loop, of a block's iteration, a scalar parameter or a decision."""
+    """A variable: of a loop, of a block's iteration, a scalar parameter or a decision.
+
+    Lowering makes loops of parts of a loop: `origin` is the variable of the scheduled loop.
+    """
 
     name: str
     dtype: str = INDEX
+    origin: Var | None = None
 
 
 @node

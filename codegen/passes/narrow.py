@@ -30,7 +30,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import rewrite_children, with_func_body
 from .intervals import Intervals, limits_of
-from .rewrite import ranges_of
+from .rewrite import ranges_of, renewed
 
 _LIMITS = limits_of(NARROW_INDEX)
 
@@ -56,7 +56,7 @@ class _Narrower:
             case For() if s.var.dtype == INDEX and isinstance(s.extent, int):
                 if s.extent > _LIMITS[1]:
                     return rewrite_children(s, self.child)
-                var = self.variables[s.var] = Var(s.var.name, NARROW_INDEX)
+                var = self.variables[s.var] = renewed(s.var, dtype=NARROW_INDEX)
                 return replace(s, var=var, body=self.stmt(s.body))
             case Let():
                 value = self.expr(s.value)

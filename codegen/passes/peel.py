@@ -45,6 +45,7 @@ from .rewrite import (
     loops,
     map_exprs,
     map_stmts,
+    renewed,
     simplifier_of,
 )
 from .trim import trimmed
@@ -268,7 +269,7 @@ def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
         return None
     if _in_registers(outer, row):
         return None
-    index = Var(outer.var.name.partition("_")[0])
+    index = renewed(outer.var, outer.var.name.partition("_")[0])
     s.ranges = {**s.ranges, index: (0, row.extent - 1)}
     if not _independent(_indexed(outer, row, index, s), row, index, s):
         return None
@@ -367,7 +368,7 @@ def _is_injective(e: Expr, index: Var, inner: set[Var], s: Simplifier) -> bool:
 def _kept(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
     """The loops of the row, from its start on, up to its end; `None` if they do nothing there."""
     count = row.end - row.start
-    index = Var(outer.var.name)
+    index = renewed(outer.var)
     s.ranges = {**s.ranges, index: (row.start, row.end - 1)}
     new = _indexed(outer, row, index, s)
     kept = [f.var for f in loops(new) if f.var in row.variables]
@@ -394,7 +395,7 @@ def _edge(outer: For, row: _Row, start: int, end: int, s: Simplifier) -> Stmt:
         return Seq(())
     if count == 1:
         return declare(s, fresh(_stripped(_indexed(outer, row, const(start), s), row)))
-    index = Var(outer.var.name)
+    index = renewed(outer.var)
     s.ranges = {**s.ranges, index: (0, count - 1)}
     edge = For(index, count, _stripped(_indexed(outer, row, index + start, s), row))
     return trimmed(declare(s, fresh(edge)), s)
@@ -409,7 +410,7 @@ def _stripped(stmt: Stmt, row: _Row) -> Stmt:
 
 def _vector(outer: For, row: _Row, first: int, s: Simplifier) -> Stmt:
     """The iterations of the row that make the vector from `first` on."""
-    lane = Var(row.digits[0][0].var.name)
+    lane = renewed(row.digits[0][0].var)
     at = {loop.var: const(first // step % _count(loop)) for loop, step in row.digits}
     lowest = row.digits[0][0].var
 

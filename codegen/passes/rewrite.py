@@ -98,6 +98,17 @@ def fresh(s: Stmt) -> Stmt:
     return cast(Stmt, _Fresh()(s)) if binds else s
 
 
+def renewed(var: Var, name: str | None = None, dtype: str | None = None) -> Var:
+    """A variable of a loop over iterations of the loop of `var`: a copy or a part of that."""
+    name, dtype = var.name if name is None else name, var.dtype if dtype is None else dtype
+    return Var(name, dtype, origin(var))
+
+
+def origin(var: Var) -> Var:
+    """The variable of the scheduled loop that the loop of `var` is, or a part of which it is."""
+    return var if var.origin is None else var.origin
+
+
 class _Fresh:
     """Replaces what is bound; a binder is met before what it binds."""
 
@@ -113,7 +124,7 @@ class _Fresh:
         if kind is Var or kind is Buffer:
             return self._new.get(n, n)
         if kind is For or kind is Let:
-            var = self._new[n.var] = Var(n.var.name, n.var.dtype)
+            var = self._new[n.var] = renewed(n.var)
             if kind is Let:
                 return Let(var, self(n.value), self(n.body))
             return with_body(n, self(n.body), var, map_dim(n.extent, self))

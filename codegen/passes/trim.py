@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, const
+from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, const
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk, with_func_body
 from .guards import Guarded, fails_from, guards, is_bound, stores
-from .rewrite import decided, declare, holds_registers, map_exprs, map_stmts, simplifier_of
+from .rewrite import (
+    decided,
+    declare,
+    holds_registers,
+    map_exprs,
+    map_stmts,
+    renewed,
+    simplifier_of,
+)
 
 
 def trim(func: Func) -> Func:
@@ -49,7 +57,7 @@ def part_of(loop: For, start: int, extent: int, body: Stmt, s: Simplifier) -> St
         return Seq(())
     if extent == 1:
         return decided(map_exprs(substitute(body, {loop.var: const(start)}), s))
-    var = Var(loop.var.name if start == 0 else f"{loop.var.name}_tail")
+    var = renewed(loop.var, None if start == 0 else f"{loop.var.name}_tail")
     declare(s, replace(loop, var=var, extent=extent))
     body = map_exprs(substitute(body, {loop.var: var + start}), s)
     return replace(loop, var=var, extent=extent, body=decided(body))

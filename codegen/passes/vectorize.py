@@ -47,7 +47,15 @@ from ...tir.simplify import Simplifier, difference
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
 from .near_loads import Lanes, is_bent, near_load
-from .rewrite import adjacent, fresh, holds_registers, map_stmts, may_trap, simplifier_of
+from .rewrite import (
+    adjacent,
+    fresh,
+    holds_registers,
+    map_stmts,
+    may_trap,
+    renewed,
+    simplifier_of,
+)
 from .safety import Inequalities, Safety, inequalities_of, inequalities_of_negation, lasting
 from .unbent import unbent
 
@@ -128,7 +136,7 @@ def _loop(loop: For, unit: _Unit, facts: _Facts) -> Stmt:
     if loop.extent < widest + lanes or holds_registers(loop.body):
         return _chunks(loop, 0, loop.extent, lanes, unit, facts)
     full = loop.extent // lanes
-    chunk = Var(f"{loop.var.name}_chunk")
+    chunk = renewed(loop.var, f"{loop.var.name}_chunk")
     facts.s.ranges = {**facts.s.ranges, chunk: (0, full - 1)}
     many = For(chunk, full, _vector(loop, chunk * lanes, lanes, lanes, facts))
     if full * lanes == loop.extent:

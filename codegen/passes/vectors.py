@@ -41,6 +41,7 @@ from .rewrite import (
     map_exprs,
     map_stmts,
     may_trap,
+    renewed,
     simplifier_of,
 )
 
@@ -243,7 +244,7 @@ def _moves(loop: For, store: Store, s: Simplifier) -> Stmt | None:
         inner, after = Store(store.buffer, store.indices, own_value), []
     if not temporaries:
         return None
-    lane = Var(var.name)
+    lane = renewed(var)
     inner = substitute(replace(loop, kind=ForKind.UNROLL, body=inner).body, {var: lane})
     unrolled = replace(loop, var=lane, kind=ForKind.UNROLL, body=inner)
     return allocated(temporaries, seq(*before, unrolled, *after))
