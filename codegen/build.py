@@ -16,6 +16,7 @@ from .constant_operands import computed_ahead, layout_of, packer, take_ahead
 from .detect import resolve
 from .generator import Part, generator_for
 from .lower import Trace, check_concrete, lower
+from .program_loops import ProgramLoops
 
 _DEEP = "compute parts of a long expression in stages of their own"
 
@@ -65,9 +66,9 @@ def lower_parts(
     """Lower a scheduled function for a target of `compiled_target`, as `compile_func` does."""
     try:
         kernel, packers, signature = _parts(func, func.name if name is None else name, target)
-        scheduled = (kernel, *packers)
+        scheduled, numbers = (kernel, *packers), ProgramLoops(func).numbers
         parts = tuple(
-            Part(lower(part, target, strict_fp=strict_fp, trace=trace), called)
+            Part(lower(part, target, strict_fp=strict_fp, trace=trace), called, numbers)
             for part, called in zip(scheduled, (signature, *signature.packers), strict=True)
         )
     except RecursionError as error:

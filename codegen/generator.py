@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from ..runtime.files import File
     from ..runtime.module import Module, Origin
     from ..runtime.signature import Signature
-    from ..tir.ir import Func
+    from ..tir.ir import Func, Var
     from .compiled import Compiled, Launch
+    from .program_loops import ProgramLoops
 
 T = TypeVar("T", bound=Target)
 E = TypeVar("E")
@@ -72,10 +73,14 @@ class Emission(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A lowered function, and the signature of the entry point that is made of it."""
+    """A lowered function, and the signature of the entry point that is made of it.
+
+    `loops` are the numbers of the loops of the scheduled program, by their variables.
+    """
 
     func: Func
     signature: Signature
+    loops: Mapping[Var, int] = {}
 
 
 class Code(NamedTuple):
@@ -113,6 +118,11 @@ class CodeGenerator(ABC, Generic[T, E]):
     def sources(self) -> Mapping[str, Source]:
         """The texts of compiled code that it can show, by name, in the order of their making."""
         return {}
+
+    @property
+    def assembly(self) -> str | None:
+        """The name of the assembly among the `sources`."""
+        return next((name for name, s in self.sources.items() if s.is_assembly), None)
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -201,6 +211,14 @@ class CodeGenerator(ABC, Generic[T, E]):
     @abstractmethod
     def compile(self, emitted: E, target: T) -> Code:
         """The image of what was emitted. Raises `BuildError` where the tools refuse it."""
+
+    def loops_of_lines(self, compiled: Compiled, loops: ProgramLoops) -> list[int | None] | None:
+        """For each line of the assembly text the number of the innermost loop that runs it.
+
+        A line of no loop of the program has `None`. `None` for all where the code does not tell.
+        """
+        del compiled, loops
+        return None
 
     @abstractmethod
     def check(self, compiled: Compiled) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...runtime.files import File
     from ...tir.instruction import Instruction
     from ..compiled import Compiled
+    from ..program_loops import ProgramLoops
     from .llvm import Emitted
 
 OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_wtime")
@@ -35,7 +36,7 @@ _PER_THREAD = 80 << 20
 """Addresses that the C library reserves for each thread: its stack and its heap."""
 _LLVM_COUNTS = {
     "instruction{s}": r"  +\S",
-    "basic block{s}": r"[\w.$]+:",
+    "basic block{s}": r"[-\w.$]+:",
     "stack slot{s}": r"  +\S+ = alloca ",
     "load{s} of memory": r"  +\S+ = load ",
     "store{s} to memory": r"  +store ",
@@ -135,8 +136,15 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
 
         kernel = parts[0].signature
         return tuple(
-            llvm.emit(func, signature, target, strict_fp=strict_fp, kernel=kernel)
-            for func, signature in parts
+            llvm.emit(
+                part.func,
+                part.signature,
+                target,
+                strict_fp=strict_fp,
+                kernel=kernel,
+                loops=part.loops,
+            )
+            for part in parts
         )
 
     def emission(self, emitted: tuple[Emitted, ...]) -> Emission:
@@ -173,6 +181,14 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         launches = tuple(Launch(p.symbol, {"openmp": True} if p.parallel else {}) for p in emitted)
         workspaces = tuple(p.workspace_bytes for p in emitted)
         return Code(llvm.object_code(module, target), launches, workspaces, text)
+
+    def loops_of_lines(self, compiled: Compiled, loops: ProgramLoops) -> list[int | None] | None:
+        from . import llvm
+        from .assembly_loops import loops_of_lines
+
+        target, plain = CpuTarget.of(compiled.target), assembly(compiled)
+        verbose = llvm.verbose_assembly(llvm.parse(compiled.text), target)
+        return loops_of_lines(plain, verbose, loops.around)
 
     def check(self, compiled: Compiled) -> None:
         from .elf import read_object

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -57,6 +57,9 @@ class _Parameter(NamedTuple):
         return f"{self.type} {self.facts} {self.name}"
 
 
+_NO_LOOPS: Mapping[Var, int] = {}
+
+
 def emit(
     func: Func,
     signature: Signature,
@@ -64,13 +67,16 @@ def emit(
     *,
     strict_fp: bool = False,
     kernel: Signature | None = None,
+    loops: Mapping[Var, int] = _NO_LOOPS,
 ) -> Emitted:
     """The LLVM module of a lowered function, not optimised.
 
-    `kernel` is the signature of the kernel that it belongs to where it is a packer.
+    `kernel` is the signature of the kernel that it belongs to where it is a packer. Basic blocks
+    are named after `loops`, the numbers of the program's loops.
     """
     teams = (signature if kernel is None else kernel).teams_symbol
     module = Module(signature.name, target, strict_fp, teams)
+    module.loops = loops
     written = {s.buffer for s in statements(func.body) if type(s) is Store}
     module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
     arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}
@@ -244,9 +250,21 @@ def assembly(module: binding.ModuleRef, target: CpuTarget) -> str:
     return text
 
 
+def verbose_assembly(module: binding.ModuleRef, target: CpuTarget) -> str:
+    """The assembly text of a module with LLVM's comments."""
+    machine = _machine(target)
+    machine.set_asm_verbosity(True)
+    text: str = machine.emit_assembly(module)
+    return text
+
+
 @cache
 def target_machine(target: CpuTarget) -> Any:
     """LLVM's description of a resolved target. Raises `BuildError` if LLVM does not know it."""
+    return _machine(target)
+
+
+def _machine(target: CpuTarget) -> Any:
     initialize()
     try:
         found = binding.Target.from_triple(target.triple)

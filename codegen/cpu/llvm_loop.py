@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...tir.ir import For, Stmt, Store
+from ..passes.rewrite import origin
 from .llvm_text import Builder, Emitters, Level
 
 STMT: Emitters[None] = Emitters("statements")
@@ -19,12 +20,13 @@ def stmt(b: Builder, s: Stmt) -> None:
 
 def loop(b: Builder, s: For, begin: str, end: str) -> None:
     """A loop over [begin, end), which is not empty."""
-    body, after = b.new_block("loop"), b.new_block("done")
+    number = b.module.loops.get(origin(s.var))
+    body, after = b.block_of("loop", number), b.new_block("done")
     b.jump(body)
     before = b.block
     b.start(body)
     var, following = f"%{b.name(_clean(s.var.name))}", f"%{b.name('next')}"
-    b.levels.append(Level(body))
+    b.levels.append(Level(body, number))
     b.values[s.var] = (var, b.depth)
     assert isinstance(s.extent, int), "lowering takes concrete programs"
     b.module.bits[s.var] = s.extent.bit_length()

@@ -9,7 +9,7 @@ bfloat16, float8 and float16 values are held as bits in integers, bool as i1 (i8
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import copysign
 from typing import Any, TypeVar
@@ -120,12 +120,14 @@ class Level:
     """The body of a loop (or function): its first block, and index values computed in it.
 
     Instructions in `head` dominate all of the body, so `known` values can be reused anywhere in it.
+    `loop` is the loop of the program that it is, if any: blocks are named after it.
     """
 
-    __slots__ = ("head", "known")
+    __slots__ = ("head", "known", "loop")
 
-    def __init__(self, head: BasicBlock) -> None:
+    def __init__(self, head: BasicBlock, loop: int | None = None) -> None:
         self.head = head
+        self.loop = loop
         self.known: dict[object, str] = {}
 
 
@@ -133,7 +135,8 @@ class Module:
     """State shared by the functions of a module: declarations, helpers, finished functions.
 
     `teams` is the variable that says whether parallel loops may have teams of threads.
-    `instructions` are those whose `code` it calls.
+    `instructions` are those whose `code` it calls. `loops` are the numbers of the loops of the
+    program (`program_loops.py`).
     """
 
     def __init__(self, name: str, target: CpuTarget, strict_fp: bool, teams: str = "teams") -> None:
@@ -146,6 +149,7 @@ class Module:
         self.inputs: frozenset[Buffer] = frozenset()
         self.streamed: frozenset[Buffer] = frozenset()
         self.reads: dict[Expr, bool] = {}
+        self.loops: Mapping[Var, int] = {}
         self.bits: dict[Var, int] = {}
         """Of how many bits the sizes of variables are, as far as it is known."""
         self.declarations: dict[str, str] = {}
@@ -201,8 +205,12 @@ class Builder:
         return f"{hint}{self._count}"
 
     def new_block(self, hint: str) -> BasicBlock:
-        """A block that is not in the function yet; `start` puts it there."""
-        return BasicBlock(self.name(hint + "."))
+        """A block of the current loop that is not in the function yet; `start` puts it there."""
+        return self.block_of(hint, self.levels[-1].loop if self.levels else None)
+
+    def block_of(self, hint: str, loop: int | None) -> BasicBlock:
+        """A block that is named after a loop of the program, as `assembly_loops.py` reads it."""
+        return BasicBlock(self.name(f"{hint}." if loop is None else f"{hint}-{loop}."))
 
     def start(self, block: BasicBlock) -> BasicBlock:
         """Append to `block` from now on."""
