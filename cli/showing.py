@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import BuildError
+from ..errors import TilewrightError
 from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
 from .program_file import load_program
 from .report import print_json
@@ -19,12 +19,11 @@ from .table import output_width, printable
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ..lab.assembly_lines import Assembly
     from ..schedule import Schedule
     from ..target import Target
     from ..tir.ir import Func
     from ..tuning_db import TuningDatabase
-
-_ASSEMBLY = ("asm", "ptx")
 
 
 class What(StrEnum):
@@ -42,13 +41,6 @@ _TITLES = {
     What.DIFF: "difference from the program as written",
     What.ASM: "assembly",
 }
-
-
-class Assembly(NamedTuple):
-    """The assembly of a kernel, or the error where there is none."""
-
-    text: str
-    error: BuildError | None = None
 
 
 def show(
@@ -129,33 +121,41 @@ def _scheduled(
 
 
 def _assembly(schedule: Schedule, target: Target) -> Assembly:
-    """The assembly of the program, compiled in a child: the schedule may be anybody's."""
+    """The assembly of the program, compiled in a child: the schedule may be anybody's.
+
+    Raises `BuildError`, and `LabError` where code of the target has no assembly.
+    """
     from ..autotune.measure.compiler import compile_in_child
     from ..codegen.cache import compile_cached
-    from ..codegen.generator import generator_for
+    from ..lab.assembly_lines import Assembly
 
-    try:
-        compiled = compile_cached(schedule.func, target, compiler=compile_in_child)
-    except BuildError as error:
-        return Assembly("", error)
-    kind = next(name for name in generator_for(target).sources if name in _ASSEMBLY)
-    return Assembly(compiled.source(kind))
+    compiled = compile_cached(schedule.func, target, compiler=compile_in_child)
+    return Assembly.of(compiled, schedule.func)
 
 
 def _data(schedule: Schedule, target: Target) -> dict[str, Any]:
-    """All parts as JSON. The hot block is a range of lines of the assembly, counted from 0."""
-    from ..codegen.hot_block import hot_block
+    """All parts as JSON. The hot block is a range of lines of the assembly, counted from 0.
+
+    `loops` are the names of the loops that run the lines, `None` where the code does not tell.
+    """
     from ..lab.changes import changes
 
-    assembly = _assembly(schedule, target)
-    hot = hot_block(assembly.text)
+    found: dict[str, Any] = {"assembly": "", "error": None, "hot_block": None, "loops": None}
+    try:
+        assembly = _assembly(schedule, target)
+    except TilewrightError as error:
+        found["error"] = str(error)
+    else:
+        loops, hot = assembly.loops, assembly.hot
+        found["assembly"] = assembly.text
+        found["hot_block"] = None if hot is None else [hot.start, hot.stop]
+        if loops is not None:
+            found["loops"] = [None if n is None else assembly.loop_name(n) for n in loops]
     return {
         "program": str(schedule.func),
         "trace": json.loads(schedule.trace.to_json()),
         "difference": [c._asdict() for c in changes(schedule.original, schedule.func)],
-        "assembly": assembly.text,
-        "error": None if assembly.error is None else str(assembly.error),
-        "hot_block": None if hot is None else [hot.start, hot.stop],
+        **found,
     }
 
 
@@ -186,10 +186,11 @@ def _lines(
         case What.DIFF:
             yield from terminal.difference_lines(schedule.original, schedule.func, width)
         case What.ASM:
-            found = _assembly(schedule, target)
-            if found.error is not None and whole:
-                raise found.error
-            if found.error is not None:
-                yield from terminal.sentence(f"none: {found.error}".split("\n")[0], width)
+            try:
+                found = _assembly(schedule, target)
+            except TilewrightError as error:
+                if whole:
+                    raise
+                yield from terminal.sentence(f"none: {error}".split("\n")[0], width)
                 return
-            yield from terminal.assembly_lines(found.text, width, whole=whole)
+            yield from terminal.assembly_lines(found, width, whole=whole)

@@ -118,7 +118,7 @@ def diff(bench: Workbench, given: Arguments) -> Data:
         if of == "program":
             found = changes(a.schedule.func, b.schedule.func)
         else:
-            found = line_changes(*(_lowering(bench, v).assembly()["lines"] for v in (a, b)))
+            found = line_changes(*(_lowering(bench, v).assembly.lines for v in (a, b)))
         return [{"op": c.sign, "text": c.text} for c in found]
 
     pages = bench.kept((a.id, b.id, "diff", of), lines)
@@ -141,8 +141,30 @@ def stage(bench: Workbench, given: Arguments) -> Data:
 def assembly(bench: Workbench, given: Arguments) -> Data:
     """A page of the machine code of a version."""
     version = _version(bench, given)
-    found = _lowering(bench, version).assembly()
-    return {"version": version.id, **found, **_page(given, "lines", found["lines"])}
+    found = _lowering(bench, version).assembly
+    page = _page(given, "lines", found.lines)
+    ids = [bench.handles.id(loop.var) for loop in found.program.loops]
+    loops = None
+    if found.loops is not None:
+        shown = found.loops[page["start"] : page["start"] + len(page["lines"])]
+        loops = [None if number is None else ids[number] for number in shown]
+    places = {
+        ids[number]: {
+            "name": place.name,
+            "lines": [[part.start, part.stop - 1] for part in place.ranges],
+            "says": place.says,
+        }
+        for number, place in enumerate(found.places)
+    }
+    hot = None if found.hot is None else [found.hot.start, found.hot.stop - 1]
+    return {
+        "version": version.id,
+        "name": found.name,
+        "hot": hot,
+        "loops": loops,
+        "places": places,
+        **page,
+    }
 
 
 def _lowering(bench: Workbench, version: Version) -> Lowering:

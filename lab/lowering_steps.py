@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..autotune.measure.compiler import compile_in_child
 from ..codegen.build import Lowered, compile_func, compiled_target, emit_parts, lower_parts
 from ..codegen.compiled import Compiled
 from ..codegen.generator import Emission, generator_for
-from ..codegen.hot_block import hot_block
 from ..errors import BuildError
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.printer import func_text
 from .answers import problem
+from .assembly_lines import Assembly
 from .changes import line_changes
 from .program_tree import Data
 from .stage_facts import differences, parts_of_program, parts_of_text, totals
@@ -49,6 +50,7 @@ class Lowering:
         self.target = compiled_target(target)
         self._generator = generator_for(self.target)
         self._version = version
+        self._code: Compiled | None = None
         noted: list[tuple[str, Func]] = []
         lowered = lower_parts(
             version.schedule.func, self.target, trace=lambda *step: noted.append(step)
@@ -92,18 +94,14 @@ class Lowering:
         before = self.stages[number - 1].lines
         return [{"op": c.sign, "text": c.text} for c in line_changes(before, stage.lines)]
 
-    def assembly(self) -> Data:
-        """The lines of the lowest text, and `hot`: the first and last of those that the kernel
-        spends its time in, as far as the text tells."""
-        stage = self.stages[-1]
-        if stage.error is not None:
-            raise LabError("{0}", stage.error["text"], hint=stage.error["hint"])
-        hot = hot_block("\n".join(stage.lines))
-        return {
-            "name": stage.name,
-            "lines": list(stage.lines),
-            "hot": None if hot is None else [hot.start, hot.stop - 1],
-        }
+    @cached_property
+    def assembly(self) -> Assembly:
+        """The assembly. Raises `LabError` where there is none."""
+        error = self.stages[-1].error
+        if error is not None:
+            raise LabError("{0}", error["text"], hint=error["hint"])
+        assert self._code is not None, "the last stage is a text of the code"
+        return Assembly.of(self._code, self._version.schedule.func)
 
     def _passes(self, noted: Sequence[tuple[str, Func]]) -> Iterator[Stage]:
         """The stages of the kernel."""
@@ -126,14 +124,13 @@ class Lowering:
             lines = tuple(emission.text.splitlines())
             parts = parts_of_text(lines, emission.counts)
             yield Stage("emit", emission.why, lines, parts, False)
-        compiled: Compiled | None = None
         for number, (name, source) in enumerate(self._generator.sources.items()):
             why = source.why
             if number == 0 and emission is not None:
                 why = f"{why} {emission.optimisation}"
             try:
-                compiled = self._compiled() if compiled is None else compiled
-                lines = tuple(compiled.source(name).splitlines())
+                self._code = self._compiled() if self._code is None else self._code
+                lines = tuple(self._code.source(name).splitlines())
             except Exception as error:  # noqa: BLE001 - tools may be missing, or fail in any way
                 yield Stage(name, why, (), {}, False, problem(error))
             else:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import htpy as h
 
+from ..codegen.generator import generator_for
 from ..ids import short_id
 from ..runtime import Module
 from .assembly import assembly
@@ -14,13 +15,10 @@ from .facts import facts
 from .page import text
 from .tables import Column, table
 
-_ASSEMBLY = ("asm", "ptx")
-"""The names of assembly among the sources of modules."""
-
 
 def view(module: Module) -> h.Node:
     """The picture of a compiled kernel."""
-    kind = next((name for name in module.sources if name in _ASSEMBLY), None)
+    kind = generator_for(module.target).assembly
     name = module.signature.name
     return h.div(".tw-module")[
         facts(
@@ -34,7 +32,9 @@ def view(module: Module) -> h.Node:
         ),
         _arguments(module),
         _resources(module.resources),
-        assembly(module.source(kind), f"the assembly of {name}") if kind is not None else None,
+        assembly(module.source(kind), f"the assembly of {name}")
+        if kind in module.sources
+        else None,
     ]
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..codegen.hot_block import hot_block
 from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
+from .assembly_lines import UNKNOWN_LOOPS, Assembly
 from .changes import changes
 from .code import Kind, bytes_text, pieces
 from .listing import Row, rows
@@ -32,6 +32,8 @@ STYLES: dict[Kind, str] = {
 }
 _STEP = 4
 """Columns of an indentation in the text of programs."""
+_NAME = 12
+"""Columns of the name of a loop beside assembly, at most."""
 _SIGNS = {"-": "red", "+": "green", " ": "", "…": "dim"}
 
 
@@ -71,19 +73,24 @@ def difference_lines(before: Func, after: Func, width: int | None) -> list[Text]
     return lines
 
 
-def assembly_lines(source: str, width: int | None, *, whole: bool) -> list[Text]:
-    """An assembly text with `>` before the lines of its hot block; else that block alone.
+def assembly_lines(assembly: Assembly, width: int | None, *, whole: bool) -> list[Text]:
+    """An assembly text with `>` before the lines of its hot block, and the loop that runs each.
 
-    Where no loop computes, all of it is shown.
+    Without `whole` it is the hot block alone, but all of the text where no loop computes. A last
+    line says that the code does not tell the loops, where that is so.
     """
-    lines = source.rstrip().split("\n")
-    hot = hot_block(source)
-    shown = range(len(lines)) if whole or hot is None else hot
+    hot, loops = assembly.hot, assembly.loops
+    shown = range(len(assembly.lines)) if whole or hot is None else hot
+    names = ["" if n is None else text(assembly.loop_name(n), _NAME) for n in loops or ()]
+    column = max((len(names[n]) for n in shown), default=0) if names else 0
     found: list[Text] = []
     for n in shown:
         is_hot = hot is not None and n in hot
-        line = _plain(text(lines[n].expandtabs(8)), "bold" if is_hot else "")
-        found += folded(line, width, "> " if is_hot else "  ")
+        line = _plain(text(assembly.lines[n].expandtabs(8)), "bold" if is_hot else "")
+        name = f"{names[n]:{column}}  " if column else ""
+        found += folded(line, width, f"{'> ' if is_hot else '  '}{name}")
+    if loops is None:
+        found += sentence(UNKNOWN_LOOPS, width)
     return found
 
 

@@ -56,7 +56,7 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `diff` | `a`, `b`; `of`: `program`, `assembly`; `start`, `count` | lines of that name, `total` |
 | `lowering` | `version` | `stages`: `number, name, why, facts, program, lines, changed, error` |
 | `stage` | `version`, `number`, `start`, `count` | `lines` with `op` and `text`, `total` |
-| `assembly` | `version`, `start`, `count` | `lines` of text, `total`, `hot` (first and last line) |
+| `assembly` | `version`, `start`, `count` | `lines`, `loops` of them, `total`, `hot`, `places` |
 | `roofline` | `version` | the least time, what bounds it, `points`, and the figure as `html` |
 | `sliders` | `version` | `sliders`: `label, step, value, values`; `closed`: `label, why`; figures |
 | `figures` | `version`, `values`: one for each slider | figures |
@@ -86,7 +86,10 @@ the others as they are, `valid`, `pruned` and `predicted`, where `why` says why 
 The `op` of a line is "-" or "+" for one that is gone or new, " " for one beside these, and "…" for
 others that are left out. **Stages** lead from the scheduled program by each lowering pass to the
 texts of code; the lines of one are its changes to the stage before, and `facts` are phrases with
-numbers of what it has more or less of. The **roofline**
+numbers of what it has more or less of. Of an **assembly**, `hot` are the first and the last line of
+the hot block, `loops` the ids of the innermost loops that run the lines (`null` in place of all
+where the code does not tell), and `places` has by the id of each loop its `name`, the first and
+last `lines` of each part, and `says`, a sentence about them. The **roofline**
 has `seconds, text, bound, flops, bytes, intensity, peak, bandwidth`; its `points`, a version each,
 have `version, seconds, measured, rate, share`.
 

@@ -79,7 +79,10 @@ def test_parts(run: Run, matmul: str, pinned: Path) -> None:
     assert parse(shown["program"]).name == "matmul"
     assert {line[0] for line in shown["diff"].splitlines()} >= {"+", "-"}
     lines = shown["asm"].splitlines()
-    assert any(line.startswith("> ") for line in lines)
+    hot = [line for line in lines if line.startswith("> ")]
+    loops = {line[2:].split()[0] for line in hot}
+    assert re.search(rf"for [\w, ]*\b{loops.pop()}\b", shown["program"])
+    assert not loops
     assert len(lines) > sum(line.startswith("> ") for line in lines) > 0
 
 
@@ -92,6 +95,9 @@ def test_json(run: Run, matmul: str, pinned: Path) -> None:
     block = hot_block(told["assembly"])
     assert block is not None
     assert told["hot_block"] == [block.start, block.stop]
+    assert len(told["loops"]) == len(told["assembly"].split("\n")) - 1
+    (loop,) = {told["loops"][n] for n in block}
+    assert re.search(rf"for [\w, ]*\b{loop}\b", told["program"])
 
 
 def test_colours_in_a_terminal(matmul: str) -> None:
@@ -173,8 +179,8 @@ def test_records_of_other_sizes_are_shown_with_a_warning(
 def test_where_nothing_is_compiled(
     run: Run, matmul: str, pinned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(*_: object) -> showing.Assembly:
-        return showing.Assembly("", BuildError("there is no compiler", hint="install it"))
+    def none(*_: object) -> None:
+        raise BuildError("there is no compiler", hint="install it")
 
     monkeypatch.setattr(showing, "_assembly", none)
     done = run("show", matmul, *SIZES, "--db", pinned)

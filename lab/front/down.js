@@ -1,19 +1,49 @@
 // The way down: assembly with its hot block, each lowering pass, and the roofline.
 
 function assemblyTab(lab) {
-  return answered(lab, lab.need({ do: "assembly", count: 1 }), "Compiling …", ({ name, hot, total }) => {
-    const isHot = (n) => hot !== null && n >= hot[0] && n <= hot[1];
+  return answered(lab, lab.need({ do: "assembly", count: 1 }), "Compiling …", ({ name, hot, total, loops, places }) => {
+    const place = places[lab.ui.place];
     const start = lab.ui.line ?? Math.max(0, (hot?.[0] ?? 0) - BEFORE);
     return [
       el("div.row", {},
         el("span", {}, hot === null ? "No loop of it computes." : `The hot block is lines ${hot[0] + 1} to ${hot[1] + 1}.`),
         pager(lab, start, total)),
-      answered(lab, lab.need({ do: "assembly", start, count: PAGE }), "…", ({ lines }) =>
+      loops === null ? el("p.soft", {}, "This code does not tell which loop a line is of.") : loopNote(lab, place, start),
+      answered(lab, lab.need({ do: "assembly", start, count: PAGE }), "…", (page) =>
         el("pre.code", { tabindex: 0, role: "region", "aria-label": `${name} of ${lab.state.version}` },
-          lines.map((line, n) => el("div.line", { key: n, class: isHot(start + n) ? "hot" : null },
-            el("span.lineno", {}, `${isHot(start + n) ? "▸ " : ""}${start + n + 1}`), code(expanded(line)), "\n")))),
+          page.lines.map((line, n) => assemblyLine(lab, page, n, {
+            isHot: within(start + n, [hot]), isMine: within(start + n, place?.lines ?? []),
+          })))),
     ];
   });
+}
+
+/** The lines of the loop that is selected in the program. */
+function loopNote(lab, place, start) {
+  if (place === undefined) return el("p.soft", {}, "A loop that is selected, in the program or beside its lines, is marked in both.");
+  const first = place.lines[0]?.[0];
+  return el("p", {}, place.says, " ", first === undefined || first === start ? null
+    : el("button", { type: "button", onclick: () => lab.set({ line: first }) }, `Show line ${first + 1}`));
+}
+
+/** A line with its number, the loop that it is of where that begins, and marks that are no colours. */
+function assemblyLine(lab, { start, lines, loops, places }, n, { isHot, isMine }) {
+  const loop = loops?.[n] ?? null;
+  const begins = loop !== null && (n === 0 || loops[n - 1] !== loop);
+  const { name } = places[loop] ?? {};
+  return el("div.line", { key: n, class: [isHot && "hot", isMine && "mine"].filter(Boolean).join(" ") || null },
+    el("span.lineno", {}, `${isHot ? "▸ " : ""}${start + n + 1}`),
+    loops === null ? null : el("span.loop", {}, begins ? el("button.quiet", {
+      type: "button",
+      "aria-pressed": String(loop === lab.ui.place),
+      "aria-label": `Select loop ${name} of line ${start + n + 1}`,
+      onclick: () => lab.select(loop, Math.max(0, lab.nodes().findIndex((node) => node.id === loop))),
+    }, name) : el("span", { "aria-hidden": "true" }, isMine ? "┃" : loop === null ? "" : "│")),
+    code(expanded(lines[n])), "\n");
+}
+
+function within(n, ranges) {
+  return ranges.some((range) => range !== null && n >= range[0] && n <= range[1]);
 }
 
 const BEFORE = 8;

@@ -109,7 +109,8 @@ def test_records_have_short_ids_and_details_are_text() -> None:
 
 def test_ptx_is_assembly_too() -> None:
     source = {"ptx": f"{HOSTILE}\n{LOOP}"}.__getitem__
-    module = with_facts(sources=("tir", "cuda", "ptx"), source=source)
+    target = tw.Target.parse("cuda -arch=sm_90")
+    module = with_facts(target=target, sources=("tir", "cuda", "ptx"), source=source)
     main = checked(view(module))
     assert "the hot block is lines 2 to 13" in words(main.find(".//summary"))
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.lab.assembly_lines import Assembly
 from tilewright.lab.terminal import (
     assembly_lines,
     difference_lines,
@@ -54,6 +55,13 @@ def scheduled() -> tw.Schedule:
     return sch
 
 
+def assembly(text: str = ASSEMBLY) -> Assembly:
+    """An assembly of which the first of the loops runs the lines 2 to 6, and the fourth line 4."""
+    lines = range(len(text.rstrip().split("\n")))
+    loops = [(3 if n == 4 else 0) if 2 <= n <= 6 else None for n in lines]
+    return Assembly("asm", text, scheduled().func, loops)
+
+
 def everything(width: int | None) -> list[Text]:
     sch = scheduled()
     return [
@@ -63,7 +71,7 @@ def everything(width: int | None) -> list[Text]:
         Text(""),
         *difference_lines(sch.original, sch.func, width),
         Text(""),
-        *assembly_lines(ASSEMBLY, width, whole=True),
+        *assembly_lines(assembly(), width, whole=True),
     ]
 
 
@@ -90,14 +98,21 @@ def test_notes_are_below_each_other_where_there_is_room() -> None:
 
 
 def test_the_hot_block_alone() -> None:
-    lines = [line.plain for line in assembly_lines(ASSEMBLY, None, whole=False)]
+    lines = [line.plain for line in assembly_lines(assembly(), None, whole=False)]
     assert len(lines) == 5
-    assert lines[0] == "> .LBB0_1:"
-    assert all(line.startswith("> ") for line in lines)
-    straight = "kernel:\n\tretq\n"
+    assert lines[0] == "> i_0  .LBB0_1:"
+    assert [line[:7] for line in lines] == ["> i_0  "] * 2 + ["> k_1  "] + ["> i_0  "] * 2
+    straight = assembly("kernel:\n\tretq\n")
     assert [line.plain for line in assembly_lines(straight, None, whole=False)] == [
         "  kernel:", "          retq",
     ]  # fmt: skip
+
+
+def test_code_that_does_not_tell_its_loops_says_so() -> None:
+    unknown = Assembly("ptx", ASSEMBLY, scheduled().func, None)
+    *lines, last = [line.plain for line in assembly_lines(unknown, None, whole=False)]
+    assert lines[0] == "> .LBB0_1:"
+    assert last == "This code does not tell which loop a line is of."
 
 
 @pytest.mark.parametrize(
@@ -130,7 +145,7 @@ def test_signs_and_colours_say_the_same() -> None:
 
 @pytest.mark.parametrize("shown", [
     lambda: sentence(HOSTILE, 80),
-    lambda: assembly_lines(f"{HOSTILE}\n{ASSEMBLY}", 80, whole=True),
+    lambda: assembly_lines(assembly(f"{HOSTILE}\n{ASSEMBLY}"), 80, whole=True),
 ])  # fmt: skip
 def test_no_control_characters(shown: Callable[[], list[Text]]) -> None:
     assert all(c.isprintable() for line in shown() for c in line.plain)

@@ -339,6 +339,82 @@ def test_stepping_down_to_the_assembly(page: Page, bench: Workbench) -> None:
     assert violations(page) == []
 
 
+def test_lines_of_assembly_and_loops_are_linked(page: Page, bench: Workbench) -> None:
+    i, _, k = (n for n in bench.state()["tree"]["nodes"] if n["kind"] == "loop")
+    places = bench.do({"do": "assembly"})["result"]["places"]
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Assembly").click()
+    panel, mine = lab.get_by_role("tabpanel"), lab.locator(".line.mine")
+    panel.get_by_role("button", name="Earlier").click()  # it begins before the hot block
+
+    def lines_of(loop: dict[str, Any]) -> int:
+        return sum(last - first + 1 for first, last in places[loop["id"]]["lines"])
+
+    assert 0 < lines_of(k) < lines_of(i)
+    rows = lab.get_by_role("treeitem")
+    rows.nth(2).focus()
+    page.keyboard.press("Enter")
+    expect(mine).to_have_count(lines_of(k))
+    expect(panel).to_contain_text(places[k["id"]]["says"])
+    assert violations(page) == []
+    other = panel.get_by_role("button", name="Select loop i of line").first
+    other.focus()
+    page.keyboard.press("Enter")
+    expect(rows.first).to_have_attribute("aria-selected", "true")
+    expect(other).to_have_attribute("aria-pressed", "true")
+    expect(other).to_be_focused()
+    expect(mine).to_have_count(lines_of(i))
+    expect(lab.locator(".line:not(.mine) .loop", has_text="┃")).to_have_count(0)
+    marked = lab.locator(".line.mine .loop").all_inner_texts()
+    assert set(marked) <= {"┃", "i", "j", "k"}
+    rows.last.click()  # a block
+    expect(mine).to_have_count(0)
+    expect(panel).to_contain_text("A loop that is selected")
+
+
+def test_long_assembly_comes_in_pages(page: Page) -> None:
+    bench = Workbench(ops.matmul_func(8, 16, 16))
+    i, j, k = (n["id"] for n in bench.state()["tree"]["nodes"] if n["kind"] == "loop")
+    applied(bench, "unroll", loop=j)
+    applied(bench, "unroll", loop=k)
+    answer = bench.do({"do": "assembly"})["result"]
+    total, lines = answer["total"], list(answer["lines"])
+    while len(lines) < total:
+        lines += bench.do({"do": "assembly", "start": len(lines)})["result"]["lines"]
+    assert total > 400
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Assembly").click()
+    panel, shown = lab.get_by_role("tabpanel"), lab.locator(".panel .line")
+    earlier, later = (panel.get_by_role("button", name=name) for name in ("Earlier", "Later"))
+    start = max(0, answer["hot"][0] - 8) if answer["hot"] else 0
+
+    def expect_from(start: int) -> None:
+        expect(panel).to_contain_text(f"from line {start + 1} of {total}")
+        expect(shown).to_have_count(min(200, total - start))
+        for at, n in ((shown.first, start), (shown.last, min(start + 200, total) - 1)):
+            expect(at.locator(".lineno")).to_have_text(re.compile(rf"{n + 1}$"))
+            expect(at).to_contain_text(lines[n].strip())
+
+    expect_from(start)
+    assert violations(page) == []
+    while start > 0:
+        earlier.click()
+        start = max(0, start - 200)
+        expect_from(start)
+    expect(earlier).to_be_disabled()
+    later.focus()
+    while start + 200 < total:
+        page.keyboard.press("Enter")
+        start += 200
+        expect_from(start)
+    expect(later).to_be_disabled()
+    lab.get_by_role("treeitem").first.click()
+    (first, _), *_ = answer["places"][i]["lines"]
+    panel.get_by_role("button", name=f"Show line {first + 1}").click()
+    expect_from(first)
+    expect(lab.locator(".line.mine").first).to_be_visible()
+
+
 def test_passes_that_changed_nothing_are_folded(page: Page, bench: Workbench) -> None:
     stages = bench.do({"do": "lowering"})["result"]["stages"]
     idle = [s for s in stages[1:] if not s["changed"]]
