@@ -221,8 +221,12 @@ def _lookup(
     origin = Origin(
         "record",
         best.schedule.id if measured is None else measured,
-        f"pinned in {best.layer}" if best.pinned else f"measured in {best.layer}",
+        f"{'pinned' if best.pinned else 'measured'} in {best.layer}"
+        + (f", {best.doubt}" if best.doubt else ""),
     )
+    if best.doubt:
+        named = short_id(best.schedule.id)
+        _log.warning("%s: schedule %s: its results may be wrong: %s", func.name, named, best.how)
     foreign = not _measured_here(best, database)
     scheduled = _replayed(func, best, replays)
     return Choice(scheduled, origin, best.schedule.id, measured, foreign, best.pinned)

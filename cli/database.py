@@ -187,7 +187,7 @@ def best(
             time_text(best["seconds"]),
             interval_text(best["seconds"], best["interval"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
-            "pinned" if best["pinned"] else "verified",
+            best["how"],
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),
             best["inexact"],
             short_id(best["measurement"] or ""),

@@ -76,6 +76,8 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
         "interval": found.seconds_interval,
         "gflops": _rate(workload.flops, found.seconds),
         "pinned": found.pinned,
+        "verified": found.verified,
+        "how": found.how,
         "inexact": found.schedule.inexact,
         "schedule": found.schedule.id,
         "measurement": None if found.measurement is None else found.measurement.id,

@@ -100,12 +100,19 @@ def _more(ids: tuple[str, ...]) -> list[str]:
     return ["..."] if len(ids) > _SHOWN else []
 
 
-def pin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> None:
+def pin(
+    id: AnyId,
+    db: Database = "tuning.db",
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Pin it though nobody checked its results.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Make a schedule the choice for its program and target, by the id of it or a measurement."""
     with open_database(db, write=True) as database:
         measured = _measurement_of(database, id)
         target = _target(database, measured.target)
-        choice = database.pin(measured.workload, target, measured.schedule)
+        choice = database.pin(measured.workload, target, measured.schedule, unverified=unverified)
         text = _pin_text(database, choice)
     _print_pins("pinned", [choice], [text], as_json)
 

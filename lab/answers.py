@@ -40,6 +40,14 @@ def page_of(given: Arguments, most: int) -> tuple[int, int]:
     return start, min(count, most)
 
 
+def flag_of(given: Arguments, name: str) -> bool:
+    """A flag among the keys of a command, by default off. Raises `LabError`."""
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise LabError("{0}: expected true or false, found {1!r:.80}", name, value)
+    return value
+
+
 def number_of(given: Arguments, name: str, default: int) -> int:
     """A number from 0 on among the keys of a command. Raises `LabError`."""
     value = given.get(name, default)

@@ -14,7 +14,7 @@ from ..ids import short_id
 from ..schedule.primitive import find_primitive
 from ..tir.printer import loop_names
 from . import records
-from .answers import Arguments, number_of, page_of, text_of
+from .answers import Arguments, flag_of, number_of, page_of, text_of
 from .changes import changes, line_changes
 from .export import rule, script
 from .lowering_steps import Lowering
@@ -259,7 +259,11 @@ def open_record(bench: Workbench, given: Arguments) -> Data:
     said = f"record {short_id(record.id)}" + (f" of {cut(of_others[0])}" if of_others else "")
     version = bench.add(bench.versions.root, said, schedule, foreign=True)
     if version.timing is None:
-        version.timing = records.known_timing(database, bench.workload, bench.target, record)
+        known = records.known_timing(database, bench.workload, bench.target, record)
+        if isinstance(known, str):
+            version.problem = known
+        else:
+            version.timing = known
         bench.changed()
     return {"version": version.id}
 
@@ -267,7 +271,14 @@ def open_record(bench: Workbench, given: Arguments) -> Data:
 def pin(bench: Workbench, given: Arguments) -> Data:
     """Makes the schedule of a version the choice of builds."""
     version, database = _version(bench, given), records.required(bench.database)
-    record = records.pinned(database, bench.workload, bench.target, version, GENERATOR)
+    record = records.pinned(
+        database,
+        bench.workload,
+        bench.target,
+        version,
+        GENERATOR,
+        unverified=flag_of(given, "unverified"),
+    )
     return {"version": version.id, "record": record.id, "id": short_id(record.id)}
 
 

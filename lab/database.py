@@ -157,11 +157,11 @@ def outcomes_table(contents: Contents) -> h.Node:
 
 def best(found: Best) -> h.Node:
     """The result of a lookup."""
-    how = "pinned" if found.pinned else "fastest verified"
+    how = found.how if found.pinned else "fastest verified"
     inexact = f"inexact: {found.schedule.inexact}" if found.schedule.inexact else None
     origin = f"schedule {short_id(found.schedule.id)}"
     return h.section(".result")[
-        lead(found.time_text or "not measured here", origin, how, inexact, f"from {found.layer}"),
+        lead(found.time_text or "no usable time", origin, how, inexact, f"from {found.layer}"),
         finals(found.comparison),
         schedule(found.schedule),
     ]

@@ -15,6 +15,7 @@ from ..tuning_db.values import (
     ScheduleRecord,
     TargetRecord,
     Workload,
+    verified,
 )
 from .page import text
 from .program_tree import Data
@@ -101,26 +102,42 @@ def _row(
 
 def known_timing(
     database: TuningDatabase, workload: Workload, target: Target, schedule: ScheduleRecord
-) -> Timing | None:
-    """The last time of a schedule on such a target; `None` if it never ran there."""
+) -> Timing | str | None:
+    """The last time of a schedule on such a target; `None` if it never ran there.
+
+    `checked` says whether the database has it as verified. Of one whose numeric check failed, that
+    is returned as words.
+    """
     here = target_record(target)
     rows = database.measurements(
         workload=workload.id, target=here, schedule=schedule.id, outcome=Outcome.OK, limit=1
     )
-    return _timing(rows[0]) if rows else None
+    if not rows:
+        return None
+    (last,) = rows
+    checks = database.verifications(workload.id, here, schedule.id)
+    place = (last.target, last.toolchain)
+    known = verified(c for c in checks if (c.target, c.toolchain) == place)
+    if known is False:
+        return "a numeric check of its results failed, as the database has it"
+    return _timing(last, checked=known is True)
 
 
-def _timing(measured: Measurement) -> Timing:
+def _timing(measured: Measurement, checked: bool | None = None) -> Timing:
     assert measured.seconds is not None, "what ran has a time"
-    return Timing(measured.seconds, measured.samples, None)
+    return Timing(measured.seconds, measured.samples, checked)
 
 
 def pinned(
-    database: TuningDatabase, workload: Workload, target: Target, version: Version, generator: str
+    database: TuningDatabase,
+    workload: Workload,
+    target: Target,
+    version: Version,
+    generator: str,
+    *,
+    unverified: bool,
 ) -> ScheduleRecord:
-    """Record the schedule of a version, and make it the choice of builds."""
+    """Record the schedule of a version, and make it the choice of builds; see `pin`."""
     record = schedule_record(version.schedule.trace, generator)
-    where = target_record(target)
-    database.put(workload, where, record)
-    database.pin(workload.id, where, record.id)
+    database.pin(workload, target_record(target), record, unverified=unverified)
     return record

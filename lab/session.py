@@ -143,7 +143,7 @@ def _headline(course: Course, session: Session, tuned: Tuned) -> h.Node:
         trial = "" if own is None else f"; its fastest trial took {format_seconds(own)}"
         elsewhere = f"The best is of session {short_id(tuned.session)}{trial}."
     return [
-        lead(best.time_text or "pinned, not measured here", rate, "pinned" * best.pinned),
+        lead(best.time_text or "no usable time", rate, best.how * best.pinned),
         remarks(gains_text(tuned.gains, explained=True), course.outcomes, elsewhere),
         troubles,
     ]

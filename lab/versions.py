@@ -26,7 +26,7 @@ class Timing:
     """A measured time: the median of `samples`, in seconds per call.
 
     `checked` says whether the results were compared with those of the unscheduled program; `None`
-    for a time of the database, which keeps checks apart.
+    in the list of records, for which no checks are read.
     """
 
     seconds: float

@@ -66,10 +66,13 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `cancel` | | the `run` |
 | `records` | `start`, `count` | `records` of this program in the database, the best first |
 | `open` | `record`: the beginning of an id | the `version` |
-| `pin` | `version` | the `record` that builds take from now on, `id` for short |
+| `pin` | `version`, `unverified` | the `record` that builds take from now on, `id` for short |
 | `unpin` | | `unpinned`: whether there was one |
 | `export` | `version` | `text`: a Python file that makes the program |
 | `rule` | `version`, `name` | `text`: a module with a sketch rule |
+
+`pin` refuses a version whose results nobody checked, unless `unverified` is `true`; `measure`
+checks them.
 
 A **move** has `op`, `args` (JSON data, with ids), `text` (the call as people write it), `says` (a
 sentence), `from` (the user's module that registers it, or `null`) and `legal`. If that is `true`,

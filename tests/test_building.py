@@ -250,12 +250,15 @@ def test_a_pin_wins(func: tw.Func, db: tw.TuningDatabase) -> None:
     assert "pinned" in module.origin.detail
 
 
-def test_a_pin_without_measurement_names_its_schedule(func: tw.Func, db: tw.TuningDatabase) -> None:
+def test_a_pin_without_measurement_names_its_schedule(
+    func: tw.Func, db: tw.TuningDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
     schedule = ScheduleRecord(unrolled(func), 1)
-    db.put(workload_record(func), schedule)
-    db.pin(workload_record(func).id, target_record(SERIAL), schedule.id)
+    db.pin(workload_record(func), target_record(SERIAL), schedule, unverified=True)
     module = tw.build(func, SERIAL, db)
     assert (module.origin.kind, module.origin.record_id) == ("record", schedule.id)
+    assert module.origin.detail == f"pinned in {db.location}, not verified"
+    assert "its results may be wrong: pinned, not verified" in caplog.text
 
 
 def test_a_schedule_may_come_from_a_layer(func: tw.Func, tmp_path: Path) -> None:
@@ -654,8 +657,7 @@ def test_a_pin_that_nothing_was_measured_of_is_compiled_in_a_child(
     func: tw.Func, db: tw.TuningDatabase
 ) -> None:
     schedule = ScheduleRecord(unrolled(func), 1)
-    db.put(workload_record(func), schedule)
-    db.pin(workload_record(func).id, target_record(SERIAL), schedule.id)
+    db.pin(workload_record(func), target_record(SERIAL), schedule, unverified=True)
     with pytest.raises(tw.BuildError, match="SIGABRT"):
         tw.build(func, SERIAL, db)
 

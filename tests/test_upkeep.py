@@ -92,6 +92,19 @@ def test_pin_and_unpin(db: TuningDatabase, run: Run) -> None:
     assert (code, err) == (1, f"tilewright: nothing is pinned by measurement {other.id[:12]}\n")
 
 
+def test_a_pin_of_what_nobody_checked_is_asked_for(db: TuningDatabase, run: Run) -> None:
+    measured = db.measurements(workload="1" * 64)[0]
+    checks = db.verifications(measured.workload, CPU, measured.schedule)
+    db.delete(*(c.id for c in checks))
+    code, _, err = run("pin", measured.id)
+    assert code == 1
+    assert "is not verified for conv2d" in err
+    assert "in the shell --unverified" in err
+    code, out, _ = run("pin", measured.id, "--unverified")
+    assert (code, out.partition(":")[0]) == (0, "pinned")
+    assert "pinned, not verified" in run("best")[1]
+
+
 def test_what_cannot_be_pinned(db: TuningDatabase, run: Run) -> None:
     measured = db.measurements(workload="1" * 64)[0]
     unmeasured = ScheduleRecord('{"version":1,"steps":[]}', 1)

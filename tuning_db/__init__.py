@@ -37,6 +37,7 @@
 
     db.measurements(limit=20), db.records(Workload), db.get(Session, id), db.find("5e88")
     db.pin(workload.id, target, schedule.id), db.merge("other.db")
+    db.verifications(workload.id, target, schedule.id)          # numeric checks, by id
     db.export_lines("records.jsonl"), db.import_lines("records.jsonl")
     db.stats(), db.diff("5e88", "07aa"), db.compare("other.db")
     print(db.prune(dry_run=True)), db.delete("5e88"), db.compact()

@@ -16,6 +16,7 @@ from .values import (
     Order,
     Outcome,
     Record,
+    ScheduleRecord,
     SessionStatus,
     TargetRecord,
     Toolchain,
@@ -97,7 +98,7 @@ _KINDS: dict[str, Kind] = {
     ),
     **{
         kind.__name__: _of(f"a {kind.__name__}", kind)
-        for kind in (Best, TargetRecord, Toolchain, Workload)
+        for kind in (Best, ScheduleRecord, TargetRecord, Toolchain, Workload)
     },
     **dict.fromkeys(("Applies", "Inexact", "Clock"), ("a function", callable)),
 }

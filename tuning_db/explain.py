@@ -353,11 +353,11 @@ _CHOICES = {
 def _best_line(best: Best | None) -> str:
     if best is None:
         return "found: nothing usable"
-    how = "pinned" if best.pinned else "fastest verified"
+    how = best.how if best.pinned else "fastest verified"
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
     if best.comparison:
         how = _CHOICES.get(best.comparison[0].verdict, how)
-    time = best.time_text or "not measured here"
+    time = best.time_text or "no usable time"
     return (
         f"found: schedule {short_id(best.schedule.id)}{inexact}, {how}, {time}, from {best.layer}"
     )

@@ -49,9 +49,20 @@ from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, inta
 from .failures import CallersError
 from .gains import UNTUNED_KEY, Gains, gains_of
 from .interleaved_comparison import compare_schedules
-from .read import COLUMNS, Damage, Layers, get, location, pair, raw, to_record, with_schedule
+from .read import (
+    COLUMNS,
+    Damage,
+    Layers,
+    get,
+    location,
+    pair,
+    raw,
+    to_record,
+    undamaged,
+    with_schedule,
+)
 from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
-from .values import Best, Measurement, Outcome, Pin, ScheduleRecord, Session
+from .values import Best, Measurement, Outcome, Pin, ScheduleRecord, Session, Verification, verified
 
 # When the last finals of sessions (ids) were recorded.
 Finals = dict[str, datetime]
@@ -187,6 +198,15 @@ _EARLIER = with_schedule().where(
 _AT_ONCE = attrgetter("session", "workload", "target", "toolchain", "outcome")
 _FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
     verification.c.workload == bindparam("workload"), ~verification.c.passed
+)
+_CHECKS = (
+    select(*COLUMNS["verification"])
+    .join(target, verification.c.target == target.c.id)
+    .where(
+        verification.c.workload == bindparam("workload"),
+        verification.c.schedule == bindparam("schedule"),
+        target.c.comparable == bindparam("comparable"),
+    )
 )
 _PIN = (
     select(*COLUMNS["pin"])
@@ -402,4 +422,16 @@ def _of_pin(layers: Layers, layer: str, choice: Pin, wanted: Wanted) -> Best | N
     only = replace(wanted, schedule=choice.schedule)
     entries = filter(None, (fastest(connection, only) for connection in layers))
     measured = min((measured for measured, _ in entries), key=_time, default=None)
-    return None if schedule is None else Best(schedule, measured, True, layer)
+    if schedule is None:
+        return None
+    checks = checks_of(layers, choice.workload, wanted.comparable, schedule.id, wanted.damage)
+    return Best(schedule, measured, True, layer, verified=verified(checks))
+
+
+def checks_of(
+    layers: Layers, workload: str, comparable: str, schedule: str, damage: Damage
+) -> list[Verification]:
+    """The numeric checks of a schedule of a workload (ids) on comparable targets."""
+    values = {"workload": workload, "comparable": comparable, "schedule": schedule}
+    checks = undamaged(layers, _CHECKS, partial(to_record, Verification), damage, **values)
+    return [checks[id] for id in sorted(checks)]

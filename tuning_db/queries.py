@@ -58,6 +58,7 @@ from .values import (
     ScheduleRecord,
     TargetRecord,
     Toolchain,
+    Verification,
     Workload,
 )
 
@@ -161,6 +162,17 @@ class Queries:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
         conditions = filters(workload, target, session, schedule, outcome, family, since)
         return self._listed(with_schedule().where(*conditions), order, limit, pair)
+
+    def verifications(
+        self, workload: str, target: TargetRecord, schedule: str
+    ) -> list[Verification]:
+        """The numeric checks of a schedule of a workload (ids) on comparable targets, by id.
+
+        Those of all layers; `verified` of `tuning_db.values` says what they amount to. Damaged ones
+        are left out, with a warning.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            return lookup.checks_of(layers, workload, target.comparable, schedule, damage)
 
     def _listed(
         self,

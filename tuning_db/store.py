@@ -27,6 +27,7 @@ from .json_lines import Inexact
 from .queries import Queries, leaving_out
 from .read import every, unique, with_prefix
 from .removal import Removal, RemovalReason
+from .require_verified import require_verified
 from .schema import prepare
 from .tables import pin as pins
 from .tables import target as targets
@@ -126,20 +127,30 @@ class TuningDatabase(Queries):
         with self._layers[0].writing() as connection:
             return sum(write(connection, in_order(records), repin=False).values())
 
-    def pin(self, workload: str, target: TargetRecord, schedule: str) -> Pin:
-        """Make a schedule the choice for a workload on a target, whatever was measured.
+    def pin(
+        self,
+        workload: Workload | str,
+        target: TargetRecord,
+        schedule: ScheduleRecord | str,
+        *,
+        unverified: bool = False,
+    ) -> Pin:
+        """Make a schedule the choice for a workload on a target, whatever times were measured.
 
-        The workload and schedule (ids) must be in this database or a layer. It holds for comparable
-        targets also; a newer pin replaces an older one.
+        Those given by ids must be in this database or a layer. It holds for comparable targets
+        also; a newer pin replaces an older one.
+
+        Raises `DatabaseError` for a schedule that is not verified there: builds would take it, and
+        its results may be wrong. With `unverified` one is pinned of which no numeric check was
+        made; one of which a check failed is not.
         """
-        choice = Pin(workload, target.id, schedule, self._clock())
-        named: list[AnyRecord] = [
-            self.get(Workload, workload),
-            target,
-            self.get(ScheduleRecord, schedule),
-        ]
+        program = self.get(Workload, workload) if isinstance(workload, str) else workload
+        record = self.get(ScheduleRecord, schedule) if isinstance(schedule, str) else schedule
+        checks = self.verifications(program.id, target, record.id)
+        require_verified(checks, record, program, target, unverified=unverified)
+        choice = Pin(program.id, target.id, record.id, self._clock())
         with self._layers[0].writing() as connection:
-            write(connection, [*named, choice], repin=True)
+            write(connection, [program, target, record, choice], repin=True)
         return choice
 
     def unpin(self, workload: str, target: TargetRecord) -> bool:

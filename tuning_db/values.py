@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -359,6 +359,18 @@ class Verification(Digested):
             object.__setattr__(self, "max_error", None)
 
 
+def verified(checks: Iterable[Verification]) -> bool | None:
+    """Whether checks of a schedule of a workload verify it; `None` if there are none.
+
+    They do if one passed on a target and toolchain on which none failed.
+    """
+    passed: dict[tuple[str, str], bool] = {}
+    for check in checks:
+        where = (check.target, check.toolchain)
+        passed[where] = check.passed and passed.get(where, True)
+    return any(passed.values()) if passed else None
+
+
 @dataclass(frozen=True, repr=False)
 class Pin(Digested):
     """The user's choice of a schedule for a workload and target; it wins over any measurement."""
@@ -453,7 +465,9 @@ class Best:
 
     `measurement` is None only for a pinned schedule that has no usable measurement. `layer` is the
     location of the database that the choice came from. `comparison` has the schedules that were
-    timed interleaved with it, the choice first; it is empty where there are none.
+    timed interleaved with it, the choice first; it is empty where there are none. `verified` is not
+    True only for a pinned schedule: `None` if no numeric check was made of it, `False` if they
+    failed.
     """
 
     schedule: ScheduleRecord
@@ -461,12 +475,26 @@ class Best:
     pinned: bool
     layer: str
     comparison: tuple[ComparedSchedule, ...] = ()
+    verified: bool | None = True
 
     _repr_html_ = html
 
     def __repr__(self) -> str:
-        pinned = ", pinned" if self.pinned else ""
+        pinned = f", {self.how}" if self.pinned else ""
         return f"<Best {self.schedule!r}, measured by {self.measurement!r}{pinned}>"
+
+    @property
+    def how(self) -> str:
+        """Why it is the choice, in words, and what speaks against it."""
+        if not self.pinned:
+            return "verified"
+        return f"pinned, {self.doubt}" if self.doubt else "pinned"
+
+    @property
+    def doubt(self) -> str | None:
+        """Why its results may be wrong, in words; `None` if it is verified."""
+        doubts = {True: None, None: "not verified", False: "though a numeric check of it failed"}
+        return doubts[self.verified]
 
     @property
     def seconds(self) -> float | None:

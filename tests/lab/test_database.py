@@ -61,10 +61,10 @@ def test_a_pinned_best_has_no_time(database: TuningDatabase) -> None:
     (workload,) = database.records(Workload)
     pinned = ScheduleRecord('{"version":1,"steps":[{"op":"none","args":{}}]}', 1)
     database.put(pinned)
-    database.pin(workload.id, CPU, pinned.id)
+    database.pin(workload.id, CPU, pinned.id, unverified=True)
     best = database.best(workload.id, CPU, LLVM)
-    assert "not measured here" in shown(best)
-    assert "pinned" in shown(best)
+    assert "no usable time" in shown(best)
+    assert "pinned, not verified" in shown(best)
     assert "its trace cannot be read" in shown(best)
     assert "pinned" in shown(database)
 

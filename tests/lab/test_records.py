@@ -74,6 +74,20 @@ def put(
     return measured
 
 
+def check(measured: Measurement, *, passed: bool = True) -> Verification:
+    """A numeric check of what was measured."""
+    return Verification(
+        workload=measured.workload,
+        target=measured.target,
+        schedule=measured.schedule,
+        toolchain=measured.toolchain,
+        passed=passed,
+        max_error=0.0,
+        tolerance=0.0,
+        created=utc_now(),
+    )
+
+
 @pytest.fixture
 def database() -> tw.TuningDatabase:
     return tw.TuningDatabase("sqlite://")
@@ -127,18 +141,7 @@ def test_the_best_of_the_database_comes_first(database: tw.TuningDatabase) -> No
     checked, unchecked = (schedule_record(tiled(func, size).trace) for size in (8, 16))
     measured = put(database, func, checked, 2e-3)
     put(database, func, unchecked, 1e-3)
-    database.put(
-        Verification(
-            workload=measured.workload,
-            target=measured.target,
-            schedule=checked.id,
-            toolchain=measured.toolchain,
-            passed=True,
-            max_error=0.0,
-            tolerance=0.0,
-            created=utc_now(),
-        )
-    )
+    database.put(check(measured))
     rows = done(Workbench(func, TARGET, database), do="records")["records"]
     assert [r["record"] for r in rows] == [checked.id, unchecked.id]
 
@@ -166,6 +169,27 @@ def test_a_record_of_other_sizes_says_so(database: tw.TuningDatabase) -> None:
     done(bench, do="open", record=record.id)
     text = bench.state()["versions"][1]["text"]
     assert text.startswith(f"record {record.id[:12]} of matmul A:float32[64,64]")
+
+
+def test_an_opened_record_has_the_verification_of_the_database(
+    database: tw.TuningDatabase,
+) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    ids = {}
+    for size, passed in ((8, True), (16, None), (32, False)):
+        measured = put(database, func, schedule_record(tiled(func, size).trace), 1e-3)
+        ids[passed] = measured.id
+        if passed is not None:
+            database.put(check(measured, passed=passed))
+    shown = {}
+    for passed, id in ids.items():
+        done(bench, do="open", record=id)
+        shown[passed] = bench.versions.current.data()
+    assert shown[True]["measured"]["checked"] is True
+    assert shown[None]["measured"]["checked"] is False
+    assert shown[False]["measured"] is None
+    assert "numeric check of its results failed" in shown[False]["problem"]
 
 
 def test_a_trace_that_no_longer_applies_names_its_step(database: tw.TuningDatabase) -> None:
@@ -217,7 +241,12 @@ def test_other_records_are_no_starting_points(database: tw.TuningDatabase) -> No
 def test_a_pin_is_what_builds_take(database: tw.TuningDatabase) -> None:
     func = ops.matmul_func(16, 16, 16)
     bench = Workbench(tiled(func, 8), "cpu", database)
-    found = done(bench, do="pin")
+    error = refused(bench, do="pin")
+    assert "is not verified for matmul" in error["text"]
+    assert error["hint"].startswith("measure it first")
+    assert database.records(ScheduleRecord) == []
+    assert "true or false" in refused(bench, do="pin", unverified=1)["text"]
+    found = done(bench, do="pin", unverified=True)
     best = database.best(workload_record(func).id, target_record(resolve("cpu")))
     assert best is not None
     assert best.pinned
@@ -226,6 +255,14 @@ def test_a_pin_is_what_builds_take(database: tw.TuningDatabase) -> None:
     assert module.origin.kind == "record"
     assert done(bench, do="unpin") == {"unpinned": True}
     assert done(bench, do="unpin") == {"unpinned": False}
+
+
+def test_a_verified_version_is_pinned(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    record = schedule_record(tiled(func, 16).trace)
+    database.put(check(put(database, func, record, 1e-3)))
+    bench = Workbench(tiled(func, 16), TARGET, database)
+    assert done(bench, do="pin")["record"] == record.id
 
 
 def test_without_a_database_there_are_no_records() -> None:

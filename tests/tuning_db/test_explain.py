@@ -136,6 +136,18 @@ def test_the_explanation_agrees_with_the_lookup(db: TuningDatabase) -> None:
     assert [group.examples for group in story.refused] == [(measurement(8, 1.0).id,)]
 
 
+def test_a_pin_that_nobody_checked_is_said_so(db: TuningDatabase) -> None:
+    db.put(schedule(16), measurement(16, 2.0))
+    db.pin(MATMUL.id, CPU, schedule(16).id, unverified=True)
+    lines = str(db.explain(MATMUL.id, CPU, LLVM)).splitlines()
+    named = f"found: schedule {schedule(16).id[:12]}, pinned"
+    assert f"{named}, not verified, no usable time, from {db.location}" in lines
+    assert any("at best 2 s: not verified: no numeric check" in line for line in lines)
+    db.put(verification(16, passed=False))
+    story = str(db.explain(MATMUL.id, CPU, LLVM))
+    assert f"{named}, though a numeric check of it failed" in story
+
+
 def test_layers_tell_their_own_refusals(new_place: Callable[[], str]) -> None:
     place = new_place()
     with TuningDatabase(place) as team:

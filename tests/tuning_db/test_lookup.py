@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,9 @@ from tilewright.tuning_db import (
     Best,
     Measurement,
     Outcome,
+    Pin,
     Reason,
+    ScheduleRecord,
     TuningDatabase,
     lookup,
 )
@@ -193,14 +196,57 @@ def test_a_pin_wins(db: TuningDatabase, clock: Clock) -> None:
     assert best == Best(schedule(16), measurement(16, 2.0), pinned=True, layer=db.location)
     assert seconds(db.best(MATMUL.id, SLOW_CPU)) is None
     clock.tick()
-    db.pin(MATMUL.id, CPU, schedule(32).id)
-    assert db.best(MATMUL.id, CPU) == Best(schedule(32), None, True, db.location)
+    db.pin(MATMUL.id, CPU, schedule(32).id, unverified=True)
+    assert db.best(MATMUL.id, CPU) == Best(schedule(32), None, True, db.location, verified=None)
     clock.tick()
     db.pin(MATMUL.id, SAME_CPU, schedule(8).id)
     assert db.best(MATMUL.id, CPU) == Best(schedule(8), measurement(8, 1.0), True, db.location)
     assert db.unpin(MATMUL.id, CPU)
     assert db.best(MATMUL.id, CPU) == Best(schedule(8), measurement(8, 1.0), False, db.location)
     assert not db.unpin(MATMUL.id, CPU)
+
+
+def test_a_pin_of_what_is_not_verified(db: TuningDatabase) -> None:
+    db.put(schedule(8), measurement(8, 1.0), schedule(16), verification(16, passed=False))
+    with pytest.raises(DatabaseError, match=r"is not verified for .*\n  hint: measure it first"):
+        db.pin(MATMUL.id, CPU, schedule(8).id)
+    failed = verification(16, passed=False).id[:12]
+    for unverified in (False, True):
+        with pytest.raises(DatabaseError, match=f"check {failed} failed"):
+            db.pin(MATMUL.id, CPU, schedule(16).id, unverified=unverified)
+    assert db.records(Pin) == []
+    db.put(verification(8))
+    db.pin(MATMUL.id, CPU, schedule(8).id)
+    db.put(verification(8, passed=False))
+    best = db.best(MATMUL.id, CPU)
+    assert best is not None
+    assert (best.pinned, best.verified, best.measurement) == (True, False, None)
+
+
+@pytest.mark.parametrize("other", [{"target": SLOW_CPU}, {"workload": WIDER}], ids=str)
+def test_checks_elsewhere_verify_nothing_here(db: TuningDatabase, other: dict[str, Any]) -> None:
+    db.put(*verified(8, 1.0, **other))
+    with pytest.raises(DatabaseError, match="is not verified"):
+        db.pin(MATMUL.id, CPU, schedule(8).id)
+
+
+def test_one_compiler_that_passes_is_enough_for_a_pin(db: TuningDatabase) -> None:
+    db.put(schedule(8), verification(8, passed=False, toolchain=OLD_LLVM), verification(8))
+    db.pin(MATMUL.id, SAME_CPU, schedule(8).id)
+    assert {c.passed for c in db.verifications(MATMUL.id, CPU, schedule(8).id)} == {True, False}
+
+
+def test_records_are_pinned_and_written_at_once(db: TuningDatabase) -> None:
+    novel = ScheduleRecord('{"version":1,"steps":[]}', 1)
+    program = dataclasses.replace(MATMUL, id="7" * 64)
+    with pytest.raises(DatabaseError, match="is not verified"):
+        db.pin(program, CPU, novel)
+    with pytest.raises(DatabaseError, match="there is no schedule"):
+        db.get(ScheduleRecord, novel.id)
+    db.pin(program, CPU, novel, unverified=True)
+    best = db.best(program.id, CPU)
+    assert best is not None
+    assert best.schedule == novel
 
 
 def test_a_pin_of_what_is_not_there(db: TuningDatabase) -> None:

@@ -257,7 +257,7 @@ def test_sessions_that_measured_nothing_go_when_they_ended(
 def test_what_nothing_refers_to_goes_when_no_session_runs(db: TuningDatabase, clock: Clock) -> None:
     unused = Environment({"host": "b"})
     db.put(*verified(8, 1.0), schedule(16), schedule(32), schedule(64), verification(32), unused)
-    db.pin(MATMUL.id, CPU, schedule(64).id)
+    db.pin(MATMUL.id, CPU, schedule(64).id, unverified=True)
     assert db.prune().counts == {}, "a session runs"
     clock.tick(61)
     assert db.prune(dry_run=True).reasons == {
@@ -434,7 +434,7 @@ def test_the_difference_of_two_databases(db: TuningDatabase, new_place: Callable
 
 def test_a_pin_of_nothing_is_gone_with_its_schedule(db: TuningDatabase) -> None:
     db.put(schedule(8))
-    db.pin(WIDER.id, CPU, schedule(8).id)
+    db.pin(WIDER.id, CPU, schedule(8).id, unverified=True)
     db.delete(schedule(8).id)
     assert db.best(WIDER.id, CPU) is None
     assert db.records(Verification) == []

@@ -456,6 +456,7 @@ METHODS = [
 VALID: dict[str, object] = {
     **dict.fromkeys(("str", "PathOrURL", "Path"), "x"),
     **{type(v).__name__: v for v in (True, 1, NOON, MATMUL, CPU, LLVM, Outcome.OK, Order.TIME)},
+    "ScheduleRecord": schedule(8),
     "AnyRecord": MATMUL,
     "Applies": len,
     "Best": ...,

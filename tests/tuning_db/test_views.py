@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
+    Pin,
     TargetRecord,
     Toolchain,
     TuningDatabase,
@@ -107,7 +108,7 @@ def test_best(db: TuningDatabase) -> None:
     db.pin(MATMUL.id, SAME_CPU, inexact.id)
     (pinned,) = [r for r in check_best(db) if r["pinned"]]
     assert (pinned["seconds"], pinned["inexact"]) == (0.5, "winograd")
-    db.pin(MATMUL.id, SAME_CPU, schedule(32).id)
+    db.pin(MATMUL.id, SAME_CPU, schedule(32).id, unverified=True)
     assert not any(r["pinned"] for r in check_best(db)), "nothing usable was measured of it"
 
 
@@ -156,7 +157,7 @@ def test_best_of_any_database(
                 verification(tile, after < 3, target=target, toolchain=toolchain),
             )
         if pinned is not None:
-            db.pin(MATMUL.id, CPU, schedule(pinned).id)
+            db.put(Pin(MATMUL.id, CPU.id, schedule(pinned).id, NOON))  # verified or not
         check_best(db)
 
 

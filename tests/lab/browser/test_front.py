@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Error, Locator, Page, expect
 
 from tilewright import TuningDatabase, ops, te
+from tilewright.autotune.records import schedule_record, target_record, toolchain_record
 from tilewright.durations import format_seconds
 from tilewright.errors import DatabaseError
 from tilewright.lab import commands, records
@@ -19,7 +20,7 @@ from tilewright.lab.answers import page_of
 from tilewright.lab.measuring import Measured, Run
 from tilewright.lab.versions import Comparison, Timing, Version
 from tilewright.lab.workbench import Workbench
-from tilewright.tuning_db.values import Verdict
+from tilewright.tuning_db.values import Verdict, Verification, utc_now
 
 from ..databases import Tuning
 from .accessibility import violations
@@ -297,9 +298,23 @@ def test_a_swapped_comparison_is_the_newest(page: Page, bench: Workbench) -> Non
         expect(lab.get_by_role("tabpanel")).to_contain_text(f"{ratio:.3f} times as long")
 
 
+def checked(database: TuningDatabase, bench: Workbench) -> None:
+    """Record that the results of the current version are right."""
+    schedule = schedule_record(bench.versions.current.schedule.trace)
+    subject = bench.workload, target_record(bench.target), toolchain_record(bench.target), schedule
+    program, target, tools, _ = (record.id for record in subject)
+    check = Verification(program, target, schedule.id, tools, True, 0.0, 0.0, utc_now())
+    database.put(*subject, check)
+
+
 def test_a_pin_is_taken_back(page: Page, tmp_path: Path) -> None:
     database = TuningDatabase(tmp_path / "pinned.db")
-    lab = open_front(page, Workbench(ops.matmul_func(64, 48, 32), "cpu", database))
+    bench = Workbench(ops.matmul_func(64, 48, 32), "cpu", database)
+    lab = open_front(page, bench)
+    lab.get_by_role("button", name="Pin", exact=True).click()
+    expect(lab.get_by_role("alert")).to_contain_text("is not verified")
+    expect(lab.get_by_role("alert")).to_contain_text("Hint: measure it first")
+    checked(database, bench)
     lab.get_by_role("button", name="Pin", exact=True).click()
     expect(lab.get_by_role("status").first).to_contain_text("take v0 now")
     lab.get_by_role("button", name="Unpin").click()
