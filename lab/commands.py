@@ -64,14 +64,23 @@ def all_moves(bench: Workbench, given: Arguments) -> Data:
         (version.id, "moves", place),
         lambda: moves(version.schedule, handle, bench.target, bench.handles, bench),
     )
-    return {"version": version.id, **_page(given, "moves", found, _MOVES)}
+    page = _page(given, "moves", found, _MOVES)
+    page["moves"] = [_expected(version, move) for move in page["moves"]]
+    return {"version": version.id, **page}
+
+
+def _expected(version: Version, move: Data) -> Data:
+    """A move with its predicted time scaled by what the model is off by at its version."""
+    if move.get("predicted") is None or version.scale is None:
+        return move
+    return {**move, "expected": move["predicted"] * version.scale}
 
 
 def attempt(bench: Workbench, given: Arguments) -> Data:
     """A step that is tried and not taken."""
     version, op = _version(bench, given), text_of(given, "op")
     move = try_move(version.schedule, op, given.get("args"), bench.handles, bench)
-    return {"version": version.id, **move}
+    return {"version": version.id, **_expected(version, move)}
 
 
 def apply(bench: Workbench, given: Arguments) -> Data:

@@ -95,6 +95,13 @@ class Version:
     foreign: bool = False
     children: list[Version] = field(default_factory=list)
 
+    @property
+    def scale(self) -> float | None:
+        """Its measured time over its predicted one; `None` unless both are known."""
+        if self.timing is None or not self.predicted:
+            return None
+        return self.timing.seconds / self.predicted
+
     def data(self) -> Data:
         return {
             "id": self.id,

@@ -77,8 +77,9 @@ checks them.
 A **move** has `op`, `args` (JSON data, with ids), `text` (the call as people write it), `says` (a
 sentence), `from` (the user's module that registers it, or `null`) and `legal`. If that is `true`,
 `predicted` are the seconds of the program after it, `null` without a model, and `measured` those
-that were measured of it, `null` if nobody did. If it is `false`, `error` says why. If it is `null`,
-`needs` are the arguments to fill in, `name` and `type` of each.
+that were measured of it, `null` if nobody did. Where the version is measured, `expected` are the
+predicted seconds times the measured over the predicted time of the version. If it is `false`,
+`error` says why. If it is `null`, `needs` are the arguments to fill in, `name` and `type` of each.
 
 **Figures** of a row of `values` are `valid`, else `error`; `pruned`, the names of the search's
 limits that do not hold: it would not try the row; `predicted` seconds; `figures`, a list of `name,

@@ -93,32 +93,41 @@ function moveKey({ op, args }) {
   return JSON.stringify([op, args]);
 }
 
-/** A legal move with its costs, each compared with that of the version: predicted, and measured. */
+/** A legal move with its costs, each compared with that of the version: predicted or expected, and measured. */
 function moveButton(lab, move, own) {
   const costs = costsOf(lab, move);
   return el("button.move", {
     type: "button",
     key: moveKey(move),
-    title: move.text,
+    title: [move.text, ...costs.flatMap((c) => c.says ?? [])].join("\n"),
     "aria-label": [move.text, ...costs.map((c) => `${c.name} ${c.time}${c.text && `, ${c.text}`}`)].join(", "),
     onclick: () => lab.apply(move),
   },
     el("code", {}, own.join(", ") || "()"),
-    costs.map((c, n) => [
-      n > 0 || c.name === "measured" ? el("span.soft.what", { key: `${c.name} what` }, c.name) : null,
+    costs.map((c) => [
+      c.name !== "predicted" ? el("span.soft.what", { key: `${c.name} what` }, c.name) : null,
       el("span.time", { key: c.name, class: c.name === "measured" ? "measured" : null }, c.time),
       el("span.change", { key: `${c.name} change`, class: c.of }, c.text),
     ]));
 }
 
-/** The times of a program that are known: `name`, `time`, and how it differs from the version's. */
-function costsOf(lab, { predicted, measured }) {
+/**
+ * The times of a program that are known: `name`, `time`, and how it differs from the version's. Beside a measured
+ * version a predicted time stands as what is expected: the model is off by about as much as it is of the version.
+ */
+function costsOf(lab, { predicted, expected, measured }) {
   const current = lab.current();
   const cost = (name, now, before) => now === null || now === undefined ? [] : [{
     name, time: seconds(now), ...(before === null || before === undefined ? { text: "", of: "soft" } : change(now, before)),
   }];
   return [
-    ...cost("predicted", predicted, current.predicted),
+    ...expected === undefined
+      ? cost("predicted", predicted, current.predicted)
+      : cost("expected", expected, current.measured?.seconds).map((c) => ({
+        ...c,
+        says: `expected: predicted ${seconds(predicted)}, times measured over predicted time of ${current.id}, ${
+          seconds(current.measured.seconds)} over ${seconds(current.predicted)}`,
+      })),
     ...cost("measured", measured, current.measured?.seconds),
   ];
 }

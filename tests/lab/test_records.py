@@ -285,6 +285,22 @@ def test_moves_have_the_times_that_were_measured(database: tw.TuningDatabase) ->
     assert tried["measured"] == 1e-3
 
 
+def test_moves_at_a_measured_version_are_scaled(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    assert not any("expected" in m for m in done(bench, do="moves", place="L0")["moves"])
+    as_written = schedule_record(tw.Schedule(func).trace)
+    put(database, func, as_written, 3.0)
+    done(bench, do="open", record=as_written.id)
+    predicted = bench.versions.current.predicted
+    assert predicted is not None
+    moves = [m for m in done(bench, do="moves", place="L0")["moves"] if m["legal"]]
+    assert moves
+    for move in [*moves, done(bench, do="try", op="parallel", args={"loop": "L0"})]:
+        assert move["expected"] == pytest.approx(move["predicted"] * 3.0 / predicted)
+    assert [m["expected"] for m in moves] == sorted(m["expected"] for m in moves)
+
+
 def test_moves_are_offered_while_the_database_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "gone.db"
     with tw.TuningDatabase(file) as database:

@@ -228,15 +228,20 @@ def test_moves_have_measured_times_too(page: Page, bench: Workbench) -> None:
     move = lab.get_by_role("button", name="sch.parallel(i)")
     expect(move).to_contain_text("us")
     expect(move).not_to_contain_text("measured")
+    expect(move).not_to_contain_text("expected")
+    expect(move).to_have_accessible_name(re.compile(r"predicted "))
     v0, v1 = bench.versions
     run = Run([v0, v1], 0.0, says="done", ended=1.0)
     timings = {v: Timing(s, (s,) * 3, True) for v, s in ((v0, 3e-3), (v1, 1e-3))}
     bench._measured(run, Measured(timings, {}, []))
     page.evaluate("refresh()")
     expect(move.locator(".measured")).to_have_text("1 ms")
-    expect(move).to_have_accessible_name(re.compile(r"predicted .*measured 1 ms, 3\S faster$"))
+    expect(move).to_have_accessible_name(re.compile(r"expected .*measured 1 ms, 3\S faster$"))
+    expect(move).to_contain_text("expected")
+    expect(move).to_have_attribute("title", re.compile("over predicted time of v0, 3 ms over "))
     lab.get_by_role("button", name="Other arguments for parallel").click()
     lab.locator("form").get_by_role("button", name="Try").click()
+    expect(lab.locator("form").get_by_role("status")).to_contain_text("Expected: ")
     expect(lab.locator("form").get_by_role("status")).to_contain_text("Measured: 1 ms")
     assert violations(page) == []
 
