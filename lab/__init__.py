@@ -1,31 +1,26 @@
-"""What people see: pictures of programs, schedules and results, the lab, plots and reports.
+"""The lab, and what people see elsewhere: pictures of values, plots, reports.
 
-    tw.lab(func, target, database)
-
-The room is called as a function: it opens the lab.
+`tw.lab(func, target, database)` opens the lab.
 """
 
 from __future__ import annotations
 
 import sys
+from inspect import signature
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from .open_lab import lab
 from .views import html_of
 
-if TYPE_CHECKING:
-    from .widget import Lab
-
-__all__ = ["html_of"]
+__all__ = ["html_of", "lab"]
 
 
-__wrapped__ = lab  # whose signature this has
+class _CallableRoom(ModuleType):
+    """This package: Python binds it to the name `tilewright.lab`, so `tw.lab()` calls it."""
+
+    __call__ = staticmethod(lab)
+    __signature__ = signature(lab)
 
 
-class _Room(ModuleType):
-    def __call__(self, *args: Any, **kwargs: Any) -> Lab:
-        return lab(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = _CallableRoom
+__doc__ = lab.__doc__ or ""  # what `help(tw.lab)` and `tw.lab?` show

@@ -22,6 +22,8 @@ def lab(
 ) -> Lab:
     """Open the lab for a program, or a schedule of one, as the output of a notebook's cell.
 
+        tw.lab(func, "cpu -threads=2", tw.TuningDatabase("tuning.db"))
+
     It shows which steps are legal at each loop and block with their predicted times, and why others
     are not. Versions are tried and compared; what is measured goes to `database`, and what that has
     is where one can start from. `schedule` of the result is that of the version that is shown.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.errors import TilewrightError
+from tilewright.lab import open_lab
 from tilewright.lab.widget import Lab
 from tilewright.lab.workbench import Workbench
 
@@ -92,7 +94,13 @@ def test_without_widgets_the_program_is_shown(lab: Lab) -> None:
 
 
 def test_the_room_is_called_like_the_function() -> None:
-    assert list(inspect.signature(tw.lab).parameters) == ["func", "target", "database"]
+    assert inspect.signature(tw.lab) == inspect.signature(open_lab.lab)
+    assert inspect.getdoc(tw.lab) == inspect.getdoc(open_lab.lab)
+    shown = pydoc.plain(pydoc.render_doc(tw.lab))
+    assert "tilewright.lab - Open the lab for a program" in shown
+    assert 'tw.lab(func, "cpu -threads=2", tw.TuningDatabase("tuning.db"))' in shown
+    assert "FUNCTIONS\n    html_of(" in shown
+    assert "    lab(func: 'Func | Schedule', target: 'Target | str' = 'cpu', database: " in shown
     with pytest.raises(TilewrightError, match="did you mean database"):
         tw.lab(tw.ops.matmul_func(8, 8, 8), databse=None)  # type: ignore[call-arg]
 
