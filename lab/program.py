@@ -52,8 +52,10 @@ def _row(row: Row) -> Iterable[h.Node]:
     yield h.span(".l.here" if marked else ".l")[highlighted(row.line.text)]
     if row.badge is not None or row.held:
         yield h.span(".n")[
-            h.b(class_=f"tw-badge {_kind(row.badge)}")[row.badge] if row.badge else None,
+            # The spaces are of the text, which is read aloud; places in the grid are as without.
+            [h.b(class_=f"tw-badge {_kind(row.badge)}")[row.badge], " "] if row.badge else None,
             h.span[", ".join(held.total for held in row.held)],
+            " ",
             h.span[", ".join(map(text, _buffers(row)))],
         ]
     yield "\n"

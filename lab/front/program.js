@@ -95,14 +95,13 @@ function badgeClass(name) {
   return { parallel: "c2", vector: "c0", unrolled: "c1", reduction: "c3" }[name] ?? "plain";
 }
 
-/** What one iteration of a loop touches of the largest memory that it needs; the title has all. */
+/** What one iteration of a loop touches of each memory; the title has the buffers. */
 function footprint({ held }) {
   if (!held?.length) return null;
   const says = held.map((h) => `An iteration touches ${quantity(h.bytes, "bytes")}, which ${h.memory} holds: ${
     h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "bytes")}`).join(", ")}`);
-  const last = held.at(-1);
   return el("span.footprint", { title: says.join("\n") },
-    quantity(last.bytes, "bytes"), " ", el("span.level", {}, last.memory));
+    held.map((h) => [" ", quantity(h.bytes, "bytes"), " ", el("span.level", {}, h.memory)]));
 }
 
 function treeKey(lab, rows, event) {
