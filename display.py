@@ -1,4 +1,4 @@
-"""How values show themselves in notebooks: a room below `lab` asks it by this hook alone.
+"""How values show themselves in notebooks: a room below `lab` asks it by these hooks alone.
 
     class Func:
         _repr_html_ = html
@@ -15,3 +15,9 @@ def html(value: object) -> str:
     """The picture of a value as HTML; the method `_repr_html_` of classes that have one."""
     picture: str = import_module(".lab", __package__).html_of(value)
     return picture
+
+
+def traceback_lines(error: BaseException) -> list[str]:
+    """An error as lines below a cell; the method `_render_traceback_`, for which IPython asks."""
+    lines: list[str] = import_module(".lab.error_text", __package__).lines(error)
+    return lines

@@ -16,7 +16,7 @@ from functools import partial, wraps
 from string import Formatter
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from .display import html
+from .display import html, traceback_lines
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,6 +101,7 @@ class TilewrightError(Exception):
         return text if details is None else f"{text}\n{details}"
 
     _repr_html_ = html
+    _render_traceback_ = traceback_lines
 
     def __repr__(self) -> str:
         """The first line of its text."""

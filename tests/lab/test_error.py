@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.lab import error_text
 from tilewright.lab.error import MOST_ROWS, view
 from tilewright.tir.ir import seq
 from tilewright.tir.parser import parse
@@ -105,6 +107,35 @@ def test_other_errors_are_their_texts() -> None:
     plain = tw.TargetError("no {0}", HOSTILE)
     assert not checked(view(plain)).findall(".//pre")
     assert "tw-error" in plain._repr_html_()
+
+
+def test_other_pythons_show_the_whole_traceback() -> None:
+    sch = tw.Schedule(ops.matmul_func(8, 8, 8))
+    error = refused(sch, lambda s: s.get_block("D"))
+    shown = "".join(traceback.format_exception(error))
+    assert shown.startswith("Traceback (most recent call last)")
+    assert "schedule.py" in shown
+    assert str(error) in shown
+
+
+def test_many_frames_are_left_out() -> None:
+    def deeper(sch: tw.Schedule, more: int) -> None:
+        if more:
+            deeper(sch, more - 1)
+        sch.get_block("D")
+
+    error = refused(tw.Schedule(ops.matmul_func(8, 8, 8)), lambda s: deeper(s, 99))
+    shown = error_text.lines(error)
+    assert shown[0] == f"ScheduleError: {error.condition}"
+    assert sum("in deeper" in line for line in shown) == error_text.MOST_FRAMES
+    assert f"... {102 - error_text.MOST_FRAMES} frames further out" in shown
+    assert shown[-3].strip() == 'sch.get_block("D")'
+
+
+def test_a_circle_of_causes_ends() -> None:
+    first, second = tw.TargetError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert "  ValueError: second" in error_text.lines(first)
 
 
 def test_texts_of_users_are_no_markup() -> None:

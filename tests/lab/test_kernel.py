@@ -27,6 +27,14 @@ options = dict(target="cpu -threads=1", database=db, config=QUICK)
 """
 
 
+class CellError(AssertionError):
+    """A cell raised; `traceback` is what its front end gets."""
+
+    def __init__(self, traceback: list[str]) -> None:
+        super().__init__("\n".join(traceback))
+        self.traceback = traceback
+
+
 class Kernel:
     """A kernel and what its cells showed: the last HTML of each display, and printed text."""
 
@@ -36,13 +44,26 @@ class Kernel:
         self.printed = ""
         self._client = client
 
+    def error(self, code: str) -> list[str]:
+        """What a front end gets of the error of a cell, without colours."""
+        with pytest.raises(CellError) as raised:
+            self.run(code)
+        return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(raised.value.traceback)).split("\n")
+
     @property
     def process(self) -> psutil.Process:
         return psutil.Process(self.manager.provisioner.process.pid)
 
-    def run(self, code: str, *, until: str = "") -> None:
+    def send(self, kind: str, cell: str | None = None, **content: Any) -> str:
+        """Send a message, of a cell with an id if there is one; returns the id of the message."""
+        metadata = {} if cell is None else {"cellId": cell}
+        message = self._client.session.msg(kind, content, metadata=metadata)
+        self._client.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
+
+    def run(self, code: str, *, cell: str | None = None, until: str = "") -> None:
         """Run a cell to its end, or until the HTML of a display has a pattern."""
-        id = self._client.execute(code)
+        id = self.send("execute_request", cell, code=code, silent=False, stop_on_error=False)
         while True:
             message = self._client.get_iopub_msg(timeout=300)
             kind, content = message["msg_type"], message["content"]
@@ -53,8 +74,10 @@ class Kernel:
                     return
             elif kind == "stream":
                 self.printed += content["text"]
+            elif kind == "execute_result":
+                self.printed += content["data"]["text/plain"]
             elif kind == "error":
-                raise AssertionError("\n".join(content["traceback"]))
+                raise CellError(content["traceback"])
             elif kind == "status" and content["execution_state"] == "idle":
                 mine = message["parent_header"].get("msg_id") == id
                 if mine and not until:
@@ -114,3 +137,49 @@ def test_a_restart_leaves_no_process(kernel: Kernel, tmp_path: Path, now: bool) 
     kernel.manager.restart_kernel(now=now)
     assert stragglers(workers) == []
     assert statuses(tmp_path) == [SessionStatus.RUNNING if now else SessionStatus.INTERRUPTED]
+
+
+REFUSED = """
+sch = tw.Schedule(matmul())
+*_, k = sch.get_loops(sch.get_block(0))
+def step():
+    sch.vectorize(k)
+"""
+FROM = """
+try:
+    {0}
+except Exception as error:
+    raise {1} from error
+"""
+
+
+def test_the_message_of_an_error_stands_first(kernel: Kernel) -> None:
+    kernel.run(REFUSED)
+    shown = kernel.error("step()")
+    assert shown[0].startswith("ScheduleError: loop r cannot be vectorized")
+    assert shown[1].startswith("  hint: ")
+    places = [n for n, line in enumerate(shown) if re.match(r"Cell In\[\d+\], line \d", line)]
+    assert [shown[n + 1] for n in places] == ["    step()", "    sch.vectorize(k)"]
+    assert "schedule.py" not in "\n".join(shown)
+    kernel.run("import sys, traceback\nprint(traceback.extract_tb(sys.last_traceback)[-1].name)")
+    assert kernel.printed == "require\n", "%debug begins where it was raised"
+
+
+def test_errors_that_others_were_raised_from_are_shown(kernel: Kernel) -> None:
+    kernel.run(REFUSED)
+    shown = "\n".join(kernel.error(FROM.format("1 / 0", "tw.ScheduleError('no')")))
+    assert shown.startswith("ScheduleError: no\n")
+    assert "Raised from:\n  ZeroDivisionError: division by zero" in shown
+    others = "\n".join(kernel.error(FROM.format("step()", "ValueError('mine')")))
+    assert "ScheduleError: loop r cannot be vectorized" in others
+    assert "was the direct cause of the following exception" in others
+    assert others.endswith("ValueError: mine")
+
+
+def test_the_mode_of_tracebacks_is_the_users(kernel: Kernel) -> None:
+    kernel.run(REFUSED)
+    kernel.run("%xmode Verbose")
+    assert "Traceback (most recent call last)" in kernel.error("step()")[1]
+    assert "schedule.py" in "\n".join(kernel.error("%tb"))
+    kernel.run("%xmode Minimal")
+    assert not any("Cell In" in line for line in kernel.error("step()"))
