@@ -17,6 +17,7 @@ import traitlets
 from anywidget import AnyWidget
 
 from ..schedule import Schedule
+from .cells import running_cell
 from .commands import is_urgent
 from .page import fragment, style
 from .views import view_of
@@ -48,7 +49,10 @@ def _style() -> str:
 
 
 class Lab(AnyWidget):
-    """A workbench in a notebook; see `tilewright.lab`. `close` ends its threads and its run."""
+    """A workbench in a notebook; see `tilewright.lab`. `close` ends its threads and its run.
+
+    It is closed when the front end closes it, and when a later run of its cell opens another one.
+    """
 
     _esm = _script()
     _css = _style()
@@ -58,10 +62,18 @@ class Lab(AnyWidget):
         self._drawing = Lock()
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self.bench = bench
+        self._cell = running_cell()
         super().__init__(state=bench.state())
         bench.on_change = self._draw
         Thread(target=self._work, name="tilewright-lab", daemon=True).start()
         self.on_msg(self._receive)
+        self.comm.on_close(lambda _: self.close())
+        for replaced in [other for other in _OPEN if self._replaces(other)]:
+            replaced.close()
+        _OPEN.append(self)
+
+    def _replaces(self, other: Lab) -> bool:
+        return self._cell is not None and self._cell.replaces(other._cell)
 
     @property
     def schedule(self) -> Schedule:
@@ -71,7 +83,10 @@ class Lab(AnyWidget):
     def __repr__(self) -> str:
         current = self.bench.versions.current
         program = self.bench.func.name
-        return f"the lab of {program} on {self.bench.target}, at {current.id}: {current.text}"
+        closed = "" if self in _OPEN else "closed; "
+        return (
+            f"the lab of {program} on {self.bench.target}, {closed}at {current.id}: {current.text}"
+        )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The widget; where none can be shown, the program of the current version."""
@@ -82,6 +97,8 @@ class Lab(AnyWidget):
 
     def close(self) -> None:
         """End the lab's threads and what it runs, and take it from the page."""
+        if self in _OPEN:
+            _OPEN.remove(self)
         self._tasks.put(None)
         self.bench.close()
         super().close()
@@ -115,3 +132,7 @@ class Lab(AnyWidget):
             trace = traceback.format_exc()
             kind = type(error).__name__
             return {"ok": False, "error": {"kind": kind, "text": repr(error), "trace": trace}}
+
+
+_OPEN: list[Lab] = []
+"""The labs that are not closed."""

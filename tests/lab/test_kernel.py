@@ -183,3 +183,45 @@ def test_the_mode_of_tracebacks_is_the_users(kernel: Kernel) -> None:
     assert "schedule.py" in "\n".join(kernel.error("%tb"))
     kernel.run("%xmode Minimal")
     assert not any("Cell In" in line for line in kernel.error("step()"))
+
+
+OPEN = """
+import threading, time, psutil
+def opened():
+    return tw.lab(matmul(), "cpu -threads=1", db)
+def open_labs(expected):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        count = sum(t.name == "tilewright-lab" for t in threading.enumerate())
+        if count == expected:
+            break
+    return count
+def measure(lab):
+    lab.bench.do({"do": "measure"})
+    while not psutil.Process().children():
+        time.sleep(0.01)
+"""
+
+
+def test_a_lab_ends_with_the_next_run_of_its_cell(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run(OPEN)
+    kernel.run("lab = first = opened()\nother = opened()", cell="a")
+    kernel.run("lab", cell="b")
+    kernel.run("third = opened()", cell="c")
+    kernel.run("measure(first)\nprint(open_labs(3))")
+    assert kernel.printed.endswith("at v0: as written3\n")
+    kernel.run("lab = opened()", cell="a")
+    kernel.run("print(open_labs(2), first.bench.measurements.run.says)")
+    assert kernel.printed.endswith("\n2 cancelled\n")
+    assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
+    assert kernel.process.children(recursive=True) == []
+
+
+def test_a_lab_ends_when_its_front_end_closes_it(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run(f"{OPEN}\nlab = opened()\nmeasure(lab)\nprint(lab.model_id)")
+    kernel.send("comm_close", comm_id=kernel.printed.strip(), data={})
+    kernel.run("print(open_labs(0), lab.bench.measurements.run.says)\nlab")
+    assert "\n0 cancelled\n" in kernel.printed
+    assert kernel.printed.endswith("closed; at v0: as written")
+    assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
+    assert kernel.process.children(recursive=True) == []
