@@ -109,6 +109,18 @@ def test_a_part_of_a_tile_counts_in_part() -> None:
     assert found["operations"] == pytest.approx(wanted["operations"], rel=0.05)
 
 
+def test_versions_of_a_buffer_are_apart_however_few_iterations_there_are() -> None:
+    """A stage is read at the number of the step, where that is below the number of stages."""
+    func = ops.int8_matmul_func(10, 20, 12)
+    (sketch,) = [s for s in sketches(func, TARGET) if "stages=2" in s.generator]
+    rows = np.array([[4], [8]])
+    assert Rowspace(sketch).check(rows).all()
+    (launch,) = count(profile(sketch.func, sketch.space.bounds), rows)
+    for n, row in enumerate(rows):
+        (wanted,) = emulated(scheduled(func, sketch, row))
+        assert numbers(launch, n)["barriers"] == wanted["barriers"], row
+
+
 @pytest.mark.parametrize(("stride", "sectors"), [(1, 4), (2, 8), (8, 32), (64, 32)])
 def test_sectors_of_strided_requests(stride: int, sectors: int) -> None:
     one = np.array([1])

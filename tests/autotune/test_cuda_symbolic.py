@@ -24,6 +24,7 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
     "matmul of a long reduction": lambda: ops.matmul_func(64, 64, 4096),
     "matmul of bfloat16": lambda: ops.matmul_func(128, 128, 128, dtype="bfloat16"),
     "batched matmul": lambda: ops.matmul_func(64, 96, 64, batch=4),
+    "short matmul of bytes": lambda: ops.int8_matmul_func(10, 20, 12),
     "conv2d": lambda: ops.conv2d_func(1, 16, 28, 28, 32),
     "conv2d of odd sizes": lambda: ops.conv2d_func(2, 5, 9, 19, 7),
     "conv2d NHWC": lambda: ops.conv2d_func(1, 16, 28, 28, 32, layout="NHWC"),

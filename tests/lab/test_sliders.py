@@ -106,9 +106,7 @@ def test_the_figures_of_candidates_equal_those_of_the_search(
             found = done(bench, do="sliders", version=version.id)
             assert found["valid"]
             assert found["predicted"] == pytest.approx(drawn.predicted, rel=1e-9)
-            # On a GPU, barriers are not always counted the same while sizes are open.
-            rel = 1e-9 if target.kind == "cpu" else 2e-3
-            assert found["predicted"] == pytest.approx(version.predicted, rel=rel)
+            assert found["predicted"] == pytest.approx(version.predicted, rel=1e-9)
             assert {c["why"] for c in found["closed"]} <= {FIXED}
             assert all(a["why"] is None for a in found["around"])
 

@@ -141,27 +141,33 @@ def _conflict(a: Use, b: Use, loops: Set[Var] = frozenset()) -> bool:
 def _other_version(buffer: Buffer, a: Phase, b: Phase, loops: Set[Var]) -> bool:
     """Whether phases use different versions of a buffer in the same iteration of `loops`."""
     return all(
-        any(_differ(i, j, loops) for i, j in zip(x.indices, y.indices, strict=True))
+        any(
+            _differ(i, j, size, loops)
+            for i, j, size in zip(x.indices, y.indices, buffer.shape, strict=True)
+        )
         for x in a.accesses
         for y in b.accesses
         if x.buffer is buffer and y.buffer is buffer
     )
 
 
-def _differ(i: Expr, j: Expr, loops: Set[Var]) -> bool:
-    """Whether indices by these loops alone are numbers apart, or remainders of such numbers."""
-    if not variables(i) | variables(j) <= loops:
+def _differ(i: Expr, j: Expr, size: Dim, loops: Set[Var]) -> bool:
+    """Whether indices of a dimension by these loops alone are known to differ.
+
+    Indices are below the size. Modulo it, they are what they are remainders of: where a loop turns
+    out to have few iterations, one of them is known to be no remainder, and the other may not be.
+    """
+    if not isinstance(size, int) or not variables(i) | variables(j) <= loops:
         return False
-    modulus = 0
-    if type(i) is type(j) is Binary and i.op is j.op is Op.MOD:
-        a, b = i.b, j.b
-        if type(a) is Const and type(b) is Const and a.value == b.value:
-            modulus = int(a.value)
-            i, j = i.a, j.a
-    distance = Simplifier({})(i - j)
-    if type(distance) is not Const:
-        return False
-    return int(distance.value) % modulus != 0 if modulus else int(distance.value) != 0
+    distance = Simplifier({})(_dividend(i, size) - _dividend(j, size))
+    return type(distance) is Const and int(distance.value) % size != 0
+
+
+def _dividend(index: Expr, size: int) -> Expr:
+    """What an index is the remainder of for a divisor; else the index itself."""
+    if type(index) is Binary and index.op is Op.MOD and type(index.b) is Const:
+        return index.a if index.b.value == size else index
+    return index
 
 
 def _of_rows(buffer: Buffer, launch: Launch) -> bool:
