@@ -1,4 +1,4 @@
-"""Random programs, built in three ways for three targets, against numpy."""
+"""Random programs, built in four ways for three targets, against numpy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import Func, Module, dtypes
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import check_runnable, resolve
@@ -103,8 +105,16 @@ def _by_chance(func: Func, target: Target, attempt: Attempt) -> Func:
     return random_schedule(func, attempt.pick, MOST_STEPS).func
 
 
+def _drawn(func: Func, target: Target, attempt: Attempt) -> Func:
+    """A candidate of the search, of any of its sketches and whatever the model thinks of it."""
+    sketch = attempt.choice(sketches(func, target))
+    (row,) = Rowspace(sketch).sample(attempt.rng, 1)
+    return sketch.trace.with_row([int(v) for v in row]).apply(func).func
+
+
 _WAYS: dict[str, Callable[[Func, Target, Attempt], Func]] = {
     "default": lambda func, target, _: default_trace(func, target).apply(func).func,
     "model": lambda func, target, _: model_trace(func, target).apply(func).func,
+    "drawn": _drawn,
     "random": _by_chance,
 }
