@@ -15,7 +15,9 @@ from .bounds import bound
 from .compare import decide
 from .contradiction import contradict
 from .ir import (
+    FALSE,
     INDEX,
+    TRUE,
     Cast,
     Const,
     Dim,
@@ -87,6 +89,10 @@ class InBounds:
         survey = self.survey
         resolved = [survey.resolved(c) for c in (condition, *place.conditions)]
         return contradict(resolved, survey.ranges)
+
+    def _is_unreached(self, place: Place) -> bool:
+        """Whether it is shown that nothing runs at `place`."""
+        return self.holds(FALSE, place) or self._impossible(TRUE, place)
 
     def holds(self, condition: Expr, place: Place) -> bool:
         """Whether `condition` is shown at `place`."""
@@ -169,7 +175,7 @@ class InBounds:
 
     def _not_zero(self, e: Expr, place: Place) -> bool:
         if type(e) is Const:
-            return e.value != 0
+            return e.value != 0 or self._is_unreached(place)
         if self.holds(binary(Op.NE, cast(INDEX, e), const(0)), place):
             return True
         if self._impossible(binary(Op.EQ, e, const(0, e.dtype)), place):
@@ -182,7 +188,9 @@ class InBounds:
     def _shift(self, shift: Division) -> None:
         e = shift.expr
         bits = dtypes.info(e.dtype).bits
-        if type(e.b) is Const and not 0 <= e.b.value < bits:
+        if type(e.b) is not Const or 0 <= e.b.value < bits:
+            return
+        if not self._is_unreached(shift.place):
             raise VerifyError(
                 "{0}: a shift of {1} by {2} bits; expected 0 to {3}", shift.place.name, e.dtype,
                 e.b.value, bits - 1,

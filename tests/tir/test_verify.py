@@ -301,8 +301,16 @@ def test_divisors_are_not_zero() -> None:
     refused(program(7 // n), "the divisor n of 7 // n is not shown to differ from zero", "select")
     refused(program(select(n > -1, 7 // n, n)), "the divisor n")
     refused(program(cast("int32", I % (I - 3))), "the divisor i - 3")
-    refused(program(Binary(Op.MOD, n, const(0, "int32"), "int32")), "is zero")
-    refused(program(Binary(Op.SHL, n, const(32, "int32"), "int32")), "shift of int32 by 32 bits")
+    by_zero = Binary(Op.MOD, n, const(0, "int32"), "int32")
+    wide = Binary(Op.SHL, n, const(32, "int32"), "int32")
+    refused(program(by_zero), "is zero")
+    refused(program(wide), "shift of int32 by 32 bits")
+    refused(program(select(n > 3, by_zero, n)), "is zero")
+    refused(program(select(n > 3, wide, n)), "shift of int32 by 32 bits")
+    never = binary(Op.NE, const(0, "int32"), const(0, "int32"))
+    for condition in (never, (n > 5) & (n < 3)):
+        verify(program(select(condition, by_zero, n)))
+        verify(program(select(condition, wide, n)))
 
 
 X, Y = (te.placeholder((16,), "int32", name=name) for name in "xy")
