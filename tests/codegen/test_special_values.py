@@ -26,7 +26,7 @@ from .machinery import Array
 from .test_values import Function, pairs, program, special, vectorized
 
 TARGETS = ["", *(f" -mcpu={name}" for name in LESSER)]
-FLOATS = ["float64", "float32", "float16", "bfloat16"]
+FLOATS = [d for d in dtypes.SCALARS if dtypes.is_float(d)]
 INTEGERS = [d for d in dtypes.SCALARS if dtypes.is_integer(d)]
 ULPS = {"gelu": 16}
 """How far results may be off, by default 4; that of gelu is a difference near -2."""
