@@ -63,6 +63,7 @@ def tune(size: int, database: str, trials: int) -> TuneResult:
     """Search for a fast schedule; the database remembers it."""
     target = resolve("cpu")
     print(f"This machine: {target.facts['model']}, {target.threads} threads ({target})")
+    print(f"numpy {np.__version__} takes {format_seconds(numpy_seconds(size))}: the time to beat")
     print(f"Tuning examples/matmul.py:matmul, {size}^3 float32, into {database}\n", flush=True)
     with tw.TuningDatabase(database) as db:
         result = tw.tune(matmul(size, size, size), target=target, database=db, trials=trials)
@@ -71,6 +72,12 @@ def tune(size: int, database: str, trials: int) -> TuneResult:
     if result.best is not None:
         print(f"\nIts schedule, as Python that runs:\n\n{indented(str(result.best.trace))}")
     return result
+
+
+def numpy_seconds(size: int) -> float:
+    """The median time of numpy's product; the last table compares it interleaved."""
+    a, b, c = np.ones((3, size, size), np.float32)
+    return time_interleaved([lambda: np.matmul(a, b, out=c)], rounds=9)[0].median
 
 
 @dataclass(frozen=True)

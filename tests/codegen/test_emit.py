@@ -67,7 +67,9 @@ def emitted(func: Func) -> str:
 
 def innermost(text: str) -> str:
     """The longest loop of one basic block."""
-    blocks = re.findall(r"^(loop(?:-\d+)?\.\d+):[^\n]*\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^(loop(?:-\d+)?\.\d+):[^\n]*\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL
+    )
     bodies: list[str] = [body for label, body in blocks if f"label %{label}" in body]
     return max(bodies, key=len)
 
