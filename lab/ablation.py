@@ -7,9 +7,6 @@ from itertools import pairwise
 from json import dumps
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
-from ..autotune.model.profile import profile
 from ..autotune.search.drawing import model_or_none
 from ..errors import BuildError, ScheduleError, TilewrightError, TuningError
 from ..schedule import Schedule, Trace
@@ -48,8 +45,7 @@ def estimate(target: Target) -> Seconds:
         raise TuningError(
             "there is no estimate for {0}", target, hint="give a function seconds= that measures"
         )
-    one_row = np.empty((1, 0), np.int64)
-    return lambda sch: float(model.estimator(profile(sch.func), target)(one_row).seconds[0])
+    return lambda sch: model.estimate(sch.func, target).seconds
 
 
 def without_each(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:

@@ -27,7 +27,6 @@ from ..autotune.measure.measure_result import BuildRequest, Kernel, MeasureResul
 from ..autotune.measure.measurer import Measurer
 from ..autotune.measure.worker_pool import WorkerPool
 from ..autotune.measure_pack import write_pack
-from ..autotune.model.profile import profile
 from ..autotune.model.target_model import TargetModel
 from ..autotune.noise import noise_text
 from ..autotune.recorder import Recorder, Subject
@@ -374,8 +373,7 @@ def _features(
 ) -> tuple[float, ...]:
     if model is None or result.outcome is Outcome.ILLEGAL:
         return ()
-    estimator = model.estimator(profile(version.schedule.func), target)
-    return tuple(estimator(np.empty((1, 0), np.int64)).features[0].tolist())
+    return model.estimate(version.schedule.func, target).features
 
 
 def _recorder(

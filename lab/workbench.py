@@ -111,11 +111,9 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ..autotune.config import TuneConfig
 from ..autotune.measure.machine import with_rates
-from ..autotune.model.profile import Visit, profile
+from ..autotune.model.profile import Visit
 from ..autotune.records import schedule_record, workload_record
 from ..autotune.search.drawing import model_or_none
 from ..codegen.detect import check_runnable, resolve
@@ -235,8 +233,7 @@ class Workbench:
             return None
         if len(self._visits) > _VISITS:
             self._visits.clear()
-        estimator = self.model.estimator(profile(func, read=self._visits), self.target)
-        return float(estimator(np.empty((1, 0), np.int64)).seconds[0])
+        return self.model.estimate(func, self.target, self._visits).seconds
 
     def measured(self, trace: Trace) -> float | None:
         """The seconds of a schedule that the lab measured, or another session on such a machine."""

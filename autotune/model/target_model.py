@@ -19,7 +19,7 @@ from ...errors import TuningError
 from ...target import Target
 from ...target.registry import Registry
 from ...tir.ir import Expr, Func
-from .profile import Ints, Profile
+from .profile import Ints, Profile, Visit, profile
 
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
 """Rows of features: single floats as they are computed here, double ones out of a database."""
@@ -33,6 +33,13 @@ class Estimate(NamedTuple):
 
     seconds: npt.NDArray[np.float64]
     features: Features
+
+
+class ProgramEstimate(NamedTuple):
+    """Seconds and features of a concrete program."""
+
+    seconds: float
+    features: tuple[float, ...]
 
 
 class Estimator(Protocol):
@@ -148,6 +155,13 @@ class TargetModel:
     facts: SampledFacts = field(default_factory=SampledFacts)
     figures: Figures = no_figures
     limits: Limits = no_limits
+
+    def estimate(
+        self, func: Func, target: Target, read: dict[object, Visit] | None = None
+    ) -> ProgramEstimate:
+        """The estimate of a concrete program on a resolved target; `read` as `profile` takes it."""
+        row = self.estimator(profile(func, read=read), target)(np.empty((1, 0), np.int64))
+        return ProgramEstimate(float(row.seconds[0]), tuple(row.features[0].tolist()))
 
     @property
     def feature_version(self) -> str:

@@ -90,11 +90,11 @@ def drawn_of_traces(
     found: list[Drawn] = []
     for trace in dict.fromkeys(traces):
         program, record = trace.apply(func).func, schedule_record(trace, generator)
-        features, seconds = (), None
-        if model is not None:
-            row = model.estimator(profile(program), target)(np.empty((1, 0), np.int64))
-            features, seconds = tuple(row.features[0].tolist()), float(row.seconds[0])
-        found.append(Drawn(generator, trace, record, features, seconds))
+        if model is None:
+            found.append(Drawn(generator, trace, record))
+        else:
+            seconds, features = model.estimate(program, target)
+            found.append(Drawn(generator, trace, record, features, seconds))
     return found
 
 

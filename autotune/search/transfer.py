@@ -295,8 +295,7 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
         except TilewrightError as error:
             _log.warning("the schedule %s: %s", short_id(relative.schedule.id), error)
             return None
-        estimator = target_model.estimator(profile(scheduled), target)
-        features = estimator(np.zeros((1, 0), dtype=np.int64)).features
+        features = np.array([target_model.estimate(scheduled, target).features])
     return float(np.log2(measured.seconds) - model.predict(features)[0])
 
 

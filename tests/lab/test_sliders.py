@@ -10,7 +10,6 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.model.loop_footprints import footprints
-from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.candidates import Rows, Rowspace
 from tilewright.autotune.search.drawing import drawn_of_each
@@ -80,14 +79,12 @@ def test_the_figures_equal_those_of_the_search(target: tw.Target) -> None:
         ]
         assert np.log2(found["predicted"]) == pytest.approx(candidate.features[0], abs=1e-5)
         program = candidate.trace.apply(bench.func).func
-        empty = np.empty((1, 0), np.int64)
-        (seconds,) = model.estimator(profile(program), target)(empty).seconds
+        seconds = model.estimate(program, target).seconds
         assert found["predicted"] == pytest.approx(seconds, rel=1e-12)
 
 
 def predicted_of(schedule: tw.Schedule, target: tw.Target) -> float:
-    estimate = model_for(target).estimator(profile(schedule.func), target)
-    return float(estimate(np.empty((1, 0), np.int64)).seconds[0])
+    return model_for(target).estimate(schedule.func, target).seconds
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])
