@@ -27,6 +27,7 @@ import tilewright as tw
 from tilewright.autotune.result import TuneResult
 from tilewright.codegen.detect import resolve
 from tilewright.durations import format_seconds
+from tilewright.ids import short_id
 from tilewright.runtime import Timing, time_interleaved
 from tilewright.runtime.timer import wait_for_threads
 from tilewright.tuning_db.interleaved_comparison import time_ratio
@@ -99,9 +100,11 @@ def build_and_compare(size: int, database: str) -> None:
         tuned = tw.build(func, target="cpu", database=db, allow=["record"])
         seconds = time.perf_counter() - began
         measured = len(db.measurements()) - before
+    record = tuned.origin.record_id
+    assert record is not None, "nothing but records is allowed"
     print(
         f"\nA new process built it in {seconds:.2f} s with {measured} measurements, "
-        f"from record {tuned.origin.record_id:.12} of {database}:",
+        f"from record {short_id(record)} of {database}:",
         flush=True,
     )
     modules = {
