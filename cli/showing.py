@@ -140,22 +140,22 @@ def _data(schedule: Schedule, target: Target) -> dict[str, Any]:
     """
     from ..lab.changes import changes
 
-    found: dict[str, Any] = {"assembly": "", "error": None, "hot_block": None, "loops": None}
+    code: dict[str, Any] = {"assembly": "", "error": None, "hot_block": None, "loops": None}
     try:
         assembly = _assembly(schedule, target)
     except TilewrightError as error:
-        found["error"] = str(error)
+        code["error"] = str(error)
     else:
         loops, hot = assembly.loops, assembly.hot
-        found["assembly"] = assembly.text
-        found["hot_block"] = None if hot is None else [hot.start, hot.stop]
+        code["assembly"] = assembly.text
+        code["hot_block"] = None if hot is None else [hot.start, hot.stop]
         if loops is not None:
-            found["loops"] = [None if n is None else assembly.loop_name(n) for n in loops]
+            code["loops"] = [None if n is None else assembly.loop_name(n) for n in loops]
     return {
         "program": str(schedule.func),
         "trace": json.loads(schedule.trace.to_json()),
         "difference": [c._asdict() for c in changes(schedule.original, schedule.func)],
-        **found,
+        **code,
     }
 
 
@@ -187,10 +187,10 @@ def _lines(
             yield from terminal.difference_lines(schedule.original, schedule.func, width)
         case What.ASM:
             try:
-                found = _assembly(schedule, target)
+                assembly = _assembly(schedule, target)
             except TilewrightError as error:
                 if whole:
                     raise
                 yield from terminal.sentence(f"none: {error}".split("\n")[0], width)
                 return
-            yield from terminal.assembly_lines(found, width, whole=whole)
+            yield from terminal.assembly_lines(assembly, width, whole=whole)

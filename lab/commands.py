@@ -23,7 +23,7 @@ from .moves import applied, call_text, decoded, moves, refusal, try_move
 from .page import text as cut
 from .program_tree import Data
 from .roofline import roofline as roofline_figure
-from .roofs import roofline as points_of
+from .roofline import roofline_points
 from .sliders import Sliders
 from .versions import LabError, Version
 
@@ -186,11 +186,11 @@ def roofline(bench: Workbench, given: Arguments) -> Data:
     if bench.model is None:
         raise LabError("there is no model of times for {0}", bench.target)
     version = _version(bench, given)
-    found = points_of(bench.func, bench.workload, bench.target, bench.model, bench.versions)
-    drawn = [p for p in found["points"] if p["measured"] or p["version"] == version.id]
+    known = roofline_points(bench.func, bench.workload, bench.target, bench.model, bench.versions)
+    drawn = [p for p in known["points"] if p["measured"] or p["version"] == version.id]
     times = {p["version"]: p["seconds"] for p in drawn[-_DRAWN:]}
     html = Markup(str(roofline_figure(bench.func, bench.target, times)))
-    return {"version": version.id, **found, "html": html}
+    return {"version": version.id, **known, "html": html}
 
 
 def sliders(bench: Workbench, given: Arguments) -> Data:

@@ -1,5 +1,7 @@
 """The roofline of a program on a target: rates that are out of reach, and those of its versions.
 
+`roofline` draws it, and `roofline_points` has it as data.
+
 A program reads and writes its arguments once at least. Its operations over these bytes are its
 intensity, from which follows how fast it could be where they come from each memory, and at the peak
 of the target (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
@@ -7,18 +9,21 @@ of the target (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import htpy as h
 
-from ..autotune.model.target_model import model_for
+from ..autotune.model.target_model import TargetModel, model_for
 from ..autotune.records import workload_record
 from ..durations import format_seconds
 from ..target import Target
 from ..tir.ir import Func
+from ..tuning_db.values import Workload
 from .charts import Layer, chart
+from .program_tree import Data
 from .scales import Axis, format_si
+from .versions import Version
 
 _BESIDE = 16.0
 """By which factor the chart goes beyond intensities of interest."""
@@ -82,6 +87,44 @@ def roofline(func: Func, target: Target, seconds: Mapping[str, float]) -> h.Elem
     for memory, rate in bounds.bandwidths.items():
         name = f"{memory} {format_si(rate, 'B/s')}"
         layers.append(Layer(name, bounds.slope(memory), slanted=True))
-    points = [(bounds.intensity, bounds.flops / time) for time in seconds.values()]
+    places = [(bounds.intensity, bounds.flops / time) for time in seconds.values()]
     names = [f"{name} {format_seconds(time)}" for name, time in seconds.items()]
-    return chart(TITLE, x, y, *layers, Layer("versions", points, "points", names))
+    return chart(TITLE, x, y, *layers, Layer("versions", places, "points", names))
+
+
+def roofline_points(
+    func: Func, workload: Workload, target: Target, model: TargetModel, versions: Iterable[Version]
+) -> Data:
+    """The least time of a program, in `seconds`, and a point for each version.
+
+    `peak` is in operations and `bandwidth` in bytes per second, `intensity` in operations per byte;
+    `null` where the program has none of them. A point has the operations per second and the share
+    of the roofline that a version reaches, by its measured or else its predicted time.
+    """
+    roof = model.roofline(func, target)
+    flops, size = workload.flops, workload.bytes
+    points = []
+    for version in versions:
+        timing = version.timing
+        seconds = version.predicted if timing is None else timing.seconds
+        if seconds:
+            points.append(
+                {
+                    "version": version.id,
+                    "seconds": seconds,
+                    "measured": timing is not None,
+                    "rate": flops / seconds,
+                    "share": roof.seconds / seconds,
+                }
+            )
+    return {
+        "seconds": roof.seconds,
+        "text": str(roof),
+        "bound": "arithmetic" if roof.compute >= roof.memory else "memory",
+        "flops": flops,
+        "bytes": size,
+        "intensity": flops / size if size else None,
+        "peak": flops / roof.compute if roof.compute else None,
+        "bandwidth": size / roof.memory if roof.memory else None,
+        "points": points,
+    }

@@ -97,7 +97,7 @@ def _renumbered(value: Argument, places: dict[int, int]) -> Argument:
 def sliders_of(schedule: Schedule) -> list[Slider]:
     """The numbers of a schedule, in the order in which its sketch decides them."""
     replayed = Schedule(schedule.original)
-    trace, handles, found = schedule.trace, list[Any](), list[Slider]()
+    trace, handles, sliders = schedule.trace, list[Any](), list[Slider]()
     funcs: list[Func] = []
     for number, step in enumerate(trace.steps):
         before, count = replayed.func, len(handles)
@@ -105,17 +105,17 @@ def sliders_of(schedule: Schedule) -> list[Slider]:
         handles += _flat(replayed.replay(step))
         for item, value in enumerate(step.decision):
             if value is not None:
-                found.append(Slider(number, "", item, value, Ref("t", count + item)))
+                sliders.append(Slider(number, "", item, value, Ref("t", count + item)))
         for argument, place, size in [] if step.decision else _numbers(step):
             values = _values(size, _largest(step, handles, before))
-            found.append(Slider(number, argument, place, size, None, values))
-    uses = [_use_of(s, trace) for s in found]
+            sliders.append(Slider(number, argument, place, size, None, values))
+    uses = [_use_of(s, trace) for s in sliders]
     labels = [_label(trace, funcs, handles, use) for use in uses]
     told_apart = [
         _label(trace, funcs, handles, use, blocks=True) if labels.count(label) > 1 else label
         for use, label in zip(uses, labels, strict=True)
     ]
-    return [replace(s, label=label) for s, label in zip(found, told_apart, strict=True)]
+    return [replace(s, label=label) for s, label in zip(sliders, told_apart, strict=True)]
 
 
 _Use: TypeAlias = tuple[int, str, int | None]
@@ -201,5 +201,5 @@ def _largest(step: Step, handles: Sequence[Any], func: Func) -> int:
 
 def _values(value: int, most: int) -> tuple[int, ...]:
     """Divisors of an extent, powers of two and small numbers up to it, and the present value."""
-    found = {d for d in range(1, most + 1) if most % d == 0 or d & (d - 1) == 0 or d <= _SMALL}
-    return tuple(sorted({*found, value}))
+    values = {d for d in range(1, most + 1) if most % d == 0 or d & (d - 1) == 0 or d <= _SMALL}
+    return tuple(sorted({*values, value}))

@@ -65,13 +65,13 @@ class Sliders:
                 hint="split or tile a loop first: their factors become sliders",
             )
         self.closed: list[tuple[str, str]] = []
-        found = _of_search(schedule, target)
-        self.searched = found is not None
-        if found is None:
+        searched = _of_search(schedule, target)
+        self.searched = searched is not None
+        if searched is None:
             kept, sketch = self._opened(sliders)
             self.sketch = sketch.within(target)
         else:
-            kept, self.sketch = [s for s in sliders if not s.argument], found
+            kept, self.sketch = [s for s in sliders if not s.argument], searched
             self.closed += [(s.label, FIXED) for s in sliders if s.argument]
         values = map(self.sketch.space.values.__getitem__, self.sketch.variables)
         self.sliders = [
@@ -94,7 +94,7 @@ class Sliders:
         around = np.concatenate([row, *(self._varied(row, n) for n in range(len(self.sliders)))])
         valid, held = self._space.check(around), self._limits(around) != 0
         limits = [name for name, _ in self.sketch.prune]
-        found: Data = {
+        answer: Data = {
             "values": row[0].tolist(),
             "valid": bool(valid[0]),
             "pruned": [name for name, holds in zip(limits, held[0], strict=True) if not holds],
@@ -102,22 +102,22 @@ class Sliders:
         seconds: Sequence[float] | None = None
         unlike: Collection[int] = ()
         if not valid[0]:
-            found["error"] = self._broken(row[0].tolist(), refusal)
+            answer["error"] = self._broken(row[0].tolist(), refusal)
         if self._figures is not None:
             estimate = self._figures.estimate(around)
             seconds, unlike = estimate.seconds.tolist(), self._unlike
             if self.searched or not valid[0]:
-                found |= self._figures.of(row)
+                answer |= self._figures.of(row)
             else:
                 program = self._program(row)
-                found |= program.of(NO_DECISIONS)
+                answer |= program.of(NO_DECISIONS)
                 if not alike(program.estimate(NO_DECISIONS), self._figures.estimate(row)):
                     unlike = range(len(self.sliders))
             if not valid[0]:
-                found["predicted"] = None
+                answer["predicted"] = None
         pruned = ~held.all(axis=1)
-        found["around"] = self._around(valid.tolist(), pruned.tolist(), seconds, unlike)
-        return found
+        answer["around"] = self._around(valid.tolist(), pruned.tolist(), seconds, unlike)
+        return answer
 
     def changes(self, values: object) -> str:
         """How a row differs from that of the version, in words."""
@@ -248,11 +248,11 @@ class Sliders:
         unlike: Collection[int],
     ) -> list[Data]:
         """What each slider says of its values; it has no predictions if it is one of `unlike`."""
-        found, start = list[Data](), 1
+        marks, start = list[Data](), 1
         for n, slider in enumerate(self.sliders):
             end = start + len(slider.values)
             known = None if seconds is None or n in unlike else seconds[start:end]
-            found.append(
+            marks.append(
                 {
                     "valid": valid[start:end],
                     "pruned": pruned[start:end],
@@ -261,7 +261,7 @@ class Sliders:
                 }
             )
             start = end
-        return found
+        return marks
 
     def _broken(self, row: list[int], refusal: Refusal) -> Data:
         """The condition that a row breaks: as the step says it, else as the sketch knows it."""

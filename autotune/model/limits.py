@@ -34,14 +34,14 @@ def limits_of(func: Func, target: Target, space: Space) -> list[Limit]:
         model = model_for(target)
     except TargetError:
         return []
-    found: dict[object, Limit] = {}
+    limits: dict[object, Limit] = {}
     for name, condition in model.limits(profile(func, space.bounds), target):
         holds = space.decide(condition) if isinstance(condition, Expr) else condition
         if holds is None:
-            found[name, key_of(condition)] = Limit(name, condition)
+            limits[name, key_of(condition)] = Limit(name, condition)
         elif not holds:
-            found[name, None] = Limit(name, False)
-    return list(found.values())
+            limits[name, None] = Limit(name, False)
+    return list(limits.values())
 
 
 def straight_code(source: Profile, register_bits: int) -> Iterator[Limit]:

@@ -39,15 +39,15 @@ def footprints(func: Func, target: Target) -> dict[Var, dict[Buffer, LoopFootpri
     An internal buffer counts with what is live at once. Regions are boxes that cover what is
     touched, as in the estimate, and indices that depend on data may take every value.
     """
-    found: dict[Var, dict[Buffer, LoopFootprint]] = {}
+    by_loop: dict[Var, dict[Buffer, LoopFootprint]] = {}
     for loop, touched in loop_bytes(Evaluated(profile(func), Tape())).items():
-        found[loop] = {}
+        by_loop[loop] = {}
         for buffer, number in touched.items():
             assert not isinstance(number, Column), "a concrete program has plain numbers"
             nbytes = int(number)
             memory = target.memory_for(nbytes, buffer.scope)
-            found[loop][buffer] = LoopFootprint(nbytes, memory)
-    return found
+            by_loop[loop][buffer] = LoopFootprint(nbytes, memory)
+    return by_loop
 
 
 def loop_bytes(data: Evaluated) -> Bytes:
