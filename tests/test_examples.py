@@ -135,7 +135,7 @@ def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "all 2 trials are done" in done.stderr
     assert re.search(
-        r"^numpy [\d.]+ takes [\d.]+ [mun]?s: the time to beat\nTuning", done.stdout, re.M
+        r"^numpy [\d.]+ takes [\d.]+ [mun]?s: the time to beat\nTuning", done.stdout, re.MULTILINE
     )
     assert "with 0 measurements, from record" in done.stdout
     rows = re.findall(
