@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .schedule import Schedule
     from .tir.ir import Func
     from .tuning_db import Explanation, TuningDatabase
+    from .tuning_db.store import DatabaseOrPath
 
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 def build(
     program: Func | Schedule,
     target: Target | str = "cpu",
-    database: TuningDatabase | None = None,
+    database: DatabaseOrPath | None = None,
     allow: Sequence[str] = POLICIES,
     *,
     strict_fp: bool = False,
@@ -52,7 +53,7 @@ def build(
     permits, in this order: `record`, the best verified one in `database`; `transfer`, the best one
     of other sizes of the program there, re-fitted to these; `model`, the one that the cost model
     predicts to be fastest; `default`, the same by the analytic estimate. `module.origin` says which
-    it was, and the expected loss if it is known.
+    it was, and the expected loss if it is known. A path or URL of a database is opened read-only.
 
     `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
     inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`; without it,
@@ -93,7 +94,7 @@ def build(
 def build_all(
     programs: Iterable[Func | Schedule],
     target: Target | str = "cpu",
-    database: TuningDatabase | None = None,
+    database: DatabaseOrPath | None = None,
     allow: Sequence[str] = POLICIES,
     *,
     jobs: int | None = None,
@@ -127,13 +128,14 @@ def build_all(
         )  # fmt: skip
     programs = list(programs)
     resolved = resolve(target)
+    store = _opened(database)
     jobs = usable_processors() if jobs is None else jobs
     # Children import what modules register.
     homes = {*outside_modules(resolved), *(i.home for i in user_instructions())}
     found = list[tuple[Choice | Search, Choices]]()
     for n in range(len(programs)):
         with told_of(partial(_nth, programs, n)):
-            others = choices(programs[n], resolved, database, allow, tolerance)
+            others = choices(programs[n], resolved, store, allow, tolerance)
             found.append((next(others), others))
     if jobs > 1 and len(programs) > 1 and "__main__" not in homes:
         tasks: dict[object, Task] = {}
@@ -192,7 +194,7 @@ def build_library(
     program: Func | Schedule,
     path: str | os.PathLike[str],
     target: Target | str = "cpu",
-    database: TuningDatabase | None = None,
+    database: DatabaseOrPath | None = None,
     allow: Sequence[str] = POLICIES,
     *,
     strict_fp: bool = False,
@@ -248,12 +250,12 @@ class Library:
     origin: Origin
 
 
-@checked_call(BuildError, 'tw.explain(program, "cpu", tw.TuningDatabase("tuning.db"))')
+@checked_call(BuildError, 'tw.explain(program, "cpu", "tuning.db")')
 @system_errors(BuildError, "a lookup")
 def explain(
     program: Func,
     target: Target | str,
-    database: TuningDatabase,
+    database: DatabaseOrPath,
     *,
     tolerance: float | None = None,
 ) -> Explanation:
@@ -266,21 +268,30 @@ def explain(
     program or no database.
     """
     from .codegen.detect import resolve
+    from .tuning_db.arguments import opened
 
-    return explained(program, resolve(target), database, tolerance)
+    return explained(program, resolve(target), opened(database, BuildError), tolerance)
 
 
 def _compiled(
     program: Func | Schedule,
     target: Target,
-    database: TuningDatabase | None,
+    database: DatabaseOrPath | None,
     allow: Sequence[str],
     tolerance: float | None,
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
-    found = choices(program, target, database, allow, tolerance)
+    found = choices(program, target, _opened(database), allow, tolerance)
     return _first_compiled(next(found), found, target, strict_fp=strict_fp)
+
+
+def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:
+    if database is None:
+        return None
+    from .tuning_db.arguments import opened
+
+    return opened(database, BuildError)
 
 
 def _first_compiled(

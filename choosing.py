@@ -103,7 +103,7 @@ def choices(
     if isinstance(program, Schedule):
         failed = yield _as_scheduled(program)
         raise failed.error
-    _require_buildable(program, database, tolerance)
+    _require_buildable(program, tolerance)
     unfit: dict[str, str] = {}
     if database is not None and "record" in allow:
         while (record := _lookup(program, target, database, tolerance, unfit)) is not None:
@@ -176,17 +176,11 @@ def _as_scheduled(program: Schedule) -> Choice:
     return Choice(program.func, Origin("schedule"))
 
 
-def _require_buildable(
-    program: Func, database: TuningDatabase | None, tolerance: float | None
-) -> None:
+def _require_buildable(program: Func, tolerance: float | None) -> None:
     from .autotune.measure.numeric_check import require_tolerance
     from .tir.verify import verify
 
     _require_program(program)
-    if database is not None:
-        from .tuning_db.arguments import require_database
-
-        require_database(database, BuildError)
     require_tolerance(tolerance, BuildError)
     verify(program)
 
@@ -352,10 +346,8 @@ def explained(
     unfit: Mapping[str, str] | None = None,
 ) -> Explanation:
     from .autotune.search.replay import Replays
-    from .tuning_db.arguments import require_database
 
     _require_program(func)
-    require_database(database, BuildError)
     replays = Replays(func, unfit)
     return database.explain(*_records(func, target), tolerance=tolerance, applies=replays)
 

@@ -20,8 +20,9 @@ from ..runtime.measure.pack import Pack
 from ..runtime.measure.results import Results, read_results
 from ..schedule import Trace
 from ..target import Target
-from ..tuning_db import TuningDatabase
+from ..tuning_db.arguments import opened
 from ..tuning_db.codec import from_plain
+from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import (
     AnyRecord,
     Environment,
@@ -48,7 +49,7 @@ class Imported(NamedTuple):
     cut: bool
 
 
-def import_results(path: Path, database: TuningDatabase) -> Imported:
+def import_results(path: Path, database: DatabaseOrPath) -> Imported:
     """Put the records of a file of results into a database, all of them or none.
 
     Raises `ArtifactError` for a file that is damaged or makes no sense, and `DatabaseError`.
@@ -59,7 +60,8 @@ def import_results(path: Path, database: TuningDatabase) -> Imported:
     except (DatabaseError, TargetError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError("{0}: its records make no sense: {1}", path, error) from error
     count = sum(isinstance(record, Measurement) for record in records)
-    return Imported(database.put(*records), count, len(results.missing), results.cut)
+    store = opened(database, DatabaseError, write=True)
+    return Imported(store.put(*records), count, len(results.missing), results.cut)
 
 
 class _More(NamedTuple):

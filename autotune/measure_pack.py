@@ -30,7 +30,8 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tir.widen import widened
 from ..tuning_db import TuningDatabase
-from ..tuning_db.arguments import require_database
+from ..tuning_db.arguments import opened
+from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import Outcome, TargetRecord, to_plain
 from .config import TuneConfig
 from .measure.compiler import compile_in_child
@@ -66,7 +67,7 @@ def write_pack(  # noqa: PLR0913 - each option of a search has a name
     trials: int = 64,
     seed: int = 0,
     config: TuneConfig | None = None,
-    database: TuningDatabase | None = None,
+    database: DatabaseOrPath | None = None,
     tolerance: float | None = None,
     chosen: Sequence[Drawn] = (),
     compile_program: Compile = compile_in_child,
@@ -87,8 +88,7 @@ def write_pack(  # noqa: PLR0913 - each option of a search has a name
     if trials < 1:
         raise TuningError("{0} trials: expected 1 at least", trials)
     require_tolerance(tolerance, TuningError)
-    if database is not None:
-        require_database(database, TuningError)
+    known = None if database is None else opened(database, TuningError)
     verify(func)
     resolved = resolve(target)
     if os.path.lexists(folder):
@@ -100,7 +100,7 @@ def write_pack(  # noqa: PLR0913 - each option of a search has a name
         raise TuningError("cannot write {0}: {1}", folder, error.strerror or error) from error
     try:
         pack = _Packer(resolved, unfinished, compile_program, tell).pack(
-            func, trials, seed, config or TuneConfig(), database, tolerance, chosen
+            func, trials, seed, config or TuneConfig(), known, tolerance, chosen
         )
         unfinished.rename(folder)
     except OSError as error:

@@ -6,7 +6,6 @@ serve both. Nothing is written, and no target or program is needed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,7 +15,9 @@ from ..display import html
 from ..errors import DatabaseError, checked_call
 from ..ids import short_id
 from ..tuning_db import TuningDatabase
+from ..tuning_db.arguments import opened
 from ..tuning_db.sessions import is_alive
+from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import (
     Best,
     Session,
@@ -32,28 +33,24 @@ from .session_history import SessionHistory
 
 
 @checked_call(DatabaseError, 'tw.open_run("tuning.db")')
-def open_run(
-    database: TuningDatabase | str | os.PathLike[str], session: str | None = None
-) -> RecordedRun:
+def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRun:
     """The session of a database with that id, or its beginning; the newest if none is given.
 
     It may run in any process on any machine, or be over. A path or URL is opened read-only.
 
     Raises `DatabaseError` if there is no such session.
     """
-    opened = database
-    if not isinstance(opened, TuningDatabase):
-        opened = TuningDatabase(opened, create=False, read_only=True)
+    store = opened(database, DatabaseError)
     if session is not None:
-        return RecordedRun(opened, opened.find(session, Session))
-    sessions = opened.records(Session)
+        return RecordedRun(store, store.find(session, Session))
+    sessions = store.records(Session)
     if not sessions:
         raise DatabaseError(
             "there is no session in {0} yet",
-            opened.location,
+            store.location,
             hint="tw.tune and `tilewright tune` begin one",
         )
-    return RecordedRun(opened, max(sessions, key=lambda s: s.started))
+    return RecordedRun(store, max(sessions, key=lambda s: s.started))
 
 
 class RecordedRun:

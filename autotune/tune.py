@@ -17,8 +17,9 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
-from ..tuning_db.arguments import require_database
+from ..tuning_db.arguments import opened
 from ..tuning_db.gains import Baseline
+from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import Machine, SessionStatus
 from .budget import Budget, Meter
 from .config import TuneConfig
@@ -58,7 +59,7 @@ def tune(
     func: Func | Schedule | Sequence[Schedule],
     target: Target | str = "cpu",
     *,
-    database: TuningDatabase,
+    database: DatabaseOrPath,
     trials: int | None = 64,
     seconds: float | None = None,
     stop_at: float | None = None,
@@ -76,7 +77,7 @@ def tune(
     func: Sequence[Func],
     target: Target | str = "cpu",
     *,
-    database: TuningDatabase,
+    database: DatabaseOrPath,
     weights: Sequence[float] | None = None,
     trials: int | None = 64,
     seconds: float | None = None,
@@ -95,7 +96,7 @@ def tune(
     func: Func | Schedule | Sequence[Schedule],
     target: Target | str = "cpu",
     *,
-    database: TuningDatabase,
+    database: DatabaseOrPath,
     trials: int | None = 64,
     seconds: float | None = None,
     stop_at: float | None = None,
@@ -113,7 +114,7 @@ def tune(
     func: Sequence[Func],
     target: Target | str = "cpu",
     *,
-    database: TuningDatabase,
+    database: DatabaseOrPath,
     weights: Sequence[float] | None = None,
     trials: int | None = 64,
     seconds: float | None = None,
@@ -127,12 +128,12 @@ def tune(
     progress: bool = True,
     background: Literal[True],
 ) -> TuningRun[list[TuneResult], list[BestResult | None]]: ...
-@checked_call(TuningError, 'tw.tune(func, database=tw.TuningDatabase("tuning.db"))')
+@checked_call(TuningError, 'tw.tune(func, database="tuning.db")')
 def tune(  # noqa: PLR0913 - each option of a session has a name
     func: Func | Schedule | Sequence[Schedule] | Sequence[Func],
     target: Target | str = "cpu",
     *,
-    database: TuningDatabase,
+    database: DatabaseOrPath,
     weights: Sequence[float] | None = None,
     trials: int | None = 64,
     seconds: float | None = None,
@@ -167,7 +168,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     slower, and `TuneResult.gains` has the gain over them. What would take long is not timed again,
     and the gain is then a lower bound.
 
-    Every measurement is in `database` before the next begins. Earlier measurements of the program
+    Every measurement is in `database` (or the one at that path or URL, which is created where there
+    is none) before the next begins. Earlier measurements of the program
     and target warm the search and are not repeated; schedules of other sizes of the program are the
     first candidates. `resume` continues the last session of this program, target and budget that
     did not finish; if there is none, a warning says why, and a new one starts.
@@ -196,7 +198,6 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     `result`.
     """
     programs, several = tasks(func)
-    require_database(database, TuningError)
     require_tolerance(tolerance, TuningError)
     for program in programs:
         verify(program.func)
@@ -208,7 +209,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     job = _Job(
         programs,
         _runnable(target),
-        database,
+        opened(database, TuningError, write=True),
         budget,
         rules,
         shares,

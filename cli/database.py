@@ -16,11 +16,14 @@ from .options import (
     OPTIONS,
     AsJson,
     Database,
+    DatabaseArgument,
+    DatabaseOption,
     Parameters,
     Program,
     SomeProgram,
     TargetText,
     Tolerance,
+    database_named,
     open_database,
 )
 from .program_file import load_program
@@ -48,7 +51,8 @@ _MOST_NAMED = 5
 
 @app.command("list")
 def list_measurements(
-    db: Database = "tuning.db",
+    database: DatabaseArgument = None,
+    db: DatabaseOption = None,
     workload: Annotated[
         str | None, typer.Option(metavar="TEXT|ID", help="A part of its name and shape, or its id.")
     ] = None,
@@ -72,19 +76,20 @@ def list_measurements(
     order = _one_of(Order, sort, "--sort")
     only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
     moment = None if since is None else parse_moment(since, "--since")
-    with open_database(db) as database:
-        programs = {w.id: w.text for w in database.records(Workload)}
-        wanted = None if workload is None else _matching(programs, workload, db)
-        found = database.history(
+    location = database_named(database, db)
+    with open_database(location) as opened:
+        programs = {w.id: w.text for w in opened.records(Workload)}
+        wanted = None if workload is None else _matching(programs, workload, location)
+        found = opened.history(
             workload=wanted, outcome=only, since=moment, order=order, limit=limit
         )
-        texts = programs | {t.id: t.text for t in database.records(TargetRecord)}
+        texts = programs | {t.id: t.text for t in opened.records(TargetRecord)}
     if as_json:
         print_json([measurement_row(m, schedule, texts) for m, schedule in found])
         return
     if not found:
         chosen = (wanted, only, moment) != (None, None, None)
-        print_text(f"no measurements in {db}{' match' if chosen else ''}")
+        print_text(f"no measurements in {location}{' match' if chosen else ''}")
     tables: dict[tuple[str, str], list[list[str]]] = {}
     for m, schedule in found:
         tables.setdefault((m.workload, m.target), []).append(_row(m, schedule, wide))

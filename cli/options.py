@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,8 +47,17 @@ Parameters = Annotated[
         "-p", "--param", metavar="NAME=VALUE", help="A parameter of the function; repeatable."
     ),
 ]
+_VARIABLE, _DEFAULT = "TILEWRIGHT_DB", "tuning.db"
 Database = Annotated[
-    str, typer.Option("--db", envvar="TILEWRIGHT_DB", help="A file or an SQLAlchemy URL.")
+    str, typer.Option("--db", envvar=_VARIABLE, help="A file or an SQLAlchemy URL.")
+]
+_WHERE = f"A file or an SQLAlchemy URL. [env var: {_VARIABLE}; default: {_DEFAULT}]"
+DatabaseArgument = Annotated[
+    str | None, typer.Argument(metavar="[DB]", help=_WHERE, show_default=False)
+]
+"""Of commands that are about a database alone; `--db` names it as well: see `database_named`."""
+DatabaseOption = Annotated[
+    str | None, typer.Option("--db", metavar="DB", help="The same database.", show_default=False)
 ]
 TargetText = Annotated[
     str,
@@ -68,6 +78,19 @@ def open_database(location: str, *, create: bool = False, write: bool = False) -
     from ..tuning_db import TuningDatabase
 
     return TuningDatabase(location, create=create, read_only=not (create or write))
+
+
+def database_named(argument: str | None, option: str | None) -> str:
+    """The location that a command is given, as an argument or by `--db`; else the default.
+
+    Raises `typer.BadParameter` for both.
+    """
+    if argument is not None and option is not None:
+        raise typer.BadParameter(
+            f"two databases, {argument!r} and --db {option!r}: expected one; leave one out"
+        )
+    named = option if argument is None else argument
+    return os.environ.get(_VARIABLE) or _DEFAULT if named is None else named
 
 
 def sweeps_of(locations: Sequence[str] | None, kind: str) -> list[Sweep]:

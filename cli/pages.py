@@ -11,16 +11,14 @@ from typing import Annotated
 import typer
 
 from ..errors import DatabaseError
-from .options import open_database
+from .options import DatabaseArgument, DatabaseOption, database_named, open_database
 
 _HTML = b"<!doctype html>"
 
 
 def report(
-    database: Annotated[
-        str,
-        typer.Argument(metavar="[DB]", envvar="TILEWRIGHT_DB", help="A file or an SQLAlchemy URL."),
-    ] = "tuning.db",
+    database: DatabaseArgument = None,
+    db: DatabaseOption = None,
     out: Annotated[
         str, typer.Option("-o", "--out", help="The file; `-` is standard output.")
     ] = "report.html",
@@ -35,7 +33,7 @@ def report(
     from ..lab.report import report as page_of
     from ..tuning_db import Session
 
-    with open_database(database) as opened:
+    with open_database(database_named(database, db)) as opened:
         found = None if session is None else opened.find(session, Session)
         page = page_of(opened, found)
     if out == "-":

@@ -12,7 +12,14 @@ import typer
 
 from ..errors import DatabaseError
 from ..ids import short_id
-from .options import AsJson, Database, open_database
+from .options import (
+    AsJson,
+    Database,
+    DatabaseArgument,
+    DatabaseOption,
+    database_named,
+    open_database,
+)
 from .report import decisions_text, measured_text, print_json, steps
 from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
@@ -47,7 +54,8 @@ def delete(
 
 
 def prune(
-    db: Database = "tuning.db",
+    database: DatabaseArgument = None,
+    db: DatabaseOption = None,
     unused_since: Annotated[
         str | None,
         typer.Option(
@@ -66,10 +74,11 @@ def prune(
     Measurements that another session superseded, sessions that measured nothing, schedules that
     nothing refers to. The best schedules, their comparisons and pins stay as they are.
     """
+    location = database_named(database, db)
     moment = None if unused_since is None else parse_moment(unused_since, "--unused-since")
-    with open_database(db, write=yes) as database:
-        removal = database.prune(unused_since=moment, damaged=damaged, dry_run=not yes)
-    _print_removal(removal, db, as_json)
+    with open_database(location, write=yes) as opened:
+        removal = opened.prune(unused_since=moment, damaged=damaged, dry_run=not yes)
+    _print_removal(removal, location, as_json)
 
 
 def _print_removal(removal: Removal, db: str, as_json: bool) -> None:
@@ -185,12 +194,15 @@ def _pin_text(database: TuningDatabase, choice: Pin) -> str:
     return f"schedule {short_id(choice.schedule)} for {program} on {where}"
 
 
-def stats(db: Database = "tuning.db", as_json: AsJson = False) -> None:
+def stats(
+    database: DatabaseArgument = None, db: DatabaseOption = None, as_json: AsJson = False
+) -> None:
     """Show what a database holds, in numbers."""
     from ..tuning_db import to_plain
 
-    with open_database(db) as database:
-        found = database.stats()
+    location = database_named(database, db)
+    with open_database(location) as opened:
+        found = opened.stats()
     if as_json:
         print_json(to_plain(found))
         return
@@ -202,7 +214,7 @@ def stats(db: Database = "tuning.db", as_json: AsJson = False) -> None:
     measured = found.records["measurement"]
     print_facts(
         {
-            "database": db,
+            "database": location,
             "size": f"{_bytes(found.size)}{free}",
             "measured": f"{measured} ({outcomes})" if outcomes else measured,
             "when": span,
@@ -225,10 +237,12 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} seconds"
 
 
-def compact(db: Database = "tuning.db", as_json: AsJson = False) -> None:
+def compact(
+    database: DatabaseArgument = None, db: DatabaseOption = None, as_json: AsJson = False
+) -> None:
     """Give the space of deleted records back to the disk; of SQLite files."""
-    with open_database(db, write=True) as database:
-        before, after = database.compact()
+    with open_database(database_named(database, db), write=True) as opened:
+        before, after = opened.compact()
     if as_json:
         print_json({"before": before, "after": after})
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import DatabaseError
+from .options import DatabaseArgument, DatabaseOption, database_named
 
 if TYPE_CHECKING:
     from ..autotune.display import LiveDisplay
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def watch(
-    database: Annotated[
-        str,
-        typer.Argument(metavar="[DB]", envvar="TILEWRIGHT_DB", help="A file or an SQLAlchemy URL."),
-    ] = "tuning.db",
+    database: DatabaseArgument = None,
+    db: DatabaseOption = None,
     session: Annotated[
         str | None,
         typer.Option(help="A session by the first digits of its id; default the newest."),
@@ -36,14 +35,14 @@ def watch(
     from ..autotune.display import LiveDisplay, render
     from ..autotune.recorded_run import open_run
 
-    console = Console()
+    location, console = database_named(database, db), Console()
     if once:
-        (picture,) = open_run(database, session).pictures.pictures.values()
+        (picture,) = open_run(location, session).pictures.pictures.values()
         console.print(render(picture, console))
         return
     try:
         with LiveDisplay(console) as display:
-            follow(database, session, display, lambda: time.sleep(every))
+            follow(location, session, display, lambda: time.sleep(every))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

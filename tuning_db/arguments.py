@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 from ..errors import DatabaseError, TilewrightError, bind
 from .values import (
@@ -22,6 +22,11 @@ from .values import (
     Toolchain,
     Workload,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from .store import DatabaseOrPath, TuningDatabase
 
 C = TypeVar("C", bound=type)
 Count: TypeAlias = int
@@ -59,7 +64,8 @@ def _is_amount(value: object) -> bool:
     return number and 0 <= value < 2**63  # type: ignore[operator]
 
 
-def _is_address(value: object) -> bool:
+def is_address(value: object) -> TypeGuard[str | os.PathLike[str] | URL]:
+    """Whether a value is of a kind that a path or URL has."""
     from sqlalchemy import URL
 
     return isinstance(value, (str, os.PathLike, URL))
@@ -86,7 +92,7 @@ _KINDS: dict[str, Kind] = {
     "Order": _one_of(Order),
     "Outcome": _one_of(Outcome),
     "SessionStatus": _one_of(SessionStatus),
-    "PathOrURL": ("a path or a URL", _is_address),
+    "PathOrURL": ("a path or a URL", is_address),
     "Sequence[PathOrURL]": (
         "a list of paths and URLs",
         lambda value: isinstance(value, Sequence) and not isinstance(value, (str, bytes)),
@@ -105,16 +111,27 @@ _KINDS: dict[str, Kind] = {
 """What parameters are declared as."""
 
 
-def require_database(database: object, error: type[TilewrightError]) -> None:
-    """Raise `error` for what is no database."""
+def opened(
+    database: DatabaseOrPath, error: type[TilewrightError], *, write: bool = False
+) -> TuningDatabase:
+    """The database that a function is given, which may be the path or URL of one.
+
+    A path is opened for reading, and the database must be there; with `write` it may be created.
+    Its connections are closed when nothing refers to it any more.
+
+    Raises `error` for what is neither, and `DatabaseError` where it cannot be opened.
+    """
     from .store import TuningDatabase  # those who have one have loaded it
 
-    if not isinstance(database, TuningDatabase):
+    if isinstance(database, TuningDatabase):
+        return database
+    if not is_address(database):
         raise error(
-            "database: expected a TuningDatabase, found {0!r:.80}",
+            "database: expected a TuningDatabase, or the path or URL of one, found {0!r:.80}",
             database,
-            hint='open one: tw.TuningDatabase("tuning.db")',
+            hint='write database="tuning.db", or tw.TuningDatabase("tuning.db")',
         )
+    return TuningDatabase(database, create=write, read_only=not write)
 
 
 def checked_arguments(cls: C) -> C:

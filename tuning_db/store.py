@@ -364,6 +364,10 @@ class TuningDatabase(Queries):
         return Removal(self.location, reasons, not dry_run, tuple(layers))
 
 
+DatabaseOrPath: TypeAlias = TuningDatabase | PathOrURL
+"""What functions take that read or write a database; `arguments.opened` opens it."""
+
+
 def _opened(path_or_url: PathOrURL, create: bool, read_only: bool) -> Opened:
     opened = open_engine(path_or_url, create, read_only)
     try:

@@ -572,7 +572,7 @@ def test_pauses_of_a_session_are_not_counted() -> None:
     ("change", "error", "says"),
     [
         ({"func": matmul}, TuningError, "expected a program (Func) to tune, or schedules"),
-        ({"database": "tuning.db"}, TuningError, "expected a TuningDatabase, found 'tuning.db'"),
+        ({"database": 3}, TuningError, "or the path or URL of one, found 3"),
         ({"trials": 0}, TuningError, "trials=0 is no budget"),
         ({"trials": None}, TuningError, "a session needs a budget"),
         ({"target": "gpu"}, TargetError, "unknown target kind"),

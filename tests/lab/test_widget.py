@@ -115,10 +115,13 @@ def test_without_anywidget_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     ("arguments", "says"),
     [
         ((tw.ops.matmul_func,), r"expected a program .*\n  hint: call the function that makes"),
-        ((tw.ops.matmul_func(8, 8, 8), "cpu", "t.db"), r"database: .*\n  hint: open one: tw.Tuni"),
+        (
+            (tw.ops.matmul_func(8, 8, 8), "cpu", 3),
+            r"database: .*, found 3\n  hint: write database=",
+        ),
         ((tw.ops.matmul_func(8, 8, 8), "gpu"), "gpu"),
     ],
-    ids=["function", "path", "target"],
+    ids=["function", "database", "target"],
 )
 def test_what_is_no_program_or_database_is_named(arguments: Any, says: str) -> None:
     with pytest.raises(TilewrightError, match=says):
