@@ -7,8 +7,9 @@
     tw.plot.predictions(result, ax=right)
 
 Functions draw on `ax`, by default the axes of a new figure, and return them. Most take a result of
-`tune`, a run, or a database with the id of a `session` (by default the newest that measured). The
-extra `plot` installs matplotlib; without it they raise `TuningError`.
+`tune`, a run, or a database (or the path or URL of one) with the id of a `session`, by default the
+newest that measured. The extra `plot` installs matplotlib; without it, and for arguments of another
+kind, they raise `TuningError`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -25,15 +26,37 @@ from ..autotune.measure.machine import with_rates
 from ..autotune.result import BestResult, TuneResult
 from ..codegen.detect import resolve
 from ..durations import format_seconds
-from ..errors import TuningError
+from ..errors import TuningError, checked_call
 from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.ir import Func
-from ..tuning_db import TuningDatabase
+from ..tuning_db.store import DatabaseOrPath
 from .ablation import Ablated, Seconds, estimate, prefixes, without_each
-from .page import text
+from .plot_arguments import (
+    measuring,
+    one_of,
+    optional_axes,
+    optional_names,
+    program,
+    require_grid,
+    times_by_name,
+    trace_of,
+)
+from .plot_axes import (
+    SMALL,
+    axes_of_rows,
+    drawn,
+    fitting,
+    legend,
+    log_seconds,
+    logarithmic,
+    plain,
+    points_of,
+    prepared,
+    thinned,
+)
 from .roofline import bounds_of
-from .scales import format_si, plottable, some
+from .scales import format_si, some
 from .sources import Candidate, Source, candidates_of, trials_of
 from .trials import improvements, rank_correlation
 
@@ -43,18 +66,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ablation", "convergence", "decisions", "pairs", "predictions", "roofline"]
 
+Steps: TypeAlias = Literal["without", "prefixes"]
 P = ParamSpec("P")
 R = TypeVar("R")
 _PAIRED = 5
 """Decisions that `pairs` shows by default."""
-_FEW_ACROSS, _FEW_DOWN = 30, 1000
-"""Up to these ratios of their ends, axes of times have three ticks in a decade, else one."""
 _STEP = 48
-"""Characters of a step that are shown."""
+"""Characters of a step, or of the name of a version, that are shown."""
+_COLUMN, _LINE = 0.45, 0.2
+"""Inches between the decisions of parallel coordinates, at least, and between names of a legend."""
 
 
-def _with_matplotlib(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that says what to install where matplotlib is not."""
+def _figure(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that says what to install where matplotlib is not, and what arguments it takes."""
+    checked = checked_call(TuningError)(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -65,57 +90,59 @@ def _with_matplotlib(function: Callable[P, R]) -> Callable[P, R]:
                 "a plot takes matplotlib, which is not installed",
                 hint="pip install 'tilewright[plot]'",
             ) from error
-        return function(*args, **kwargs)
+        return checked(*args, **kwargs)
 
     return call
 
 
-@_with_matplotlib
+@_figure
 def convergence(source: Source, *, session: str | None = None, ax: Axes | None = None) -> Axes:
     """The times of trials in seconds and the best so far, against seconds since the start.
 
     Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
     """
+    ax = optional_axes(ax)
     trials = trials_of(source, session)
     timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
     best = improvements((t.elapsed, t.best_seconds) for t in trials)
-    ax = _axes(ax, bool(best))
-    ax.scatter(*_columns(timed), s=9, color="0.55", label="trials")
-    ax.step(*_columns(best), where="post", label="best so far")
+    ax = prepared(ax, shown=bool(best))
+    ax.scatter(*drawn(timed), s=9, color="0.55", label="trials")
+    ax.step(*drawn(best), where="post", label="best so far")
     ax.set_xlabel("seconds since the start")
-    _log_seconds(ax, "y", "time of a call")
+    log_seconds(ax, "y", "time of a call")
     ax.legend()
     return ax
 
 
-@_with_matplotlib
+@_figure
 def predictions(source: Source, *, session: str | None = None, ax: Axes | None = None) -> Axes:
     """The seconds that the cost model expected against those measured, and their rank correlation.
 
     Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
     """
+    ax = optional_axes(ax)
     pairs_of = [
         (t.predicted, t.seconds)
         for t in trials_of(source, session)
         if t.predicted is not None and t.seconds is not None
     ]
-    ax = _axes(ax, bool(pairs_of))
+    ax = prepared(ax, shown=bool(pairs_of))
     rank = rank_correlation(pairs_of)
     label = "trials" if rank is None else f"trials, rank correlation {rank:.2f}"
-    ax.scatter(*_columns(pairs_of), s=12, alpha=0.7, label=label)
+    ax.scatter(*drawn(pairs_of), s=12, alpha=0.7, label=label)
     if pairs_of:
         ends = min(map(min, pairs_of)), max(map(max, pairs_of))
         ax.plot(ends, ends, linestyle="--", color="0.4", label="as predicted")
-    _log_seconds(ax, "x", "predicted")
-    _log_seconds(ax, "y", "measured")
+    log_seconds(ax, "x", "predicted")
+    log_seconds(ax, "y", "measured")
     ax.legend()
     return ax
 
 
-@_with_matplotlib
+@_figure
 def decisions(
     source: Source,
-    database: TuningDatabase | None = None,
+    database: DatabaseOrPath | None = None,
     *,
     session: str | None = None,
     sketch: str | None = None,
@@ -133,9 +160,11 @@ def decisions(
     from matplotlib.colors import to_hex
     from matplotlib.patheffects import withStroke
 
+    ax = optional_axes(ax)
     candidates, name = candidates_of(source, database, session, sketch)
     columns = _varying(candidates)
-    ax = _axes(ax, bool(columns))
+    width = max(6.4, _COLUMN * (len(columns) + 2))
+    ax = prepared(ax, shown=bool(columns), size=(width, 4.8))
     if not columns:
         return ax
     heights = [_heights(values) for values in columns.values()]
@@ -148,25 +177,32 @@ def decisions(
     halo = withStroke(linewidth=2.5, foreground=to_hex(ax.get_facecolor()))
     fastest = f"fastest: {format_seconds(candidates[0].seconds)}"
     ax.plot(rows[0], color="C1", linewidth=2.5, label=fastest)
+    ax.set_xlim(-0.6, len(columns) + 0.6)
+    across, up = points_of(ax)
+    room = across / (len(columns) + 1.2)
     for at, values in enumerate(columns.values()):
         ax.axvline(at, color="0.8", linewidth=0.8, zorder=0)
-        for value, height in dict(zip(values, heights[at].tolist(), strict=True)).items():
-            words = ax.text(at, height, f"{value} ", ha="right", va="center", size="small")
+        places = sorted(dict(zip(values, heights[at].tolist(), strict=True)).items())
+        size = fitting([str(value) for value, _ in places], 0.8 * room)
+        for n in thinned(len(places), up / (1.5 * size)):
+            value, height = places[n]
+            words = ax.text(at, height, f"{value} ", ha="right", va="center", size=size)
             words.set_path_effects([halo])
     ends = candidates[0].seconds, candidates[-1].seconds
     for height, seconds in zip((0.0, 1.0), ends, strict=True):
-        ax.text(len(columns), height, f" {format_seconds(seconds)}", va="center", size="small")
-    ax.set_xticks(range(len(columns) + 1), [*columns, "time"])
+        ax.text(len(columns), height, f" {format_seconds(seconds)}", va="center", size=SMALL)
+    names = [*columns, "time"]
+    ax.set_xticks(range(len(names)), names, fontsize=fitting(names, 0.9 * room))
     ax.set_yticks([])
-    ax.set_title(_plain(name))
-    ax.legend()
+    ax.set_title(plain(name), wrap=True, fontsize="medium")
+    ax.legend(loc="upper right", bbox_to_anchor=(1.0, -0.07), fontsize=SMALL, frameon=False)
     return ax
 
 
-@_with_matplotlib
+@_figure
 def pairs(
     source: Source,
-    database: TuningDatabase | None = None,
+    database: DatabaseOrPath | None = None,
     *,
     session: str | None = None,
     sketch: str | None = None,
@@ -180,28 +216,30 @@ def pairs(
     """
     import matplotlib.pyplot as plt
 
+    wanted = optional_names(names)
     candidates, name = candidates_of(source, database, session, sketch)
     candidates.reverse()  # so that the fastest marks are on top
     varying = _varying(candidates)
-    chosen = list(varying)[:_PAIRED] if names is None else list(names)
+    chosen = list(varying)[:_PAIRED] if wanted is None else wanted
     unknown = [n for n in chosen if n not in varying]
     if unknown or not chosen:
         what = ", ".join(unknown) or "nothing"
         known = ", ".join(varying) or "none"
         raise TuningError("{0} varies in {1!r}; decisions that do: {2}", what, name, known)
+    count = len(chosen)
     if axes is None:
-        count, size = len(chosen), 2.0 * len(chosen)
         figure, axes = plt.subplots(
-            count, count, figsize=(size, size), squeeze=False, layout="constrained"
+            count, count, figsize=(2.0 * count, 2.0 * count), squeeze=False, layout="constrained"
         )
-        figure.suptitle(_plain(name))
+        figure.suptitle(plain(name), wrap=True)
+    require_grid(axes, count)
     seconds = [c.seconds for c in candidates]
     for i, below in enumerate(chosen):
         for j, across in enumerate(chosen):
             ax = axes[i, j]
             if i == j:
                 ax.scatter(varying[across], seconds, s=8)
-                _log_seconds(ax, "y", None)
+                log_seconds(ax, "y", None)
             else:
                 colours = np.log10(seconds)
                 ax.scatter(varying[across], varying[below], c=colours, cmap="viridis", s=8)
@@ -212,7 +250,7 @@ def pairs(
     return axes
 
 
-@_with_matplotlib
+@_figure
 def roofline(
     func: Func,
     times: Mapping[str, float] | TuneResult,
@@ -230,34 +268,37 @@ def roofline(
     """
     from matplotlib.ticker import FuncFormatter
 
+    func, ax = program(func, "tw.plot.roofline"), optional_axes(ax)
+    given = times_by_name(times)
+    versions = _times(given) if isinstance(given, TuneResult) else given
     resolved = with_rates(resolve(target))
     bounds = bounds_of(func, resolved)
     if bounds is None:
         raise TuningError("{0} has no operations on floats, and no roofline", func.name)
-    ax = _axes(ax, shown=True)
+    own = ax is None
+    ax = prepared(ax, shown=True, size=(9.0, max(4.8, _LINE * (len(versions) + 8))))
     for memory, rate in bounds.bandwidths.items():
-        ax.plot(*_columns(bounds.slope(memory)), label=f"{memory}, {format_si(rate, 'B/s')}")
+        ax.plot(*drawn(bounds.slope(memory)), label=f"{memory}, {format_si(rate, 'B/s')}")
     peak = f"peak, {format_si(bounds.peak, 'FLOP/s')}"
-    ax.plot(*_columns(bounds.ceiling), color="black", label=peak)
-    versions = _times(times) if isinstance(times, TuneResult) else times
+    ax.plot(*drawn(bounds.ceiling), color="black", label=peak)
     for marker, (name, seconds) in zip(_markers(), versions.items(), strict=False):
-        label = f"{_plain(name)}, {format_seconds(seconds)}"
+        label = f"{plain(name, _STEP)}, {format_seconds(seconds)}"
         rate = bounds.flops / seconds
         ax.plot([bounds.intensity], [rate], marker=marker, linestyle="", label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("operations for each byte of the arguments")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: format_si(rate, "FLOP/s")))
-    ax.legend(fontsize="small")
+    legend(ax, own=own)
     return ax
 
 
-@_with_matplotlib
+@_figure
 def ablation(
     func: Func,
     trace: Trace | Schedule | BestResult | TuneResult,
     *,
-    steps: Literal["without", "prefixes"] = "without",
+    steps: Steps = "without",
     seconds: Seconds | None = None,
     target: Target | str = "cpu",
     ax: Axes | None = None,
@@ -273,65 +314,30 @@ def ablation(
     Raises `ScheduleError` if the trace does not apply to the program, and `TuningError` if there is
     no estimate for the target.
     """
-    measure = estimate(with_rates(resolve(target))) if seconds is None else seconds
-    found = _trace(trace)
-    whole = measure(found.apply(func))
-    if steps == "without":
-        rows = list(without_each(func, found, measure))
+    func, ax = program(func, "tw.plot.ablation"), optional_axes(ax)
+    known, kind = trace_of(trace), one_of("steps", steps, get_args(Steps))
+    measure = measuring(seconds) or estimate(with_rates(resolve(target)))
+    whole = measure(known.apply(func))
+    if kind == "without":
+        rows = list(without_each(func, known, measure))
         ratios = [1.0 if r.seconds is None else r.seconds / whole for r in rows]
         texts = [_worth(row, ratio) for row, ratio in zip(rows, ratios, strict=True)]
         left, widths = 1.0, [ratio - 1 for ratio in ratios]
-        label = "times as long without the step"
     else:
-        rows = list(prefixes(func, found, measure))
+        rows = list(prefixes(func, known, measure))
         left, widths = 0.0, [r.seconds or 0.0 for r in rows]
         texts = [format_seconds(r.seconds) if r.seconds else "does not compile" for r in rows]
-        label = "time after the step"
-    ax = _axes(ax, bool(rows))
-    bars = ax.barh(range(len(rows)), widths, left=left)
-    ax.bar_label(bars, texts, padding=3, fontsize="small")
-    ax.set_yticks(range(len(rows)), [_short(r.step) for r in rows], fontsize="small")
-    ax.invert_yaxis()
-    if steps == "without":
+    ax = axes_of_rows(ax, [r.step for r in rows], texts, _STEP)
+    if not rows:
+        return ax
+    ax.barh(range(len(rows)), widths, left=left)
+    if kind == "without":
         ax.axvline(1.0, color="0.4", linestyle="--")
-        ax.set_xscale("log")
-        ax.margins(x=0.3)
+        logarithmic(ax, "x", "{:.4g}".format)
+        ax.set_xlabel("times as long without the step")
     else:
-        _log_seconds(ax, "x", None)
-    ax.set_xlabel(label)
+        log_seconds(ax, "x", "time after the step")
     return ax
-
-
-def _axes(ax: Axes | None, shown: bool) -> Axes:
-    """The axes to draw on, which say so where nothing is `shown`."""
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots()
-    if not shown:
-        ax.text(0.5, 0.5, "There is nothing to show.", ha="center", transform=ax.transAxes)
-    return ax
-
-
-def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """The coordinates of the points that can be drawn on logarithmic axes of times."""
-    drawn = [p for p in points if plottable(p[0]) and plottable(p[1], logarithmic=True)]
-    return [x for x, _ in drawn], [y for _, y in drawn]
-
-
-def _log_seconds(ax: Axes, which: Literal["x", "y"], label: str | None) -> None:
-    """Make an axis one of times, on a logarithmic scale."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis = ax.xaxis if which == "x" else ax.yaxis
-    ax.set(**{f"{which}scale": "log"})
-    low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
-    near = high < (_FEW_ACROSS if which == "x" else _FEW_DOWN) * low
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if near else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda seconds, _: format_seconds(seconds)))
-    axis.set_minor_formatter(NullFormatter())
-    if label is not None:
-        axis.set_label_text(label)
 
 
 def _varying(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
@@ -361,25 +367,8 @@ def _markers() -> Iterator[str]:
     return cycle("os^Dvx+*")
 
 
-def _trace(given: Trace | Schedule | BestResult | TuneResult) -> Trace:
-    if isinstance(given, TuneResult):
-        if given.best is None:
-            raise TuningError("the result has no best schedule")
-        given = given.best
-    return given if isinstance(given, Trace) else given.trace
-
-
 def _worth(row: Ablated, ratio: float) -> str:
     if row.seconds is None:
         return "cannot be left out"
     along = f", with {some(row.along, 'step')} that need it" if row.along else ""
     return f"{ratio:.3g}x{along}"
-
-
-def _short(step: str) -> str:
-    return _plain(text(step, _STEP))
-
-
-def _plain(words: str) -> str:
-    """Words of a program or a database, which matplotlib would read as formulas in part."""
-    return text(words).replace("$", r"\$")

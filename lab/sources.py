@@ -12,7 +12,10 @@ from ..errors import TilewrightError, TuningError
 from ..ids import short_id
 from ..schedule import Trace
 from ..tuning_db import ScheduleRecord, Session, TuningDatabase
+from ..tuning_db.arguments import is_address, opened
+from ..tuning_db.store import DatabaseOrPath
 from .decisions import decisions_of
+from .plot_arguments import optional_text, refused
 from .session import Timed, course_of
 
 
@@ -24,7 +27,10 @@ class Run(Protocol):
     def pictures(self) -> Pictures: ...
 
 
-Source: TypeAlias = TuneResult | Run | TuningDatabase
+Source: TypeAlias = TuneResult | Run | DatabaseOrPath
+
+
+_SESSION = "give the id of a session, or its first digits"
 
 
 class Candidate(NamedTuple):
@@ -39,35 +45,39 @@ def trials_of(source: Source, session: str | None = None) -> list[Trial]:
 
     Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
     """
-    if isinstance(source, TuningDatabase):
-        return course_of(source, _session(source, session)).tried
-    return _history(source)
+    optional_text("session", session, _SESSION)
+    if not isinstance(source, (TuneResult, Run)):
+        database = _opened(source)
+        return course_of(database, _session(database, session)).tried
+    return _history(source, session)
 
 
 def candidates_of(
-    source: Source, database: TuningDatabase | None, session: str | None, sketch: str | None
+    source: Source, database: DatabaseOrPath | None, session: str | None, sketch: str | None
 ) -> tuple[list[Candidate], str]:
     """The candidates of one sketch that ran, the fastest first, and the name of the sketch.
 
     That is by default the sketch of the fastest. The schedules of a result or a run are in its
     database.
     """
-    if isinstance(source, TuningDatabase):
-        timed = course_of(source, _session(source, session)).timed
-        return _of_sketch(source, timed, sketch)
+    optional_text("session", session, _SESSION)
+    optional_text("sketch", sketch, "the titles of plots are names of sketches")
+    if not isinstance(source, (TuneResult, Run)):
+        own = _opened(source)
+        return _of_sketch(own, course_of(own, _session(own, session)).timed, sketch)
     if database is None:
         raise TuningError(
             "the decisions of a {0} are in its database",
             type(source).__name__,
             hint="give it as database=",
         )
-    timed = []
-    for trial in _history(source):
+    store, timed = opened(database, TuningError), []
+    for trial in _history(source, session):
         if trial.seconds is not None:
-            generator = database.get(ScheduleRecord, trial.schedule).generator
+            generator = store.get(ScheduleRecord, trial.schedule).generator
             more = (trial.schedule, generator, trial.predicted, trial.elapsed)
             timed.append(Timed(trial.seconds, trial.schedule, *more))
-    return _of_sketch(database, sorted(timed), sketch)
+    return _of_sketch(store, sorted(timed), sketch)
 
 
 def _of_sketch(
@@ -90,6 +100,18 @@ def _of_sketch(
     return found, wanted
 
 
+def _opened(source: object) -> TuningDatabase:
+    """The database of a source that is no result and no run."""
+    if isinstance(source, TuningDatabase) or is_address(source):
+        return opened(source, TuningError)
+    raise refused(
+        "source",
+        source,
+        "a result of tune, a run, or a TuningDatabase or the path of one",
+        'tw.plot.convergence(result), or tw.plot.convergence("tuning.db")',
+    )
+
+
 def _session(database: TuningDatabase, id: str | None) -> Session:
     if id is not None:
         return database.find(id, Session)
@@ -100,18 +122,21 @@ def _session(database: TuningDatabase, id: str | None) -> Session:
     return max(sessions, key=lambda s: s.started)
 
 
-def _history(source: object) -> list[Trial]:
+def _history(source: TuneResult | Run, session: str | None) -> list[Trial]:
+    if session is not None:
+        raise TuningError(
+            "session: a {0} has its sessions, found {1!r:.80}",
+            type(source).__name__,
+            session,
+            hint="plot its database to choose another one",
+        )
     if isinstance(source, TuneResult):
         return list(source.history)
-    if isinstance(source, Run):
-        pictures = list(source.pictures.pictures.values())
-        if len(pictures) > 1:
-            named = ", ".join(short_id(p.started.session) for p in pictures)
-            raise TuningError(
-                "the run is of {0} programs", len(pictures),
-                hint=f"plot its database, with session= one of {named}",
-            )  # fmt: skip
-        return [trial for picture in pictures for trial in picture.trials]
-    raise TuningError(
-        "expected a result of tune, a run or a TuningDatabase, found {0!r:.80}", source
-    )
+    pictures = list(source.pictures.pictures.values())
+    if len(pictures) > 1:
+        named = ", ".join(short_id(p.started.session) for p in pictures)
+        raise TuningError(
+            "the run is of {0} programs", len(pictures),
+            hint=f"plot its database, with session= one of {named}",
+        )  # fmt: skip
+    return [trial for picture in pictures for trial in picture.trials]

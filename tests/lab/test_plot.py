@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.result import BestResult
 from tilewright.errors import BuildError, DatabaseError, TuningError
+from tilewright.lab import plot
 from tilewright.lab.ablation import prefixes, without_each
+from tilewright.lab.sources import Candidate
 from tilewright.tuning_db import TuningDatabase
 
 from .databases import FUNC, Tuning, tuned
@@ -122,7 +126,9 @@ def test_decisions_of_a_result_are_in_its_database(tmp_path: Path) -> None:
         for trial, tile in zip(RESULT.history[2:], (8, 16), strict=True)
     ]
     result = replace(RESULT, history=tuple(history))
-    assert texts(tw.plot.decisions(result, tuning.database)) == ["16", "8", "2 ms", "3 ms"]
+    ax = tw.plot.decisions(result, tuning.database)
+    assert texts(ax) == ["8", "16", "2 ms", "3 ms"]
+    assert line(ax) == [[0, 1], [1, 0]]
     with pytest.raises(TuningError, match="the decisions of a TuneResult are in its database"):
         tw.plot.decisions(result)
 
@@ -193,7 +199,7 @@ def test_what_is_refused_without_a_step_has_its_reason() -> None:
 
     (row,) = without_each(FUNC, sch.trace, refuse)
     assert (row.seconds, row.reason) == (None, "not matmul")
-    assert texts(tw.plot.ablation(FUNC, sch, seconds=refuse)) == ["cannot be left out"]
+    assert row_texts(tw.plot.ablation(FUNC, sch, seconds=refuse))[1] == ["cannot be left out"]
 
     def fail_late(other: tw.Schedule) -> float:
         if len(other.trace) > 1:
@@ -215,8 +221,9 @@ def test_ablation_draws_ratios_and_times() -> None:
     ax = tw.plot.ablation(FUNC, SCHEDULE, seconds=loops)
     whole = loops(SCHEDULE)
     assert widths(ax)[-1] == pytest.approx(10 / whole)
-    assert [t.get_text() for t in ax.get_yticklabels()][-1] == "sch.parallel(l4)"
-    assert "with 3 steps that need it" in texts(ax)[0]
+    steps, worth = row_texts(ax)
+    assert steps[-1] == "sch.parallel(l4)"
+    assert "with 3 steps that need it" in worth[0]
     best = BestResult(1.0, SCHEDULE.trace, "", "")
     ax = tw.plot.ablation(FUNC, best, steps="prefixes", seconds=loops)
     assert widths(ax)[-1] == whole
@@ -226,6 +233,58 @@ def test_ablation_draws_ratios_and_times() -> None:
         tw.plot.ablation(FUNC, replace(RESULT, best=None))
 
 
+def row_texts(ax: Any) -> tuple[list[str], list[str]]:
+    """The texts left and right of the rows."""
+    (right,) = ax.child_axes
+    return tuple([t.get_text() for t in a.get_yticklabels()] for a in (ax, right))  # type: ignore[return-value]
+
+
+def long_steps(count: int) -> tw.Schedule:
+    """A schedule with so many steps, whose texts are long."""
+    sch = tw.Schedule(FUNC)
+    (loop, *_) = sch.get_loops(sch.get_block("C"))
+    for n in range(count):
+        sch.annotate(loop, f"a_key_of_an_annotation_that_takes_much_room_{n}", "a value")
+    return sch
+
+
+def boxes(ax: Any) -> dict[str, list[Any]]:
+    """Where the texts of rows are drawn, left and right."""
+    (right,) = ax.child_axes
+    renderer = ax.figure.canvas.get_renderer()
+    sides = {"left": ax, "right": right}
+    return {
+        side: [t.get_window_extent(renderer) for t in of.get_yticklabels() if t.get_text()]
+        for side, of in sides.items()
+    }
+
+
+@pytest.mark.parametrize("count", [3, 12, 40])
+@pytest.mark.parametrize("kind", ["without", "prefixes"])
+def test_texts_of_an_ablation_do_not_overlap(count: int, kind: Any) -> None:
+    """Nor leave the figure, in a figure of its own and in axes that are there."""
+    sch = long_steps(count)
+    figure, given = plt.subplots(1, 2, figsize=(10, 4))
+    drawn = [tw.plot.ablation(FUNC, sch, steps=kind, seconds=loops)]
+    drawn += [tw.plot.ablation(FUNC, sch, steps=kind, seconds=loops, ax=ax) for ax in given]
+    for ax in drawn:
+        ax.figure.canvas.draw()
+        whole = ax.figure.bbox
+        sides = boxes(ax)
+        inner = ax.get_window_extent()
+        for column in sides.values():
+            assert len(column) == count + (kind == "prefixes")
+            for above, below in pairwise(column):
+                assert above.y0 >= below.y1 - 1
+            for box in column:
+                assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
+        assert max(b.x1 for b in sides["left"]) <= inner.x0
+        assert min(b.x0 for b in sides["right"]) >= inner.x1
+    first, second = (boxes(ax) for ax in given)
+    assert max(b.x1 for b in first["right"]) <= min(b.x0 for b in second["left"])
+    plt.close(figure)
+
+
 def test_nothing_to_show_is_said(tmp_path: Path) -> None:
     empty = replace(RESULT, history=())
     for draw in (tw.plot.convergence, tw.plot.predictions):
@@ -233,8 +292,6 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
     empty_database = TuningDatabase(tmp_path / "empty.db")
     with pytest.raises(TuningError, match="there is no measurement in"):
         tw.plot.convergence(empty_database)
-    with pytest.raises(TuningError, match="expected a result of tune, a run or a TuningDatabase"):
-        tw.plot.convergence(3)  # type: ignore[arg-type]
 
 
 def test_hostile_names_are_no_formulas(tmp_path: Path) -> None:
@@ -248,3 +305,110 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.Monkey
     with pytest.raises(TuningError, match="a plot takes matplotlib") as error:
         tw.plot.convergence(RESULT)
     assert error.value.hint == "pip install 'tilewright[plot]'"
+
+
+NOT_AXES = r"ax: expected axes of matplotlib, found '?{}.*\n  hint: fig, ax = plt.subplots"
+WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
+    "source": ("convergence", (3,), {}, "source: expected a result of tune, a run, .* found 3"),
+    "source of a program": ("predictions", (FUNC,), {}, "source: expected a result .* 'Func'"),
+    "no source": ("decisions", (), {}, "decisions: missing a required argument: 'source'"),
+    "no database there": ("convergence", ("none.db",), {}, "there is no tuning database at"),
+    "session of a result": ("convergence", (RESULT,), {"session": "ab"}, "session: a TuneResult"),
+    "session": ("predictions", (RESULT,), {"session": 3}, "session: expected a text, found 3"),
+    "a keyword": ("convergence", (RESULT,), {"axis": 3}, "it takes no argument 'axis'"),
+    "database": ("decisions", (RESULT, 3), {}, "database: expected a TuningDatabase, .* found 3"),
+    "sketch": ("pairs", (RESULT, "x.db"), {"sketch": 3}, "sketch: expected a text, found 3"),
+    "names": ("pairs", (RESULT, "x.db"), {"names": "t4"}, "names: expected a list .* found 't4'"),
+    "a name": ("pairs", (RESULT, "x.db"), {"names": [4]}, "names: expected a list of names"),
+    "ax of convergence": ("convergence", (RESULT,), {"ax": 3}, NOT_AXES.format(3)),
+    "ax of predictions": ("predictions", (RESULT,), {"ax": [1]}, NOT_AXES.format("list")),
+    "ax of decisions": ("decisions", (RESULT, "x.db"), {"ax": "x"}, NOT_AXES.format("x")),
+    "ax of roofline": ("roofline", (FUNC, {}), {"ax": 3}, NOT_AXES.format(3)),
+    "ax of ablation": ("ablation", (FUNC, SCHEDULE), {"ax": 3}, NOT_AXES.format(3)),
+    "func": ("roofline", (3, {}), {}, "func: expected a program \\(Func\\), found 3"),
+    "a function": ("ablation", (loops, SCHEDULE), {}, "func: .* found 'function'\n  hint: call"),
+    "a schedule": ("roofline", (SCHEDULE, {}), {}, "found 'Schedule'\n  hint: .*schedule.orig"),
+    "a time": ("roofline", (FUNC, 3e-6), {}, r'times: .* found 3e-06\n  hint: .*\{"mine": 3e-6\}'),
+    "times": ("roofline", (FUNC, [1e-6]), {}, "times: expected .* by name, found 'list'"),
+    "a key": ("roofline", (FUNC, {1: 1e-6}), {}, "a key of times: expected a text, found 1"),
+    "no seconds": ("roofline", (FUNC, {"a": 0}), {}, r"times\['a'\]: expected seconds, .* found 0"),
+    "a text": ("roofline", (FUNC, {"a": "1 ms"}), {}, r"times\['a'\]: .* found '1 ms'"),
+    "trace": ("ablation", (FUNC, "tuning.db"), {}, "trace: expected a Trace, .* 'tuning.db'"),
+    "steps": ("ablation", (FUNC, SCHEDULE), {"steps": "with"}, "steps: expected one of 'without'"),
+    "seconds": ("ablation", (FUNC, SCHEDULE), {"seconds": 1.0}, "seconds: expected a function"),
+    "no time": (
+        "ablation",
+        (FUNC, SCHEDULE),
+        {"seconds": lambda _: None},
+        "what seconds= returns: expected seconds, a number above 0, found None",
+    ),
+    "target": ("roofline", (FUNC, {}), {"target": 3}, "3"),
+}
+"""A function of `tw.plot`, its arguments, and what the error says."""
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_arguments_of_another_kind_are_named(case: str) -> None:
+    name, args, kwargs, says = WRONG[case]
+    with pytest.raises(tw.TilewrightError) as refused:
+        getattr(tw.plot, name)(*args, **kwargs)
+    assert re.search(says, str(refused.value)), str(refused.value)
+    assert plt.get_fignums() == []
+
+
+def test_axes_of_pairs(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    for tile, seconds in ((8, 2e-3), (16, 1e-3)):
+        tuning.trial(session, tile, seconds)
+    _, one = plt.subplots()
+    for given in (one, [one], plt.subplots(2, 2)[1]):
+        with pytest.raises(TuningError, match="axes: expected an array of 1 x 1 axes"):
+            tw.plot.pairs(tuning.database, axes=given)  # type: ignore[arg-type]
+
+
+def test_each_function_is_refused_something() -> None:
+    assert {case[0] for case in WRONG.values()} == set(tw.plot.__all__)
+
+
+def test_a_path_is_a_source(database: TuningDatabase) -> None:
+    place = Path(database.location)
+    assert line(tw.plot.convergence(place)) == line(tw.plot.convergence(database))
+    assert texts(tw.plot.decisions(str(place))) == texts(tw.plot.decisions(database))
+
+
+@pytest.mark.parametrize("count", [3, 12, 30])
+def test_names_of_many_decisions_do_not_overlap(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do their values, in a figure of its own and in axes that are there."""
+    candidates = [
+        Candidate({f"t{n + 100}": 1 << (n + k) % 40 for n in range(count)}, 1e-3 * k)
+        for k in range(1, 41)
+    ]
+    monkeypatch.setattr(plot, "candidates_of", lambda *_: (list(candidates), "a name " * 30))
+    _, given = plt.subplots(figsize=(5, 3))
+    for ax in (tw.plot.decisions("x"), tw.plot.decisions("x", ax=given)):
+        ax.figure.canvas.draw()
+        renderer: Any = ax.figure.canvas
+        named = [t.get_window_extent(renderer.get_renderer()) for t in ax.get_xticklabels()]
+        assert len(named) == count + 1
+        assert all(a.x1 <= b.x0 for a, b in pairwise(named))
+        values = [t for t in ax.texts if t.get_text().strip().isdigit()]
+        assert len(values) >= 2 * count
+        drawn = [t.get_window_extent(renderer.get_renderer()) for t in values]
+        apart = [
+            (a.y1 <= b.y0 or b.y1 <= a.y0) or (a.x1 <= b.x0 or b.x1 <= a.x0)
+            for n, a in enumerate(drawn)
+            for b in drawn[:n]
+        ]
+        assert all(apart)
+
+
+def test_a_roofline_of_many_versions_is_within_its_figure() -> None:
+    ax = tw.plot.roofline(FUNC, {f"{n} " + "x" * 400: 1e-4 for n in range(30)}, target=TARGET)
+    ax.figure.canvas.draw()
+    inner, whole = ax.get_tightbbox(), ax.figure.bbox
+    assert inner is not None
+    assert whole.x0 <= inner.x0 <= inner.x1 <= whole.x1
+    assert whole.y0 <= inner.y0 <= inner.y1 <= whole.y1
