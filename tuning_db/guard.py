@@ -135,23 +135,29 @@ def check_columns(connection: Connection) -> None:
             )
 
 
-def check_views(connection: Connection) -> None:
-    """Raise `DatabaseError` for what has the name of a view of ours and is another one.
+def check_views(connection: Connection) -> list[str]:
+    """The views of ours that are not there.
+
+    Raises `DatabaseError` for what has the name of one and is another one.
 
     Nothing of ours reads it, but people do. SQLite has the text of a view. PostgreSQL has it in
     words of its own; there it must be a view of our tables alone that calls no function of anybody.
     """
+    present = set[str]()
     if connection.dialect.name == "sqlite":
         for name, kind, on, sql in connection.execute(_SQLITE_VIEWS):
             if kind != "view" or sql != views.definition(name.lower(), "sqlite"):
                 raise _foreign(connection, kind, name, on)
-        return
+            present.add(name.lower())
+        return [name for name in views.VIEWS if name not in present]
     for name, relation, trigger, rule, foreign in connection.execute(_POSTGRES_VIEWS):
         if relation != "v" or foreign > 0:
             raise _foreign(connection, _RELATIONS.get(relation, "table"), name, name)
         for kind, of_view in (("trigger", trigger), ("rule", rule)):
             if of_view is not None:
                 raise _foreign(connection, kind, of_view, name)
+        present.add(name)
+    return [name for name in views.VIEWS if name not in present]
 
 
 def constraints(connection: Connection) -> dict[str, frozenset[str]]:

@@ -7,6 +7,7 @@ database of the older revision among the tests.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from .connect import Opened, use_wal
 from .guard import check_columns, check_constraints, check_objects, check_views, constraints
 from .read import location
 from .tables import HEAD, METADATA, VERSION_TABLE
+
+_log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -41,9 +44,11 @@ def prepare(opened: Opened, create: bool) -> None:
     with opened.reading() as connection:
         check_objects(connection)
         revision = _revision(connection)
-        if revision == HEAD:
-            _check_current(connection)
-            return
+        dropped = _check_current(connection) if revision == HEAD else []
+    if revision == HEAD:
+        if dropped and not opened.read_only:
+            _make_again(opened, dropped)
+        return
     if revision is None and not create:
         raise DatabaseError(
             "database {0} is empty; expected a tuning database",
@@ -62,10 +67,27 @@ def prepare(opened: Opened, create: bool) -> None:
         _check_current(connection)
 
 
-def _check_current(connection: Connection) -> None:
+def _check_current(connection: Connection) -> list[str]:
+    """The views that are not there; raises `DatabaseError` for what is not as it is made."""
     check_columns(connection)
-    check_views(connection)
+    dropped = check_views(connection)
     _check_constraints(connection, HEAD)
+    return dropped
+
+
+def _make_again(opened: Opened, dropped: list[str]) -> None:
+    """Make views that somebody dropped. Tilewright does without: what hinders it is a warning."""
+    try:
+        with opened.writing() as connection:
+            views.make(connection, check_views(connection))
+    except DatabaseError as error:
+        _log.warning(
+            "database %s has no view %s any more, and it is not made again now; the next opening "
+            "for writing tries it again: %s",
+            opened.location,
+            ", ".join(dropped),
+            error,
+        )
 
 
 def _check_constraints(connection: Connection, revision: str) -> None:

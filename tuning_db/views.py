@@ -1,8 +1,9 @@
 """The views that people query by hand: `trials`, `sessions` and `best`, as SQL.
 
 They are made behind the last migration, and dropped before the next, so that a migration never
-meets one. Tilewright itself reads no view of a database, which may be somebody else's: it runs the
-text of this file. `guard.check_views` refuses others of their names.
+meets one. One that somebody dropped is made again when the database is opened for writing.
+Tilewright itself reads no view of a database, which may be somebody else's: it runs the text of
+this file. `guard.check_views` refuses others of their names.
 
 `best` has what `TuningDatabase.best` returns of this database alone, as far as SQL can express it:
 the fastest, where that returns the simplest of the finalists that tie with it, and rows as they
@@ -10,6 +11,8 @@ are, which that checks.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
@@ -122,9 +125,9 @@ def definition(name: str, dialect: str) -> str:
     return f"CREATE VIEW {name} AS\n{query(name, dialect)}"
 
 
-def make(connection: Connection) -> None:
-    """Make the views of a database of the current schema."""
-    for name in VIEWS:
+def make(connection: Connection, names: Iterable[str] = VIEWS) -> None:
+    """Make views of a database of the current schema."""
+    for name in names:
         connection.exec_driver_sql(definition(name, connection.dialect.name))
 
 

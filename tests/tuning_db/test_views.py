@@ -235,10 +235,34 @@ def test_what_runs_when_a_view_is_written_is_refused(db: TuningDatabase, place: 
         TuningDatabase(place)
 
 
-def test_a_view_that_is_gone_is_nobodys_harm(db: TuningDatabase, place: str) -> None:
+def test_a_view_that_was_dropped_is_made_again(db: TuningDatabase, place: str) -> None:
+    """When the database is opened for writing; readers do without."""
     execute(db, "DROP VIEW best")
+    execute(db, "DROP VIEW sessions")
+    with TuningDatabase(place, read_only=True) as reading:
+        assert reading.records(Workload) != []
+        with pytest.raises(DatabaseError, match="best"):
+            rows(reading, "best")
     with TuningDatabase(place) as again:
         assert again.put(*verified(8, 1.0)) == 3
+        assert [r["seconds"] for r in check_best(again)] == [1.0]
+        assert len(rows(again, "sessions")) == 1
+
+
+def test_what_hinders_the_views_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of ours reads them."""
+    place = f"sqlite:///{tmp_path}/tuning.db"
+    with TuningDatabase(place) as db:
+        fill(db)
+        execute(db, "DROP VIEW best")
+        with db._layers[0].writing(), TuningDatabase(f"{place}?timeout=0.1") as waiting:
+            assert "has no view best any more" in caplog.text
+            assert "is locked" in caplog.text
+            assert waiting.records(Workload) != []
+        TuningDatabase(place).close()
+        assert rows(db, "best") == []
 
 
 @pytest.mark.parametrize("relation", ["TABLE best (id TEXT)", "VIEW best AS SELECT 1 AS id"])
