@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import DatabaseError
+from ..whole_files import whole_file
 from .options import DatabaseArgument, DatabaseOption, database_named, open_database
 
 _HTML = b"<!doctype html>"
@@ -45,20 +44,16 @@ def report(
 
 
 def _replace(path: Path, page: bytes) -> None:
-    """Write the page; the file is the old one or the new one, whole, at any moment.
+    """Write the page as a whole.
 
     Raises `DatabaseError` for what is there and no page, and where writing fails.
     """
-    partial = path.with_name(f".tilewright-{secrets.token_hex(8)}.partial")
     try:
         _require_page(path)
-        partial.write_bytes(page)
-        partial.replace(path)
+        with whole_file(path) as partial:
+            partial.write_bytes(page)
     except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
         raise DatabaseError("cannot write {0}: {1}", path, error) from error
-    finally:
-        with suppress(OSError, ValueError):
-            partial.unlink(missing_ok=True)
 
 
 def _require_page(path: Path) -> None:

@@ -18,7 +18,17 @@ from tilewright.codegen.detect import resolve
 
 from .measured import put_measured
 
-GROUND = {"display", "durations", "errors", "dtypes", "forks", "hints", "ids", "target"}
+GROUND = {
+    "display",
+    "durations",
+    "errors",
+    "dtypes",
+    "forks",
+    "hints",
+    "ids",
+    "target",
+    "whole_files",
+}
 FACTS = {"__version__"}  # of the root, known before anything is imported
 TOP = {"__init__", "__main__", "building", "choosing"}
 ROOMS: dict[str, set[str]] = {

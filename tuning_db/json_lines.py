@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +22,7 @@ from sqlalchemy import Connection
 
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..whole_files import whole_file
 from .codec import LONGEST_LINE, from_plain
 from .read import every
 from .values import (
@@ -55,22 +55,12 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
     if not isinstance(file, str | os.PathLike):
         return _write_lines(connection, file)
     path = Path(os.fsdecode(file))
-    partial = path.with_name(f".tilewright-{secrets.token_hex(8)}.partial")
     try:
         _require_replaceable(path)
-        lines = partial.open("x", encoding="ascii", newline="\n")
-    except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
-        raise DatabaseError("export to {0} failed: {1}", path, error) from error
-    try:
-        with lines:
-            count = _write_lines(connection, lines)
-        partial.replace(path)
+        with whole_file(path) as new, new.open("x", encoding="ascii", newline="\n") as lines:
+            return _write_lines(connection, lines)
     except OSError as error:
         raise DatabaseError("export to {0} failed: {1}", path, error) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-    return count
 
 
 def _require_replaceable(path: Path) -> None:
@@ -78,6 +68,8 @@ def _require_replaceable(path: Path) -> None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return
+    except ValueError as error:  # a NUL in the path
+        raise DatabaseError("export to {0} failed: {1}", path, error) from error
     if not stat.S_ISREG(mode):
         raise DatabaseError(
             "export to {0} failed: it is there, and no regular file",
