@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..errors import TuningError
+from ..tuning_db.frames import required_pandas
 from .events import Trial
 
 if TYPE_CHECKING:
@@ -20,13 +21,7 @@ _COLUMNS = (
 
 def trials_frame(trials: Sequence[Trial]) -> pandas.DataFrame:
     """A row for each trial, by its number. Raises `TuningError` where pandas is not installed."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise TuningError(
-            "a data frame takes pandas, which is not installed",
-            hint="pip install 'tilewright[plot]'",
-        ) from error
+    module = required_pandas(TuningError)
     rows = [{**asdict(trial), "outcome": trial.outcome.value} for trial in trials]
-    frame = pandas.DataFrame(rows, columns=list(_COLUMNS))
+    frame: pandas.DataFrame = module.DataFrame(rows, columns=list(_COLUMNS))
     return frame.set_index("number")

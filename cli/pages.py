@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..byte_counts import format_bytes
 from ..errors import DatabaseError
 from ..whole_files import whole_file
 from .options import DatabaseArgument, DatabaseOption, database_named, open_database
@@ -40,7 +41,7 @@ def report(
         sys.stdout.buffer.flush()
         return
     _replace(Path(out), page.encode())
-    typer.echo(f"{out}: {len(page.encode()) / 1e3:,.0f} kB", err=True)
+    typer.echo(f"{out}: {format_bytes(len(page.encode()))}", err=True)
 
 
 def _replace(path: Path, page: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..byte_counts import format_bytes
 from ..errors import DatabaseError
 from ..ids import short_id
 from .options import (
@@ -38,7 +39,6 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete; otherwise only say wha
 AnyId = Annotated[str, typer.Argument(metavar="ID", help="An id, or its first digits.")]
 _SHOWN = 3
 """Ids that a row of a table of deleted records names."""
-_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def delete(
@@ -210,12 +210,14 @@ def stats(
     span = None
     if found.first is not None and found.last is not None:
         span = f"{found.first:%Y-%m-%d %H:%M} to {found.last:%Y-%m-%d %H:%M}"
-    free = f", {_bytes(found.free)} of them free: `tilewright db compact`" if found.free else ""
+    free = (
+        f", {format_bytes(found.free)} of them free: `tilewright db compact`" if found.free else ""
+    )
     measured = found.records["measurement"]
     print_facts(
         {
             "database": location,
-            "size": f"{_bytes(found.size)}{free}",
+            "size": f"{format_bytes(found.size)}{free}",
             "measured": f"{measured} ({outcomes})" if outcomes else measured,
             "when": span,
             "tuning": _duration(found.seconds) if found.seconds else None,
@@ -246,14 +248,7 @@ def compact(
     if as_json:
         print_json({"before": before, "after": after})
         return
-    print_text(f"{_bytes(before)} before, {_bytes(after)} now")
-
-
-def _bytes(count: int) -> str:
-    for scale, unit in _UNITS:
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count} bytes"
+    print_text(f"{format_bytes(before)} before, {format_bytes(after)} now")
 
 
 def diff(

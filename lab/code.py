@@ -1,4 +1,4 @@
-"""The text of programs in pieces of one kind each, for highlighting; and sizes in bytes as text."""
+"""The text of programs in pieces of one kind each, for highlighting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def pieces(line: str) -> Iterator[Piece]:
@@ -33,11 +32,3 @@ def pieces(line: str) -> Iterator[Piece]:
         end = found.end()
     if end < len(line):
         yield "", line[end:]
-
-
-def bytes_text(count: int) -> str:
-    """A number of bytes in the largest unit that it fills: 768 B, 1.5 KiB, 32 MiB."""
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:.0f} {_UNITS[unit]}"

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..autotune.model.loop_footprints import LoopFootprint, footprints
+from ..byte_counts import format_bytes
 from ..codegen.detect import resolve
 from ..schedule.find import loops_in
 from ..target import Target
 from ..tir.ir import Buffer, For, ForKind, Func, Var
 from ..tir.printer import Line, Mark, decisions, listing
-from .code import bytes_text
 
 BADGES: Mapping[ForKind, str] = {
     ForKind.PARALLEL: "parallel",
@@ -37,7 +37,7 @@ class Held(NamedTuple):
     @property
     def total(self) -> str:
         """`1.5 KiB in L1`."""
-        return f"{bytes_text(self.bytes)} in {self.memory}"
+        return f"{format_bytes(self.bytes)} in {self.memory}"
 
 
 class Row(NamedTuple):

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import htpy as h
 
+from ..byte_counts import format_bytes
 from ..codegen.generator import generator_for
 from ..ids import short_id
 from ..runtime import Module
 from .assembly import assembly
-from .code import bytes_text
 from .facts import facts
 from .page import text
 from .tables import Column, table
@@ -26,7 +26,7 @@ def view(module: Module) -> h.Node:
                 "Kernel": h.code[text(name)],
                 "Target": text(module.target),
                 "Schedule": _origin(module),
-                "Workspace": bytes_text(module.workspace_bytes) if module.workspace_bytes else "",
+                "Workspace": format_bytes(module.workspace_bytes) if module.workspace_bytes else "",
                 "Sources": ", ".join(module.sources) or "none: it was loaded from an artifact",
             }
         ),
@@ -82,5 +82,5 @@ def _amount(name: str, value: int | float | None) -> str:
     if value is None:
         return ""
     if name.endswith("_bytes"):
-        return bytes_text(int(value))
+        return format_bytes(int(value))
     return f"{value:.0%}" if name == "occupancy" else f"{value:g}"

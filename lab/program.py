@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import htpy as h
 
+from ..byte_counts import format_bytes
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.printer import MARK, Mark
-from .code import Kind, bytes_text, pieces
+from .code import Kind, pieces
 from .listing import Row, rows, target_of
 from .page import text
 
@@ -64,7 +65,7 @@ def _row(row: Row) -> Iterable[h.Node]:
 def _buffers(row: Row) -> Iterator[str]:
     """What a loop touches of each buffer."""
     for held in row.held:
-        yield from (f"{name} {bytes_text(size)}" for name, size in held.buffers)
+        yield from (f"{name} {format_bytes(size)}" for name, size in held.buffers)
 
 
 def _kind(badge: str) -> str:
@@ -80,7 +81,7 @@ def highlighted(line: str) -> Iterator[h.Node]:
 
 def legend(target: Target) -> h.Node:
     """What the notes beside loops say."""
-    sizes = ", ".join(f"{name} {bytes_text(size)}" for name, size in target.caches.items())
+    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in target.caches.items())
     where = f" ({text(target)}: {sizes})" if sizes else f" ({text(target)})"
     return h.p(".caption")[
         "Beside a loop: how it runs, what one iteration touches, and the nearest memory that holds"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import htpy as h
 
+from ..byte_counts import format_bytes
 from ..codegen.detect import resolve
 from ..codegen.generator import generator_for
 from ..errors import TargetError, TilewrightError
 from ..target import Fact, Target
-from .code import bytes_text
 from .facts import facts
 from .page import text
 
@@ -45,7 +45,7 @@ def _title(name: str) -> str:
 
 def _fact(name: str, value: Fact) -> str:
     if isinstance(value, int) and "bytes" in name.split("_"):
-        return bytes_text(value)
+        return format_bytes(value)
     return "" if value is None else text(value)
 
 

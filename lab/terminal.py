@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..byte_counts import format_bytes
 from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
 from .assembly_lines import UNKNOWN_LOOPS, Assembly
 from .changes import changes
-from .code import Kind, bytes_text, pieces
+from .code import Kind, pieces
 from .listing import Row, rows
 from .page import text
 from .trace import statements
@@ -160,7 +161,7 @@ def _notes(found: Sequence[Row], codes: Sequence[str], width: int | None) -> tup
 
 
 def _everything(row: Row) -> str:
-    buffers = [f"{name} {bytes_text(size)}" for held in row.held for name, size in held.buffers]
+    buffers = [f"{name} {format_bytes(size)}" for held in row.held for name, size in held.buffers]
     return f"{_totals(row)}: {', '.join(buffers)}" if buffers else _totals(row)
 
 

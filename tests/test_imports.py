@@ -19,6 +19,7 @@ from tilewright.codegen.detect import resolve
 from .measured import put_measured
 
 GROUND = {
+    "byte_counts",
     "display",
     "durations",
     "errors",

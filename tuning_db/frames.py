@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from ..errors import DatabaseError
+from ..errors import DatabaseError, TilewrightError
 from .views import VIEWS, query
 
 if TYPE_CHECKING:
@@ -25,19 +27,25 @@ _TYPES = {name: kind for kind, names in _KINDS.items() for name in names}
 _TIMES = ("created", "started", "ended")
 
 
+def required_pandas(error: type[TilewrightError]) -> ModuleType:
+    """The module `pandas`; raises `error` that says what to install where it is not."""
+    try:
+        return import_module("pandas")
+    except ModuleNotFoundError as missing:
+        raise error(
+            "a data frame takes pandas, which is not installed",
+            hint="pip install 'tilewright[plot]'",
+        ) from missing
+
+
 def frame(connection: Connection, view: str) -> pandas.DataFrame:
     """See `TuningDatabase.to_pandas`."""
     if view not in VIEWS:
         raise DatabaseError("there is no view {0!r:.80}; there are {1}", view, ", ".join(VIEWS))
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise DatabaseError(
-            "a data frame takes pandas, which is not installed",
-            hint="pip install 'tilewright[plot]'",
-        ) from error
+    module = required_pandas(DatabaseError)
     rows = connection.exec_driver_sql(query(view, connection.dialect.name))
-    found = pandas.DataFrame(rows.all(), columns=list(rows.keys())).set_index("id")
-    for name in found.columns.intersection(list(_TIMES)):
-        found[name] = pandas.to_datetime(found[name], utc=True, format="ISO8601")
-    return found.astype({name: _TYPES[name] for name in found.columns if name not in _TIMES})
+    data: pandas.DataFrame = module.DataFrame(rows.all(), columns=list(rows.keys()))
+    data = data.set_index("id")
+    for name in data.columns.intersection(list(_TIMES)):
+        data[name] = module.to_datetime(data[name], utc=True, format="ISO8601")
+    return data.astype({name: _TYPES[name] for name in data.columns if name not in _TIMES})

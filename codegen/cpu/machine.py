@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...byte_counts import format_bytes
 from ...runtime import openmp
 from ...target import CpuTarget, Rates
 from ..detect import processor_quota, usable_processors
@@ -326,7 +327,7 @@ def _limited(target: CpuTarget, *, parallel: bool) -> Iterator[str]:
         yield f"{processors} processors for {target.threads} threads"
     if target.threads > 1 and not parallel:
         yield "no OpenMP runtime: parallel loops were not measured"
-    size = f"a cache of {target.l3_bytes >> 20} MiB"
+    size = f"a cache of {format_bytes(target.l3_bytes)}"
     if not _misses(target, _MOST):
         yield f"{size}: the rate and the latency of memory were not measured"
     elif not _misses(target, _CHAIN):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 import tilewright as tw
 from tilewright import ops
 from tilewright.lab import html_of
-from tilewright.lab.code import bytes_text, pieces
+from tilewright.lab.code import pieces
 from tilewright.lab.listing import rows
 from tilewright.lab.page import fragment
 from tilewright.lab.program import MOST_LINES, program
@@ -140,15 +138,6 @@ def test_programs_show_themselves_in_notebooks() -> None:
     func = ops.matmul_func(8, 8, 8)
     assert func._repr_html_() == html_of(func)
     assert "tw-program" in html_of(func)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (768, "768 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (32 << 20, "32 MiB"),
-     (1000 << 10, "1000 KiB"), (1 << 70, "1048576 PiB")],
-)  # fmt: skip
-def test_bytes(count: int, text: str) -> None:
-    assert bytes_text(count) == text
 
 
 def test_pieces_of_a_line_are_the_line() -> None:

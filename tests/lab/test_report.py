@@ -11,6 +11,7 @@ import html5lib
 import pytest
 
 import tilewright as tw
+from tilewright.byte_counts import format_bytes
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
 from tilewright.lab.report import report
@@ -262,7 +263,7 @@ def test_the_command_writes_a_page_and_replaces_it(
     out = tmp_path / "page.html"
     (session,) = database.records(Session)
     assert run(monkeypatch, database.location, "-o", out) == 0
-    assert capfd.readouterr().err == f"{out}: {out.stat().st_size / 1e3:.0f} kB\n"
+    assert capfd.readouterr().err == f"{out}: {format_bytes(out.stat().st_size)}\n"
     assert "Tuning database" in shown(out.read_text())
     assert run(monkeypatch, database.location, "-o", out, "--session", session.id[:6]) == 0
     assert f"Session {session.id[:12]}" in shown(out.read_text())
