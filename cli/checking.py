@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,10 @@ from ..ids import short_id
 from .options import AsJson, Parameters, Program, TargetText
 from .program_file import load_program
 from .report import print_json, time_text
-from .table import print_table
+from .table import print_table, print_text, printable
+
+if TYPE_CHECKING:
+    from ..autotune.examine import Examined
 
 
 def check(
@@ -32,10 +35,10 @@ def check(
     from ..codegen.detect import resolve
 
     func = load_program(program, param or ())
-    found = list(examine(func, target, candidates=candidates, seed=seed))
-    wrong = [e for e in found if e.problems]
+    examined = list(examine(func, target, candidates=candidates, seed=seed))
+    wrong = [e for e in examined if e.problems]
     if as_json:
-        print_json([plain(e) for e in found])
+        print_json([plain(e) for e in examined])
         raise typer.Exit(int(bool(wrong)))
     rows = [
         [
@@ -48,7 +51,7 @@ def check(
             "" if e.drawn.predicted is None else time_text(e.drawn.predicted),
             "wrong" if e.problems else "right" if e.ran != "no" else "compiles",
         ]
-        for e in found
+        for e in examined
     ]
     columns = (
         "~sketch", "schedule", "?run", ">registers", ">spills", ">?shared", ">?occupancy",
@@ -56,21 +59,24 @@ def check(
     )  # fmt: skip
     print_table(columns, rows, f"{func.name} has no candidate")
     if not is_small(func):
-        typer.echo("none was run: the sizes are too large; give smaller ones to check results")
-    elif any(e.ran == "no" and not e.problems for e in found):
-        typer.echo("some were not run: this machine does not run code for the target")
+        print_text("none was run: the sizes are too large; give smaller ones to check results")
+    elif any(e.ran == "no" and not e.problems for e in examined):
+        print_text("some were not run: this machine does not run code for the target")
     if model_or_none(resolve(target)) is None:
-        typer.echo("no times are predicted: this kind of target has no model of times")
-    for e in found:
+        print_text("no times are predicted: this kind of target has no model of times")
+    for e in examined:
         for remark in e.remarks:
-            typer.echo(f"{e.drawn.sketch} {short_id(e.drawn.schedule.id)}: {remark}")
+            print_text(f"{_name(e)}: {remark}")
     for e in wrong:
         for problem in e.problems:
-            typer.echo(
-                f"tilewright: {e.drawn.sketch} {short_id(e.drawn.schedule.id)}: {problem}", err=True
-            )
-    if found and not wrong and all(e.ran != "no" for e in found):
-        typer.echo(f"all {len(found)} candidates are right")
+            typer.echo(printable(f"tilewright: {_name(e)}: {problem}"), err=True)
+    if examined and not wrong and all(e.ran != "no" for e in examined):
+        print_text(f"all {len(examined)} candidates are right")
     if wrong:
-        typer.echo(f"tilewright: {len(wrong)} of {len(found)} candidates are wrong", err=True)
+        typer.echo(f"tilewright: {len(wrong)} of {len(examined)} candidates are wrong", err=True)
         raise typer.Exit(1)
+
+
+def _name(examined: Examined) -> str:
+    """A candidate by its sketch and the id of its schedule."""
+    return f"{examined.drawn.sketch} {short_id(examined.drawn.schedule.id)}"

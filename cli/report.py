@@ -13,7 +13,7 @@ import typer
 
 from ..errors import ScheduleError
 from ..ids import short_id
-from .table import print_facts, print_table
+from .table import print_facts, print_headings, print_table, print_text
 
 if TYPE_CHECKING:
     from ..autotune.model.assess import Report, Score
@@ -166,7 +166,7 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
     """Print tuning results of programs (name, floating-point operations, result)."""
     for n, (name, flops, result) in enumerate(results):
         if len(results) > 1:
-            typer.echo(f"{name}" if n == 0 else f"\n{name}")
+            print_headings(n, name)
         _print_result(result, flops)
     typer.echo()
     spent = [vars(result.spent) for _, _, result in results]
@@ -224,7 +224,7 @@ def print_new(new: Mapping[str, int], as_json: bool) -> None:
         print_json(new)
         return
     counts = ", ".join(f"{count} {kind}" for kind, count in new.items() if count)
-    typer.echo(f"new: {counts or 'nothing'}")
+    print_text(f"new: {counts or 'nothing'}")
 
 
 def print_assessment(report: Report) -> None:
@@ -232,7 +232,7 @@ def print_assessment(report: Report) -> None:
     from ..autotune.model.assess import SECONDS, TOPS, TRIALS
 
     if not report.tasks:
-        typer.echo("no program has enough measured candidates to be judged")
+        print_text("no program has enough measured candidates to be judged")
         return
     shown = ("model", "analytic", "random")
     predictions = [*(f">top-{k}" for k in TOPS), "?>rank"]
@@ -244,16 +244,18 @@ def print_assessment(report: Report) -> None:
         rows.append([str(judged.task), str(judged.candidates), *_predicted(model), *timed])
     print_table(["~task", ">of", *predictions, *(f">{m}" for m in shown)], rows, "")
     known = sum(judged.task.trial_seconds is not None for judged in report.tasks)
-    typer.echo(
-        f"{len(rows)} tasks, each judged by models that did not see it. Of so many candidates:\n"
-        "how often the fastest is among those predicted best (above by `model`), the\n"
-        "correlation of the prediction with the times, and the time of the best found\n"
-        f"over that of the best, after {SECONDS[_AT]:g} s in trials and models. How long trials\n"
-        f"took is known of {known} tasks. Over all tasks:"
+    typer.echo()
+    print_text(
+        f"{len(rows)} tasks, each judged by models that did not see it. Of so many candidates: "
+        "how often the fastest is among those predicted best (above by `model`), the correlation "
+        "of the prediction with the times, and the time of the best found over that of the best, "
+        f"after {SECONDS[_AT]:g} s in trials and models. How long trials took is known of {known} "
+        "tasks. Over all tasks:"
     )
     overall = [[s.method, *_predicted(s)] for s in report.overall]
     print_table(["method", *predictions], overall, "")
-    typer.echo("and the best found after so many trials, and after so many seconds:")
+    typer.echo()
+    print_text("The best found after so many trials, and after so many seconds:")
     found = [
         [s.method, *_ratios(s.regret, TRIALS), *_ratios(s.timed, SECONDS)] for s in report.overall
     ]

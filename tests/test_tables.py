@@ -7,38 +7,117 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+import tilewright as tw
+from tilewright.autotune.examine import Examined
+from tilewright.autotune.model import assess, samples
+from tilewright.autotune.result import TuneResult
+from tilewright.autotune.search.drawing import Drawn
 from tilewright.cli.main import main as command_line
 from tilewright.cli.table import print_table, table_lines
-from tilewright.tuning_db import Session, TuningDatabase
+from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TuningDatabase
 
 from .golden import check_golden
+from .lab.test_result import RESULT
 from .table_records import fill
 
 GOLDENS = Path(__file__).parent / "tables"
 WIDTHS = (40, 80, 200)
 COMMANDS = {
-    "list": "list",
-    "list-wide": "list --wide --workload conv2d",
-    "best": "best",
-    "best-inexact": "best --tolerance 1e-3",
-    "stats": "stats",
-    "prune": "prune --damaged",
-    "delete": "delete {schedule} {session}",
-    "diff-measurements": "diff {measurement} {other}",
-    "diff-sessions": "diff {session} {empty}",
-    "diff-databases": "diff tables.db other.db",
-    "show-measurement": "show {measurement}",
-    "show-schedule": "show {schedule}",
+    "list": "db list",
+    "list-wide": "db list --wide --workload conv2d",
+    "best": "db best",
+    "best-inexact": "db best --tolerance 1e-3",
+    "stats": "db stats",
+    "prune": "db prune --damaged",
+    "delete": "db delete {schedule} {session}",
+    "diff-measurements": "db diff {measurement} {other}",
+    "diff-sessions": "db diff {session} {empty}",
+    "diff-databases": "db diff tables.db other.db",
+    "show-measurement": "db show {measurement}",
+    "show-schedule": "db show {schedule}",
+    "tune": "tune programs.py:matmul --trials 4",
+    "tune-several": "tune programs.py:matmul programs.py:failed programs.py:empty",
+    "check": "check programs.py:matmul",
+    "check-large": "check programs.py:large",
+    "model-report": "model report",
 }
+STATUS = {"tune-several": 1, "check": 1}
+"""The exit status of what finds something wrong."""
+WITHOUT_DATABASE = ("check", "check-large", "model-report")
+PROGRAMS = """
+from tilewright import ops
+
+def matmul(): return ops.matmul_func(64, 64, 64)
+def failed(): return ops.softmax_func(64, 64)
+def empty(): return ops.softmax_func(32, 32)
+def large(): return ops.matmul_func(512, 512, 512)
+"""
+SCORES = tuple(
+    assess.Score(method, (0.25, 0.5, 1.0), rank, (1.5, 1.25, 1.125, 1.0), timed)
+    for method, rank, timed in (
+        ("model", 0.875, (1.5, 1.25, 1.0, 1.0)),
+        ("base", 0.75, (1.5, 1.25, 1.0, 1.0)),
+        ("session", -0.125, None),
+        ("analytic", 0.5, (2.5, 1.75, 1.25, 1.125)),
+        ("random", 0.0, (12.5, 7.75, 3.25, 2.125)),
+    )
+)
+FAILED = replace(
+    RESULT,
+    workload="softmax A:float32[64,64]",
+    best=None,
+    finals=(),
+    gains={},
+    outcomes={Outcome.CRASH: 3, Outcome.OUT_OF_MEMORY: 1},
+    error="signal 11: the process that ran it ended, and said nothing of why \x1b[2J",
+    noise="the reference kernel now takes 68 times as long as at the start",
+)
+DRAWN = Drawn(
+    "contraction(blocked=false, local=true, pack=[A,B], vector=1); elementwise(form=rows)",
+    tw.Trace(),
+    ScheduleRecord("{}", 1, "rules"),
+    predicted=1.25e-4,
+)
+EXAMINED = {
+    True: (
+        Examined(DRAWN, "compiled", ()),
+        Examined(
+            DRAWN._replace(predicted=None),
+            "emulated",
+            ("C differs from the interpreter's in 12 of 4096 elements: a race \x1b[2J",),
+            {"k_0": {"registers": 255, "spill_store_bytes": 8, "spill_load_bytes": 16,
+                     "shared_bytes": 49152}},
+            0.25,
+            ("few threads run the loop i: bind it",),
+        ),
+    ),
+    False: (Examined(DRAWN, "no", ()),),
+}  # fmt: skip
+"""Of a small program and a large one."""
+
+
+class NamedTask(NamedTuple):
+    """What a report says of a task."""
+
+    name: str
+    trial_seconds: float | None
+
+    def __str__(self) -> str:
+        return self.name
+
+
 Run = Callable[..., tuple[str, str]]
 
 
@@ -47,10 +126,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two databases."""
     path = tmp_path_factory.mktemp("tables")
     fill(path / "tables.db").close()
+    (path / "programs.py").write_text(PROGRAMS)
     with TuningDatabase(path / "other.db") as other:
         other.merge(path / "tables.db")
         other.delete(other.measurements()[0].id)
     return path
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands have results of always, and not tune, compile or train."""
+    results = {"matmul": RESULT, "softmax": FAILED}
+
+    def tuned(funcs: Sequence[tw.Func], *_: object, **__: object) -> list[TuneResult]:
+        empty = replace(FAILED, trials=0, outcomes={}, error=None)
+        return [results[f.name] if f.params[0].shape[0] == 64 else empty for f in funcs]
+
+    def examined(func: tw.Func, *_: object, **__: object) -> Iterator[Examined]:
+        yield from EXAMINED[func.params[0].shape[0] == 64]
+
+    judged = [
+        SimpleNamespace(task=NamedTask(name, seconds), candidates=count, scores=SCORES)
+        for name, seconds, count in (
+            ("matmul A:float32[64,64] B:float32[64,64] C:float32[64,64]", 0.05, 128),
+            ("depthwise_convolution X:float32[1,64,112,112] W:float32[64,1,3,3]", None, 12_345),
+        )
+    ]
+    report = assess.Report(tuple(judged), SCORES)  # type: ignore[arg-type]
+    monkeypatch.setattr("tilewright.autotune.tune.tune", tuned)
+    monkeypatch.setattr("tilewright.autotune.examine.examine", examined)
+    monkeypatch.setattr(samples, "shipped", lambda kind: [])
+    monkeypatch.setattr(samples, "featurise", lambda sweeps, kind: SimpleNamespace(tasks=[]))
+    monkeypatch.setattr(assess, "assess", lambda *_, **__: report)
 
 
 @pytest.fixture
@@ -64,12 +171,12 @@ def db(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TuningDatabase
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run a command on a terminal of a width; return what it prints, and its errors."""
 
-    def run(*words: object, width: int) -> tuple[str, str]:
+    def run(*words: object, width: int, status: int = 0) -> tuple[str, str]:
         monkeypatch.setenv("COLUMNS", str(width))
-        monkeypatch.setattr(sys, "argv", ["tilewright", "db", *map(str, words)])
+        monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             command_line()
-        assert (ended.value.code or 0) == 0
+        assert (ended.value.code or 0) == status
         return capfd.readouterr()
 
     return run
@@ -77,6 +184,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.usefixtures("played")
 def test_golden(
     name: str, width: int, db: TuningDatabase, run: Run, request: pytest.FixtureRequest
 ) -> None:
@@ -89,9 +197,12 @@ def test_golden(
         "session": first.session[:12],
         "empty": empty.id[:12],
     }
-    text, err = run(*COMMANDS[name].format(**ids).split(), "--db", "tables.db", width=width)
+    database = () if name in WITHOUT_DATABASE else ("--db", "tables.db")
+    words = COMMANDS[name].format(**ids).split()
+    text, err = run(*words, *database, width=width, status=STATUS.get(name, 0))
     text = re.sub(r"(?m)^size .*", "size ...", text)  # it depends on SQLite's version
-    assert not err
+    assert bool(err) == (name in STATUS and name != "tune-several")
+    assert all(c.isprintable() for line in err.splitlines() for c in line)
     lines = text.splitlines()
     assert max(map(cell_len, lines)) <= width
     assert all(c.isprintable() for line in lines for c in line), "no control characters"
@@ -127,7 +238,7 @@ def test_a_name_of_10_mb_is_set_aside(
     fill(path).close()
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("UPDATE workload SET name = ? WHERE id LIKE '1111%'", ("y" * 10_000_000,))
-    out, err = run("list", "--db", path, width=80)
+    out, err = run("db", "list", "--db", path, width=80)
     assert out.startswith("111111111111\ncpu -threads=2\nid  ")
     assert len(out) < 4000
     assert not err
