@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..durations import format_seconds
 from ..tuning_db.gains import Gains
 from ..tuning_db.values import ComparedSchedule, Outcome
+
+_TOLD = 40
+"""Characters of the reason of a failure that `repr` tells."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class Trial:
     elapsed: float
     program: int = 0
     predicted: float | None = None
+
+    def __repr__(self) -> str:
+        told = self.reason[:_TOLD] if self.seconds is None else format_seconds(self.seconds)
+        return f"<Trial {self.number}: {self.outcome}, {repr(told)[1:-1]}>"
 
     @property
     def reason(self) -> str:

@@ -57,8 +57,8 @@ def require_grid(axes: object, count: int) -> None:
     """Refuse what is no square of axes for so many decisions."""
     from matplotlib.axes import Axes
 
-    square = isinstance(axes, np.ndarray) and axes.shape == (count, count)
-    if square and all(isinstance(ax, Axes) for ax in axes.flat):
+    given = axes.flat if isinstance(axes, np.ndarray) and axes.shape == (count, count) else ()
+    if given and all(isinstance(ax, Axes) for ax in given):
         return
     hint = f"_, axes = plt.subplots({count}, {count}, squeeze=False) makes them"
     raise refused("axes", axes, f"an array of {count} x {count} axes of matplotlib", hint)

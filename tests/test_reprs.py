@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import tilewright as tw
 from tilewright import ops, te
@@ -17,9 +18,18 @@ from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
 from tilewright.tir.summary import MAX_NAME
-from tilewright.tuning_db import Best, Explanation, Measurement, ScheduleRecord, Workload
+from tilewright.tuning_db import (
+    Best,
+    Explanation,
+    Measurement,
+    ScheduleRecord,
+    TargetRecord,
+    Workload,
+)
 from tilewright.tuning_db.values import KINDS, ComparedSchedule, Verdict
 
+from .golden import check_golden
+from .lab.test_result import RESULT
 from .table_records import fill
 
 NESTED = re.compile(r"\w+\([^()]*\b\w+\([^()]*\w+=")
@@ -172,10 +182,10 @@ def test_lookups_and_comparisons() -> None:
     assert repr(compared) == "<ComparedSchedule abababababab: 1 ms, fastest>"
     schedule = ScheduleRecord("{}", 1, "written")
     best = Best(schedule, None, True, "a.db")
-    assert repr(best) == f"<Best {schedule!r}, measured by None, pinned>"
+    assert repr(best) == f"<Best not measured: schedule {schedule.id[:12]}, pinned>"
     explanation = Explanation("cd" * 32, "f", "cpu", None, (), best, (), (), {})
     assert repr(explanation) == (
-        f"<Explanation of cdcdcdcdcdcd: {best!r}, 0 refused, 0 near; print it>"
+        "<Explanation of cdcdcdcdcdcd: pinned, 0 refused, 0 near; print it>"
     )
 
 
@@ -207,3 +217,60 @@ def test_no_dataclass_shows_another(module: tw.Module) -> None:
             assert not NESTED.search(text), (type(value), name, text)
             assert text.count("\n") < 10, (type(value), name)
             assert " object at 0x" not in text, (type(value), name, text)
+
+
+WIDTHS = (40, 80, 200)
+WIDER = (
+    "Func", "Schedule", "Module", "Signature", "Workload", "ScheduleRecord", "Pictures",
+    "RecordedRun", "ComparedSchedule",
+)  # fmt: skip
+"""What has a program, rules or an interval in its line, of which a terminal makes two."""
+
+
+def values_by_kind(module: tw.Module, db: tw.TuningDatabase) -> dict[str, list[Any]]:
+    """Public values by their kind; those of measurements are of always."""
+    sch = scheduled()
+    measured = db.measurements()
+    best = next(b for w in db.records(Workload) if (b := db.best(w.id, target_of(db))) is not None)
+    run = tw.open_run(db, measured[0].session)
+    several: list[Any] = [sch, sch.func, sch.trace, *sch.trace.steps, module, module.target]
+    several += [refused(), module.origin, module.signature, Timing((1e-3, 1e-3), 1, 2e-3)]
+    several += [tw.Target.parse("cuda -arch=sm_90a"), tw.fusion_groups(sch.func)]
+    several += [record for kind in KINDS.values() for record in db.records(kind)]
+    several += [best, db.explain(measured[0].workload, target_of(db)), db.stats(), db.compare(db)]
+    several += [db.prune(dry_run=True), db.diff(measured[0].id, measured[1].id), run, run.pictures]
+    several += [RESULT, RESULT.best, *RESULT.history, *RESULT.gains.values(), *RESULT.finals]
+    several += [RESULT.roofline, RESULT.spent]
+    kinds: dict[str, list[Any]] = {}
+    for value in several:
+        kinds.setdefault(type(value).__name__, []).append(value)
+    return kinds
+
+
+def target_of(db: tw.TuningDatabase) -> TargetRecord:
+    return db.get(TargetRecord, db.measurements()[0].target)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_reprs_at_each_width(
+    width: int,
+    module: tw.Module,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """They do not depend on the width of the terminal, and fit one of 80 columns."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    with fill(tmp_path / "tuning.db") as db:
+        kinds = values_by_kind(module, db)
+        lines = [f"{kind}: {v!r}" for kind, some in kinds.items() for v in some]
+        assert repr(db) == f"TuningDatabase({db.location!r})"
+        for kind, several in kinds.items():
+            for value in several:
+                widest = max(map(cell_len, repr(value).splitlines()))
+                assert widest <= (160 if kind in WIDER else 80), value
+                assert not NESTED.search(repr(value)), value
+                assert not re.search(r"[0-9a-f]{13}", repr(value)), "ids are short"
+    text = "\n".join(lines) + "\n"
+    update = request.config.getoption("--update")
+    check_golden(Path(__file__).with_name("reprs.txt"), text, update=update)

@@ -26,6 +26,7 @@ from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
 from tilewright.cli.main import main as command_line
 from tilewright.cli.table import print_table, table_lines
+from tilewright.tir.ir import Buffer
 from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TuningDatabase
 
 from .golden import check_golden
@@ -133,6 +134,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def rows_of(func: tw.Func) -> object:
+    """The rows of the first argument."""
+    first = func.params[0]
+    return first.shape[0] if isinstance(first, Buffer) else None
+
+
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands have results of always, and not tune, compile or train."""
@@ -140,10 +147,10 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def tuned(funcs: Sequence[tw.Func], *_: object, **__: object) -> list[TuneResult]:
         empty = replace(FAILED, trials=0, outcomes={}, error=None)
-        return [results[f.name] if f.params[0].shape[0] == 64 else empty for f in funcs]
+        return [results[f.name] if rows_of(f) == 64 else empty for f in funcs]
 
     def examined(func: tw.Func, *_: object, **__: object) -> Iterator[Examined]:
-        yield from EXAMINED[func.params[0].shape[0] == 64]
+        yield from EXAMINED[rows_of(func) == 64]
 
     judged = [
         SimpleNamespace(task=NamedTask(name, seconds), candidates=count, scores=SCORES)

@@ -26,6 +26,10 @@ class RecordDiff:
     second: AnyRecord
     fields: Mapping[str, tuple[Json, Json]]
 
+    def __repr__(self) -> str:
+        names = f"{self.first.kind}s {short_id(self.first.id)} and {short_id(self.second.id)}"
+        return f"<RecordDiff of {names}: {len(self.fields)} fields>"
+
 
 @dataclass(frozen=True)
 class DatabaseDiff:
@@ -39,6 +43,11 @@ class DatabaseDiff:
     only_first: Mapping[str, tuple[str, ...]]
     only_second: Mapping[str, tuple[str, ...]]
     pins: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        first, second = (sum(map(len, o.values())) for o in (self.only_first, self.only_second))
+        pins = f", and {len(self.pins)} pins" if self.pins else ""
+        return f"<DatabaseDiff: {first} records of the first alone, {second} of the second{pins}>"
 
     def __str__(self) -> str:
         lines = [

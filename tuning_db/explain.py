@@ -120,7 +120,11 @@ class Explanation:
     def __repr__(self) -> str:
         """A line; `str` has the reasons."""
         counts = f"{len(self.refused)} refused, {len(self.near)} near"
-        return f"<Explanation of {short_id(self.workload)}: {self.best!r}, {counts}; print it>"
+        best = "nothing usable"
+        if self.best is not None:
+            seconds = self.best.seconds
+            best = "pinned" if seconds is None else f"best {format_seconds(seconds)}"
+        return f"<Explanation of {short_id(self.workload)}: {best}, {counts}; print it>"
 
 
 def explain(

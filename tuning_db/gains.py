@@ -51,6 +51,12 @@ class Gain:
     verdict: Verdict = Verdict.SLOWER
     same_code: bool = False
 
+    def __repr__(self) -> str:
+        bound = "more than " if self.at_least else ""
+        between = "" if self.interval is None else " ({:.3g} to {:.3g})".format(*self.interval)
+        verdict = "" if self.verdict is Verdict.SLOWER else f", {self.verdict}"
+        return f"<Gain {bound}{self.ratio:.3g}{between}{verdict}>"
+
     @staticmethod
     def of(compared: TimeRatio, *, same_code: bool = False) -> Gain:
         """The gain by the times of a baseline over those of the best."""

@@ -79,6 +79,10 @@ class Removal:
                 counts[kind] = counts.get(kind, 0) + len(found)
         return {kind: counts[kind] for kind in KINDS if kind in counts}
 
+    def __repr__(self) -> str:
+        word = "done" if self.done else "dry run"
+        return f"<Removal, {word}: {counted(self.counts) or 'nothing'}; print it>"
+
     def __str__(self) -> str:
         if not self.reasons:
             return f"there is nothing to delete in {self.location}"

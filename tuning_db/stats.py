@@ -14,9 +14,13 @@ from sqlalchemy import Column, Connection, func, select
 from ..errors import DatabaseError
 from .codec import instant
 from .read import raw
+from .removal import counted
 from .tables import TABLES, measurement, session, target, toolchain
 from .tally import tally
 from .values import Outcome
+
+_TOLD = ("workload", "session", "measurement")
+"""Kinds of records that the `repr` of numbers counts."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +44,20 @@ class Stats:
     size: int
     free: int
 
+    def __repr__(self) -> str:
+        counts = counted({kind: n for kind, n in self.records.items() if kind in _TOLD})
+        return f"<Stats: {counts or 'no records'}>"
+
 
 def stats(connection: Connection, location: str) -> Stats:
     """The numbers of a database. Values that are damaged count for nothing."""
     texts = dict(_pairs(connection, target.c.id, target.c.text))
     generations = dict(_pairs(connection, toolchain.c.id, toolchain.c.generation))
     outcomes, targets, compilers = Counter[Outcome](), Counter[str](), Counter[str]()
-    for counted in tally(connection):
-        outcomes[counted.outcome] += counted.measurements
-        targets[texts.get(counted.target, counted.target)] += counted.measurements
-        compilers[generations.get(counted.toolchain, counted.toolchain)] += counted.measurements
+    for row in tally(connection):
+        outcomes[row.outcome] += row.measurements
+        targets[texts.get(row.target, row.target)] += row.measurements
+        compilers[generations.get(row.toolchain, row.toolchain)] += row.measurements
     created = raw(measurement.c.created)
     first, last = connection.execute(select(func.min(created), func.max(created))).one()
     size, free = _bytes(connection)

@@ -480,8 +480,9 @@ class Best:
     _repr_html_ = html
 
     def __repr__(self) -> str:
+        time = self.time_text or "not measured"
         pinned = f", {self.how}" if self.pinned else ""
-        return f"<Best {self.schedule!r}, measured by {self.measurement!r}{pinned}>"
+        return f"<Best {time}: schedule {short_id(self.schedule.id)}{pinned}>"
 
     @property
     def how(self) -> str:
