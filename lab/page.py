@@ -8,12 +8,12 @@ choice of light or dark. No meaning is in colours alone.
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 
 import htpy as h
 from markupsafe import Markup
+
+from .stylesheet import style, style_for
 
 MOST = 10_000
 """Characters of a text of a database that are shown; what is longer ends in an ellipsis."""
@@ -33,15 +33,10 @@ def printable(value: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else _UNPRINTABLE for c in value)
 
 
-@cache
-def style() -> str:
-    """The style sheet that fragments and pages have in them."""
-    return files(__package__).joinpath("style.css").read_text(encoding="utf-8")
-
-
 def fragment(*content: h.Node) -> str:
-    """Content as one element for the output of a notebook's cell."""
-    return str(h.div(".tw")[h.style[Markup(style())], content])
+    """Content as one element for the output of a notebook's cell, with its style."""
+    shown = Markup(str(h.fragment[content]))
+    return str(h.div(".tw")[h.style[Markup(style_for(shown))], shown])
 
 
 def page(title: str, *content: h.Node, script: str = "") -> str:

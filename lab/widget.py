@@ -19,7 +19,8 @@ from anywidget import AnyWidget
 from ..schedule import Schedule
 from .cells import running_cell
 from .commands import is_urgent
-from .page import fragment, style
+from .page import fragment
+from .stylesheet import style
 from .views import view_of
 from .workbench import Workbench
 

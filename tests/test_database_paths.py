@@ -55,16 +55,17 @@ def test_every_function_that_takes_a_database_takes_its_path() -> None:
     assert kinds == {"DatabaseOrPath", "Source"}
 
 
-def test_what_reads_opens_it_read_only(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["path", "text", "url"])
+def test_what_reads_opens_it_read_only(form: str, path: Path, tmp_path: Path) -> None:
+    place = {"path": path, "text": str(path), "url": f"sqlite:///{path}"}[form]
     with TuningDatabase(path) as opened:
-        for place in (path, str(path), f"sqlite:///{path}"):
-            assert str(tw.explain(FUNC, TARGET, place)) == str(tw.explain(FUNC, TARGET, opened))
-            assert tw.build(FUNC, TARGET, place).origin == tw.build(FUNC, TARGET, opened).origin
-            (module,) = tw.build_all([FUNC], TARGET, place)
-            assert module.origin == tw.build(FUNC, TARGET, opened).origin
-            assert tw.open_run(place).session == tw.open_run(opened).session
-    library = tw.build_library(FUNC, tmp_path / "f.o", TARGET, path, object_file=True)
-    assert library.origin == module.origin
+        origin = tw.build(FUNC, TARGET, opened).origin
+        assert str(tw.explain(FUNC, TARGET, place)) == str(tw.explain(FUNC, TARGET, opened))
+        assert tw.open_run(place).session == tw.open_run(opened).session
+    assert tw.build(FUNC, TARGET, place).origin == origin
+    assert [module.origin for module in tw.build_all([FUNC], TARGET, place)] == [origin]
+    library = tw.build_library(FUNC, tmp_path / "f.o", TARGET, place, object_file=True)
+    assert library.origin == origin
 
 
 @pytest.mark.parametrize(

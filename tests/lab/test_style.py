@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
+import html5lib
 import pytest
 
-from tilewright.lab.page import style
+import tilewright as tw
+from tilewright.lab.page import fragment, page
+from tilewright.lab.stylesheet import style, style_for
+from tilewright.lab.views import html_of
+
+from .databases import FUNC, tuned
+from .test_plot import SCHEDULE
+from .test_result import RESULT
 
 INKS = ("fg", "soft", "blue", "green", "red", "orange", "purple")
 GROUNDS = ("bg", "fill", "mark", "added", "removed")
@@ -65,3 +75,94 @@ def test_colours_are_variables_alone() -> None:
     """So that the contrasts above are all that there are."""
     rules = style()[style().index(".tw-page") :]
     assert not re.findall(r"#[0-9a-fA-F]{3,8}\b|rgba?\(", rules)
+
+
+# The part that a picture needs
+
+
+def pictures(tmp_path: Path) -> dict[str, str]:
+    """Pictures of values of many kinds."""
+    database = tuned(tmp_path / "tuning.db")
+    with pytest.raises(tw.ScheduleError) as refused:
+        SCHEDULE.parallel(SCHEDULE.get_loops(SCHEDULE.get_block("C"))[2])
+    values: dict[str, Any] = {
+        "program": FUNC,
+        "schedule": SCHEDULE,
+        "trace": SCHEDULE.trace,
+        "result": RESULT,
+        "best": RESULT.best,
+        "database": database,
+        "run": tw.open_run(database),
+        "record": database.measurements()[0],
+        "target": tw.Target.parse("cpu -mcpu=skylake-avx512 -threads=2"),
+        "error": refused.value,
+    }
+    return {name: html_of(value) for name, value in values.items()}
+
+
+def rules_of(sheet: str) -> set[str]:
+    """The rules of a sheet as they are written without space, without those of variables alone."""
+    plain = re.sub(r"/\*.*?\*/|@media[^{]*(?=\{)", "", sheet, flags=re.DOTALL)
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", plain)
+    return {
+        f"{' '.join(selector.split())}: {declaration}"
+        for selector, body in rules
+        for declaration in (" ".join(d.split()) for d in body.split(";"))
+        if declaration and not declaration.startswith("--tw-")
+    }
+
+
+def test_a_picture_lacks_only_rules_that_match_none_of_its_elements(tmp_path: Path) -> None:
+    """A rule that is left out asks for a class or an element that is nowhere in the picture."""
+    whole = rules_of(style())
+    for name, html in pictures(tmp_path).items():
+        tree = html5lib.parse(html, namespaceHTMLElements=False)
+        body = [e for e in tree.iter() if e.tag not in ("style", "head", "html")]
+        there = {str(e.tag) for e in body}
+        there |= {f".{c}" for e in body for c in (e.get("class") or "").split()}
+        (own,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+        shown = rules_of(own)
+        assert shown < whole, name
+        for rule in whole - shown:
+            for selector in rule.partition(": ")[0].split(","):
+                asked = re.sub(r":not\([^)]*\)|::?[\w-]+|\[[^]]*\]", "", selector)
+                names = re.findall(r"\.[\w-]+|(?<![\w.-])[a-z]\w*", asked)
+                missing = set(names) - there - {".vscode-dark", ".vscode-light", "body"}
+                assert missing, (name, rule)
+
+
+def test_the_variables_of_a_picture_are_there_in_all_themes(tmp_path: Path) -> None:
+    for name, html in pictures(tmp_path).items():
+        (own,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+        for variable in set(re.findall(r"var\((--tw-\w+)", html)):
+            expected = style().count(f"{variable}:")
+            assert own.count(f"{variable}:") == expected >= 1, (name, variable)
+
+
+def test_the_style_of_a_picture_is_a_part(tmp_path: Path) -> None:
+    """What 20 pictures of a notebook carry is bounded: less than half of the whole sheets."""
+    sizes = {n: len(style_for(html)) for n, html in pictures(tmp_path).items()}
+    assert max(sizes.values()) < 0.6 * len(style()), sizes
+    assert sum(sizes.values()) < 0.4 * len(style()) * len(sizes), sizes
+
+
+def test_rules_within_media_and_with_attributes() -> None:
+    small = style_for('<table class="sortable"><th aria-sort="ascending"><button>a</button></th>')
+    assert '.tw th[aria-sort] button::after{content: " \\2191"}' in small
+    assert "@media (prefers-color-scheme: dark){.tw{" in small
+    assert ".tw-facts" not in small
+    facts = style_for('<dl class="tw-facts"><dt>a</dt></dl>')
+    assert "@media (max-width: 30rem){.tw .tw-facts{grid-template-columns: 1fr}}" in facts
+    assert "td" not in facts
+
+
+def test_texts_of_others_ask_for_no_rule() -> None:
+    import htpy as h
+
+    quiet, loud = (fragment(h.p[text]) for text in ("a", '<svg class="tall">'))
+    assert loud.replace("&lt;svg class=&#34;tall&#34;&gt;", "a") == quiet
+
+
+def test_pages_have_the_whole_sheet() -> None:
+    """Their script makes what is sorted."""
+    assert style() in page("title")
