@@ -57,7 +57,12 @@ def test_every_function_that_takes_a_database_takes_its_path() -> None:
 
 @pytest.mark.parametrize("form", ["path", "text", "url"])
 def test_what_reads_opens_it_read_only(form: str, path: Path, tmp_path: Path) -> None:
-    place = {"path": path, "text": str(path), "url": f"sqlite:///{path}"}[form]
+    places: dict[str, Path | str] = {
+        "path": path,
+        "text": str(path),
+        "url": f"sqlite:///{path}",
+    }
+    place = places[form]
     with TuningDatabase(path) as opened:
         origin = tw.build(FUNC, TARGET, opened).origin
         assert str(tw.explain(FUNC, TARGET, place)) == str(tw.explain(FUNC, TARGET, opened))
