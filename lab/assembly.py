@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import htpy as h
 
 from ..codegen.hot_block import hot_block
-from .page import text
+from .assembly_lines import where
+from .page import LINE, text
 
 MOST_LINES = 100
 """Lines of a text that are shown."""
-WIDTH = 160
-"""Characters of a line that are shown."""
 
 
 def window(count: int, hot: range | None) -> range:
@@ -20,13 +19,6 @@ def window(count: int, hot: range | None) -> range:
     middle = 0 if hot is None else (hot.start + min(hot.stop, hot.start + MOST_LINES)) // 2
     first = max(0, min(middle - MOST_LINES // 2, count - MOST_LINES))
     return range(first, min(count, first + MOST_LINES))
-
-
-def where(hot: range | None) -> str:
-    """A phrase that says which lines are hot, counted from 1."""
-    if hot is None:
-        return "no loop of it computes"
-    return f"the hot block is lines {hot.start + 1} to {hot.stop}"
 
 
 def assembly(source: str, name: str) -> h.Node:
@@ -55,5 +47,5 @@ def _lines(lines: list[str], hot: range | None) -> Iterator[h.Node]:
 
 def _columns(number: int, line: str, is_hot: bool) -> h.Node:
     """The number of a line, a mark of the hot block that is no colour, and the line."""
-    shown = text(line.expandtabs(8), WIDTH)
+    shown = text(line.expandtabs(8), LINE)
     return [h.i[f"{number + 1:5} {'>' if is_hot else ' '} "], shown]

@@ -31,6 +31,13 @@ class LoopLines:
     says: str
 
 
+def where(hot: range | None) -> str:
+    """A phrase that says which lines are hot, counted from 1."""
+    if hot is None:
+        return "no loop of it computes"
+    return f"the hot block is lines {hot.start + 1} to {hot.stop}"
+
+
 class Assembly:
     """The assembly of a program, counted from line 0; `name` is that of the text.
 

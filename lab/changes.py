@@ -11,14 +11,12 @@ import htpy as h
 
 from ..tir.ir import Func
 from ..tir.printer import listing
-from .page import text
+from .page import LINE, text
 from .program import highlighted
 
 Sign: TypeAlias = Literal["-", "+", " ", "…"]
 CONTEXT = 1
 """Equal lines that are shown around changed ones."""
-WIDTH = 160
-"""Characters of a changed line that are shown."""
 _LONG = 2000
 """Lines from which on lines that occur often are no anchors of a comparison."""
 
@@ -71,13 +69,8 @@ def picture(found: Sequence[Change], name: str, most: int) -> h.Node:
     ]
 
 
-def cut(line: str) -> str:
-    """A line with an end."""
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
-
-
 def _line(change: Change) -> Iterator[h.Node]:
-    line = f"{change.sign} ", highlighted(cut(change.text))
+    line = f"{change.sign} ", highlighted(text(change.text, LINE))
     match change.sign:
         case "-":
             yield h.del_(".l")[line]

@@ -15,6 +15,7 @@ from ..schedule.primitive import find_primitive
 from ..tir.printer import loop_names
 from . import records
 from .answers import Arguments, flag_of, number_of, page_of, text_of
+from .assembly_lines import UNKNOWN_LOOPS, where
 from .changes import changes, line_changes
 from .export import rule, script
 from .lowering_steps import Lowering
@@ -170,6 +171,8 @@ def assembly(bench: Workbench, given: Arguments) -> Data:
         "version": version.id,
         "name": found.name,
         "hot": hot,
+        "says": where(found.hot),
+        "unknown": UNKNOWN_LOOPS if loops is None else None,
         "loops": loops,
         "places": places,
         **page,

@@ -17,6 +17,8 @@ from .stylesheet import style, style_for
 
 MOST = 10_000
 """Characters of a text of a database that are shown; what is longer ends in an ellipsis."""
+LINE = 160
+"""Characters of a line of code that are shown in a picture of several."""
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 

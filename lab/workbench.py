@@ -91,9 +91,10 @@ The `op` of a line is "-" or "+" for one that is gone or new, " " for one beside
 others that are left out. **Stages** lead from the scheduled program by each lowering pass to the
 texts of code; the lines of one are its changes to the stage before, and `facts` are phrases with
 numbers of what it has more or less of. Of an **assembly**, `hot` are the first and the last line of
-the hot block, `loops` the ids of the innermost loops that run the lines (`null` in place of all
-where the code does not tell), and `places` has by the id of each loop its `name`, the first and
-last `lines` of each part, and `says`, a sentence about them. The **roofline**
+the hot block, of which `says` is a phrase. `loops` are the ids of the innermost loops that run the
+lines, `null` in place of all where the code does not tell, as the sentence `unknown` says then.
+`places` has by the id of each loop its `name`, the first and last of the `lines` of each part, and
+`says`, a sentence about them. The **roofline**
 has `seconds, text, bound, flops, bytes, intensity, peak, bandwidth`; its `points`, a version each,
 have `version, seconds, measured, rate, share`.
 

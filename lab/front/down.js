@@ -1,14 +1,14 @@
 // The way down: assembly with its hot block, each lowering pass, and the roofline.
 
 function assemblyTab(lab) {
-  return answered(lab, lab.need({ do: "assembly", count: 1 }), "Compiling …", ({ name, hot, total, loops, places }) => {
+  return answered(lab, lab.need({ do: "assembly", count: 1 }), "Compiling …", ({ name, hot, says, total, loops, places, unknown }) => {
     const place = places[lab.ui.place];
     const start = lab.ui.line ?? Math.max(0, (hot?.[0] ?? 0) - BEFORE);
     return [
       el("div.row", {},
-        el("span", {}, hot === null ? "No loop of it computes." : `The hot block is lines ${hot[0] + 1} to ${hot[1] + 1}.`),
+        el("span", {}, `${says[0].toUpperCase()}${says.slice(1)}.`),
         pager(lab, start, total)),
-      loops === null ? el("p.soft", {}, "This code does not tell which loop a line is of.") : loopNote(lab, place, start),
+      loops === null ? el("p.soft", {}, unknown) : loopNote(lab, place, start),
       answered(lab, lab.need({ do: "assembly", start, count: PAGE }), "…", (page) =>
         el("pre.code", { tabindex: 0, role: "region", "aria-label": `${name} of ${lab.state.version}` },
           page.lines.map((line, n) => assemblyLine(lab, page, n, {

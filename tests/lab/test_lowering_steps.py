@@ -11,8 +11,9 @@ import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.model.target_model import model_for
 from tilewright.codegen.build import compile_func
+from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import resolve
-from tilewright.codegen.generator import Pass, generator_for
+from tilewright.codegen.generator import CodeGenerator, Pass, generator_for
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.errors import BuildError
@@ -97,6 +98,36 @@ def test_the_hot_block_of_the_assembly_is_marked() -> None:
     assert any("mulps" in line for line in body)
     assert "j" in body[-1]
     assert done(bench, do="assembly", start=2, count=3)["lines"] == found["lines"][2:5]
+
+
+def test_lines_of_assembly_are_of_loops() -> None:
+    bench = Workbench(vectorized(), CPU)
+    found = done(bench, do="assembly")
+    i, j0, k, j1 = (n["id"] for n in bench.state()["tree"]["nodes"] if n["kind"] == "loop")
+    first, last = found["hot"]
+    assert found["says"] == f"the hot block is lines {first + 1} to {last + 1}"
+    assert set(found["loops"][first : last + 1]) == {k}
+    places = found["places"]
+    assert places[k]["lines"] == [[first, last]]
+    assert places[k]["says"] == f"The iterations of k run lines {first + 1} to {last + 1}."
+    assert places[j1]["lines"] == []
+    assert places[j1]["says"] == (
+        "No lines are those of j_1 alone: its iterations are lanes of vectors. The next loop "
+        "around it with lines is k."
+    )
+    for id, inside in ((j0, {j0, k}), (i, {i, j0, k})):
+        mine = {n for a, b in places[id]["lines"] for n in range(a, b + 1)}
+        assert mine == {n for n, loop in enumerate(found["loops"]) if loop in inside}
+    page = done(bench, do="assembly", start=first, count=2)
+    assert page["loops"] == [k, k]
+
+
+def test_code_that_does_not_tell_its_loops_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CpuGenerator, "loops_of_lines", CodeGenerator.loops_of_lines)
+    found = done(Workbench(vectorized(), CPU), do="assembly")
+    assert found["loops"] is None
+    assert found["places"] == {}
+    assert found["unknown"] == "This code does not tell which loop a line is of."
 
 
 def test_assembly_of_two_versions_differs_by_lines() -> None:

@@ -13,6 +13,8 @@ from playwright.sync_api import Error, Locator, Page, expect
 
 from tilewright import TuningDatabase, ops, te
 from tilewright.autotune.records import schedule_record, target_record, toolchain_record
+from tilewright.codegen.cpu.generator import CpuGenerator
+from tilewright.codegen.generator import CodeGenerator
 from tilewright.durations import format_seconds
 from tilewright.errors import DatabaseError
 from tilewright.lab import commands, records
@@ -390,6 +392,17 @@ def test_lines_of_assembly_and_loops_are_linked(page: Page, bench: Workbench) ->
     rows.last.click()  # a block
     expect(mine).to_have_count(0)
     expect(panel).to_contain_text("A loop that is selected")
+
+
+def test_code_that_does_not_tell_its_loops_says_so(
+    page: Page, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CpuGenerator, "loops_of_lines", CodeGenerator.loops_of_lines)
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Assembly").click()
+    expect(lab.get_by_role("tabpanel")).to_contain_text("does not tell which loop a line is of.")
+    expect(lab.locator(".line .loop")).to_have_count(0)
+    expect(lab.locator(".line").first).to_be_visible()
 
 
 def test_long_assembly_comes_in_pages(page: Page) -> None:
