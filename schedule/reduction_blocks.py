@@ -27,7 +27,7 @@ from ..tir.ir import (
     load,
 )
 from ..tir.structure import same
-from ..tir.visit import substitute, walk
+from ..tir.visit import reads_from, substitute
 from .block_queries import free_vars, region_buffers, writers_of
 from .require import require
 
@@ -143,11 +143,11 @@ class _Reader:
 
     def _bind(self, var: Var, value: Expr) -> bool:
         used = free_vars(value)
-        if not used.isdisjoint(self._results) or _loads(value, self._stored):
+        if not used.isdisjoint(self._results) or reads_from(value, self._stored):
             return False
         if type(value) is Load and value.buffer in self.outputs:
             self._old[var] = value
-        elif not used.isdisjoint(self._old) or _loads(value, self.outputs):
+        elif not used.isdisjoint(self._old) or reads_from(value, self.outputs):
             self._results[var] = substitute(value, self._old)
         else:
             self.bindings.append((var, value))
@@ -160,17 +160,13 @@ class _Reader:
         if (
             stmt.mask is not None
             or stmt.buffer in self._stored
-            or _loads(stmt.value, self._stored)
+            or reads_from(stmt.value, self._stored)
             or any(not free_vars(e).isdisjoint(self._results) for e in (*stmt.indices, value))
         ):
             return False
         self.stores.append(Store(stmt.buffer, stmt.indices, value))
         self._stored.add(stmt.buffer)
         return True
-
-
-def _loads(e: Expr, buffers: set[Buffer]) -> bool:
-    return any(type(n) is Load and n.buffer in buffers for n in walk(e))
 
 
 def _updates(stores: list[Store], outputs: set[Buffer]) -> list[Update] | None:
@@ -198,7 +194,7 @@ def _simple(store: Store, outputs: set[Buffer]) -> Reduction | None:
     if type(value) is not Binary or value.op not in _BY_OP:
         return None
     for old, new in ((value.a, value.b), (value.b, value.a)):
-        if _is_old(old, store) and not _loads(new, outputs):
+        if _is_old(old, store) and not reads_from(new, outputs):
             return Reduction(COMBINERS[_BY_OP[value.op]], store.buffer, store.indices, new)
     return None
 
@@ -222,7 +218,7 @@ def _pairs(stores: list[Store], outputs: set[Buffer]) -> Iterator[tuple[Update, 
         if kinds[0] not in ("int", "uint") or kinds[1] == "bool":
             continue
         new = tuple(v.other for v in values if type(v) is Select)
-        if len(new) != len(values) or any(_loads(v, outputs) for v in new):
+        if len(new) != len(values) or any(reads_from(v, outputs) for v in new):
             continue
         old = tuple(load(s.buffer, s.indices) for s in members)
         for combiner in _OF_TWO:

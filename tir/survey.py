@@ -40,7 +40,7 @@ from .ir import (
     call,
 )
 from .simplify import Simplifier
-from .visit import rewrite_children, stored_buffers, substitute, walk
+from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
 
 
 class Place(NamedTuple):
@@ -156,7 +156,7 @@ class Survey:
                     self._stmt(s.other, under(place, call("not", s.cond)))
             case Let():
                 self._expr(s.value, place)
-                if not _reads(s.value, stored_buffers(s.body)):
+                if not reads_from(s.value, stored_buffers(s.body)):
                     self.values[s.var] = s.value
                 self._stmt(s.body, place)
             case Alloc():
@@ -283,10 +283,6 @@ class Survey:
             self._lanes[lanes] = lane = Var("lane")
             self.ranges[lane] = (0, lanes - 1)
         return self._lanes[lanes]
-
-
-def _reads(e: Expr, buffers: set[Buffer]) -> bool:
-    return any(type(n) is Load and n.buffer in buffers for n in walk(e))
 
 
 def _before(e: Expr, stored: set[Buffer]) -> Expr:

@@ -5,7 +5,7 @@ A rewrite that changes nothing returns the object it was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from .ir import (
@@ -314,6 +314,11 @@ def distinct(root: Any) -> Iterator[Any]:
 def stored_buffers(root: Any) -> set[Buffer]:
     """The buffers that are stored to below `root`."""
     return {n.buffer for n in walk(root) if type(n) is Store}
+
+
+def reads_from(root: Any, buffers: Collection[Buffer]) -> bool:
+    """Whether an element of one of `buffers` is read below `root`."""
+    return any(type(n) is Load and n.buffer in buffers for n in walk(root))
 
 
 _NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {

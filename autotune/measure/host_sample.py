@@ -42,7 +42,7 @@ from ...tir.ir import (
     Var,
     integers,
 )
-from ...tir.visit import nested, stored_buffers, walk
+from ...tir.visit import nested, reads_from, stored_buffers
 from ...tir.widen import widened
 
 Array = np.ndarray[Any, Any]
@@ -288,7 +288,7 @@ def _rule(block: Block) -> tuple[_Rule, Buffer]:
     if tuple(sizes[v] for v in named) != body.buffer.shape:
         raise NotSampled(f"the block {name} writes a part of {body.buffer.name}")
     if all(i.kind is IterKind.SPATIAL for i in block.iters):
-        if any(type(n) is Load and n.buffer is body.buffer for n in walk(body.value)):
+        if reads_from(body.value, {body.buffer}):
             raise NotSampled(f"the block {name} reads what it writes")
         return _Rule(block, body.indices, body.value, None, None), body.buffer
     value = body.value
@@ -299,7 +299,7 @@ def _rule(block: Block) -> tuple[_Rule, Buffer]:
     if before.count(True) != 1:
         raise NotSampled(f"the block {name} is no plain reduction")
     term = sides[before.index(False)]
-    if any(type(n) is Load and n.buffer is body.buffer for n in walk(term)):
+    if reads_from(term, {body.buffer}):
         raise NotSampled(f"the block {name} is no plain reduction")
     return _Rule(block, body.indices, term, value.op, init.value), body.buffer
 

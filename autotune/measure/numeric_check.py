@@ -15,8 +15,8 @@ from ...runtime.measure.comparison import (
     largest_error,
     typical_size,
 )
-from ...tir.ir import Block, Buffer, Func, IterKind, Load, Store
-from ...tir.visit import walk
+from ...tir.ir import Block, Buffer, Func, IterKind, Store
+from ...tir.visit import reads_from, stored_buffers, walk
 
 __all__ = [
     "ROUNDING_FACTOR",
@@ -61,8 +61,7 @@ def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> 
 
 def _accumulates(block: Block) -> bool:
     """Whether a block reads what it writes."""
-    written = {s.buffer for s in walk(block.body) if type(s) is Store}
-    return any(type(n) is Load and n.buffer in written for n in walk(block.body))
+    return reads_from(block.body, stored_buffers(block.body))
 
 
 def _epsilon(buffer: Buffer) -> float:

@@ -33,7 +33,7 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.prove import prove
-from ...tir.visit import rewrite_children, substitute, walk
+from ...tir.visit import reads_from, rewrite_children, substitute
 from ..block_queries import (
     free_vars,
     loop_name,
@@ -302,7 +302,7 @@ def _factor(e: Expr, buffer: Buffer) -> tuple[Expr, ...] | None:
         return e.indices
     if type(e) is Binary and e.op is Op.MUL:
         for one, other in ((e.a, e.b), (e.b, e.a)):
-            if not any(type(n) is Load and n.buffer is buffer for n in walk(other)):
+            if not reads_from(other, {buffer}):
                 return _factor(one, buffer)
     return None
 

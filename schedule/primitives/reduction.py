@@ -33,7 +33,7 @@ from ...tir.ir import (
 )
 from ...tir.prove import prove
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute, walk
+from ...tir.visit import reads_from, substitute
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..block_queries import (
     domain_conditions,
@@ -413,7 +413,7 @@ def _added_term(consumer: Block, buffer: Buffer) -> tuple[Expr, tuple[Var, ...]]
         for sum_, term in ((body.value.a, body.value.b), (body.value.b, body.value.a)):
             if type(sum_) is Load and sum_.buffer is buffer:
                 variables = [e for e in sum_.indices if type(e) is Var]
-                clean = not any(type(n) is Load and n.buffer is buffer for n in walk(term))
+                clean = not reads_from(term, {buffer})
                 own = {i.var for i in consumer.iters}
                 if clean and len(set(variables)) == len(sum_.indices) and own <= set(variables):
                     return term, tuple(variables)

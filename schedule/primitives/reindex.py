@@ -23,7 +23,7 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.simplify import simplify
-from ...tir.visit import substitute, walk
+from ...tir.visit import reads_from, substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import domain, free_vars, require_not_inplace, require_unit, writers_of
 from ..edits import block_redirected
@@ -141,9 +141,7 @@ def _read(
     places = places_of(block, mapping)
     iters, label = moving(block, (*indices, *places)), block.label
     reduced = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
-    starts = block.init is not None and any(
-        type(n) is Load and n.buffer is old for n in walk(block.init)
-    )
+    starts = block.init is not None and reads_from(block.init, {old})
     require(
         not starts or all(free_vars(e).isdisjoint(reduced) for e in places),
         "block {0} starts with {1}, where it has no reduce iterations; the map makes its place "
