@@ -341,9 +341,13 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "prange": "sch.parallel(loop), of sch = tw.Schedule(func)",
         "relax": _GRAPH,
         "relay": _GRAPH,
+        "report": "`tilewright report tuning.db -o report.html` in a shell; here a result, a run "
+        "and a database show themselves",
         "save": _SAVED,
+        "show": "`tilewright show FILE.py:FUNC` in a shell, or print(func)",
         "time": "mod.time(*arrays), with mod = tw.build(func)",
         "vectorize": "sch.vectorize(loop), of sch = tw.Schedule(func)",
+        "watch": '`tilewright watch tuning.db` in a shell, or tw.open_run("tuning.db")',
         "zeros": "numpy.zeros: modules are called with arrays of numpy",
     },
     "target": {

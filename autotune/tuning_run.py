@@ -8,7 +8,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
 from ..display import html
@@ -81,7 +81,13 @@ class TuningRun(Generic[R, B]):
 
         Raises `TimeoutError` after `timeout` seconds; that and an interrupt leave the run alone.
         """
-        return self._future.result(timeout)
+        wait([self._future], timeout)
+        if not self.done:
+            raise TimeoutError(
+                f"the run goes on: it has no result after {timeout:g} s; run.best is the best so "
+                "far, run.result() waits to the end, and run.stop() ends it"
+            )
+        return self._future.result()
 
     def __await__(self) -> Generator[Any, None, R]:
         return asyncio.wrap_future(self._future).__await__()
