@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from typing import Protocol, runtime_checkable
 
 from ..display import html
 from ..durations import format_measured
@@ -242,6 +243,14 @@ class Pictures:
         return "\n".join((*lines, *after)) or "tuning: nothing has begun yet"
 
     _repr_html_ = html
+
+
+@runtime_checkable
+class HasPictures(Protocol):
+    """A run that shows itself: of `tune(..., background=True)`, or one that `open_run` reads."""
+
+    @property
+    def pictures(self) -> Pictures: ...
 
 
 def shortened(error: str) -> str:

@@ -20,7 +20,7 @@ class Display(AbstractContextManager["Display"], Protocol):
     def __call__(self, event: Event) -> object: ...
 
 
-class Progress:
+class SafeDisplay:
     """A callback that shows the progress of a run by a display; a context manager.
 
     A display that fails, because its terminal was closed or its front end is gone, is told in the
@@ -52,14 +52,14 @@ class Progress:
             _log.warning("the display of progress failed and is off: %r", error)
 
 
-def progress_here(*, background: bool = False) -> Progress:
+def progress_here(*, background: bool = False) -> SafeDisplay:
     """The progress of a run that this thread starts: in a notebook, a terminal, or as lines.
 
     In the `background` of a terminal lines are printed: its screen is the user's.
     """
     if in_notebook():
-        return Progress(NotebookDisplay())
-    return Progress(LiveDisplay(live=not background))
+        return SafeDisplay(NotebookDisplay())
+    return SafeDisplay(LiveDisplay(live=not background))
 
 
 def each_of(*given: Callback | None) -> Callback:

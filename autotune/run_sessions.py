@@ -35,11 +35,11 @@ def _measure(
         going = [n for n, tuning in enumerate(tunings) if tuning.ended is None]
         if not going:
             return "all programs have ended" if len(tunings) > 1 else str(tunings[0].ended)
-        courses = [tunings[n].course for n in going]
+        progress = [tunings[n].progress for n in going]
         shares = [weights[n] for n in going]
-        if (futile := rules.futile(relative_gain(courses, shares))) is not None:
+        if (futile := rules.futile(relative_gain(progress, shares))) is not None:
             return futile
-        tuning = tunings[going[most_promising(courses, shares)]]
-        untried = sum(not course.trials for course in courses)
+        tuning = tunings[going[most_promising(progress, shares)]]
+        untried = sum(not each.trials for each in progress)
         tuning.step(meter.batch(tuning.config.batch, among=max(1, untried)))
     return spent

@@ -68,7 +68,8 @@ class Tuning:
     accepted of inexact schedules. `rivals` are the schedules that the best has to beat, `own_rules`
     the rules that users registered.
 
-    `ended` is why the program gets no more trials, `None` while it may. `course` is its progress.
+    `ended` is why the program gets no more trials, `None` while it may. `progress` is the gain of
+    its trials.
     """
 
     recorder: Recorder
@@ -90,7 +91,7 @@ class Tuning:
 
     def __post_init__(self) -> None:
         self.ended: str | None = None
-        self.course = Progress(self.roofline.seconds, [])
+        self.progress = Progress(self.roofline.seconds, [])
         self._earlier = self.recorder.trials
         self._outcomes: Counter[Outcome] = Counter()
         self._history: list[Trial] = []
@@ -151,7 +152,7 @@ class Tuning:
         finally:
             took = self.meter.lap()
             self._seconds += took
-        self.course.add(len(candidates), took, self.best_seconds)
+        self.progress.add(len(candidates), took, self.best_seconds)
 
     def hold_finals(self) -> None:
         """Time the fastest candidates interleaved.

@@ -95,7 +95,7 @@ def program(size: int = 28, channels: int = 16) -> Func:
     return te.func([x, w, b, out], name="conv")
 
 
-class Stage:
+class ConvSchedule:
     """A schedule of the program, with the handles that cases use."""
 
     def __init__(self) -> None:
@@ -109,13 +109,13 @@ class Stage:
 Step = Callable[[Schedule], Any]
 
 
-def measured(name: str, case: Callable[[Stage], Step], repeats: int) -> Line:
+def measured(name: str, case: Callable[[ConvSchedule], Step], repeats: int) -> Line:
     """The times of one case, and of the verifier after it."""
-    stage = Stage()
-    step = case(stage)
-    after = stage.sch.copy()
+    scheduled = ConvSchedule()
+    step = case(scheduled)
+    after = scheduled.sch.copy()
     step(after)
-    seconds = least(stage.sch.copy, step, repeats)
+    seconds = least(scheduled.sch.copy, step, repeats)
     verifying = least(lambda: after.func, verify, max(3, repeats // 10))
     return Line(name, seconds * 1e6, verifying * 1e6)
 
@@ -133,8 +133,8 @@ def least(prepare: Callable[[], Any], run: Callable[[Any], Any], repeats: int) -
 
 def refusals(repeats: int) -> list[Line]:
     """Steps that are refused, and one refusal read."""
-    stage = Stage()
-    c = stage.loops(stage.conv)[4]
+    scheduled = ConvSchedule()
+    c = scheduled.loops(scheduled.conv)[4]
 
     def refused(sch: Schedule) -> ScheduleError:
         try:
@@ -143,164 +143,166 @@ def refusals(repeats: int) -> list[Line]:
             return error
         raise AssertionError("the reduction ran in parallel")
 
-    seconds = least(stage.sch.copy, refused, repeats)
-    reading = least(lambda: refused(stage.sch), str, repeats)
+    seconds = least(scheduled.sch.copy, refused, repeats)
+    reading = least(lambda: refused(scheduled.sch), str, repeats)
     return [
         Line("parallel, refused", seconds * 1e6, None),
         Line("the text of that refusal", reading * 1e6, None),
     ]
 
 
-def tiled(stage: Stage) -> tuple[Var, ...]:
+def tiled(scheduled: ConvSchedule) -> tuple[Var, ...]:
     """The convolution in tiles: the loops n, k, i, j, c, r, s with k and j split by 8 and 14."""
-    n, k, i, j, c, r, s = stage.loops(stage.conv)
-    k0, k1 = stage.sch.split(k, factors=[None, 8])
-    j0, j1 = stage.sch.split(j, factors=[None, 14])
-    stage.sch.reorder(n, k0, i, j0, c, r, s, k1, j1)
+    n, k, i, j, c, r, s = scheduled.loops(scheduled.conv)
+    k0, k1 = scheduled.sch.split(k, factors=[None, 8])
+    j0, j1 = scheduled.sch.split(j, factors=[None, 14])
+    scheduled.sch.reorder(n, k0, i, j0, c, r, s, k1, j1)
     return n, k0, i, j0, c, r, s, k1, j1
 
 
-def _parallel(stage: Stage) -> Step:
-    loop = tiled(stage)[1]
+def _parallel(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[1]
     return lambda sch: sch.parallel(loop)
 
 
-def _vectorize(stage: Stage) -> Step:
-    loop = tiled(stage)[-1]
+def _vectorize(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[-1]
     return lambda sch: sch.vectorize(loop)
 
 
-def _unroll(stage: Stage) -> Step:
-    loop = tiled(stage)[-2]
+def _unroll(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[-2]
     return lambda sch: sch.unroll(loop)
 
 
-def _serial(stage: Stage) -> Step:
-    loop = tiled(stage)[-2]
-    stage.sch.unroll(loop)
+def _serial(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[-2]
+    scheduled.sch.unroll(loop)
     return lambda sch: sch.serial(loop)
 
 
-def _bind(stage: Stage) -> Step:
-    loop = tiled(stage)[1]
+def _bind(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[1]
     return lambda sch: sch.bind(loop, "blockIdx.x")
 
 
-def _split(stage: Stage) -> Step:
-    loop = stage.loops(stage.conv)[3]
+def _split(scheduled: ConvSchedule) -> Step:
+    loop = scheduled.loops(scheduled.conv)[3]
     return lambda sch: sch.split(loop, factors=[None, 8])
 
 
-def _fuse(stage: Stage) -> Step:
-    loops = tiled(stage)[:3]
+def _fuse(scheduled: ConvSchedule) -> Step:
+    loops = tiled(scheduled)[:3]
     return lambda sch: sch.fuse(*loops)
 
 
-def _reorder(stage: Stage) -> Step:
-    n, k, i, j, c, r, s = stage.loops(stage.conv)
+def _reorder(scheduled: ConvSchedule) -> Step:
+    n, k, i, j, c, r, s = scheduled.loops(scheduled.conv)
     return lambda sch: sch.reorder(c, r, s, n, k, i, j)
 
 
-def _merge(stage: Stage) -> Step:
-    first, second = stage.loops(stage.conv)[1], stage.loops(stage.out)[1]
+def _merge(scheduled: ConvSchedule) -> Step:
+    first, second = scheduled.loops(scheduled.conv)[1], scheduled.loops(scheduled.out)[1]
     return lambda sch: sch.merge(first, second)
 
 
-def _fission(stage: Stage) -> Step:
-    loop = stage.sch.merge(stage.loops(stage.conv)[1], stage.loops(stage.out)[1])
+def _fission(scheduled: ConvSchedule) -> Step:
+    loop = scheduled.sch.merge(
+        scheduled.loops(scheduled.conv)[1], scheduled.loops(scheduled.out)[1]
+    )
     return lambda sch: sch.fission(loop)
 
 
-def _loop_partition(stage: Stage) -> Step:
-    loop, _ = stage.sch.split(stage.loops(stage.out)[3], factors=[None, 8])
+def _loop_partition(scheduled: ConvSchedule) -> Step:
+    loop, _ = scheduled.sch.split(scheduled.loops(scheduled.out)[3], factors=[None, 8])
     return lambda sch: sch.loop_partition(loop)
 
 
-def _unannotate(stage: Stage) -> Step:
-    stage.sch.annotate(stage.conv, "note", 1)
-    return lambda sch: sch.unannotate(stage.conv, "note")
+def _unannotate(scheduled: ConvSchedule) -> Step:
+    scheduled.sch.annotate(scheduled.conv, "note", 1)
+    return lambda sch: sch.unannotate(scheduled.conv, "note")
 
 
-def _compute_at(stage: Stage) -> Step:
-    loop = tiled(stage)[3]
-    return lambda sch: sch.compute_at(stage.pad, loop)
+def _compute_at(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[3]
+    return lambda sch: sch.compute_at(scheduled.pad, loop)
 
 
-def _reverse_compute_at(stage: Stage) -> Step:
-    loop = tiled(stage)[3]
-    return lambda sch: sch.reverse_compute_at(stage.out, loop)
+def _reverse_compute_at(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[3]
+    return lambda sch: sch.reverse_compute_at(scheduled.out, loop)
 
 
-def _decompose_reduction(stage: Stage) -> Step:
-    loop = tiled(stage)[4]
-    return lambda sch: sch.decompose_reduction(stage.conv, loop)
+def _decompose_reduction(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[4]
+    return lambda sch: sch.decompose_reduction(scheduled.conv, loop)
 
 
-def _merge_reduction(stage: Stage) -> Step:
-    init = stage.sch.decompose_reduction(stage.conv, tiled(stage)[4])
-    return lambda sch: sch.merge_reduction(init, stage.conv)
+def _merge_reduction(scheduled: ConvSchedule) -> Step:
+    init = scheduled.sch.decompose_reduction(scheduled.conv, tiled(scheduled)[4])
+    return lambda sch: sch.merge_reduction(init, scheduled.conv)
 
 
-def _rfactor(stage: Stage) -> Step:
-    loop = stage.loops(stage.conv)[4]
+def _rfactor(scheduled: ConvSchedule) -> Step:
+    loop = scheduled.loops(scheduled.conv)[4]
     return lambda sch: sch.rfactor(loop, factor_axis=0)
 
 
-def _split_reduction(stage: Stage) -> Step:
-    loop = stage.loops(stage.conv)[4]
+def _split_reduction(scheduled: ConvSchedule) -> Step:
+    loop = scheduled.loops(scheduled.conv)[4]
     return lambda sch: sch.split_reduction(loop, 4)
 
 
-def _set_scope(stage: Stage) -> Step:
-    stage.sch.cache_write(stage.conv, 0, "local")
-    return lambda sch: sch.set_scope(stage.conv, 0, "global")
+def _set_scope(scheduled: ConvSchedule) -> Step:
+    scheduled.sch.cache_write(scheduled.conv, 0, "local")
+    return lambda sch: sch.set_scope(scheduled.conv, 0, "global")
 
 
-def _storage_align(stage: Stage) -> Step:
-    return lambda sch: sch.storage_align(stage.pad, 0, -2, 32, 5)
+def _storage_align(scheduled: ConvSchedule) -> Step:
+    return lambda sch: sch.storage_align(scheduled.pad, 0, -2, 32, 5)
 
 
-def _prefetch(stage: Stage) -> Step:
-    loop = tiled(stage)[5]
-    return lambda sch: sch.prefetch(stage.conv, 1, loop)
+def _prefetch(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[5]
+    return lambda sch: sch.prefetch(scheduled.conv, 1, loop)
 
 
-def _double_buffer(stage: Stage) -> Step:
-    loop = tiled(stage)[4]
-    copy = stage.sch.cache_read(stage.conv, 1, "local")
-    stage.sch.compute_at(copy, loop)
+def _double_buffer(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[4]
+    copy = scheduled.sch.cache_read(scheduled.conv, 1, "local")
+    scheduled.sch.compute_at(copy, loop)
     return lambda sch: sch.double_buffer(copy, loop)
 
 
-def _read_at(stage: Stage) -> Step:
-    loop = tiled(stage)[3]
-    return lambda sch: sch.read_at(loop, stage.conv, 0, "local")
+def _read_at(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[3]
+    return lambda sch: sch.read_at(loop, scheduled.conv, 0, "local")
 
 
-def _write_at(stage: Stage) -> Step:
-    loop = tiled(stage)[3]
-    return lambda sch: sch.write_at(loop, stage.conv, 0, "local")
+def _write_at(scheduled: ConvSchedule) -> Step:
+    loop = tiled(scheduled)[3]
+    return lambda sch: sch.write_at(loop, scheduled.conv, 0, "local")
 
 
-def _blockize(stage: Stage) -> Step:
-    loops = tiled(stage)
-    stage.sch.decompose_reduction(stage.conv, loops[4])
+def _blockize(scheduled: ConvSchedule) -> Step:
+    loops = tiled(scheduled)
+    scheduled.sch.decompose_reduction(scheduled.conv, loops[4])
     return lambda sch: sch.blockize(loops[-2])
 
 
-def _sample(name: str, *args: Any) -> Callable[[Stage], Step]:
-    def case(stage: Stage) -> Step:
-        loop = stage.loops(stage.conv)[3]
+def _sample(name: str, *args: Any) -> Callable[[ConvSchedule], Step]:
+    def case(scheduled: ConvSchedule) -> Step:
+        loop = scheduled.loops(scheduled.conv)[3]
         return lambda sch: getattr(sch, name)(loop, *args)
 
     return case
 
 
-def _sample_compute_location(stage: Stage) -> Step:
-    return lambda sch: sch.sample_compute_location(stage.pad)
+def _sample_compute_location(scheduled: ConvSchedule) -> Step:
+    return lambda sch: sch.sample_compute_location(scheduled.pad)
 
 
-CASES: dict[str, Callable[[Stage], Step]] = {
+CASES: dict[str, Callable[[ConvSchedule], Step]] = {
     "get_block": lambda _s: lambda sch: sch.get_block("conv"),
     "get_loops": lambda s: lambda sch: sch.get_loops(s.conv),
     "get_producers": lambda s: lambda sch: sch.get_producers(s.conv),

@@ -5,12 +5,10 @@ The same for a run of this process and for one that is read from a database.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import htpy as h
 
 from ..autotune.events import Trial
-from ..autotune.picture import Picture, Pictures
+from ..autotune.picture import HasPictures, Picture, Pictures
 from .page import text
 from .trials import convergence, failures, finals, lead, predictions, remarks
 
@@ -18,12 +16,7 @@ _MOST = 400
 """Trials that are drawn: a drawing takes a few milliseconds of the process that tunes."""
 
 
-class _HasPictures(Protocol):
-    @property
-    def pictures(self) -> Pictures: ...
-
-
-def view(value: Pictures | _HasPictures) -> h.Node:
+def view(value: Pictures | HasPictures) -> h.Node:
     """The programs of a run, each with its charts, and what is said of the run as a whole."""
     pictures = value if isinstance(value, Pictures) else value.pictures
     shown = [_picture(picture) for picture in pictures.pictures.values()]

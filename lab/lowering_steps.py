@@ -26,7 +26,7 @@ _EMITTED = "Writes the program in the language of the tools that make code."
 
 
 @dataclass(frozen=True)
-class Stage:
+class LoweringStage:
     """A program or text on the way down, and the pass that made it.
 
     `why` is a sentence, `parts` are numbers of what is in it, and `error` is why there is none.
@@ -80,7 +80,7 @@ class Lowering:
         alike = number > 0 and stage.parts.keys() == before.parts.keys()
         return differences(before.parts, stage.parts) if alike else totals(stage.parts)
 
-    def stage(self, number: int) -> Stage:
+    def stage(self, number: int) -> LoweringStage:
         """The stage of a number. Raises `LabError` if there is none."""
         if number >= len(self.stages):
             raise LabError("there is no stage {0}; there are {1}", number, len(self.stages))
@@ -103,7 +103,7 @@ class Lowering:
         assert self._code is not None, "the last stage is a text of the code"
         return Assembly.of(self._code, self._version.schedule.func)
 
-    def _passes(self, noted: Sequence[tuple[str, Func]]) -> Iterator[Stage]:
+    def _passes(self, noted: Sequence[tuple[str, Func]]) -> Iterator[LoweringStage]:
         """The stages of the kernel."""
         why = {step.name: step.why for step in self._generator.passes(self.target)}
         for number, (name, program) in enumerate(noted):
@@ -111,19 +111,19 @@ class Lowering:
                 return  # the packers of constant operands follow the kernel
             lines = tuple(func_text(program).splitlines())
             about = why.get(name, _SCHEDULED)
-            yield Stage(name or "scheduled", about, lines, parts_of_program(program))
+            yield LoweringStage(name or "scheduled", about, lines, parts_of_program(program))
 
-    def _texts(self, lowered: Lowered) -> Iterator[Stage]:
+    def _texts(self, lowered: Lowered) -> Iterator[LoweringStage]:
         """The stages of the texts of code."""
         emission: Emission | None = None
         try:
             emission = self._generator.emission(emit_parts(lowered, self.target))
         except BuildError as error:
-            yield Stage("emit", _EMITTED, (), {}, False, problem(error))
+            yield LoweringStage("emit", _EMITTED, (), {}, False, problem(error))
         if emission is not None:
             lines = tuple(emission.text.splitlines())
             parts = parts_of_text(lines, emission.counts)
-            yield Stage("emit", emission.why, lines, parts, False)
+            yield LoweringStage("emit", emission.why, lines, parts, False)
         for number, (name, source) in enumerate(self._generator.sources.items()):
             why = source.why
             if number == 0 and emission is not None:
@@ -132,9 +132,9 @@ class Lowering:
                 self._code = self._compiled() if self._code is None else self._code
                 lines = tuple(self._code.source(name).splitlines())
             except Exception as error:  # noqa: BLE001 - tools may be missing, or fail in any way
-                yield Stage(name, why, (), {}, False, problem(error))
+                yield LoweringStage(name, why, (), {}, False, problem(error))
             else:
-                yield Stage(name, why, lines, parts_of_text(lines, source.counts), False)
+                yield LoweringStage(name, why, lines, parts_of_text(lines, source.counts), False)
 
     def _compiled(self) -> Compiled:
         """The code of the version; made by a child process where that may end."""

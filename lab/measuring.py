@@ -96,7 +96,7 @@ class Run:
         }
 
 
-class Measured(NamedTuple):
+class VersionResults(NamedTuple):
     """What is known of versions that ran: why each has no time, and how each two compare."""
 
     timings: dict[Version, Timing]
@@ -105,7 +105,7 @@ class Measured(NamedTuple):
 
 
 Tell: TypeAlias = Callable[[str], None]
-Work: TypeAlias = Callable[[Run, Measured], str | None]
+Work: TypeAlias = Callable[[Run, VersionResults], str | None]
 """What a run does; it returns what there is to say of its end."""
 
 
@@ -123,7 +123,7 @@ class Measurements:
         database: TuningDatabase | None,
         config: TuneConfig,
         tolerance: float | None,
-        told: Callable[[Run, Measured | None], None],
+        told: Callable[[Run, VersionResults | None], None],
     ) -> None:
         self._func, self._target, self._database = func, target, database
         self._config, self._tolerance, self._told = config, tolerance, told
@@ -184,7 +184,7 @@ class Measurements:
             self._told(self.run, None)
 
     def _work(self, run: Run, work: Work) -> None:
-        measured = Measured({}, {}, [])
+        measured = VersionResults({}, {}, [])
         try:
             run.says = work(run, measured) or "done"
         except Cancelled:
@@ -205,7 +205,7 @@ class Measurements:
             run.says = text
             self._told(run, None)
 
-    def _pack(self, folder: Path, run: Run, _: Measured) -> str:
+    def _pack(self, folder: Path, run: Run, _: VersionResults) -> str:
         traces = [v.schedule.trace for v in run.versions]
         self._say(run, "compiling")
         packed = write_pack(
@@ -223,7 +223,7 @@ class Measurements:
             "then import the results here: tilewright measure import results.jsonl --db DATABASE"
         )
 
-    def _measure(self, database: TuningDatabase, run: Run, measured: Measured) -> str | None:
+    def _measure(self, database: TuningDatabase, run: Run, measured: VersionResults) -> str | None:
         """Measure as a session; returns plain words if the machine was not calm."""
         subject = Subject(
             workload_record(self._func),
@@ -269,7 +269,7 @@ class Measurements:
         return noise
 
     def _time(
-        self, timed: _Timed, versions: Sequence[Version], measured: Measured, say: Tell
+        self, timed: _Timed, versions: Sequence[Version], measured: VersionResults, say: Tell
     ) -> None:
         model, measurer = model_or_none(self._target), timed.measurer
         finalists: list[tuple[Version, Finalist]] = []
@@ -307,7 +307,7 @@ class Measurements:
         timed: _Timed,
         finalists: Sequence[tuple[Version, Finalist]],
         earlier: dict[str, list[float]],
-        measured: Measured,
+        measured: VersionResults,
     ) -> None:
         config = self._config
         sample = config.measure.sample_seconds

@@ -56,7 +56,7 @@ class Timed(NamedTuple):
 
 
 @dataclass
-class Course:
+class SessionTrials:
     """The measurements of a session: trials in order, failures by reason, the last finals.
 
     `used` are the seconds that it ran.
@@ -78,45 +78,45 @@ class Course:
         return f"{some(len(self.tried), 'trial')} ({named or 'none'})"
 
 
-def course_of(database: TuningDatabase, session: Session) -> Course:
+def session_trials(database: TuningDatabase, session: Session) -> SessionTrials:
     """Read the measurements of a session."""
-    history, course = SessionHistory(database, session), Course()
+    history, trials = SessionHistory(database, session), SessionTrials()
     for trial, measured, generator in history.read():
-        course.tried.append(trial)
+        trials.tried.append(trial)
         if trial.seconds is None:
-            course.reasons[trial.outcome.value, trial.reason] += 1
+            trials.reasons[trial.outcome.value, trial.reason] += 1
         else:
             more = (trial.schedule, generator, trial.predicted, trial.elapsed)
-            course.timed.append(Timed(trial.seconds, measured.id, *more))
-    course.timed.sort()
-    course.finals = [m for m in history.finals if m.outcome is Outcome.OK]
-    course.used = history.used(session)
-    return course
+            trials.timed.append(Timed(trial.seconds, measured.id, *more))
+    trials.timed.sort()
+    trials.finals = [m for m in history.finals if m.outcome is Outcome.OK]
+    trials.used = history.used(session)
+    return trials
 
 
 def session_section(
     database: TuningDatabase, session: Session, tuned: Tuned, *, rows: int, heading: h.Node
 ) -> h.Element:
     """The picture of a session of a program; `rows` are those of the table of measurements."""
-    course = course_of(database, session)
+    trials = session_trials(database, session)
     best = tuned.best
     here = best if tuned.session == session.id else None
-    comparison = _comparison(database, course) if here is None else here.comparison
+    comparison = _comparison(database, trials) if here is None else here.comparison
     final = here.seconds if here is not None and comparison else None
-    facts = _facts(session, course.used)
+    facts = _facts(session, trials.used)
     return h.section(".result")[
         heading,
         h.p(".soft")[text(", ".join(filter(None, (tuned.target, tuned.generation, facts))))],
-        _headline(course, session, tuned),
+        _headline(trials, session, tuned),
         h.div(".grid")[
-            convergence(course.tried, final),
-            predictions(course.tried),
+            convergence(trials.tried, final),
+            predictions(trials.tried),
             gains(tuned.gains) if here is not None else None,
-            failures(_frequent(course.reasons)),
+            failures(_frequent(trials.reasons)),
         ],
         finals(comparison),
-        _decisions(database, course.timed),
-        _fastest(course.timed, rows),
+        _decisions(database, trials.timed),
+        _fastest(trials.timed, rows),
         schedule(best.schedule) if best is not None else None,
     ]
 
@@ -129,13 +129,13 @@ def _facts(session: Session, used: float) -> str:
     )
 
 
-def _headline(course: Course, session: Session, tuned: Tuned) -> h.Node:
+def _headline(trials: SessionTrials, session: Session, tuned: Tuned) -> h.Node:
     troubles = remarks(session.noise, tuned.trouble, kind="bad")
-    own = course.timed[0].seconds if course.timed else None
+    own = trials.timed[0].seconds if trials.timed else None
     if tuned.best is None:
-        what = "no correct candidate" if course.tried else "nothing was measured"
+        what = "no correct candidate" if trials.tried else "nothing was measured"
         fastest = None if own is None else f"fastest trial {format_seconds(own)}, unverified"
-        return [lead(what, fastest), remarks(course.outcomes), troubles]
+        return [lead(what, fastest), remarks(trials.outcomes), troubles]
     best = tuned.best
     rate = None if tuned.rate is None else format_si(tuned.rate, "FLOP/s")
     elsewhere = None
@@ -144,7 +144,7 @@ def _headline(course: Course, session: Session, tuned: Tuned) -> h.Node:
         elsewhere = f"The best is of session {short_id(tuned.session)}{trial}."
     return [
         lead(best.time_text or "no usable time", rate, best.how * best.pinned),
-        remarks(gains_text(tuned.gains, explained=True), course.outcomes, elsewhere),
+        remarks(gains_text(tuned.gains, explained=True), trials.outcomes, elsewhere),
         troubles,
     ]
 
@@ -157,15 +157,15 @@ def _frequent(reasons: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
     return [*shown, ("other", f"{others:,} more reasons", rest)] if rest else shown
 
 
-def _comparison(database: TuningDatabase, course: Course) -> Sequence[ComparedSchedule]:
+def _comparison(database: TuningDatabase, trials: SessionTrials) -> Sequence[ComparedSchedule]:
     """How the finalists of a session compare; nothing where a schedule is damaged."""
-    if len(course.finals) < 2:
+    if len(trials.finals) < 2:
         return ()
     try:
-        entries = [(m, database.get(ScheduleRecord, m.schedule)) for m in course.finals]
+        entries = [(m, database.get(ScheduleRecord, m.schedule)) for m in trials.finals]
     except TilewrightError:
         return ()
-    return compare_schedules(entries, partial(_earlier, database, course.finals))
+    return compare_schedules(entries, partial(_earlier, database, trials.finals))
 
 
 def _earlier(database: TuningDatabase, found: Iterable[Measurement]) -> dict[str, list[float]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, TypeAlias
 
 from ..autotune.events import Trial
-from ..autotune.picture import Pictures
+from ..autotune.picture import HasPictures
 from ..autotune.result import TuneResult
 from ..errors import TilewrightError, TuningError
 from ..ids import short_id
@@ -16,18 +16,9 @@ from ..tuning_db.arguments import is_address, opened
 from ..tuning_db.store import DatabaseOrPath
 from .decisions import decisions_of
 from .plot_arguments import optional_text, refused
-from .session import Timed, course_of
+from .session import Timed, session_trials
 
-
-@runtime_checkable
-class Run(Protocol):
-    """A run of `tune(..., background=True)`, or one that `open_run` reads."""
-
-    @property
-    def pictures(self) -> Pictures: ...
-
-
-Source: TypeAlias = TuneResult | Run | DatabaseOrPath
+Source: TypeAlias = TuneResult | HasPictures | DatabaseOrPath
 
 
 _SESSION = "give the id of a session, or its first digits"
@@ -46,9 +37,9 @@ def trials_of(source: Source, session: str | None = None) -> list[Trial]:
     Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
     """
     optional_text("session", session, _SESSION)
-    if not isinstance(source, (TuneResult, Run)):
+    if not isinstance(source, (TuneResult, HasPictures)):
         database = _opened(source)
-        return course_of(database, _session(database, session)).tried
+        return session_trials(database, _session(database, session)).tried
     return _history(source, session)
 
 
@@ -62,9 +53,9 @@ def candidates_of(
     """
     optional_text("session", session, _SESSION)
     optional_text("sketch", sketch, "the titles of plots are names of sketches")
-    if not isinstance(source, (TuneResult, Run)):
+    if not isinstance(source, (TuneResult, HasPictures)):
         own = _opened(source)
-        return _of_sketch(own, course_of(own, _session(own, session)).timed, sketch)
+        return _of_sketch(own, session_trials(own, _session(own, session)).timed, sketch)
     if database is None:
         raise TuningError(
             "the decisions of a {0} are in its database",
@@ -122,7 +113,7 @@ def _session(database: TuningDatabase, id: str | None) -> Session:
     return max(sessions, key=lambda s: s.started)
 
 
-def _history(source: TuneResult | Run, session: str | None) -> list[Trial]:
+def _history(source: TuneResult | HasPictures, session: str | None) -> list[Trial]:
     if session is not None:
         raise TuningError(
             "session: a {0} has its sessions, found {1!r:.80}",

@@ -127,7 +127,7 @@ from ..tuning_db import TuningDatabase
 from . import records
 from .answers import plain, problem
 from .commands import COMMANDS, is_urgent, text, tree
-from .measuring import Measured, Measurements, Run
+from .measuring import Measurements, Run, VersionResults
 from .moves import refusal
 from .page import text as shown
 from .program_tree import Data, Handles, ProgramTree
@@ -273,7 +273,7 @@ class Workbench:
         """End what goes on; measured times are kept."""
         self.measurements.close()
 
-    def _measured(self, run: Run, measured: Measured | None) -> None:
+    def _measured(self, run: Run, measured: VersionResults | None) -> None:
         """Take over what a run found, in its thread."""
         with self._lock:
             if measured is not None:

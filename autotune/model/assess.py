@@ -125,7 +125,7 @@ class _Session:
 
 
 @dataclass(frozen=True)
-class Course:
+class MeasuringOrder:
     """The `order` in which candidates are measured, and the seconds in models before each."""
 
     order: Ints
@@ -213,7 +213,7 @@ def _judge(
     predicted: dict[str, Features] = {
         "model": known, "base": known, "session": plain, "analytic": plain
     }  # fmt: skip
-    courses = {
+    orders = {
         "model": _replays(own, lambda _: _Session(base, crowd), batch, clock),
         "base": [_at_once(np.argsort(known, kind="stable"), took)],
         "session": _replays(own, lambda _: _Session(None, crowd), batch, clock),
@@ -221,14 +221,14 @@ def _judge(
         "random": blind,
     }
     for name, peer in peers.items():
-        courses[name] = _replays(own, partial(peer, features), batch, clock)
+        orders[name] = _replays(own, partial(peer, features), batch, clock)
     scores = []
-    for method, replayed in courses.items():
+    for method, replayed in orders.items():
         if method in predicted:
             first = [np.argsort(predicted[method], kind="stable")]
             rank = spearman(predicted[method], seconds)
         else:
-            first, rank = [course.order for course in blind], 0.0
+            first, rank = [each.order for each in blind], 0.0
         recall = np.mean([_recall(order, seconds) for order in first], axis=0)
         scores.append(_score(method, recall, rank, replayed, own, task.trial_seconds))
     return Judged(task, len(seconds), tuple(scores))
@@ -239,12 +239,14 @@ def _columns(own: Samples) -> Features:
     return np.hstack([own.features, own.decisions])
 
 
-def _at_once(order: Ints, thought: float = 0.0) -> Course:
-    """A course that is known before the first measurement."""
-    return Course(order, np.full(len(order), thought))
+def _at_once(order: Ints, thought: float = 0.0) -> MeasuringOrder:
+    """An order that is known before the first measurement."""
+    return MeasuringOrder(order, np.full(len(order), thought))
 
 
-def _replays(own: Samples, guide: Callable[[int], Guide], batch: int, clock: Clock) -> list[Course]:
+def _replays(
+    own: Samples, guide: Callable[[int], Guide], batch: int, clock: Clock
+) -> list[MeasuringOrder]:
     return [
         replay(own, partial(guide, seed), batch, clock, np.random.default_rng(seed))
         for seed in range(_STARTS)
@@ -253,8 +255,8 @@ def _replays(own: Samples, guide: Callable[[int], Guide], batch: int, clock: Clo
 
 def replay(
     own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock, rng: np.random.Generator
-) -> Course:
-    """The course of a search that measures candidates `batch` at a time.
+) -> MeasuringOrder:
+    """The order of a search that measures candidates `batch` at a time.
 
     The crowd of the guide begins with the candidates. Batches are drawn as by a search, less its
     share of any rows.
@@ -277,7 +279,7 @@ def replay(
         began = clock()
         model.learn(columns[order], own.seconds[order])
         spent += clock() - began
-    return Course(np.array(order, dtype=np.int64), np.array(thought))
+    return MeasuringOrder(np.array(order, dtype=np.int64), np.array(thought))
 
 
 def spearman(xs: Features, ys: Features) -> float:
@@ -304,16 +306,16 @@ def _score(
     method: str,
     recall: Floats,
     rank: float,
-    courses: Sequence[Course],
+    orders: Sequence[MeasuringOrder],
     own: Samples,
     trial_seconds: float | None,
 ) -> Score:
-    """Regrets are means, of logarithms, over the courses."""
-    found = [np.minimum.accumulate(own.seconds[c.order]) / own.seconds.min() for c in courses]
+    """Regrets are means, of logarithms, over the orders."""
+    found = [np.minimum.accumulate(own.seconds[c.order]) / own.seconds.min() for c in orders]
     regret = [_mean([best[min(n, len(best)) - 1] for best in found]) for n in TRIALS]
     timed = None
     if trial_seconds is not None:
-        ends = [c.thought + trial_seconds * np.arange(1, len(c.order) + 1) for c in courses]
+        ends = [c.thought + trial_seconds * np.arange(1, len(c.order) + 1) for c in orders]
         ended = [[max(1, int((end <= limit).sum())) for end in ends] for limit in SECONDS]
         timed = tuple(
             _mean([best[n - 1] for best, n in zip(found, counts, strict=True)]) for counts in ended

@@ -417,9 +417,9 @@ def test_a_replay_knows_when_models_were_asked(learned: Samples) -> None:
             told.append(len(seconds))
 
     clock = itertools.count().__next__
-    course = assess.replay(learned.only([0]), Guide, 16, clock, np.random.default_rng(0))
-    assert course.order.tolist() == list(range(39, -1, -1))
-    assert course.thought.tolist() == [2.0] * 16 + [4.0] * 16 + [6.0] * 8
+    order = assess.replay(learned.only([0]), Guide, 16, clock, np.random.default_rng(0))
+    assert order.order.tolist() == list(range(39, -1, -1))
+    assert order.thought.tolist() == [2.0] * 16 + [4.0] * 16 + [6.0] * 8
     assert told == [16, 32, 40]
 
 

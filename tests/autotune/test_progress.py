@@ -16,7 +16,7 @@ from tilewright.autotune.display import LiveDisplay, sparkline
 from tilewright.autotune.events import Batch, Drift, Ended, Event, Started, Trial, Waiting
 from tilewright.autotune.notebook import NotebookDisplay
 from tilewright.autotune.picture import Picture
-from tilewright.autotune.progress import Progress
+from tilewright.autotune.progress import SafeDisplay
 from tilewright.autotune.result import TuneResult
 from tilewright.tuning_db import Outcome
 
@@ -98,7 +98,7 @@ def test_a_display_that_fails_is_off_and_no_measurement_is_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     play(ok(3.0), ok(2.0))
-    monkeypatch.setattr("tilewright.autotune.tune.progress_here", lambda **_: Progress(Broken()))
+    monkeypatch.setattr("tilewright.autotune.tune.progress_here", lambda **_: SafeDisplay(Broken()))
     events: list[Event] = []
     result = run(db, events.append)
     assert result.trials == len(db.measurements()) == 4

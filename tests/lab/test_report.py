@@ -15,7 +15,7 @@ from tilewright.byte_counts import format_bytes
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
 from tilewright.lab.report import report
-from tilewright.lab.session import course_of
+from tilewright.lab.session import session_trials
 from tilewright.lab.sources import trials_of
 from tilewright.tuning_db import (
     Measurement,
@@ -89,11 +89,11 @@ def test_an_empty_session_and_one_of_failures_only(tmp_path: Path) -> None:
 
 def test_finals_are_no_trials(database: TuningDatabase) -> None:
     (session,) = database.records(Session)
-    course = course_of(database, session)
-    assert [t.seconds for t in course.tried] == [8e-3, 4e-3, None, None, 2e-3, 1e-3]
-    assert [t.best_seconds for t in course.tried] == [8e-3, 4e-3, 4e-3, 4e-3, 2e-3, 1e-3]
-    assert [t.seconds for t in course.timed] == [1e-3, 2e-3, 4e-3, 8e-3]
-    finals = sorted(m.seconds or 0.0 for m in course.finals)
+    trials = session_trials(database, session)
+    assert [t.seconds for t in trials.tried] == [8e-3, 4e-3, None, None, 2e-3, 1e-3]
+    assert [t.best_seconds for t in trials.tried] == [8e-3, 4e-3, 4e-3, 4e-3, 2e-3, 1e-3]
+    assert [t.seconds for t in trials.timed] == [1e-3, 2e-3, 4e-3, 8e-3]
+    finals = sorted(m.seconds or 0.0 for m in trials.finals)
     assert finals == pytest.approx([1.111e-3, 2.222e-3, 8.08e-3])
 
 
@@ -174,8 +174,8 @@ def test_failures_have_one_reason_everywhere(tmp_path: Path) -> None:
     for tile, end in ((2, "a"), (4, "b"), (8, "b")):
         tuning.trial(session, tile, None, f"{'x' * 300}{end}\nits stack")
     (picture,) = tw.open_run(tuning.database).pictures.pictures.values()
-    course = course_of(tuning.database, session)
-    read = [(outcome, reason, n) for (outcome, reason), n in course.reasons.most_common()]
+    trials = session_trials(tuning.database, session)
+    read = [(outcome, reason, n) for (outcome, reason), n in trials.reasons.most_common()]
     assert (
         picture.failures
         == read

@@ -19,7 +19,7 @@ from tilewright.durations import format_seconds
 from tilewright.errors import DatabaseError
 from tilewright.lab import commands, records
 from tilewright.lab.answers import page_of
-from tilewright.lab.measuring import Measured, Run
+from tilewright.lab.measuring import Run, VersionResults
 from tilewright.lab.versions import Comparison, Timing, Version
 from tilewright.lab.workbench import Workbench
 from tilewright.tuning_db.values import Verdict, Verification, utc_now
@@ -235,7 +235,7 @@ def test_moves_have_measured_times_too(page: Page, bench: Workbench) -> None:
     v0, v1 = bench.versions
     run = Run([v0, v1], 0.0, says="done", ended=1.0)
     timings = {v: Timing(s, (s,) * 3, True) for v, s in ((v0, 3e-3), (v1, 1e-3))}
-    bench._measured(run, Measured(timings, {}, []))
+    bench._measured(run, VersionResults(timings, {}, []))
     page.evaluate("refresh()")
     expect(move.locator(".measured")).to_have_text("1 ms")
     expect(move).to_have_accessible_name(re.compile(r"expected .*measured 1 ms, 3\S faster$"))
@@ -300,7 +300,7 @@ def test_a_swapped_comparison_is_the_newest(page: Page, bench: Workbench) -> Non
     v0, v1 = bench.versions
     for a, b, ratio in ((v0, v1, 2.0), (v1, v0, 0.25)):
         compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
-        bench._measured(Run([a, b], 0.0, ended=1.0), Measured({}, {}, [compared]))
+        bench._measured(Run([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
         page.evaluate("refresh()")
         expect(lab.get_by_role("tabpanel")).to_contain_text(f"{ratio:.3f} times as long")
 
