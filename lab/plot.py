@@ -58,7 +58,7 @@ from .plot_axes import (
 from .roofline import bounds_of
 from .scales import format_si, some
 from .sources import Candidate, Source, candidates_of, trials_of
-from .trials import improvements, rank_correlation
+from .trials import rank_correlation, times_and_best
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,18 +97,17 @@ def _figure(function: Callable[P, R]) -> Callable[P, R]:
 
 @_figure
 def convergence(source: Source, *, session: str | None = None, ax: Axes | None = None) -> Axes:
-    """The times of trials in seconds and the best so far, against seconds since the start.
+    """The times of trials in seconds and the best so far, against seconds since the first trial.
 
     Raises `TuningError` for what has no trials, and `DatabaseError` for an unknown session.
     """
     ax = optional_axes(ax)
     trials = trials_of(source, session)
-    timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
-    best = improvements((t.elapsed, t.best_seconds) for t in trials)
+    timed, best = times_and_best(trials)
     ax = prepared(ax, shown=bool(best))
     ax.scatter(*drawn(timed), s=9, color="0.55", label="trials")
     ax.step(*drawn(best), where="post", label="best so far")
-    ax.set_xlabel("seconds since the start")
+    ax.set_xlabel("seconds since the first trial")
     log_seconds(ax, "y", "time of a call")
     ax.legend()
     return ax

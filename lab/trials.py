@@ -6,6 +6,7 @@ They are made of results of this process and of records of a database alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import htpy as h
 import numpy as np
@@ -23,16 +24,16 @@ from .page import text
 from .scales import Axis, plottable
 from .tables import Column
 
-CLOCK = Axis("seconds since the start", "{:g} s".format, zero=True)
+CLOCK = Axis("seconds since the first trial", "{:g} s".format, zero=True)
 CALL = Axis("time of a call", format_seconds, logarithmic=True)
 _FEW = 3
 """Points from which on a correlation says anything."""
+Point: TypeAlias = tuple[float, float]
 
 
 def convergence(trials: Sequence[Trial], final: float | None = None) -> h.Element:
     """The times of trials and the best so far against wall-clock; `final` is that of the finals."""
-    timed = [(t.elapsed, t.seconds) for t in trials if t.seconds is not None]
-    best = improvements((t.elapsed, t.best_seconds) for t in trials)
+    timed, best = times_and_best(trials)
     layers = [Layer("trials", timed, "cloud"), Layer("best so far", best, "steps")]
     if final is not None and best:
         name = f"finals: {format_seconds(final)}"
@@ -40,10 +41,20 @@ def convergence(trials: Sequence[Trial], final: float | None = None) -> h.Elemen
     return chart("Best so far", CLOCK, CALL, *layers, empty="No trial ran to its end.")
 
 
-def improvements(bests: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
+def times_and_best(trials: Sequence[Trial]) -> tuple[list[Point], list[Point]]:
+    """The times of trials, and the best so far, against the seconds since the first trial.
+
+    What comes before it, the measuring of the machine above all, tries nothing.
+    """
+    began = trials[0].elapsed if trials else 0.0
+    timed = [(t.elapsed - began, t.seconds) for t in trials if t.seconds is not None]
+    return timed, improvements((t.elapsed - began, t.best_seconds) for t in trials)
+
+
+def improvements(bests: Iterable[tuple[float, float | None]]) -> list[Point]:
     """The points at which the best time changes, and the last one."""
-    points: list[tuple[float, float]] = []
-    last: tuple[float, float] | None = None
+    points: list[Point] = []
+    last: Point | None = None
     for elapsed, best in bests:
         if best is None:
             continue

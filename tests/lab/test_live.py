@@ -82,3 +82,19 @@ def test_programs_may_begin_while_others_are_shown() -> None:
     for number, _ in enumerate(shown.pictures.values(), start=7):
         shown.add(replace(shown.pictures[0].started, program=number))
     assert sorted(shown.pictures) == [0, 1, 7, 8]
+
+
+def test_the_chart_begins_at_the_first_trial() -> None:
+    text = html_of(pictures(4))
+    late = Pictures()
+    for picture in pictures(4).pictures.values():
+        late.add(picture.started)
+        for trial in picture.trials:
+            late.add(replace(trial, elapsed=trial.elapsed + 30))
+    assert "seconds since the first trial" in text
+    assert _chart(html_of(late)) == _chart(text), "measuring the machine tries nothing"
+
+
+def _chart(text: str) -> str:
+    """The first drawing."""
+    return text[text.index("<svg") : text.index("</svg>")]

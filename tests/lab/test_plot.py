@@ -66,13 +66,14 @@ def texts(ax: Any) -> list[str]:
 
 def test_convergence_of_a_result_and_of_a_database(database: TuningDatabase) -> None:
     ax = tw.plot.convergence(RESULT)
-    assert line(ax) == [[1.0, 2e-3], [4.0, 2e-3]]
-    assert marks(ax) == [[1.0, 9e-3], [3.0, 3e-3], [4.0, 2e-3]]
+    assert ax.get_xlabel() == "seconds since the first trial"
+    assert line(ax) == [[0.0, 2e-3], [3.0, 2e-3]]
+    assert marks(ax) == [[0.0, 9e-3], [2.0, 3e-3], [3.0, 2e-3]]
     assert ax.get_yscale() == "log"
     assert ax.yaxis.get_major_formatter()(2e-3, 0) == "2 ms"
     drawn = tw.plot.convergence(database, ax=ax)
     assert drawn is ax
-    assert line(ax, 1) == [[1, 8e-3], [2, 4e-3], [5, 2e-3], [6, 1e-3]]
+    assert line(ax, 1) == [[0, 8e-3], [1, 4e-3], [4, 2e-3], [5, 1e-3]]
 
 
 def test_the_newest_session_that_measured_is_the_default(tmp_path: Path) -> None:
@@ -82,16 +83,16 @@ def test_the_newest_session_that_measured_is_the_default(tmp_path: Path) -> None
     second = tuning.start()
     tuning.trial(second, 4, 2e-3)
     tuning.start()
-    assert line(tw.plot.convergence(tuning.database)) == [[1.0, 2e-3]]
+    assert line(tw.plot.convergence(tuning.database)) == [[0.0, 2e-3]]
     older = tw.plot.convergence(tuning.database, session=first.id[:8])
-    assert line(older) == [[1.0, 4e-3]]
+    assert line(older) == [[0.0, 4e-3]]
     with pytest.raises(DatabaseError, match="there is no session 00000000"):
         tw.plot.convergence(tuning.database, session="00000000")
 
 
 def test_a_run_is_drawn_from_its_database(database: TuningDatabase) -> None:
     run = tw.open_run(database)
-    assert line(tw.plot.convergence(run))[-1] == [6.0, 1e-3]
+    assert line(tw.plot.convergence(run))[-1] == [5.0, 1e-3]
     assert tw.plot.decisions(run, database).get_title() == "tiling(vector=True)"
 
 
