@@ -1,6 +1,8 @@
-"""Durations as text."""
+"""Durations, and ratios of them, as text."""
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
@@ -21,6 +23,11 @@ def format_measured(seconds: float, interval: tuple[float, float] | None) -> str
     unit, scale = _unit(seconds)
     low, high = (_number(end / scale) for end in interval)
     return f"{_number(seconds / scale)} {unit} ({low} to {high})"
+
+
+def format_ratio(ratio: float, digits: int = 2) -> str:
+    """A ratio of a sentence to so many digits, without an exponent: `400`, `1.3` or `12000`."""
+    return format(Decimal(f"{ratio:.{digits}g}"), "f")
 
 
 def _unit(seconds: float) -> tuple[str, float]:

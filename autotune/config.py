@@ -22,7 +22,7 @@ class TuneConfig:
     finals of less than two. There are at most `finalists` of them, and fewer of slow kernels, so
     that the first samples take a quarter of the time, but at least `MIN_FINALISTS`. After every
     `calm` trials one kernel is timed again; the margin is widened by as much as its time changes.
-    Where it takes several times as long as at first, the session waits for `pause` seconds, then
+    Where it takes several times as long as at best, the session waits for `pause` seconds, then
     for twice and four times as long.
 
     The program as written and the untuned build take part in the finals too. If they are slow, they

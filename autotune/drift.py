@@ -5,12 +5,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
+from ..durations import format_ratio
 from .finals import Finalist
 from .measure.measure_result import Kernel
 from .measure.measurer import Measurer
 
 DISTURBED = 2.0
 """From this factor on, times from before and after are not comparable."""
+IMPLAUSIBLE = 16.0
+"""From this factor over its prediction on, a short trial is taken to be disturbed."""
+_SHORT = 0.1
+"""Seconds of a call that some time slices of other processes do not lengthen so much."""
+_CONFIRMED = 8
 _ROUNDS = 5
 _PATIENCE = 3
 """How often the kernel is timed again, after pauses, before a disturbed machine is accepted."""
@@ -19,10 +25,9 @@ _PATIENCE = 3
 class DriftMonitor:
     """One kernel that is timed again after every `every` trials: its time should not change.
 
-    Where it takes several times as long as at first, `pause` is called and it is timed again, at
+    Where it takes several times as long as at best, `pause` is called and it is timed again, at
     most three times, each after twice as many pauses; not again while the machine stays like that.
-    `ratios` are its later times over
-    its first.
+    `ratios` are its later times over its first.
     """
 
     def __init__(self, every: int, pause: Callable[[], None]) -> None:
@@ -31,39 +36,71 @@ class DriftMonitor:
         self._pause = pause
         self._due = every
         self._kernel: Kernel | None = None
-        self._seconds = 0.0
+        self._seconds = self._least = 0.0
+        self.disturbed = False
+        """Whether it took several times as long as at best when it was last timed."""
 
     @property
     def spread(self) -> float:
         """The largest factor by which its time changed."""
         return max(map(changed, self.ratios), default=1.0)
 
-    @property
-    def disturbed(self) -> bool:
-        """Whether it took several times as long when it was last timed."""
-        return bool(self.ratios) and self.ratios[-1] >= DISTURBED
-
     def watch(self, trials: int, first: Finalist | None, measurer: Measurer) -> float | None:
         """The kernel's time over its first, if it is due after `trials` trials."""
         if self._kernel is None:
             if first is not None and (seconds := _median(first.kernel, measurer)):
-                self._kernel, self._seconds = first.kernel, seconds
+                self._kernel, self._seconds, self._least = first.kernel, seconds, seconds
                 self._due = trials + self._every
             return None
         if trials < self._due:
             return None
         self._due = trials + self._every
+        return self.look(measurer)
+
+    def look(self, measurer: Measurer) -> float | None:
+        """The kernel's time now over its first; `None` while there is no kernel."""
+        if self._kernel is None:
+            return None
         seconds = _median(self._kernel, measurer)
         for attempt in range(0 if self.disturbed else _PATIENCE):
-            if seconds is None or seconds < DISTURBED * self._seconds:
+            if seconds is None or seconds < DISTURBED * self._least:
                 break
             for _ in range(2**attempt):
                 self._pause()
             seconds = _median(self._kernel, measurer)
         if seconds is None:
             return None
+        self.disturbed = seconds >= DISTURBED * self._least
+        self._least = min(self._least, seconds)
         self.ratios.append(seconds / self._seconds)
         return self.ratios[-1]
+
+
+class Plausibility:
+    """Tells trials that something disturbed from those whose predictions are off.
+
+    Threads that wait for each other wait for a time slice each where something else wants their
+    processors: a call of microseconds then takes milliseconds, which no model predicts. Once
+    several trials in a row were doubted and took as long again, the model is off, and the least
+    factor by which it is off is allowed for.
+    """
+
+    def __init__(self) -> None:
+        self._confirmed: list[float] = []
+
+    def doubts(self, seconds: float | None, predicted: float, best: float | None) -> bool:
+        """Whether a time is far beyond its prediction and the best time, and short enough."""
+        if seconds is None or seconds >= _SHORT:
+            return False
+        off = min(self._confirmed) if len(self._confirmed) >= _CONFIRMED else 1.0
+        return seconds >= IMPLAUSIBLE * max(off * predicted, best or 0.0)
+
+    def conclude(self, seconds: float, predicted: float, *, doubtful: bool) -> None:
+        """Count a trial that was timed again: whether its time is `doubtful` as before."""
+        if doubtful:
+            self._confirmed.append(max(1.0, seconds / predicted))
+        else:
+            self._confirmed.clear()
 
 
 def changed(ratio: float) -> float:
@@ -74,12 +111,14 @@ def changed(ratio: float) -> float:
 def drift_text(ratio: float, *, finals: bool = False) -> str:
     """Plain words for a ratio of the reference kernel, or of finals to the trials before them."""
     if finals:
-        what = f"The finals took {ratio:.3g} times as long as the trials, twice"
+        what = f"The finals took {format_ratio(ratio)} times as long as the trials, twice"
         return f"{what}; something else is running, and nothing was chosen by them."
     if changed(ratio) < DISTURBED:
         return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
-    what = f"The reference kernel now takes {ratio:.2g} times as long as at the start"
-    which = "is" if ratio > 1 else "was"
+    many = format_ratio(changed(ratio))
+    what, which = f"The reference kernel now takes {many} times as long as at the start", "is"
+    if ratio < 1:
+        what, which = f"At the start, the reference kernel took {many} times as long as now", "was"
     return f"{what}; something else {which} running, and these times are not comparable."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..durations import format_ratio
 from ..tuning_db.values import ComparedSchedule, Verdict
 from .drift import DISTURBED, changed, drift_text
 
@@ -35,9 +36,10 @@ def _drift_text(drift: Sequence[float]) -> str | None:
         return None
     if changed(drift[-1]) >= DISTURBED:
         return drift_text(worst)
+    what = "took {0} times as long as" if worst > 1 else "was {0} times as fast as"
     return (
-        f"For a while, the reference kernel took {worst:.2g} times as long as at the start; "
-        "something else was running, and these times are not comparable."
+        f"For a while, the reference kernel {what.format(format_ratio(changed(worst)))} at the "
+        "start; something else was running, and these times are not comparable."
     )
 
 
@@ -52,7 +54,8 @@ def _finals_text(comparison: Sequence[ComparedSchedule]) -> str | None:
     widest = max((high / low for low, high in filter(None, intervals)), default=1.0)
     if widest <= _APART:
         return None
+    factor = format_ratio(widest)
     return (
-        f"In the finals, ratios of times are uncertain by a factor of up to {widest:.2g}: "
+        f"In the finals, ratios of times are uncertain by a factor of up to {factor}: "
         "the machine was too busy for a sure choice."
     )

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Protocol, runtime_checkable
 
 from ..display import html
-from ..durations import format_measured
+from ..durations import format_measured, format_ratio
 from ..ids import short_id
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import finalist_times
@@ -113,7 +113,8 @@ class Picture:
         ]
         if not apart:
             return None
-        return f"predictions are off by a factor of {statistics.median(apart):.2g} (median)"
+        factor = format_ratio(statistics.median(apart))
+        return f"predictions are off by a factor of {factor} (median)"
 
     @property
     def failures(self) -> list[tuple[str, str, int]]:

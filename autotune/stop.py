@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..durations import format_seconds
+from ..durations import format_ratio, format_seconds
 from ..errors import TuningError
 from .model.target_model import Roofline
 
@@ -40,4 +40,5 @@ class StopRules:
         """The reason to stop if a second is expected to `gain` that share; `None` to go on."""
         if self.min_gain is None or gain is None or gain >= self.min_gain:
             return None
-        return f"a second of tuning is expected to gain {gain:.2g} of the time, below min_gain"
+        share = format_ratio(gain)
+        return f"a second of tuning is expected to gain {share} of the time, below min_gain"

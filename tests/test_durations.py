@@ -1,10 +1,10 @@
-"""Durations as text."""
+"""Durations, and ratios of them, as text."""
 
 from __future__ import annotations
 
 import pytest
 
-from tilewright.durations import format_measured, format_seconds
+from tilewright.durations import format_measured, format_ratio, format_seconds
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,19 @@ def test_measured_times_have_their_interval_in_the_same_unit(
     seconds: float, interval: tuple[float, float] | None, text: str
 ) -> None:
     assert format_measured(seconds, interval) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.04, "1"),
+        (1.26, "1.3"),
+        (68.4, "68"),
+        (403.0, "400"),
+        (12345.0, "12000"),
+        (2e7, "20000000"),
+        (3e-5, "0.00003"),
+    ],
+)
+def test_ratios_are_written_as_people_write_them(ratio: float, text: str) -> None:
+    assert format_ratio(ratio) == text

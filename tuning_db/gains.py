@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import floor, log10
 
+from ..durations import format_ratio
 from .interleaved_comparison import TimeRatio, simplicity, time_ratio
 from .values import Measurement, ScheduleRecord, Verdict
 
@@ -103,15 +104,15 @@ def gains_text(gains: Gains, *, explained: bool = False) -> str | None:
 def gain_cell(gain: Gain) -> str:
     """The gain for a column of numbers: `6.21`, `>130`, `tie` or `unsettled`."""
     if gain.at_least:
-        return f">{_rounded_down(gain.ratio):g}"
+        return f">{format_ratio(_rounded_down(gain.ratio))}"
     if gain.verdict in (Verdict.TIE, Verdict.UNSETTLED):
         return str(gain.verdict)
-    return f"{gain.ratio:.3g}"
+    return format_ratio(gain.ratio, 3)
 
 
 def _phrase(baseline: str, gain: Gain) -> str:
     if gain.at_least:
-        return f"more than {_rounded_down(gain.ratio):g}x {baseline}"
+        return f"more than {format_ratio(_rounded_down(gain.ratio))}x {baseline}"
     if gain.same_code:
         return f"the same machine code as {baseline}"
     if gain.verdict is Verdict.TIE:
@@ -136,7 +137,7 @@ def _between(interval: tuple[float, float]) -> str:
 
 
 def _end(value: float) -> str:
-    return f"{value:.2g}" if value < 99.5 else f"{value:.0f}"
+    return format_ratio(value) if value < 99.5 else f"{value:.0f}"
 
 
 def _rounded_down(ratio: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import (
     BuildRequest,
     Kernel,
@@ -26,7 +27,7 @@ def ok(seconds: float) -> MeasureResult:
 class Recorded:
     """Takes the place of `Measurer`; `measured` repeats its last element without end.
 
-    Each candidate that runs has machine code of its own.
+    Each candidate that runs has machine code of its own. `repeated` counts those timed again.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Recorded:
         self.seconds_meanwhile = 0.0
         self.closed = False
         self.verdict = PASSED
+        self.repeated = 0
         self._measured = list(measured)
         self._built = 0
         self._interleaved = interleaved
@@ -68,7 +70,13 @@ class Recorded:
             if found.seconds is not None and (best is None or found.seconds < best):
                 best = found.seconds
                 found = replace(found, check=PASSED)
+            self._last = found
             yield found
+
+    def run(self, built: Built, best: float | None) -> MeasureResult:
+        """Time the last candidate again, which takes as long as before."""
+        self.repeated += 1
+        return self._last
 
     def await_reference(self) -> float:
         return self.reference_seconds
@@ -106,7 +114,10 @@ class Simulated(Recorded):
             check = PASSED if best is None or seconds < best else None
             best = seconds if check is not None else best
             kernel = Kernel(request.trace.encode())
-            yield MeasureResult(Outcome.OK, seconds, (seconds,) * 3, kernel=kernel, check=check)
+            self._last = MeasureResult(
+                Outcome.OK, seconds, (seconds,) * 3, kernel=kernel, check=check
+            )
+            yield self._last
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
         traces = [kernel.image.decode() for kernel in kernels]

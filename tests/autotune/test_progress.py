@@ -208,6 +208,9 @@ def test_the_picture_knows_predictions_and_calm() -> None:
     picture.add(trial(1, 2e-3, 1e-3))
     picture.add(trial(2, 2e-3))
     assert picture.predicted == "predictions are off by a factor of 2 (median)"
+    picture.add(trial(3, 8e-1, 2e-3))
+    picture.add(trial(4, 8e-1, 2e-3))
+    assert picture.predicted == "predictions are off by a factor of 400 (median)"
     picture.add(Drift(68.0, 3.0))
     assert str(picture.calm).startswith(
         "The reference kernel now takes 68 times as long as at the start"
