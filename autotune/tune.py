@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -16,39 +15,18 @@ from ..schedule import Schedule
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
-from ..tuning_db import TuningDatabase
 from ..tuning_db.arguments import opened
-from ..tuning_db.gains import Baseline
 from ..tuning_db.store import DatabaseOrPath
-from ..tuning_db.values import Machine, SessionStatus
-from .budget import Budget, Meter
+from .budget import Budget
 from .config import TuneConfig
 from .events import Callback
-from .interrupt import Interrupts
-from .measure.machine import Again, described
-from .measure.measurer import Measurer
 from .measure.numeric_check import require_tolerance
-from .measure.worker_pool import WorkerPool
-from .model.target_model import model_for
-from .open_session import started_session, unfinished_session
-from .own_rules import OwnRules, warn_of_unused
 from .progress import each_of, progress_here
-from .recorder import Recorder, Subject
-from .records import (
-    environment_record,
-    target_record,
-    toolchain_record,
-    workload_record,
-)
 from .result import BestResult, TuneResult
-from .rivals import Rival, rivals_of
-from .run_sessions import run
-from .search import history, transfer
-from .search.replay import Replays
-from .search.search import Search
 from .session import Tuning
 from .stop import StopRules
-from .tasks import Task, prepared_sketches, tasks, weights_of
+from .tasks import tasks, weights_of
+from .tuning_job import TuningJob
 from .tuning_run import TuningRun
 
 _log = logging.getLogger(__name__)
@@ -206,7 +184,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     shares = weights_of(weights, len(programs))
     if trials is not None and trials < len(programs):
         raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
-    job = _Job(
+    job = TuningJob(
         programs,
         _runnable(target),
         opened(database, TuningError, write=True),
@@ -241,171 +219,6 @@ def _only(best: Sequence[BestResult | None]) -> BestResult | None:
 def _each(count: int, best: Sequence[BestResult | None]) -> list[BestResult | None]:
     """The best of a run of so many programs, some of which may not have begun."""
     return [*best, *[None] * (count - len(best))]
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What is to be tuned, checked: `run` does it, in whatever thread."""
-
-    programs: Sequence[Task]
-    target: Target
-    database: TuningDatabase
-    budget: Budget
-    rules: StopRules
-    shares: Sequence[float]
-    seed: int
-    resume: bool
-    tolerance: float | None
-    config: TuneConfig
-
-    def run(
-        self, callback: Callback, stop: threading.Event, tunings: list[Tuning]
-    ) -> list[TuneResult]:
-        """Tune until the budget is used up, or `stop` is set; the sessions go into `tunings`."""
-        programs, database, options, tolerance = (
-            self.programs,
-            self.database,
-            self.config,
-            self.tolerance,
-        )
-        meter = Meter(self.budget)
-        resolved, description = described(self.target, Again.IF_DOUBTFUL)
-        machine = None if description is None else description.record(target_record(resolved).id)
-        target_model = model_for(resolved)
-        subjects = [_subject(program.func, resolved, machine) for program in programs]
-        ids = [subject.workload.id for subject in subjects]
-        if machine is not None:
-            database.put(target_record(resolved), machine)
-        for n, (subject, id) in enumerate(zip(subjects, ids, strict=True)):
-            if id in ids[:n]:
-                raise TuningError(
-                    "{0} ({1}) is there twice",
-                    subject.workload.name,
-                    subject.workload.shape,
-                    hint="give it once, with a weight of 2",
-                )
-            database.put(*subject)
-        unfinished = [
-            unfinished_session(database, s, meter.budget) if self.resume else None for s in subjects
-        ]
-        meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
-        prepared = [prepared_sketches(p, resolved, inexact=tolerance is not None) for p in programs]
-        modules = sorted(
-            {
-                name
-                for program, some in zip(programs, prepared, strict=True)
-                for sketch in (*(some.sketches or ()), *program.beside)
-                for name in sketch.modules
-            }
-        )
-        workers = WorkerPool(resolved, options.measure, modules)
-        measurers: list[Measurer] = []
-        with Interrupts(stop) as interrupts, ExitStack() as stack:
-            for program in programs:
-                measurer = Measurer(
-                    program.func, resolved, options.measure, workers=workers, tolerance=tolerance
-                )
-                stack.push(measurer)  # it holds memory before it is entered
-                measurers.append(measurer)
-            for measurer in measurers:
-                measurer.__enter__()
-            for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
-                replays = Replays(program.func)
-                best = history.best_known(database, *subject[:3], tolerance, replays=replays)
-                # What claims to be faster and does not apply is nothing to learn from.
-                known = history.known(database, *subject[:3], target_model, without=replays.refused)
-                began = meter.elapsed
-                search = Search(
-                    program.func,
-                    resolved,
-                    seed=self.seed,
-                    config=options.search,
-                    prepared=prepared[n].sketches,
-                    beside=[s.within(resolved) for s in program.beside],
-                    known=known,
-                    inexact=tolerance is not None,
-                    as_written=program.user_sketches is None,
-                )
-                rivals: tuple[Rival, ...] = ()
-                own_rules = OwnRules()
-                if program.user_sketches is None:
-                    transfer.warm(search, database, *subject[:3], tolerance)
-                    rivals = _begin_with_rivals(search, program.func)
-                    own_rules = OwnRules.of(search.sketches, prepared[n].refusals)
-                    search.begin_with_each(own_rules.sketches)
-                    for trace in program.first:
-                        search.begin_with(trace)
-                search_seconds = meter.elapsed - began
-                before = unfinished[n]
-                if before is not None:
-                    session = database.resume_session(before.id)
-                else:
-                    session = started_session(
-                        database,
-                        subject,
-                        meter.budget,
-                        self.seed,
-                        options,
-                        tolerance,
-                        search,
-                        rivals,
-                    )
-                recorder = Recorder(
-                    database, subject, session, replays, target_model.feature_version, tolerance
-                )
-                tuning = Tuning(
-                    recorder=recorder,
-                    search=search,
-                    measurer=measurers[n],
-                    meter=meter,
-                    config=options,
-                    callback=callback,
-                    check_interrupt=interrupts.check,
-                    roofline=target_model.roofline(program.func, resolved),
-                    number=n,
-                    programs=len(programs),
-                    known=len(known),
-                    best=best,
-                    search_seconds=search_seconds,
-                    tolerance=tolerance,
-                    rivals=rivals,
-                    own_rules=own_rules,
-                )
-                stack.callback(tuning.abandon)
-                tunings.append(tuning)
-            warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
-            return _finished(tunings, self.shares, meter, self.rules)
-
-
-def _begin_with_rivals(search: Search, func: Func) -> tuple[Rival, ...]:
-    """The rivals of a search's best; the untuned build is put into its first batch."""
-    rivals = rivals_of(func, search.target, search)
-    for rival in rivals:
-        if rival.baseline is Baseline.UNTUNED:
-            search.begin_with(rival.trace)
-    return rivals
-
-
-def _subject(func: Func, target: Target, machine: Machine | None) -> Subject:
-    return Subject(
-        workload_record(func),
-        target_record(target),
-        toolchain_record(target),
-        environment_record(target, machine),
-    )
-
-
-def _finished(
-    tunings: Sequence[Tuning], weights: Sequence[float], meter: Meter, rules: StopRules
-) -> list[TuneResult]:
-    """Run sessions until the budget, a rule or an interrupt ends them; return their results."""
-    try:
-        for tuning in tunings:
-            tuning.begin()
-        reason, status = run(tunings, weights, meter, rules), SessionStatus.FINISHED
-    except KeyboardInterrupt:
-        reason, status = "interrupted", SessionStatus.INTERRUPTED
-    return [t.finish(reason, status) for t in tunings]
 
 
 def _runnable(target: Target | str) -> Target:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright import TuningDatabase
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.search import search
 from tilewright.autotune.search.sketch import Sketch, sketches

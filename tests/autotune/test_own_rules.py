@@ -27,7 +27,7 @@ from tilewright import (
     te,
     tune,
 )
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rules import failures, rule_sets, user_rules
 from tilewright.autotune.rules.cpu.rule_set import RULES

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch

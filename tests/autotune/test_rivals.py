@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tilewright import TuningDatabase, ops, tune
 from tilewright.autotune import open_session
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.events import Drift, Ended, Event, Final

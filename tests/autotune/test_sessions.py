@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tilewright import TuningDatabase, TuningError, build, tune
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult

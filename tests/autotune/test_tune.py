@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tilewright import TargetError, TuningDatabase, TuningError, tune
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.events import Drift, Ended, Event, Final, Started, Trial
@@ -792,7 +792,7 @@ def test_a_trial_that_a_time_slice_disturbed_is_timed_again(
     db: TuningDatabase, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     measurer = Burst(times)
-    monkeypatch.setattr("tilewright.autotune.tune.Measurer", measurer)
+    monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", measurer)
     result = tune(matmul(), "cpu -threads=1", database=db, trials=4, config=QUICK)
     assert measurer.repeated == times
     assert [t.seconds for t in result.history] == [2.0e-6, 2.1e-6, 2.0e-6, 2.2e-6]

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tilewright import TuningDatabase, TuningError, TuningRun, open_run, tune
-from tilewright.autotune import tune as tuning
+from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.result import BestResult, TuneResult
 from tilewright.tuning_db import Session, SessionStatus
