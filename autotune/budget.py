@@ -58,9 +58,14 @@ class Meter:
         self._lap = self._began
 
     def lap(self) -> float:
-        """Seconds since the last lap."""
+        """Seconds since the last lap, which ends here."""
         last, self._lap = self._lap, self._clock()
         return self._lap - last
+
+    @property
+    def since_lap(self) -> float:
+        """Seconds since the last lap, which goes on."""
+        return self._clock() - self._lap
 
     def spend(self, trials: int, seconds: float = 0.0) -> None:
         """Count the trials and seconds that an earlier run has used."""
@@ -69,8 +74,8 @@ class Meter:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of this run."""
-        return self._clock() - self._began
+        """Seconds of this run and of the earlier ones that it continues."""
+        return self._before + self._clock() - self._began
 
     @property
     def trials_left(self) -> int | None:
@@ -80,7 +85,7 @@ class Meter:
     @property
     def seconds_left(self) -> float | None:
         limit = self.budget.seconds
-        return None if limit is None else max(0.0, limit - self._before - self.elapsed)
+        return None if limit is None else max(0.0, limit - self.elapsed)
 
     @property
     def spent(self) -> str | None:

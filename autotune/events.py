@@ -1,7 +1,8 @@
 """The events of a tuning session: frozen values, passed to a callback while it runs.
 
 `program` is the position among the programs that share a budget, 0 for one alone; all of them start
-before the first candidate and end after the last. `elapsed` are the seconds of all of them.
+before the first candidate and end after the last. `elapsed` are the seconds of all of them, with
+those of the calls that this one continues; that of `Ended` is the duration of its session.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from ..tuning_db.values import (
     Workload,
     to_plain,
 )
+from .budget import running
 from .records import schedule_record
 
 
@@ -183,6 +184,7 @@ def _origin(pack: Pack, run: Mapping[str, Any], results: Results) -> _Origin:
     record = TargetRecord(packed.text, target.compat_class, there.perf_class)
     lines = (*results.runs, *results.candidates.values(), *results.finals)
     last = max(datetime.fromisoformat(line["created"]) for line in lines)
+    moments = [*(each["started"] for each in results.runs), *(line["created"] for line in lines)]
     done = not results.missing
     session = Session(
         workload=workload.id,
@@ -193,6 +195,7 @@ def _origin(pack: Pack, run: Mapping[str, Any], results: Results) -> _Origin:
         ended=last,
         host="elsewhere",
         pid=0,
+        elapsed=running(map(datetime.fromisoformat, moments)),
         **{**pack.records["session"], "started": datetime.fromisoformat(pack.created)},
     )
     checked = from_plain(Session, to_plain(session))

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
+from ..target import Target
 from ..tuning_db import TuningDatabase
-from ..tuning_db.gains import UNTUNED_KEY, Baseline
-from ..tuning_db.values import Session
+from ..tuning_db.values import Session, TargetRecord, Workload
 from .budget import Budget, limits
 from .config import TuneConfig
+from .model.base_model import named
 from .model.cost_model import PARAMETERS
-from .recorder import Subject
-from .rivals import Rival
-from .search.search import Search
+from .model.target_model import model_for
 
 _log = logging.getLogger(__name__)
 
 
 def unfinished_session(
-    database: TuningDatabase, subject: Subject, budget: Budget
+    database: TuningDatabase, workload: Workload, target: TargetRecord, budget: Budget
 ) -> Session | None:
     """The last session of a program and budget that did not finish.
 
     If there is none, a warning says why.
     """
-    sessions = database.unfinished_sessions(subject.workload.id, subject.target.id)
+    sessions = database.unfinished_sessions(workload.id, target.id)
     for session in sessions:
         if (session.trials, session.seconds) == (budget.trials, budget.seconds):
             return session
@@ -33,34 +31,35 @@ def unfinished_session(
     if sessions:
         other, this = (limits(b.trials, b.seconds) for b in (sessions[0], budget))
         why = f"its unfinished session has a budget of {other}, and this one {this}"
-    _log.warning("%s: nothing to resume, a new session starts: %s", subject.workload.name, why)
+    _log.warning("%s: nothing to resume, a new session starts: %s", workload.name, why)
     return None
 
 
 def started_session(
     database: TuningDatabase,
-    subject: Subject,
+    workload: Workload,
+    record: TargetRecord,
+    target: Target,
     budget: Budget,
     seed: int,
     config: TuneConfig,
     tolerance: float | None,
-    search: Search,
-    rivals: Sequence[Rival],
 ) -> Session:
-    """A new session, whose record has all that it begins with."""
+    """A new session, which is preparing: its record is there before the machine is measured."""
+    model = model_for(target)
+    base = named(config.search.base, model) if config.search.model else None
     return database.start_session(
-        subject.workload.id,
-        subject.target.id,
+        workload.id,
+        record.id,
+        records=(workload, record),
+        preparing=True,
         trials=budget.trials,
         seconds=budget.seconds,
         seed=seed,
         search={**config.to_json(), "tolerance": tolerance},
         model={
-            "features": search.target_model.feature_version,
-            "base": None if search.base is None else search.base.to_json(),
+            "features": model.feature_version,
+            "base": None if base is None else base.to_json(),
             **PARAMETERS,
-            UNTUNED_KEY: next(
-                (r.schedule.id for r in rivals if r.baseline is Baseline.UNTUNED), None
-            ),
         },
     )

@@ -27,9 +27,11 @@ from ..tuning_db.values import (
     Workload,
 )
 from .budget import limits
-from .events import Ended, Event, Final, Started, Waiting
+from .events import Drift, Ended, Event, Final, Started, Waiting
 from .picture import Pictures
 from .session_history import SessionHistory
+
+_PREPARING = "measuring this machine and preparing the search"
 
 
 @checked_call(DatabaseError, 'tw.open_run("tuning.db")')
@@ -49,6 +51,7 @@ def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRu
             "there is no session in {0} yet",
             store.location,
             hint="tw.tune and `tilewright tune` begin one",
+            awaited=True,
         )
     return RecordedRun(store, max(sessions, key=lambda s: s.started))
 
@@ -70,6 +73,7 @@ class RecordedRun:
         self._pictures = Pictures()
         self._history = SessionHistory(database, session)
         self._over = False
+        self._drift: float | None = None
 
     @property
     def pictures(self) -> Pictures:
@@ -155,6 +159,9 @@ class RecordedRun:
             yield recorded.trial
         if self._toolchain is None and self._history.toolchain is not None:
             self._toolchain = self._database.get(Toolchain, self._history.toolchain)
+        if (drift := self.session.drift) is not None and drift != self._drift:
+            self._drift = drift
+            yield Drift(drift, self.session.duration)
         measured = self._history.last != before
         best = self.best if measured or over else None
         if measured and best is not None and self._is_of_finals(best):
@@ -164,7 +171,7 @@ class RecordedRun:
             self._over = True
             yield self._ended(best)
         else:
-            yield Waiting(self._whereabouts(), self._history.used(self.session))
+            yield Waiting(self._whereabouts(), self.session.duration)
 
     def _started(self) -> Started:
         session = self.session
@@ -188,17 +195,13 @@ class RecordedRun:
 
     def _ended(self, best: Best | None) -> Ended:
         session = self.session
-        gone = session.status is SessionStatus.RUNNING
-        reason = (
-            f"its process ({session.pid} on {session.host}) is gone" if gone else session.status
-        )
         measured = None if best is None else best.measurement
         return Ended(
-            reason=reason,
+            reason=self._why_it_ended(),
             interrupted=session.status is not SessionStatus.FINISHED,
             trials=self._history.trials,
             best_seconds=None if best is None else best.seconds,
-            elapsed=self._history.used(session),
+            elapsed=session.duration,
             best_session=None if measured is None else measured.session,
             own_seconds=self._history.fastest,
             best_interval=None if best is None else best.seconds_interval,
@@ -206,10 +209,22 @@ class RecordedRun:
             kept=self.how_to_go_on,
         )
 
+    def _why_it_ended(self) -> str:
+        session = self.session
+        if session.status is SessionStatus.PREPARING:
+            gone = f"its process ({session.pid} on {session.host}) is gone"
+            return f"{gone}; it was {_PREPARING}"
+        if session.status is SessionStatus.RUNNING:
+            return f"its process ({session.pid} on {session.host}) is gone"
+        if session.status is SessionStatus.INTERRUPTED and not self._history.trials:
+            return "interrupted before its first trial"
+        return session.status
+
     def _whereabouts(self) -> str:
         session = self.session
+        doing = _PREPARING if session.status is SessionStatus.PREPARING else "running"
         budget = limits(session.trials, session.seconds)
-        return f"running on {session.host}, process {session.pid}; budget {budget}"
+        return f"{doing} on {session.host}, process {session.pid}; budget {budget}"
 
 
 def _identity(database: TuningDatabase) -> tuple[int, int] | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
 from ..runtime.measure.comparison import CheckResult
 from ..tuning_db import TuningDatabase
-from ..tuning_db.gains import UNTUNED_KEY, Gains, gains_of
+from ..tuning_db.gains import Gains, gains_of, untuned_of
 from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
     ComparedSchedule,
@@ -74,6 +74,9 @@ class Recorder:
         self._feature_version = feature_version
         self.session = session
         self._database = database
+        before, began = session.duration, time.monotonic()
+        self.elapsed: Callable[[], float] = lambda: before + time.monotonic() - began
+        """The duration of the session by now; of several that share a budget, each has its own."""
         self._resources: dict[str, Mapping[str, Json] | None] = {}
         self._last_beat = time.monotonic()
 
@@ -87,6 +90,7 @@ class Recorder:
         """Record a schedule, its measurement, and its check if there was one."""
         records = self.trial_records(schedule, measured, features, predicted)
         self._database.put(*records)
+        self._beat()
         return records[1]
 
     def trial_records(
@@ -123,7 +127,7 @@ class Recorder:
         self._database.put(*(measurement for measurement, _ in entries))
         comparison = compare_schedules(entries, partial(self._earlier, entries[0][0].created))
         choice = next(m for m, _ in entries if m.schedule == comparison[0].schedule)
-        untuned = self.session.model.get(UNTUNED_KEY)
+        untuned = untuned_of(self.session)
         gains = gains_of(choice, entries if len(entries) > 1 else [], untuned)
         return FinalsResult(comparison, gains)
 
@@ -152,10 +156,12 @@ class Recorder:
 
     def beat(self) -> None:
         """Write a heartbeat of the session, if the last is some time ago."""
-        now = time.monotonic()
-        if now - self._last_beat > _BEAT:
-            self._last_beat = now
-            self._database.heartbeat(self.session.id)
+        if time.monotonic() - self._last_beat > _BEAT:
+            self._beat()
+
+    def drift(self, ratio: float) -> None:
+        """Record the time of the reference kernel over its first."""
+        self._beat(ratio)
 
     @property
     def trials(self) -> int:
@@ -172,9 +178,13 @@ class Recorder:
             "budget continues the session"
         )
 
-    def end(self, status: SessionStatus, noise: str | None = None) -> None:
+    def end(self, status: SessionStatus, noise: str | None = None) -> Session:
         """End the session; `noise` marks it, in plain words, if the machine was not calm."""
-        self._database.finish_session(self.session.id, status, noise)
+        return self._database.finish_session(self.session.id, status, noise, self.elapsed())
+
+    def _beat(self, drift: float | None = None) -> None:
+        self._last_beat = time.monotonic()
+        self._database.heartbeat(self.session.id, self.elapsed(), drift)
 
     def _earlier(self, moment: datetime) -> dict[str, list[float]]:
         """The times of schedules (ids) that this session measured before a moment."""
@@ -224,4 +234,5 @@ class Recorder:
             feature_version=self._feature_version if features else None,
             resources=self._resources.get(schedule),
             predicted=predicted,
+            elapsed=self.elapsed(),
         )

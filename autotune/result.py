@@ -66,8 +66,9 @@ class Spent:
 
     `search`: sketches and candidates. `model`: learning and predicting. `build`: waiting for
     builders, without what the search did meanwhile. `run`: loading, timing and checking candidates.
-    `waiting`: waiting for the unscheduled program and for processes to start. `other`: the
-    database, the callback and everything else.
+    `waiting`: waiting for the unscheduled program and for processes to start. `other`: measuring
+    the machine, the database, the callback and everything else. `earlier`: the calls that this one
+    continues.
     """
 
     search: float
@@ -76,6 +77,7 @@ class Spent:
     run: float
     waiting: float
     other: float
+    earlier: float = 0.0
 
 
 class Failure(NamedTuple):
@@ -100,8 +102,9 @@ class TuneResult:
     `best` is `None` only if no candidate is known to have run correctly. `trials` is the number of
     measurements of this call, `outcomes` counts them by outcome, and `error` is that of the last
     candidate that failed. `status` is `INTERRUPTED` if the budget was not used up, and `reason`
-    says why the session ended. `seconds` is the time spent on this program; `roofline` is a lower
-    bound of the time of a call. `drift` has the times of one kernel over its first: if they are far
+    says why the session ended. `seconds` is the `duration` of the session: the time spent on this
+    program, with that of calls which this one continues. `roofline` is a lower bound of the time of
+    a call. `drift` has the times of one kernel over its first: if they are far
     from 1, something else ran, and times are not comparable. `noise` then says so in plain words,
     and also if the finals were too disturbed for a sure choice.
 

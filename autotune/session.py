@@ -67,7 +67,7 @@ class Tuning:
     that the search took, its creation included, but for what it did while builders worked. This
     program is `number` of the `programs` that share the budget. `tolerance` is the error that is
     accepted of inexact schedules. `rivals` are the schedules that the best has to beat, `own_rules`
-    the rules that users registered.
+    the rules that users registered. `earlier_seconds` is the duration of the calls that it resumes.
 
     `ended` is why the program gets no more trials, `None` while it may. `progress` is the gain of
     its trials.
@@ -89,6 +89,7 @@ class Tuning:
     tolerance: float | None
     rivals: Sequence[Rival] = ()
     own_rules: OwnRules = field(default_factory=OwnRules)
+    earlier_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.ended: str | None = None
@@ -109,7 +110,8 @@ class Tuning:
         self.measurer.tick = self._tick
         self._batches = 0
         self._recorded_end = False
-        self._seconds = self.meter.lap()
+        self._seconds = self.earlier_seconds + self.meter.lap()
+        self.recorder.elapsed = lambda: self._seconds + self.meter.since_lap
 
     @property
     def best_seconds(self) -> float | None:
@@ -171,11 +173,10 @@ class Tuning:
         """End the session in the database, and return its result."""
         reason = self.ended or reason
         noise = self._noise()
-        self.recorder.end(status, noise)
+        self._seconds += self.meter.lap()
+        seconds = self.recorder.end(status, noise).duration
         self._recorded_end = True
         self._look_up()
-        self._seconds += self.meter.lap()
-        seconds = self._seconds
         workload = self.recorder.subject.workload
         kept = self.recorder.kept if status is SessionStatus.INTERRUPTED else None
         result = TuneResult(
@@ -216,7 +217,7 @@ class Tuning:
                 result.interrupted,
                 result.trials,
                 self.best_seconds,
-                self.meter.elapsed,
+                seconds,
                 best_session=None if self.best is None else self.best.session,
                 own_seconds=result.own_seconds,
                 kept=kept,
@@ -272,19 +273,21 @@ class Tuning:
         plausible = self._plausibility
         if not plausible.doubts(measured.seconds, predicted, best):
             return measured
-        for again in (False, True):
-            if again:
-                self._tell_drift(self._drift.look(self.measurer))
-            assert measured.kernel is not None, "what ran was built"
-            repeated = self.measurer.run(Built(measured.kernel, 0.0), best)
-            if repeated.seconds is None:
-                return repeated
-            if measured.seconds is None or repeated.seconds < measured.seconds:
-                measured = repeated
+        measured = self._timed_again(measured, best)
+        if plausible.doubts(measured.seconds, predicted, best):
+            self._tell_drift(self._drift.look(self.measurer))
+            measured = self._timed_again(measured, best)
+        if measured.seconds is not None:
             doubtful = plausible.doubts(measured.seconds, predicted, best)
-            if not doubtful:
-                break
-        plausible.conclude(measured.seconds or 0.0, predicted, doubtful=doubtful)
+            plausible.conclude(measured.seconds, predicted, doubtful=doubtful)
+        return measured
+
+    def _timed_again(self, measured: MeasureResult, best: float | None) -> MeasureResult:
+        """The faster one of a result and another of the same candidate, or how that failed."""
+        assert measured.kernel is not None, "what ran was built"
+        again = self.measurer.run(Built(measured.kernel, 0.0), best)
+        if measured.seconds is None or again.seconds is None or again.seconds < measured.seconds:
+            return again
         return measured
 
     def _conclude(
@@ -368,6 +371,7 @@ class Tuning:
         if ratio is None:
             return
         _log.info("the same code takes %.2f times as long as at first", ratio)
+        self.recorder.drift(ratio)
         self._tell(Drift(ratio, self.meter.elapsed))
 
     def _pause(self) -> None:
@@ -530,6 +534,7 @@ class Tuning:
             run=measurer.seconds_running,
             waiting=measurer.seconds_waiting,
             other=0.0,
+            earlier=self.earlier_seconds,
         )
         return replace(parts, other=max(0.0, seconds - sum(astuple(parts))))
 

@@ -30,8 +30,9 @@ class SessionHistory:
     A trial is the first measurement of a schedule, as in the budget of a session that is resumed.
     Measurements of one moment are finals and no trials, and so is one that the budget did not pay
     for. `trials` is the number of trials, `fastest` their best time in seconds, `None` if none ran,
-    and `finals` are the last ones. `elapsed` are the seconds up to the moment of the `last`
-    measurement, without pauses in which nothing ran. `toolchain` is the id of that of the first.
+    and `finals` are the last ones. `elapsed` is the duration up to the `last` measurement; older
+    versions did not record it, and long pauses are then left out. `toolchain` is the id of that of
+    the first.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
@@ -48,20 +49,18 @@ class SessionHistory:
     def trials(self) -> int:
         return len(self._schedules)
 
-    def used(self, session: Session) -> float:
-        """The seconds that the session ran until its record was written."""
-        last = session.started if self.last is None else self.last
-        return self.elapsed + running([last, max(last, session.ended or session.heartbeat)])
-
     def read(self) -> Iterator[RecordedTrial]:
         """The trials since the last call; they are to be read to their end."""
         since = None if self.last is None else self.last + _TICK
         rows = self._database.each(session=self._session.id, since=since)
         for created, group in groupby(rows, key=lambda row: row[0].created):
-            self.elapsed += running([self.last or self._session.started, created])
-            self.last = created
             together = list(group)
             measurement, generator = together[0]
+            if measurement.elapsed is None:
+                self.elapsed += running([self.last or self._session.started, created])
+            else:
+                self.elapsed = measurement.elapsed
+            self.last = created
             self.toolchain = self.toolchain or measurement.toolchain
             if len(together) > 1:
                 self.finals = [m for m, _ in together]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..errors import TuningError
+from ..errors import TilewrightError, TuningError
 from ..target import Target
 from ..tuning_db import TuningDatabase
 from ..tuning_db.gains import Baseline
-from ..tuning_db.values import Machine, Session, SessionStatus
+from ..tuning_db.values import Session, SessionStatus
 from .budget import Budget, Meter
 from .config import TuneConfig
 from .events import Callback
 from .interrupt import Interrupts
-from .measure.machine import Again, described
+from .measure.machine import Again, Description, described
 from .measure.measurer import Measurer
 from .measure.worker_pool import WorkerPool
 from .model.target_model import model_for
@@ -56,18 +56,17 @@ class TuningJob:
     ) -> list[TuneResult]:
         """Tune until the budget is used up, or `stop` is set; the sessions go into `tunings`."""
         meter = Meter(self.budget)
-        target, machine = self._described()
-        subjects = self._stored(target, machine)
-        unfinished = self._unfinished(subjects, meter)
-        prepared = [
-            prepared_sketches(p, target, inexact=self.tolerance is not None) for p in self.programs
-        ]
+        inexact = self.tolerance is not None
         with Interrupts(stop) as interrupts, ExitStack() as stack:
+            begun = self._begun(meter, stack)
+            target, description = described(self.target, Again.IF_DOUBTFUL)
+            subjects = self._stored(target, description)
+            prepared = [prepared_sketches(p, target, inexact=inexact) for p in self.programs]
             measurers = self._measurers(target, prepared, stack)
             for n, program in enumerate(self.programs):
                 start = self._start(program, target, subjects[n], prepared[n], meter)
                 tuning = Tuning(
-                    recorder=self._recorder(subjects[n], unfinished[n], start),
+                    recorder=self._recorder(subjects[n], begun[n].session, start),
                     search=start.search,
                     measurer=measurers[n],
                     meter=meter,
@@ -83,50 +82,75 @@ class TuningJob:
                     tolerance=self.tolerance,
                     rivals=start.rivals,
                     own_rules=start.own_rules,
+                    earlier_seconds=begun[n].seconds,
                 )
                 stack.callback(tuning.abandon)
                 tunings.append(tuning)
             warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
             return self._finished(tunings, meter)
 
-    def _described(self) -> tuple[Target, Machine | None]:
-        """The target with the rates of this machine, and their record, which is stored."""
-        target, description = described(self.target, Again.IF_DOUBTFUL)
-        if description is None:
-            return target, None
-        machine = description.record(target_record(target).id)
-        self.database.put(target_record(target), machine)
-        return target, machine
+    def _begun(self, meter: Meter, stack: ExitStack) -> list[_Begun]:
+        """The sessions, new or resumed, whose records are there before anything takes time.
 
-    def _stored(self, target: Target, machine: Machine | None) -> list[Subject]:
-        """The records that sessions refer to. Raises `TuningError` for a program given twice."""
-        subjects: list[Subject] = []
-        for program in self.programs:
-            subject = Subject(
+        The stack ends those that do not come to their first trial. Raises `TuningError` for a
+        program given twice.
+        """
+        target = target_record(self.target)
+        workloads = [workload_record(program.func) for program in self.programs]
+        for n, workload in enumerate(workloads):
+            if any(workload.id == other.id for other in workloads[:n]):
+                raise TuningError(
+                    "{0} ({1}) is there twice",
+                    workload.name,
+                    workload.shape,
+                    hint="give it once, with a weight of 2",
+                )
+        found = [
+            unfinished_session(self.database, w, target, self.budget) if self.resume else None
+            for w in workloads
+        ]
+        meter.spend(*history.used(self.database, [s for s in found if s is not None]))
+        begun = []
+        for workload, before in zip(workloads, found, strict=True):
+            if before is not None:
+                session = self.database.resume_session(before.id, preparing=True)
+            else:
+                session = started_session(
+                    self.database,
+                    workload,
+                    target,
+                    self.target,
+                    self.budget,
+                    self.seed,
+                    self.config,
+                    self.tolerance,
+                )
+            stack.callback(self._abandon, session.id)
+            begun.append(_Begun(session, 0.0 if before is None else before.duration))
+        return begun
+
+    def _abandon(self, session: str) -> None:
+        """End a session that has not come to its first trial; ignore a failure of that."""
+        with suppress(TilewrightError):
+            if self.database.get(Session, session).status is SessionStatus.PREPARING:
+                self.database.finish_session(session, SessionStatus.INTERRUPTED)
+
+    def _stored(self, target: Target, description: Description | None) -> list[Subject]:
+        """The records that measurements refer to. While sessions run, nothing prunes them."""
+        record = target_record(target)
+        machine = None if description is None else description.record(record.id)
+        subjects = [
+            Subject(
                 workload_record(program.func),
-                target_record(target),
+                record,
                 toolchain_record(target),
                 environment_record(target, machine),
             )
-            if any(subject.workload.id == other.workload.id for other in subjects):
-                raise TuningError(
-                    "{0} ({1}) is there twice",
-                    subject.workload.name,
-                    subject.workload.shape,
-                    hint="give it once, with a weight of 2",
-                )
-            self.database.put(*subject)
-            subjects.append(subject)
-        return subjects
-
-    def _unfinished(self, subjects: Sequence[Subject], meter: Meter) -> list[Session | None]:
-        """The sessions to be resumed; what they have used of the budget is counted."""
-        found = [
-            unfinished_session(self.database, s, self.budget) if self.resume else None
-            for s in subjects
+            for program in self.programs
         ]
-        meter.spend(*history.used(self.database, [u for u in found if u is not None]))
-        return found
+        for subject in subjects:
+            self.database.put(*subject, *(() if machine is None else (machine,)))
+        return subjects
 
     def _measurers(
         self, target: Target, prepared: Sequence[Prepared], stack: ExitStack
@@ -187,21 +211,10 @@ class TuningJob:
         seconds = meter.elapsed - began
         return _Start(search, rivals, own_rules, replays, best, len(known), seconds)
 
-    def _recorder(self, subject: Subject, unfinished: Session | None, start: _Start) -> Recorder:
-        """The recorder of the session that is resumed, or of a new one."""
-        if unfinished is not None:
-            session = self.database.resume_session(unfinished.id)
-        else:
-            session = started_session(
-                self.database,
-                subject,
-                self.budget,
-                self.seed,
-                self.config,
-                self.tolerance,
-                start.search,
-                start.rivals,
-            )
+    def _recorder(self, subject: Subject, session: Session, start: _Start) -> Recorder:
+        """The recorder of a session, which is prepared now."""
+        untuned = (r.schedule.id for r in start.rivals if r.baseline is Baseline.UNTUNED)
+        session = self.database.prepared_session(session.id, next(untuned, None))
         version = start.search.target_model.feature_version
         return Recorder(self.database, subject, session, start.replays, version, self.tolerance)
 
@@ -215,6 +228,13 @@ class TuningJob:
         except KeyboardInterrupt:
             reason, status = "interrupted", SessionStatus.INTERRUPTED
         return [t.finish(reason, status) for t in tunings]
+
+
+class _Begun(NamedTuple):
+    """A session, and the seconds that it was worked on by the calls that this one continues."""
+
+    session: Session
+    seconds: float
 
 
 class _Start(NamedTuple):

@@ -175,6 +175,7 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
     rows = [
         [part, f"{seconds:.1f} s", f"{seconds / total:.0%}"]
         for part, seconds in [*parts.items(), ("all", total)]
+        if seconds or part != "earlier"
     ]
     print_table(("time", ">spent", ">share"), rows, "")
 

@@ -28,6 +28,8 @@ def watch(
 ) -> None:
     """Show a tuning session live, wherever it runs; ends with it. Ctrl-C leaves.
 
+    Begun before the first session of a database, it waits for one.
+
     Nothing is written into the database. Where output is no terminal, lines are printed.
     """
     from rich.console import Console
@@ -52,26 +54,37 @@ def follow(
 ) -> None:
     """Show a session until it ends. What a database lacks for a moment is said, and waited for.
 
-    Raises `DatabaseError` if it lacks it from the beginning.
+    So is the first session. Raises `DatabaseError` for anything else that is wrong from the
+    beginning.
     """
     from ..autotune.events import Ended
     from ..autotune.recorded_run import open_run
 
-    run: RecordedRun | None = open_run(location, session)
+    run: RecordedRun | None = None
     trouble: str | None = None
+    opened = False
     while True:
         try:
             if run is not None and (gone := run.gone) is not None:
                 display.say(f"{location} {gone}; waiting for a session in it")
                 run = None
             run = run or open_run(location, session)
+            opened = True
             events = run.poll()
             display.show(events)
             if any(isinstance(event, Ended) for event in events):
                 return
             trouble = None
         except DatabaseError as error:
+            awaited = session is None and "awaited" in error.data
+            if not (opened or awaited):
+                raise
             if str(error) != trouble:
                 trouble = str(error)
-                display.say(f"not readable now, trying again: {trouble}")
+                missing = trouble.partition("\n")[0]
+                display.say(
+                    f"{missing}; waiting for one, until Ctrl-C"
+                    if awaited
+                    else f"not readable now, trying again: {trouble}"
+                )
         pause()

@@ -17,7 +17,6 @@ from ..tuning_db import (
     Explanation,
     Outcome,
     ScheduleRecord,
-    Session,
     TuningDatabase,
     Workload,
     to_plain,
@@ -134,7 +133,7 @@ def sessions_table(contents: Contents, most: int, more: str = "") -> h.Node:
             text(contents.target(s.target), _LONG),
             s.status.value,
             Cell(moment(s.started), s.started.timestamp()),
-            seconds_cell(duration(s)),
+            seconds_cell(s.duration),
             *map(str, by_session.get(s.id, [0, 0])),
             text(s.noise or ""),
         )
@@ -260,11 +259,6 @@ def seconds_cell(seconds: float | None) -> Cell:
 def moment(when: datetime) -> str:
     """A time to the minute, in UTC."""
     return f"{when:%Y-%m-%d %H:%M}"
-
-
-def duration(session: Session) -> float:
-    """The seconds from the start of a session to its end, or to its last sign of life."""
-    return ((session.ended or session.heartbeat) - session.started).total_seconds()
 
 
 def _caption(what: str, shown: int, total: int) -> str:

@@ -382,7 +382,6 @@ def _recorder(
     """The recorder of a new session."""
     model = model_or_none(target)
     version = "" if model is None else model.feature_version
-    database.put(*subject)
     session = database.start_session(
         subject.workload.id,
         subject.target.id,
@@ -391,6 +390,7 @@ def _recorder(
         seed=0,
         search={"lab": True},
         model={"features": version},
+        records=subject,
     )
     return Recorder(database, subject, session, Replays(func), version, tolerance)
 

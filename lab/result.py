@@ -23,6 +23,7 @@ _SPENT = {
     "run": "runs",
     "waiting": "waiting",
     "other": "other",
+    "earlier": "earlier calls",
 }
 """The names of the parts of `Spent`."""
 

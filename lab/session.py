@@ -57,16 +57,12 @@ class Timed(NamedTuple):
 
 @dataclass
 class SessionTrials:
-    """The measurements of a session: trials in order, failures by reason, the last finals.
-
-    `used` are the seconds that it ran.
-    """
+    """The measurements of a session: trials in order, failures by reason, the last finals."""
 
     tried: list[Trial] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     finals: list[Measurement] = field(default_factory=list)
-    used: float = 0.0
 
     @property
     def outcomes(self) -> str:
@@ -90,7 +86,6 @@ def session_trials(database: TuningDatabase, session: Session) -> SessionTrials:
             trials.timed.append(Timed(trial.seconds, measured.id, *more))
     trials.timed.sort()
     trials.finals = [m for m in history.finals if m.outcome is Outcome.OK]
-    trials.used = history.used(session)
     return trials
 
 
@@ -103,7 +98,7 @@ def session_section(
     here = best if tuned.session == session.id else None
     comparison = _comparison(database, trials) if here is None else here.comparison
     final = here.seconds if here is not None and comparison else None
-    facts = _facts(session, trials.used)
+    facts = _facts(session)
     return h.section(".result")[
         heading,
         h.p(".soft")[text(", ".join(filter(None, (tuned.target, tuned.generation, facts))))],
@@ -121,11 +116,11 @@ def session_section(
     ]
 
 
-def _facts(session: Session, used: float) -> str:
+def _facts(session: Session) -> str:
     budget = limits(session.trials, session.seconds) or "unlimited"
     return (
         f"session {short_id(session.id)} of {moment(session.started)} (UTC), {session.status}; "
-        f"budget {budget}, {format_seconds(used)} used"
+        f"budget {budget}, {format_seconds(session.duration)} used"
     )
 
 

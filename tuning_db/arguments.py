@@ -80,6 +80,12 @@ _KINDS: dict[str, Kind] = {
     "Amount": ("a number from 0 on", _is_amount),
     "Mapping[str, Json]": _of("a dict", Mapping),
     "AnyRecord": _of("a record", Record),
+    "Sequence[AnyRecord]": (
+        "a list of records",
+        lambda value: (
+            isinstance(value, (list, tuple)) and all(isinstance(record, Record) for record in value)
+        ),
+    ),
     "Sequence[str]": (
         "a list of ids",
         lambda value: isinstance(value, (list, tuple)) and all(map(_is_text, value)),

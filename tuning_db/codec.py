@@ -80,6 +80,7 @@ _UNKNOWN = frozenset({"family"})  # may be empty
 _COUNTS = frozenset(
     {
         "workload.flops", "workload.bytes", "session.trials", "session.seconds", "session.pid",
+        "session.elapsed", "session.drift", "measurement.elapsed",
         "verification.max_error", "verification.tolerance",
     }
 )  # fmt: skip

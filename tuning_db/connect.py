@@ -280,6 +280,7 @@ def _check_file(path: Path, create: bool, read_only: bool) -> None:
             "there is no tuning database at {0}",
             path,
             hint="check the path, or create it by tuning",
+            awaited=True,
         )
     for side in _SIDE_FILES:
         _require_regular(path.with_name(path.name + side), path)

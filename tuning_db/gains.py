@@ -1,7 +1,7 @@
 """The gains of tuning: the times of baselines over that of the best, of one interleaved comparison.
 
 A session times two baselines with its finalists: the program as written, and the schedule that a
-build without records would choose (`Session.model` names it under `UNTUNED_KEY`).
+build without records would choose (`Session.untuned`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from math import floor, log10
 
 from ..durations import format_ratio
 from .interleaved_comparison import TimeRatio, simplicity, time_ratio
-from .values import Measurement, ScheduleRecord, Verdict
+from .values import Measurement, ScheduleRecord, Session, Verdict
 
 _WIDE = 1.5
 """From this ratio of its ends on, an interval is printed."""
 UNTUNED_KEY = "untuned"
-"""The key in `Session.model` of the id of the schedule that a build without records chooses."""
+"""The key in `Session.model` of what is `Session.untuned` now, in sessions of older versions."""
 
 
 class Baseline(StrEnum):
@@ -67,6 +67,11 @@ class Gain:
 
 Gains = Mapping[str, Gain]
 """Gains by the baselines."""
+
+
+def untuned_of(session: Session) -> object:
+    """The schedule (id) that a build without records would choose, if the session knows."""
+    return session.untuned or session.model.get(UNTUNED_KEY)
 
 
 def gains_of(

@@ -1,6 +1,6 @@
 """Records as JSON lines, out and in.
 
-    {"format": "tilewright-tuning-records", "version": 6}
+    {"format": "tilewright-tuning-records", "version": 7}
     {"kind": "workload", "id": "5e88...", "value": {...}}       one line a record, parents first
     {"end": 1234}                                               how many there were
 
@@ -40,10 +40,15 @@ from .values import (
 from .write import BATCH, write
 
 FORMAT = "tilewright-tuning-records"
-VERSION = 6
-"""Of the format. Files of versions 1 to 5 are read as well, see `_upgraded`."""
+VERSION = 7
+"""Of the format. Files of versions 1 to 6 are read as well, see `_upgraded`."""
 _FORGOTTEN = "cost_model"
 """A kind of records in files before version 3, which nothing read."""
+_ADDED: dict[str, tuple[tuple[int, str], ...]] = {
+    Session.kind: ((6, "noise"), (7, "elapsed"), (7, "drift"), (7, "untuned")),
+    Measurement.kind: ((5, "resources"), (6, "predicted"), (7, "elapsed")),
+}
+"""The versions that added fields, which are null before."""
 Inexact = Callable[[str], str]
 """The inexact steps of a trace (JSON text), as a schedule's record names them."""
 
@@ -179,8 +184,9 @@ class _Reader:
 
         In version 1 workloads say nothing of families. Before version 3 schedules have a parent,
         which is no part of their id, and do not name their inexact steps. Before version 4 there
-        are no machines, before version 5 measurements say nothing of resources, and before version
-        6 neither of predictions, nor sessions of noise.
+        are no machines, before version 5 measurements say nothing of resources, before version 6
+        neither of predictions, nor sessions of noise, and before version 7 neither says how long
+        was worked on it.
         """
         if not isinstance(value, dict):
             return value
@@ -191,12 +197,8 @@ class _Reader:
             trace = kept.get("trace")
             inexact = self._inexact(trace) if self._inexact and isinstance(trace, str) else ""
             return {"inexact": inexact, **kept}
-        if self._version < 6 and kind == Session.kind:
-            return {"noise": None, **value}
-        if self._version < 6 and kind == Measurement.kind:
-            value = {"predicted": None, **value}
-            return {"resources": None, **value} if self._version < 5 else value
-        return value
+        added = [name for since, name in _ADDED.get(kind, ()) if self._version < since]
+        return {**dict.fromkeys(added), **value}
 
     def _header(self, line: dict[str, Json]) -> None:
         if line.get("format") != FORMAT:

@@ -47,7 +47,7 @@ from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
 from .failures import CallersError
-from .gains import UNTUNED_KEY, Gains, gains_of
+from .gains import Gains, gains_of, untuned_of
 from .interleaved_comparison import compare_schedules
 from .read import (
     COLUMNS,
@@ -313,7 +313,7 @@ def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
         rows = connection.execute(_OF_COMPARISON, {"created": measured.created})
         entries = (damage.or_none(connection, partial(pair, row)) for row in rows)
         timed = [e for e in entries if e is not None and _AT_ONCE(e[0]) == _AT_ONCE(measured)]
-        untuned = None if session is None else session.model.get(UNTUNED_KEY)
+        untuned = None if session is None else untuned_of(session)
         return gains_of(measured, timed if len(timed) > 1 else [], untuned)
     return {}
 

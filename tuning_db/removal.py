@@ -24,7 +24,7 @@ from ..ids import short_id
 from .codec import instant
 from .lookup import SAME, superseded
 from .read import COLUMNS, get, location, raw, to_record
-from .sessions import is_alive
+from .sessions import AT_WORK, is_alive
 from .tables import CHECKED, TABLES, measurement, session, toolchain, verification
 from .values import KINDS, Session, SessionStatus
 from .write import BATCH, verify
@@ -269,7 +269,7 @@ _EMPTY = (
 
 def _sessions(connection: Connection) -> Iterator[Session]:
     """The sessions that say they run; damaged ones are left out."""
-    wanted = select(*COLUMNS["session"]).where(session.c.status == SessionStatus.RUNNING)
+    wanted = select(*COLUMNS["session"]).where(session.c.status.in_(AT_WORK))
     for row in connection.execute(wanted).all():
         try:
             yield to_record(Session, row)

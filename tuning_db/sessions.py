@@ -18,6 +18,8 @@ from .values import Session, SessionStatus
 
 # A running session that was not heard of for so long is taken to be dead.
 STALE_AFTER = timedelta(seconds=60)
+AT_WORK = (SessionStatus.PREPARING, SessionStatus.RUNNING)
+"""What a session is while a process works on it."""
 
 
 def is_alive(session: Session, now: datetime) -> bool:
@@ -26,16 +28,16 @@ def is_alive(session: Session, now: datetime) -> bool:
     On this host the process is looked up; for another host only the heartbeat is known. One in the
     future is of a clock that was wrong.
     """
-    if session.status is not SessionStatus.RUNNING:
+    if session.status not in AT_WORK:
         return False
     elsewhere = session.host != socket.gethostname()
     return abs(now - session.heartbeat) < STALE_AFTER and (elsewhere or _runs(session.pid))
 
 
-def running_here(now: datetime) -> dict[str, Any]:
-    """The state of a session that this process runs."""
+def running_here(now: datetime, *, preparing: bool) -> dict[str, Any]:
+    """The state of a session that this process prepares or runs."""
     return {
-        "status": SessionStatus.RUNNING,
+        "status": SessionStatus.PREPARING if preparing else SessionStatus.RUNNING,
         "heartbeat": now,
         "ended": None,
         "host": socket.gethostname(),
@@ -60,7 +62,7 @@ def unfinished(
     return [c for c in candidates if not is_alive(c, now)]
 
 
-def resume(connection: Connection, id: str, now: datetime) -> Session:
+def resume(connection: Connection, id: str, now: datetime, *, preparing: bool) -> Session:
     """Make this process the one that runs a session. Raises if it is finished or runs elsewhere."""
     state = require(connection, id)
     if state.status is SessionStatus.FINISHED or is_alive(state, now):
@@ -72,22 +74,48 @@ def resume(connection: Connection, id: str, now: datetime) -> Session:
             state.pid,
             state.host,
         )
-    _set(connection, id, **running_here(now))
+    _set(connection, id, elapsed=state.duration, **running_here(now, preparing=preparing))
     return require(connection, id)
 
 
-def heartbeat(connection: Connection, id: str, now: datetime) -> None:
-    _set(connection, id, heartbeat=now)
+def prepared(connection: Connection, id: str, untuned: str | None, now: datetime) -> Session:
+    """Let a session run that was prepared; a resumed one keeps what it began with."""
+    state = require(connection, id)
+    first = {} if state.untuned is not None else {"untuned": untuned}
+    _set(connection, id, status=SessionStatus.RUNNING, **_alive(state, now), **first)
+    return require(connection, id)
+
+
+def heartbeat(
+    connection: Connection, id: str, now: datetime, elapsed: float | None, drift: float | None
+) -> None:
+    """Record a sign of life. Without `elapsed`, the time since the last one is added."""
+    drifted = {} if drift is None else {"drift": drift}
+    _set(connection, id, **_alive(require(connection, id), now, elapsed), **drifted)
 
 
 def finish(
-    connection: Connection, id: str, status: SessionStatus, now: datetime, noise: str | None = None
+    connection: Connection,
+    id: str,
+    status: SessionStatus,
+    now: datetime,
+    noise: str | None,
+    elapsed: float | None,
 ) -> Session:
-    if status is SessionStatus.RUNNING:
-        raise DatabaseError("a session ends finished or interrupted, not running")
+    if status in AT_WORK:
+        raise DatabaseError("a session ends finished or interrupted, not {0}", status.value)
+    state = require(connection, id)
     marked = {} if noise is None else {"noise": noise}
-    _set(connection, id, status=status, heartbeat=now, ended=now, **marked)
+    _set(connection, id, status=status, ended=now, **_alive(state, now, elapsed), **marked)
     return require(connection, id)
+
+
+def _alive(state: Session, now: datetime, elapsed: float | None = None) -> dict[str, Any]:
+    """The fields that say that a session was at work until now."""
+    if elapsed is None:
+        since = (now - state.heartbeat).total_seconds() if state.status in AT_WORK else 0.0
+        elapsed = state.duration + max(0.0, since)
+    return {"heartbeat": now, "elapsed": elapsed}
 
 
 def require(connection: Connection, id: str) -> Session:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +13,11 @@ from sqlalchemy import Column, Connection, func, select
 
 from ..errors import DatabaseError
 from .codec import instant
-from .read import raw
+from .read import COLUMNS, raw, to_record
 from .removal import counted
-from .tables import TABLES, measurement, session, target, toolchain
+from .tables import TABLES, measurement, target, toolchain
 from .tally import tally
-from .values import Outcome
+from .values import Outcome, Session
 
 _TOLD = ("workload", "session", "measurement")
 """Kinds of records that the `repr` of numbers counts."""
@@ -29,7 +29,7 @@ class Stats:
 
     `records` counts by kind, the others count measurements: by outcome, by the text of the target
     and by the generation of the compiler. `first` and `last` are the times of measurements, None
-    where there are none. `seconds` is the time that sessions took, and `size` what the database
+    where there are none. `seconds` is the duration of all sessions, and `size` what the database
     takes, in bytes; `free` bytes of it are given back by `compact`.
     """
 
@@ -72,17 +72,17 @@ def stats(connection: Connection, location: str) -> Stats:
         compilers=dict(compilers.most_common()),
         first=_moment(first),
         last=_moment(last),
-        seconds=sum(
-            max(0.0, (ended - began).total_seconds())
-            for began, ended in (
-                map(_moment, row)
-                for row in _pairs(connection, session.c.started, session.c.heartbeat)
-            )
-            if began is not None and ended is not None
-        ),
+        seconds=sum(_durations(connection)),
         size=size,
         free=free,
     )
+
+
+def _durations(connection: Connection) -> Iterator[float]:
+    """The duration of each session."""
+    for row in connection.execute(select(*COLUMNS["session"])):
+        with suppress(DatabaseError):
+            yield to_record(Session, row).duration
 
 
 def _pairs(connection: Connection, *columns: Column[Any]) -> list[tuple[Any, Any]]:

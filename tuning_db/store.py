@@ -172,8 +172,14 @@ class TuningDatabase(Queries):
         seed: int,
         search: Mapping[str, Json],
         model: Mapping[str, Json],
+        records: Sequence[AnyRecord] = (),
+        preparing: bool = False,
     ) -> Session:
-        """Begin a session of this process; the workload and target (ids) must have been put."""
+        """Begin a session of this process; the workload and target (ids) must have been put.
+
+        Or they are among `records`, which are put in the same transaction: nothing that they name
+        is pruned before the session runs. One that is `preparing` runs from `prepared_session` on.
+        """
         now = self._clock()
         session = Session(
             workload=workload,
@@ -185,29 +191,45 @@ class TuningDatabase(Queries):
             model=model,
             started=now,
             nonce=uuid.uuid4().hex,
-            **sessions.running_here(now),
+            elapsed=0.0,
+            **sessions.running_here(now, preparing=preparing),
         )
-        self.put(session)
+        self.put(*records, session)
         return session
 
-    def heartbeat(self, session: str) -> None:
-        """Record that a session (id) is alive; 60 s after its last heartbeat it counts as dead."""
+    def prepared_session(self, session: str, untuned: str | None = None) -> Session:
+        """Let a session (id) run that was preparing.
+
+        `untuned` is the schedule (id) that a build without records would choose, if it is known.
+        """
         with self._layers[0].writing() as connection:
-            sessions.heartbeat(connection, session, self._clock())
+            return sessions.prepared(connection, session, untuned, self._clock())
+
+    def heartbeat(
+        self, session: str, elapsed: Amount | None = None, drift: Amount | None = None
+    ) -> None:
+        """Record that a session (id) is alive; 60 s after its last heartbeat it counts as dead.
+
+        `elapsed` is its `duration` so far, by default that of before and the time since the last
+        sign of life. `drift` is that of `Session`.
+        """
+        with self._layers[0].writing() as connection:
+            sessions.heartbeat(connection, session, self._clock(), elapsed, drift)
 
     def finish_session(
         self,
         session: str,
         status: SessionStatus = SessionStatus.FINISHED,
         noise: str | None = None,
+        elapsed: Amount | None = None,
     ) -> Session:
         """End a session (id): `FINISHED`, or `INTERRUPTED` where its budget was not used up.
 
         `noise` marks it, in plain words: the machine was not calm. A mark of before stays if there
-        is none now.
+        is none now. `elapsed` is as for `heartbeat`.
         """
         with self._layers[0].writing() as connection:
-            return sessions.finish(connection, session, status, self._clock(), noise)
+            return sessions.finish(connection, session, status, self._clock(), noise, elapsed)
 
     def unfinished_sessions(self, workload: str, target: str) -> list[Session]:
         """The sessions of that workload and target (ids) that did not finish, the last one first.
@@ -217,13 +239,13 @@ class TuningDatabase(Queries):
         with self._layers[0].reading() as connection, leaving_out() as damage:
             return sessions.unfinished(connection, workload, target, self._clock(), damage)
 
-    def resume_session(self, session: str) -> Session:
-        """Continue an unfinished session (id) in this process.
+    def resume_session(self, session: str, *, preparing: bool = False) -> Session:
+        """Continue an unfinished session (id) in this process; `preparing` as for its start.
 
         If several processes try, one succeeds; the others get a `DatabaseError`.
         """
         with self._layers[0].writing() as connection:
-            return sessions.resume(connection, session, self._clock())
+            return sessions.resume(connection, session, self._clock(), preparing=preparing)
 
     # Moving records
 

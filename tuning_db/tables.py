@@ -32,7 +32,7 @@ from .values import DIGESTS, KINDS, Outcome, SessionStatus, canonical_json, fiel
 CHECKED = ("workload", "target", "schedule", "toolchain")
 """The columns that name what a numeric check verifies: measurements with the same values."""
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0008"
+HEAD = "0009"
 
 
 class JsonText(TypeDecorator[Any]):

@@ -63,8 +63,12 @@ class Order(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """The state of a session. A killed one stays `RUNNING`, and its heartbeats stop."""
+    """The state of a session. A killed one stays as it was, and its heartbeats stop.
 
+    While it is `PREPARING`, its machine is measured and the search is set up: nothing is tried.
+    """
+
+    PREPARING = "preparing"
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
@@ -218,15 +222,19 @@ class Session(Digested):
 
     The budget is `trials` and/or `seconds` (None: unlimited). `search` and `model` are the
     configurations, as JSON objects; `base` of `model` names the model that it began with, by the
-    digest of its file. The last six fields change while it runs and are no part of its id; `host`
-    and `pid` are those of the process that runs it now, or ran it last. `noise` says in plain words
-    that the machine was not calm, so that times of the session are not comparable; None if it was.
+    digest of its file. The fields from `status` on change while it runs and are no part of its id;
+    `host` and `pid` are those of the process that runs it now, or ran it last. `noise` says in
+    plain words that the machine was not calm, so that times of the session are not comparable; None
+    if it was. `elapsed` is its `duration` so far. `drift` is the time of the reference kernel over
+    its first when it was last timed. `untuned` is the schedule (id) that a build without records
+    would choose; older versions have it in `model`, by the same name. These three are None while
+    they are not known, as in sessions of older versions.
     """
 
     kind: ClassVar[str] = "session"
     told_by: ClassVar[tuple[str, ...]] = ("status", "host")
     outside_id: ClassVar[frozenset[str]] = frozenset(
-        {"status", "heartbeat", "ended", "host", "pid", "noise"}
+        {"status", "heartbeat", "ended", "host", "pid", "noise", "elapsed", "drift", "untuned"}
     )
     workload: str
     target: str
@@ -243,6 +251,22 @@ class Session(Digested):
     host: str
     pid: int
     noise: str | None = None
+    elapsed: float | None = None
+    drift: float | None = None
+    untuned: str | None = None
+
+    @property
+    def duration(self) -> float:
+        """The seconds for which processes have worked on it, up to its last sign of life.
+
+        From its start on: the measuring of the machine counts, and so do waits for a calm machine.
+        Between an end and a resumption nothing works on it. Of programs that share a budget, each
+        has its own part. What older versions recorded tells no pauses: it is all the time from the
+        start on.
+        """
+        if self.elapsed is not None:
+            return self.elapsed
+        return max(0.0, (self.heartbeat - self.started).total_seconds())
 
 
 @dataclass(frozen=True, repr=False)
@@ -290,12 +314,13 @@ class Measurement(Digested):
     `resources` are numbers by name for each kernel by its symbol: what the compiler reports of it
     (registers of a thread, spills, shared memory of a block); None where it reports nothing.
     `predicted` is the time that the cost model expected when the candidate was chosen; None where
-    it was not asked.
+    it was not asked. `elapsed` is the `duration` of the session at that moment; None where it was
+    not recorded.
     """
 
     kind: ClassVar[str] = "measurement"
     told_by: ClassVar[tuple[str, ...]] = ("outcome", "time_text")
-    added_later: ClassVar[frozenset[str]] = frozenset({"resources", "predicted"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"resources", "predicted", "elapsed"})
     session: str
     schedule: str
     workload: str
@@ -311,6 +336,7 @@ class Measurement(Digested):
     feature_version: str | None = None
     resources: Mapping[str, Json] | None = None
     predicted: float | None = None
+    elapsed: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,7 +22,7 @@ _TRIALS = """
 SELECT
     m.id, m.created, w.name AS workload, w.shape, t.text AS target, c.generation AS compiler,
     m.outcome, m.seconds, NULLIF(w.flops, 0) / NULLIF(m.seconds, 0) / 1e9 AS gflops,
-    m.predicted, m.verified,
+    m.predicted, m.verified, m.elapsed,
     EXISTS (
         SELECT 1 FROM measurement AS later
         WHERE later.workload = m.workload AND later.schedule = m.schedule
@@ -40,7 +40,7 @@ JOIN schedule AS s ON s.id = m.schedule
 _SESSIONS = """
 SELECT
     s.id, s.started, s.ended, s.status, w.name AS workload, w.shape, t.text AS target,
-    s.trials AS budget_trials, s.seconds AS budget_seconds, {elapsed} AS elapsed,
+    s.trials AS budget_trials, s.seconds AS budget_seconds, COALESCE(s.elapsed, {span}) AS elapsed,
     count(DISTINCT m.schedule) AS trials, count(m.id) AS measurements,
     count(CASE WHEN m.outcome <> 'ok' THEN 1 END) AS failures,
     min(CASE WHEN m.outcome = 'ok' THEN m.seconds END) AS fastest, s.noise, s.host,
@@ -51,7 +51,7 @@ JOIN target AS t ON t.id = s.target
 LEFT JOIN measurement AS m ON m.session = s.id
 GROUP BY s.id, w.id, t.id
 """
-_ELAPSED = {
+_SPAN = {  # as `Session.duration` has it of older versions
     "sqlite": "round((julianday(s.heartbeat) - julianday(s.started)) * 86400, 3)",
     "postgresql": "CAST(EXTRACT(EPOCH FROM s.heartbeat - s.started) AS double precision)",
 }
@@ -117,7 +117,7 @@ VIEWS = {"trials": _TRIALS, "sessions": _SESSIONS, "best": _BEST}
 
 def query(name: str, dialect: str) -> str:
     """The rows of a view as a statement in the SQL of a dialect."""
-    return VIEWS[name].replace("{elapsed}", _ELAPSED[dialect]).strip()
+    return VIEWS[name].replace("{span}", _SPAN[dialect]).strip()
 
 
 def definition(name: str, dialect: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Sequence
-from datetime import datetime
 
 from ...ids import short_id
 from ...tuning_db import TuningDatabase
@@ -18,7 +17,6 @@ from ...tuning_db.values import (
     Toolchain,
     Workload,
 )
-from ..budget import running
 from ..model.target_model import TargetModel
 from ..result import BestResult
 from .replay import Replays, read_trace, row_of
@@ -100,15 +98,10 @@ def features_of(measured: Measurement, target_model: TargetModel) -> tuple[float
 def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:
     """The trials and seconds that sessions with a common budget have used of it.
 
-    A schedule counts as one trial, although finals measure some again. Pauses in which no session
-    ran do not count.
+    A schedule counts as one trial, although finals measure some again.
     """
-    trials, times = 0, list[datetime]()
-    for session in sessions:
-        measured = database.measurements(session=session.id)
-        trials += len({m.schedule for m in measured})
-        times += [session.started, *(m.created for m in measured), session.heartbeat]
-    return trials, running(times)
+    trials = sum(database.trials(session.id) for session in sessions)
+    return trials, sum(session.duration for session in sessions)
 
 
 def _known(

@@ -11,20 +11,23 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from tilewright import DatabaseError, TuningDatabase, open_run, tune
-from tilewright.autotune import recorded_run
+from tilewright import DatabaseError, TuningDatabase, TuningError, open_run, tune
+from tilewright.autotune import recorded_run, tuning_job
 from tilewright.autotune.display import LiveDisplay
-from tilewright.autotune.events import Ended, Event, Started, Trial, Waiting
+from tilewright.autotune.events import Drift, Ended, Event, Started, Trial, Waiting
+from tilewright.autotune.measure import machine
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.recorded_run import RecordedRun
 from tilewright.autotune.result import TuneResult
+from tilewright.autotune.search.replay import Replays
 from tilewright.cli import main
 from tilewright.cli.watching import follow
-from tilewright.tuning_db import Outcome, Session, SessionStatus
+from tilewright.tuning_db import Environment, Outcome, Session, SessionStatus
 
 from .children import QUICK
 from .kernels import matmul
@@ -136,6 +139,111 @@ def test_a_session_whose_process_is_gone_is_over(place: Path, play: Play) -> Non
     assert run.done
     assert picture.doing.startswith(f"its process ({2**30} on ")
     assert "resume" in str(run.how_to_go_on)
+
+
+def while_measuring(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Let something happen while a session measures its machine."""
+
+    def described(*arguments: Any) -> Any:
+        action()
+        return machine.described(*arguments)
+
+    monkeypatch.setattr(tuning_job, "described", described)
+
+
+def test_a_session_is_there_while_its_machine_is_measured(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(ok(2e-3))
+    runs: list[RecordedRun] = []
+    events: list[Event] = []
+
+    def look() -> None:
+        runs.append(open_run(place))
+        events.extend(runs[0].poll())
+
+    while_measuring(monkeypatch, look)
+    result = tuned(place)
+    (run,) = runs
+    started, waiting = events
+    assert isinstance(started, Started)
+    assert started.session == result.session
+    assert isinstance(waiting, Waiting)
+    assert waiting.what.startswith("measuring this machine and preparing the search on ")
+    assert isinstance(run.poll()[-1], Ended)
+    assert run.session.status is SessionStatus.FINISHED
+
+
+def test_a_session_that_fails_before_its_first_trial_says_so(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise TuningError("no machine")
+
+    while_measuring(monkeypatch, fail)
+    with pytest.raises(TuningError, match="no machine"):
+        tuned(place)
+    (picture,) = open_run(place).pictures.pictures.values()
+    assert picture.doing == "interrupted before its first trial"
+
+
+def test_a_session_that_was_killed_before_its_first_trial_says_so_and_is_resumed(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = place.with_name("kept.db")
+
+    def kill() -> None:
+        if not kept.exists():
+            with TuningDatabase(place) as db, TuningDatabase(kept) as copy:
+                copy.merge(db)
+
+    play(ok(2e-3))
+    while_measuring(monkeypatch, kill)
+    tuned(place)
+    with TuningDatabase(kept) as db:
+        (session,) = db.records(Session)
+        late = session.heartbeat + timedelta(microseconds=1)
+        db.put(replace(session, heartbeat=late, pid=2**30))
+    run = open_run(kept)
+    assert run.done
+    (picture,) = run.pictures.pictures.values()
+    gone = f"its process ({2**30} on {session.host}) is gone"
+    assert picture.doing == f"{gone}; it was measuring this machine and preparing the search"
+    with TuningDatabase(kept) as db:
+        result = tune(matmul(), "cpu -threads=1", database=db, trials=6, resume=True, config=QUICK)
+    assert (result.session, result.status) == (session.id, SessionStatus.FINISHED)
+
+
+def test_nothing_is_pruned_while_a_session_begins(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prune(*arguments: Any, **options: Any) -> Any:
+        with TuningDatabase(place) as db:
+            db.prune()
+        return Replays(*arguments, **options)
+
+    play(ok(2e-3))
+    monkeypatch.setattr(tuning_job, "Replays", prune)
+    while_measuring(monkeypatch, lambda: TuningDatabase(place).prune())
+    result = tuned(place)
+    assert result.status is SessionStatus.FINISHED
+    with TuningDatabase(place) as db:
+        assert {m.environment for m in db.measurements()} == {e.id for e in db.records(Environment)}
+
+
+def test_the_calm_of_the_machine_is_known_to_those_who_watch(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+    result = tuned(place)
+    running(place)
+    run = open_run(place)
+    (picture,) = run.pictures.pictures.values()
+    assert picture.calm is None
+    with TuningDatabase(place) as db:
+        db.heartbeat(result.session, drift=68.0)
+    assert [e.ratio for e in run.poll() if isinstance(e, Drift)] == [68.0]
+    assert not picture.is_calm
+    assert "takes 68 times as long as at the start" in str(picture.calm)
+    assert not [e for e in run.poll() if isinstance(e, Drift)], "it is said once"
 
 
 def test_whether_it_runs_is_asked_of_the_database(place: Path, play: Play) -> None:
@@ -257,6 +365,27 @@ def test_watching_ends_with_the_session(place: Path, play: Play) -> None:
     assert lines[2].startswith("trial 2/6: crash: running it: signal 11")
     assert re.fullmatch(r"best 1 ms, .* trials in .* s: finished", lines[-1])
     assert sum(line.startswith("trial 1/6") for line in lines) == 1
+
+
+def test_what_is_watched_before_the_first_session_is_waited_for(place: Path, play: Play) -> None:
+    play(ok(2e-3))
+
+    def create() -> None:
+        TuningDatabase(place).close()
+
+    lines = watched(place, Steps(lambda: None, create, lambda: None, lambda: tuned(place)))
+    assert lines[0] == f"there is no tuning database at {place}; waiting for one, until Ctrl-C"
+    assert lines[1] == f"there is no session in {place} yet; waiting for one, until Ctrl-C"
+    assert lines[2].startswith("tuning matmul A:float32[16,16]"), "each is said once"
+    assert lines[-1].endswith(": finished")
+
+
+def test_what_will_never_be_there_is_not_waited_for(place: Path) -> None:
+    place.write_text("no database")
+    with pytest.raises(DatabaseError, match="is no|not a"):
+        watched(place, Steps())
+    with pytest.raises(DatabaseError, match="there is no tuning database at"):
+        watched(place.with_name("other.db"), Steps(), session="0123456789")
 
 
 def test_a_database_that_is_deleted_and_replaced_is_waited_for(place: Path, play: Play) -> None:

@@ -15,7 +15,6 @@ import pytest
 from rich.console import Console
 
 from tilewright import TuningDatabase, ops, tune
-from tilewright.autotune import open_session
 from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.display import LiveDisplay
@@ -132,13 +131,17 @@ def test_the_gain_over_both_is_measured_in_the_finals(db: TuningDatabase, run: T
     assert str(result).splitlines()[1:] == [f"{line}{NOTE}"]
     assert f"\n  {line}\n" in str(explain(matmul(), TARGET, db))
     (session,) = db.records(Session)
-    assert session.model["untuned"] in {c.schedule for c in result.best.comparison}
+    assert session.untuned in {c.schedule for c in result.best.comparison}
 
 
 def test_a_database_without_the_name_of_the_untuned_build_shows_the_other(
     run: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_session, "UNTUNED_KEY", "of_an_older_version")
+    def unnamed(db: TuningDatabase, session: str, _: str | None) -> Session:
+        return prepared(db, session)
+
+    prepared = TuningDatabase.prepared_session
+    monkeypatch.setattr(TuningDatabase, "prepared_session", unnamed)
     result = run(Simulated(times(6.21e-3, 1.31e-3)))
     assert result.best is not None
     assert list(result.best.gains) == ["written"]
@@ -360,7 +363,7 @@ class Disturbed(Simulated):
         return [tuple(factor * t for t in row) for row in rows]
 
 
-def test_a_disturbed_machine_is_waited_for(run: Tune) -> None:
+def test_a_disturbed_machine_is_waited_for(db: TuningDatabase, run: Tune) -> None:
     events: list[Event] = []
     result = run(
         Disturbed(times(6.21e-3, 1.31e-3), 1.0, 68.0, 30.0, 1.1, 1.0),
@@ -368,6 +371,7 @@ def test_a_disturbed_machine_is_waited_for(run: Tune) -> None:
         callback=events.append,
     )
     assert result.drift == (1.1, 1.0)
+    assert [s.drift for s in db.records(Session)] == [1.0], "for those who watch"
     assert [e.ratio for e in events if isinstance(e, Drift)] == [1.1, 1.0]
     assert result.noise is None
 

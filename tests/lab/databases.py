@@ -23,7 +23,6 @@ from tilewright.tuning_db import (
     Verification,
     Workload,
 )
-from tilewright.tuning_db.gains import UNTUNED_KEY
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CPU = TargetRecord("cpu -mcpu=znver4 -threads=2", "x86_64", "some processor")
@@ -48,15 +47,17 @@ class Tuning:
         self, workload: Workload | None = None, untuned: int = 16, trials: int | None = 64
     ) -> Session:
         """Begin a session of the program or another one."""
-        return self.database.start_session(
+        session = self.database.start_session(
             (workload or self.workload).id,
             CPU.id,
             trials=trials,
             seconds=None,
             seed=0,
             search={},
-            model={UNTUNED_KEY: self.schedule(untuned).id},
+            model={},
+            preparing=True,
         )
+        return self.database.prepared_session(session.id, self.schedule(untuned).id)
 
     def schedule(self, tile: int) -> ScheduleRecord:
         """A schedule that took one decision; none for a tile of 0."""
@@ -86,6 +87,7 @@ class Tuning:
     ) -> None:
         """Record a trial, checked if it ran."""
         self.now += timedelta(seconds=1)
+        self.database.heartbeat(session.id)
         schedule = self.schedule(tile)
         records: list[AnyRecord] = [schedule]
         if seconds is not None:
@@ -99,6 +101,7 @@ class Tuning:
     def finals(self, session: Session, times: dict[int, float]) -> None:
         """Time tiles interleaved; the noise of a round is the same for all."""
         self.now += timedelta(seconds=1)
+        self.database.heartbeat(session.id)
         for tile, seconds in times.items():
             samples = tuple(seconds * (1 + n % 3 / 100) for n in range(9))
             id = self.schedule(tile).id
@@ -130,6 +133,7 @@ class Tuning:
             error=None if outcome is Outcome.OK else error,
             created=self.now,
             predicted=predicted,
+            elapsed=self.database.get(Session, session.id).duration,
         )
 
 

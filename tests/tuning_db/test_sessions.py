@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tilewright.errors import DatabaseError
-from tilewright.tuning_db import Session, SessionStatus, TuningDatabase
+from tilewright.tuning_db import Session, SessionStatus, TuningDatabase, Workload
 
-from .samples import CPU, MATMUL, NOON, SESSION, SLOW_CPU, WIDER, Clock
+from .samples import ARM, CPU, MATMUL, NOON, SESSION, SLOW_CPU, SOFTMAX, WIDER, Clock
 
 
 def start(db: TuningDatabase, trials: int | None = 64, seconds: float | None = None) -> Session:
@@ -204,3 +205,59 @@ def test_a_session_is_marked_where_the_machine_was_not_calm(db: TuningDatabase) 
     db.finish_session(session.id, SessionStatus.INTERRUPTED, noise="something else was running")
     db.resume_session(session.id)
     assert db.finish_session(session.id).noise == "something else was running", "marks stay"
+
+
+def test_a_session_is_prepared_before_it_runs(db: TuningDatabase, clock: Clock) -> None:
+    new, where = dataclasses.replace(SOFTMAX, id="d" * 64), ARM
+    options: dict[str, Any] = {"trials": 1, "seconds": None, "seed": 0, "search": {}, "model": {}}
+    session = db.start_session(new.id, where.id, records=(new, where), preparing=True, **options)
+    assert session.status is SessionStatus.PREPARING
+    assert db.get(type(new), new.id) == new, "it is put with the session"
+    assert db.unfinished_sessions(new.id, where.id) == [], "it is alive"
+    with pytest.raises(DatabaseError, match="ends finished or interrupted, not preparing"):
+        db.finish_session(session.id, SessionStatus.PREPARING)
+    clock.tick(61)
+    (dead,) = db.unfinished_sessions(new.id, where.id)
+    assert dead.status is SessionStatus.PREPARING, "and says so"
+    db.resume_session(session.id, preparing=True)
+    ready = db.prepared_session(session.id, "f" * 64)
+    assert (ready.status, ready.untuned) == (SessionStatus.RUNNING, "f" * 64)
+    db.finish_session(session.id, SessionStatus.INTERRUPTED)
+    db.resume_session(session.id, preparing=True)
+    assert db.prepared_session(session.id, "e" * 64).untuned == "f" * 64, "what it began with"
+
+
+def test_a_session_that_cannot_start_puts_nothing(db: TuningDatabase) -> None:
+    new = dataclasses.replace(SOFTMAX, id="d" * 64)
+    options: dict[str, Any] = {"trials": 1, "seconds": None, "seed": 0, "search": {}, "model": {}}
+    with pytest.raises(DatabaseError, match="refers to target 0000"):
+        db.start_session(new.id, "0" * 64, records=(new,), **options)
+    assert new not in db.records(Workload)
+
+
+def test_the_duration_is_that_of_work(db: TuningDatabase, clock: Clock) -> None:
+    session = start(db)
+    assert session.duration == 0.0
+    clock.tick(5)
+    db.heartbeat(session.id)
+    clock.tick(3)
+    assert db.finish_session(session.id, SessionStatus.INTERRUPTED).duration == 8.0
+    clock.tick(1000)
+    assert db.resume_session(session.id).duration == 8.0
+    clock.tick(2)
+    db.heartbeat(session.id)
+    assert db.get(Session, session.id).duration == 10.0
+    assert db.finish_session(session.id, elapsed=9.5).duration == 9.5, "whoever ran it knows"
+    db.finish_session(session.id)
+    clock.tick(7)
+    assert db.finish_session(session.id).duration == 9.5, "nothing ran"
+
+
+def test_of_an_older_version_the_time_from_start_to_end_is_known(db: TuningDatabase) -> None:
+    later = NOON + timedelta(seconds=40)
+    old = dataclasses.replace(
+        SESSION, nonce="old", heartbeat=later, status=SessionStatus.INTERRUPTED
+    )
+    db.put(old)
+    assert (old.elapsed, old.duration) == (None, 40.0)
+    assert db.resume_session(old.id).duration == 40.0

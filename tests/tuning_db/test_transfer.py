@@ -82,7 +82,7 @@ def full(full_text: str) -> list[Line]:
 
 
 def test_the_format(full: list[Line]) -> None:
-    assert full[0] == {"format": "tilewright-tuning-records", "version": 6}
+    assert full[0] == {"format": "tilewright-tuning-records", "version": 7}
     assert full[-1] == {"end": len(ONE_OF_EACH)}
     assert [line["kind"] for line in full[1:-1]] == list(KINDS)
 
@@ -153,15 +153,18 @@ def test_a_file_of_the_first_version_is_read(full: list[Line], memory: TuningDat
 
 
 def as_before(lines: list[Line], version: int) -> list[Line]:
-    """The lines of an export as versions 1 to 5 wrote them."""
+    """The lines of an export as versions 1 to 6 wrote them."""
     header, *records, _ = copy.deepcopy(lines)
     if version < 4:
         records = [line for line in records if line["kind"] != Machine.kind]
     for line in records:
         if line["kind"] == "session":
-            del line["value"]["noise"]
+            for name in ("elapsed", "drift", "untuned", *(["noise"] if version < 6 else [])):
+                del line["value"][name]
         if line["kind"] == "measurement":
-            del line["value"]["predicted"]
+            del line["value"]["elapsed"]
+            if version < 6:
+                del line["value"]["predicted"]
             if version < 5:
                 del line["value"]["resources"]
         if line["kind"] == "workload" and version == 1:
@@ -172,7 +175,7 @@ def as_before(lines: list[Line], version: int) -> list[Line]:
     return [{**header, "version": version}, *records, {"end": len(records)}]
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("version", [4, 5, 6])
 def test_files_with_all_kinds_of_records_are_read(
     version: int, full: list[Line], memory: TuningDatabase
 ) -> None:
@@ -324,7 +327,7 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
     [
         (lambda c: c[1:], "line 1: not an export of tuning records"),
         (lambda _: [], "line 1: the file ends here, expected an end line"),
-        (lambda c: [c[0] | {"version": 7}, *c[1:]], "line 1: written in version 7 of the format"),
+        (lambda c: [c[0] | {"version": 8}, *c[1:]], "line 1: written in version 8 of the format"),
         (lambda c: [c[0] | {"version": "1"}, *c[1:]], "line 1: written in version '1'"),
         (lambda c: c[:-1], "line 12: the file ends here, expected an end line"),
         (lambda c: [*c[:9], *c[10:]], "line 11: found 9 records, expected 10"),

@@ -285,7 +285,7 @@ def _different(name: str, value: object) -> object:
         case None:
             return (
                 1.0
-                if name in ("seconds", "max_error", "predicted")
+                if name in ("seconds", "max_error", "predicted", "elapsed", "drift")
                 else NOON
                 if name == "ended"
                 else "x"

@@ -273,6 +273,8 @@ def test_what_was_there_before_the_views_is_kept(
     for name in VIEWS:
         execute(db, f"DROP VIEW {name}")
     execute(db, f"CREATE {relation}")
+    for column in ("session.elapsed", "session.drift", "session.untuned", "measurement.elapsed"):
+        execute(db, "ALTER TABLE {} DROP COLUMN {}".format(*column.split(".")))
     execute(db, "UPDATE tuning_db_revision SET version_num = '0007'")
     with pytest.raises(DatabaseError, match=f"migrated from revision 0007 to {HEAD}") as refused:
         TuningDatabase(place)

@@ -1,0 +1,163 @@
+"""The duration of a session: one number, whoever says it, also if it was resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright import TuningDatabase, open_run, tune
+from tilewright.autotune import tuning_job
+from tilewright.autotune.budget import Meter
+from tilewright.autotune.events import Ended, Event, Trial
+from tilewright.autotune.measure import machine
+from tilewright.autotune.result import TuneResult
+from tilewright.lab import html_of
+from tilewright.lab.report import report
+from tilewright.tuning_db import Session, SessionStatus
+
+from .children import QUICK
+from .kernels import matmul
+from .recorded import Play, ok
+
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MACHINE, CALLBACK = 7.0, 100.0
+"""Seconds of measuring the machine, and of waiting after each trial."""
+
+
+class Clock:
+    """The time of the process and of its database, which stands still between events."""
+
+    now = 0.0
+
+    def __call__(self) -> datetime:
+        return NOON + timedelta(seconds=self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+
+    def described(*arguments: Any) -> Any:
+        clock.now += MACHINE
+        return machine.described(*arguments)
+
+    def meter(budget: Any) -> Meter:
+        return Meter(budget, clock=lambda: clock.now)
+
+    monkeypatch.setattr(tuning_job, "described", described)
+    monkeypatch.setattr(tuning_job, "Meter", meter)
+    return clock
+
+
+@pytest.fixture
+def db(tmp_path: Path, clock: Clock) -> Iterator[TuningDatabase]:
+    with TuningDatabase(tmp_path / "tuning.db", clock=clock) as opened:
+        yield opened
+
+
+def run(db: TuningDatabase, clock: Clock, interrupted_at: int | None = None) -> TuneResult:
+    def wait(event: Event) -> None:
+        if isinstance(event, Trial):
+            clock.now += CALLBACK
+            if event.number == interrupted_at:
+                raise KeyboardInterrupt
+        if isinstance(event, Ended):
+            told.append(event.elapsed)
+
+    told: list[float] = []
+    result = tune(
+        matmul(),
+        "cpu -threads=1",
+        database=db,
+        trials=4,
+        callback=wait,
+        config=QUICK,
+        resume=interrupted_at is None,
+    )
+    assert told == [result.seconds]
+    return result
+
+
+def said(db: TuningDatabase, result: TuneResult) -> set[float]:
+    """What all who say it call the duration of the session of a result."""
+    (row,) = db.to_pandas("sessions").to_dict("records")
+    (picture,) = open_run(db).pictures.pictures.values()
+    session = db.get(Session, result.session)
+    assert f"{result.seconds:.0f} s used" in html_of_report(db, session)
+    assert f">{result.seconds:.0f} s<" in html_of(db), "the table of sessions"
+    assert f" in {result.seconds:.1f} s: " in str(result)
+    spent = sum(vars(result.spent).values())
+    return {
+        result.seconds,
+        row["elapsed"],
+        picture.elapsed,
+        session.duration,
+        db.stats().seconds,
+        spent,
+    }
+
+
+def html_of_report(db: TuningDatabase, session: Session) -> str:
+    return "".join(report(db, session))
+
+
+def test_all_say_the_same_of_a_session_that_was_interrupted_and_resumed(
+    db: TuningDatabase, clock: Clock, play: Play
+) -> None:
+    pytest.importorskip("pandas")
+    play(ok(2e-3), ok(1e-3), ok(3e-3), ok(4e-3))
+    first = run(db, clock, interrupted_at=2)
+    assert said(db, first) == {MACHINE + 2 * CALLBACK}, "waits of more than a minute count"
+    clock.now += 86_400
+    play(ok(3e-3), ok(4e-3))
+    second = run(db, clock)
+    assert second.session == first.session
+    assert said(db, second) == {2 * MACHINE + 4 * CALLBACK}, "and not what was between the runs"
+    assert second.spent.earlier == first.seconds
+    (picture,) = open_run(db).pictures.pictures.values()
+    assert [t.elapsed for t in picture.trials] == [7.0, 107.0, 214.0, 314.0]
+    assert [t.elapsed for t in second.history] == [214.0, 314.0]
+
+
+def test_programs_that_share_a_budget_have_a_part_of_the_time_each(
+    db: TuningDatabase, clock: Clock, play: Play
+) -> None:
+    play(ok(2e-3))
+
+    def wait(event: Event) -> None:
+        clock.now += CALLBACK * isinstance(event, Trial)
+
+    results = tune(
+        [matmul(), matmul(8)], "cpu -threads=1", database=db, trials=4, callback=wait, config=QUICK
+    )
+    assert sum(result.seconds for result in results) == MACHINE + 4 * CALLBACK
+    for result in results:
+        assert db.get(Session, result.session).duration == result.seconds
+        assert result.status is SessionStatus.FINISHED
+    assert db.stats().seconds == MACHINE + 4 * CALLBACK
+
+
+def test_a_budget_of_seconds_goes_on_where_it_was(
+    db: TuningDatabase, clock: Clock, play: Play
+) -> None:
+    play(ok(2e-3))
+    seen: list[float] = []
+
+    def wait(event: Event) -> None:
+        if isinstance(event, Trial):
+            clock.now += CALLBACK
+            seen.append(event.elapsed)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"database": db, "trials": None, "seconds": 450.0, "config": QUICK}
+    assert tune(matmul(), "cpu -threads=1", callback=wait, **options).interrupted
+    clock.now += 86_400
+    result = tune(matmul(), "cpu -threads=1", callback=wait, resume=True, **options)
+    assert result.reason == "the 450 seconds are over"
+    assert seen[2] == MACHINE + 2 * CALLBACK + MACHINE
