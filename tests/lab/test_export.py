@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,23 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.drawing import drawn_of_each
+from tilewright.autotune.search.replay import row_of
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.detect import resolve
 from tilewright.lab.workbench import Workbench
+from tilewright.schedule import Schedule
 from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func, Stmt
 
+from ..autotune.selection import operator, operator_name, selected
+from ..schedule.random_cases import Tally, a_case, apply_random_steps
 from .commands import done, refused
 
 TARGET = "cpu -mcpu=znver4 -threads=2"
@@ -31,6 +38,8 @@ PROGRAMS = {
     "conv2d": ops.conv2d_func(1, 2, 5, 5, 2),
     "add_relu": ops.add_relu_func(7),
 }
+SEARCHED = [0, 7, 12, 16, 26, 28, 31, 35]
+"""Operators whose candidates are exported: products, convolutions, rows, reductions, attention."""
 Data = dict[str, Any]
 
 
@@ -43,8 +52,8 @@ def replayed(text: str) -> tw.Schedule:
     return schedule
 
 
-@settings(max_examples=40, phases=[Phase.generate])  # to shrink takes long, and labels say it all
-@given(data=st.data(), name=st.sampled_from(list(PROGRAMS)), steps=st.integers(1, 4))
+@settings(max_examples=20, phases=[Phase.generate])  # to shrink takes long, and labels say it all
+@given(data=st.data(), name=st.sampled_from(list(PROGRAMS)), steps=st.integers(1, 10))
 def test_what_is_exported_replays_to_the_program_that_was_shown(
     data: st.DataObject, name: str, steps: int
 ) -> None:
@@ -61,6 +70,62 @@ def test_what_is_exported_replays_to_the_program_that_was_shown(
     assert structural_equal(schedule.func, current.func)
     assert structural_equal(schedule.original, bench.func)
     assert schedule.trace == current.trace
+
+
+def check_rule(bench: Workbench, row: Sequence[int], target: tw.Target) -> None:
+    """The rule of a version, with the sizes that it has, makes its program."""
+    version = bench.versions.current
+    text = done(bench, do="rule", name="exported_rule")["text"]
+    namespace: Data = {"__name__": "exported"}
+    try:
+        exec(compile(text, "exported.py", "exec"), namespace)
+    finally:
+        SKETCH_RULES.pop("exported_rule", None)
+    draft = Draft(Schedule(bench.func, symbolic=True), target)
+    namespace["exported_rule"](draft)
+    again = draft.schedule.trace.with_row(row).apply(bench.func)
+    assert structural_equal(again.func, version.schedule.func)
+
+
+@settings(max_examples=60, phases=[Phase.generate])
+@given(data=st.data(), steps=st.integers(5, 24))
+def test_long_schedules_replay_to_the_program_that_was_shown(
+    data: st.DataObject, steps: int
+) -> None:
+    def pick(n: int) -> int:
+        return data.draw(st.integers(0, n - 1))
+
+    func, kinds = a_case(pick)
+    sch, _ = apply_random_steps(Schedule(func, seed=pick(3)), pick, steps, Tally(), kinds)
+    bench = Workbench(sch, TARGET)
+    schedule = replayed(done(bench, do="export")["text"])
+    assert structural_equal(schedule.func, sch.func)
+    assert structural_equal(schedule.original, func)
+    assert schedule.trace == sch.trace
+    sliders = bench.do({"do": "sliders"})
+    if sliders["ok"]:
+        check_rule(bench, [s["value"] for s in sliders["result"]["sliders"]], bench.target)
+
+
+@pytest.mark.parametrize("target", [TARGET, "cuda -arch=sm_90"], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("number", SEARCHED, ids=operator_name)
+def test_candidates_of_the_search_replay_to_the_program_that_was_shown(
+    number: int, target: str
+) -> None:
+    func = operator(number)
+    bench = Workbench(func, target)
+    for sketch in selected(func, bench.target):
+        for drawn in drawn_of_each([sketch], bench.target, 2, seed=5):
+            shown = drawn.trace.apply(func)
+            bench.add(bench.versions.root, "drawn", shown)
+            schedule = replayed(done(bench, do="export")["text"])
+            assert structural_equal(schedule.func, shown.func)
+            assert structural_equal(schedule.original, func)
+            assert schedule.trace == drawn.trace
+        row = row_of(drawn.trace)
+        assert row is not None
+        if row:
+            check_rule(bench, row, bench.target)
 
 
 @pytest.mark.parametrize(
