@@ -101,7 +101,7 @@ function footprint({ held }) {
   const says = held.map((h) => `An iteration touches ${quantity(h.bytes, "bytes")}, which ${h.memory} holds: ${
     h.buffers.map((b) => `${b.name} ${quantity(b.bytes, "bytes")}`).join(", ")}`);
   return el("span.footprint", { title: says.join("\n") },
-    held.map((h) => [" ", quantity(h.bytes, "bytes"), " ", el("span.level", {}, h.memory)]));
+    held.map((h) => [" ", el("span.held", {}, quantity(h.bytes, "bytes"), " ", el("span.level", {}, h.memory))]));
 }
 
 function treeKey(lab, rows, event) {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Error, Locator, Page, expect
 
-from tilewright import TuningDatabase, ops, te
+from tilewright import Schedule, TuningDatabase, ops, te
 from tilewright.autotune.records import schedule_record, target_record, toolchain_record
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.generator import CodeGenerator
@@ -62,6 +62,16 @@ def test_the_tree_is_operated_by_keys(page: Page, bench: Workbench) -> None:
     expect(rows.last).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(rows.nth(2)).to_be_focused()
+
+
+def test_the_tree_has_the_bytes_of_each_memory(page: Page) -> None:
+    sch = Schedule(ops.matmul_func(64, 48, 32))
+    block = sch.get_block("C")
+    copy = sch.cache_write(block, 0, "register")
+    sch.reverse_compute_at(copy, sch.get_loops(block)[1])
+    lab = open_front(page, Workbench(sch))
+    shown = lab.locator(".footprint").first
+    expect(shown).to_have_text(re.compile(r"^ 4 B registers [\d.]+ KiB L1$"))
 
 
 def test_tabs_are_operated_by_keys(page: Page, bench: Workbench) -> None:
