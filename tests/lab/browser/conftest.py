@@ -1,4 +1,4 @@
-"""One browser and one JupyterLab for the tests of a process, where there is a Chromium."""
+"""One browser, and one of each front end of notebooks, where there is a Chromium."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from .jupyter import Notebook, Server, jupyter_lab, show, switch
+from .jupyter import FRONT_ENDS, Notebook, Server, running, show, switch
 
 _PROGRAMS = "chromium", "chromium-browser", "google-chrome"
 _ARGUMENTS = (
@@ -43,40 +43,43 @@ def page(browser: Browser) -> Iterator[Page]:
         yield context.new_page()
 
 
-@pytest.fixture(scope="session")
-def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
-    with jupyter_lab(tmp_path_factory.mktemp("jupyter")) as running:
-        yield running
+@pytest.fixture(scope="session", params=FRONT_ENDS, ids=lambda front_end: front_end.package)
+def server(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Server]:
+    front_end = request.param
+    pytest.importorskip(front_end.package, reason=f"{front_end.package} is not installed")
+    with running(front_end, tmp_path_factory.mktemp("jupyter")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def lab_page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The page of JupyterLab, which loads once for all tests."""
+def front_end_page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page of the front end, which loads once for all tests."""
     with browser.new_context(viewport={"width": 1600, "height": 1000}) as context:
         context.set_default_timeout(_TIMEOUT)
         page = context.new_page()
-        show(page, server)
+        show(page, server, "lab" if server.front_end.package == "jupyterlab" else "tree")
         yield page
 
 
 @pytest.fixture
 def notebook(
-    lab_page: Page, server: Server, request: pytest.FixtureRequest
+    front_end_page: Page, server: Server, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Notebook]]:
     """Opens a notebook with a cell for each source, in the light theme; closed with the test."""
     opened: list[Notebook] = []
 
     def open_notebook(*sources: str) -> Notebook:
         name = f"{request.node.originalname}{len(opened)}"
-        opened.append(Notebook(lab_page, server, name, *sources))
+        opened.append(Notebook(front_end_page, server, name, *sources))
         return opened[-1]
 
     yield open_notebook
     for one in reversed(opened):
         one.close()
-    lab_page.set_viewport_size({"width": 1600, "height": 1000})
-    switch(lab_page, dark=False)
+    front_end_page.set_viewport_size({"width": 1600, "height": 1000})
+    switch(front_end_page, dark=False)
 
 
 @pytest.fixture

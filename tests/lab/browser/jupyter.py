@@ -1,4 +1,7 @@
-"""A JupyterLab that runs for tests, and a notebook in it that is driven through a browser.
+"""A front end of notebooks that runs for tests, and a notebook in it, driven through a browser.
+
+JupyterLab and Notebook 7 are made of the same parts: `window.jupyterapp` takes the
+same commands. In Notebook 7 each notebook is a page.
 
 The server listens on 127.0.0.1 at a free port and has folders of its own for everything that it
 writes. Its kernels are the Python that runs the tests, with this checkout.
@@ -29,9 +32,7 @@ _OPTIONS = (
     "--ServerApp.terminals_enabled=False",
     "--ServerApp.root_dir=.",
     "--ServerApp.allow_root=True",
-    "--LabApp.expose_app_in_browser=True",
-    "--LabApp.extension_manager=readonly",
-    "--LabApp.open_browser=False",
+    "--ServerApp.open_browser=False",
 )
 _PROGRAM = """\
 import os, signal, sys, threading
@@ -41,23 +42,44 @@ def watch():
     os.kill(os.getpid(), signal.SIGTERM)
 
 threading.Thread(target=watch, daemon=True).start()
-from jupyterlab.labapp import main
+from {module} import main
 main()
 """
+_AT_START = "Cannot read properties of undefined (reading 'schema')"
+"""Notebook 7.6 throws this when it opens any notebook, an empty one too."""
 _START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
 
-class Server(NamedTuple):
-    """A running JupyterLab: its address, what it lets in, and the folder of its notebooks."""
+class FrontEnd(NamedTuple):
+    """The package of a front end, its module with a function `main`, and options of its own."""
 
+    package: str
+    module: str
+    options: tuple[str, ...]
+
+
+FRONT_ENDS = (
+    FrontEnd(
+        "jupyterlab",
+        "jupyterlab.labapp",
+        ("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
+    ),
+    FrontEnd("notebook", "notebook.app", ("--JupyterNotebookApp.expose_app_in_browser=True",)),
+)
+
+
+class Server(NamedTuple):
+    """A running front end: its address, what it lets in, and the folder of its notebooks."""
+
+    front_end: FrontEnd
     url: str
     token: str
     folder: Path
 
 
 @contextmanager
-def jupyter_lab(folder: Path) -> Iterator[Server]:
-    """A JupyterLab below `folder`, which ends with the context, and its kernels with it."""
+def running(front_end: FrontEnd, folder: Path) -> Iterator[Server]:
+    """A front end below `folder`, which ends with the context, and its kernels with it."""
     work = folder / "work"
     work.mkdir(parents=True)
     for name, values in _SETTINGS.items():
@@ -65,9 +87,10 @@ def jupyter_lab(folder: Path) -> Iterator[Server]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values), encoding="utf-8")
     log = folder / "server.log"
+    program = _PROGRAM.replace("{module}", front_end.module)
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *_OPTIONS],
+            [sys.executable, "-c", program, *_OPTIONS, *front_end.options],
             cwd=work,
             env=_environment(folder),
             stdin=subprocess.PIPE,
@@ -75,13 +98,13 @@ def jupyter_lab(folder: Path) -> Iterator[Server]:
             stderr=out,
         )
     try:
-        yield Server(*_address(process, folder / "runtime", log), work)
+        yield Server(front_end, *_address(process, folder / "runtime", log), work)
     finally:
         _end(process)
 
 
 class Notebook:
-    """A notebook in a page of JupyterLab, with a cell for each of its sources."""
+    """A notebook in a page of a front end, with a cell for each of its sources."""
 
     def __init__(self, page: Page, server: Server, name: str, *sources: str) -> None:
         self.page = page
@@ -91,7 +114,10 @@ class Notebook:
         path.write_text(json.dumps(_notebook(sources)), encoding="utf-8")
         page.on("console", self._note)
         page.on("pageerror", self._fail)
-        self.command("docmanager:open", path=path.name)
+        if server.front_end.package == "notebook":
+            show(page, server, f"notebooks/{path.name}")
+        else:
+            self.command("docmanager:open", path=path.name)
         self._ready()
 
     def close(self) -> None:
@@ -138,7 +164,7 @@ class Notebook:
         self.command("notebook:interrupt-kernel")
 
     def command(self, name: str, **arguments: Any) -> None:
-        """Execute a command of JupyterLab."""
+        """Execute a command of the front end."""
         execute(self.page, name, **arguments)
 
     def _ready(self) -> None:
@@ -155,24 +181,25 @@ class Notebook:
             self.errors.append(message.text)
 
     def _fail(self, error: Error) -> None:
-        self.errors.append(str(error))
+        if error.message != _AT_START:
+            self.errors.append(str(error))
 
 
-def show(page: Page, server: Server) -> None:
-    """Open JupyterLab in a page."""
-    page.goto(f"{server.url}lab?reset&token={server.token}")
+def show(page: Page, server: Server, path: str) -> None:
+    """Open a page of the front end."""
+    page.goto(f"{server.url}{path}?reset&token={server.token}")
     page.wait_for_function("window.jupyterapp?.restored.then(() => true)")
 
 
 def switch(page: Page, *, dark: bool) -> None:
-    """Switch JupyterLab to its light or its dark theme."""
+    """Switch the front end to its light or its dark theme."""
     execute(page, "apputils:change-theme", theme="JupyterLab Dark" if dark else "JupyterLab Light")
     light = "false" if dark else "true"
     page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
 
 
 def execute(page: Page, name: str, **arguments: Any) -> None:
-    """Execute a command of JupyterLab."""
+    """Execute a command of the front end."""
     page.evaluate(
         "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => {})",
         [name, arguments],
@@ -221,7 +248,7 @@ def _address(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> tupl
                 break
         time.sleep(0.05)
     text = log.read_text(encoding="utf-8", errors="replace")
-    raise RuntimeError(f"JupyterLab did not start:\n{text[-4000:]}")
+    raise RuntimeError(f"the front end did not start:\n{text[-4000:]}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The lab as people use it, in a real JupyterLab."""
+"""The lab as people use it, in a real JupyterLab and a real Notebook 7."""
 
 from __future__ import annotations
 
@@ -137,6 +137,7 @@ def test_two_labs_on_a_database_and_an_interrupt(
     second.get_by_role("button", name="Open record").first.click()
     expect(current(second)).to_contain_text("record ")
     expect(current(second).locator(".measured")).to_be_visible()
+    expect(current(second)).not_to_contain_text("unchecked")
 
     second.get_by_role("button", name="Measure").click()
     expect(second.get_by_role("button", name="Cancel")).to_be_visible()
@@ -144,6 +145,10 @@ def test_two_labs_on_a_database_and_an_interrupt(
     expect(second.get_by_role("button", name="Cancel")).to_have_count(0, timeout=60_000)
     measured(second)
     first.get_by_role("button", name="Measure").click()
+    until(lambda: measuring(server) != [])
+    opened.run()
+    assert measuring(server) == [], "a lab ends with the next run of its cell"
+    opened_lab(opened).get_by_role("button", name="Measure").click()
     until(lambda: measuring(server) != [])
     opened.restart()
     until(lambda: measuring(server) == [])
