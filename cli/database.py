@@ -80,18 +80,18 @@ def list_measurements(
     with open_database(location) as opened:
         programs = {w.id: w.text for w in opened.records(Workload)}
         wanted = None if workload is None else _matching(programs, workload, location)
-        found = opened.history(
+        measured = opened.history(
             workload=wanted, outcome=only, since=moment, order=order, limit=limit
         )
         texts = programs | {t.id: t.text for t in opened.records(TargetRecord)}
     if as_json:
-        print_json([measurement_row(m, schedule, texts) for m, schedule in found])
+        print_json([measurement_row(m, schedule, texts) for m, schedule in measured])
         return
-    if not found:
+    if not measured:
         chosen = (wanted, only, moment) != (None, None, None)
         print_text(f"no measurements in {location}{' match' if chosen else ''}")
     tables: dict[tuple[str, str], list[list[str]]] = {}
-    for m, schedule in found:
+    for m, schedule in measured:
         tables.setdefault((m.workload, m.target), []).append(_row(m, schedule, wide))
     for n, (group, rows) in enumerate(tables.items()):
         print_headings(n, *(texts.get(id, short_id(id)) for id in group))
@@ -112,10 +112,10 @@ def _one_of(kind: type[E], text: str, option: str) -> E:
 
 def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
     """The ids of the programs that a text is a part of, or whose id begins with it."""
-    found = [id for id, program in programs.items() if text in program]
+    matches = [id for id, program in programs.items() if text in program]
     if len(text) >= FEWEST_DIGITS:
-        found += [id for id in programs if id.startswith(text)]
-    if not found:
+        matches += [id for id in programs if id.startswith(text)]
+    if not matches:
         some = "; ".join(list(programs.values())[:_MOST_NAMED]) or "none"
         raise DatabaseError(
             "no program in {0} is called {1!r}, and no id of one begins so; there are: {2}{3}",
@@ -124,7 +124,7 @@ def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
             some,
             "; ..." if len(programs) > _MOST_NAMED else "",
         )
-    return found
+    return matches
 
 
 def _row(m: Measurement, schedule: ScheduleRecord, wide: bool) -> list[str]:
@@ -181,12 +181,12 @@ def best(
         raise typer.BadParameter("parameters of no program: name FILE.py:FUNCTION too")
     workload = None if program is None else _workload(program, param or ())
     with open_database(db) as database:
-        found = list(best_rows(database, tolerance, None if workload is None else workload.id))
+        choices = list(best_rows(database, tolerance, None if workload is None else workload.id))
     if as_json:
-        print_json(found)
+        print_json(choices)
         return
     tables: dict[tuple[str, str], list[list[str]]] = {}
-    for best in found:
+    for best in choices:
         row = [
             f"{best['name']} {best['shape']}",
             time_text(best["seconds"]),

@@ -77,16 +77,16 @@ def _quoted_target(words: Sequence[str]) -> str | None:
     kinds = registered_kinds()
     names = {name for record in kinds.values() for name in record.option_names}
 
-    found = list[str]()
+    options = list[str]()
     for word, after in zip(words, [*words, ""][1:], strict=True):
         name, equals, value = word.removeprefix("-").partition("=")
         if word.startswith("-") and name in names:
-            found.append(f"-{name}={value if equals else after}")
-    if not found:
+            options.append(f"-{name}={value if equals else after}")
+    if not options:
         return None
-    first = found[0][1:].partition("=")[0]
+    first = options[0][1:].partition("=")[0]
     kind = next(kind for kind, record in kinds.items() if first in record.option_names)
-    return f'"{" ".join([kind, *found])}"'
+    return f'"{" ".join([kind, *options])}"'
 
 
 def _show_version(wanted: bool) -> None:

@@ -52,7 +52,7 @@ def pack(
 
     func = load_program(program, param or ())
     with nullcontext() if db is None else open_database(db) as database:
-        found = write_pack(
+        packed = write_pack(
             func,
             target,
             out,
@@ -62,16 +62,16 @@ def pack(
             tolerance=tolerance,
             tell=lambda text: typer.echo(text, err=True),
         )
-    if not found.searched:
+    if not packed.searched:
         typer.echo(
             "warning: there is no model of times for this kind of target: the candidates were "
             "drawn at random",
             err=True,
         )
-    count, built = len(found.pack.candidates), found.built
+    count, built = len(packed.pack.candidates), packed.built
     if as_json:
         told = {"folder": str(out), "candidates": count, "built": built}
-        print_json({**told, "digest": found.pack.digest, "searched": found.searched})
+        print_json({**told, "digest": packed.pack.digest, "searched": packed.searched})
         return
     typer.echo(f"{out}: {built} of {count} candidates of {func.name} compiled")
     typer.echo(
@@ -91,12 +91,12 @@ def import_results(
 
     read_results(file)  # a database is not made for what is no results
     with open_database(db, create=True) as database:
-        found = put(file, database)
-    if found.cut:
+        imported = put(file, database)
+    if imported.cut:
         typer.echo(f"warning: the last line of {file} was cut off, and is left out", err=True)
     if as_json:
-        print_json(found._asdict())
+        print_json(imported._asdict())
         return
-    typer.echo(f"{found.measurements} measurements, {found.new} new records")
-    if found.missing:
-        typer.echo(f"{found.missing} candidates are not measured yet")
+    typer.echo(f"{imported.measurements} measurements, {imported.new} new records")
+    if imported.missing:
+        typer.echo(f"{imported.missing} candidates are not measured yet")

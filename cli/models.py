@@ -68,5 +68,5 @@ def model_report(
     sessions = {s.session for s in own or known}
     judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
     unseen = assess.of_machine if machines else assess.of_program
-    found = assess.assess(learned, judged, folds=folds, unseen=unseen)
-    print_json(found.to_json()) if as_json else print_assessment(found)
+    assessment = assess.assess(learned, judged, folds=folds, unseen=unseen)
+    print_json(assessment.to_json()) if as_json else print_assessment(assessment)

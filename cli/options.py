@@ -97,8 +97,8 @@ def sweeps_of(locations: Sequence[str] | None, kind: str) -> list[Sweep]:
     """The measurements of several databases on a kind of target, as training data."""
     from ..autotune.model import samples
 
-    found: list[Sweep] = []
+    sweeps: list[Sweep] = []
     for location in locations or ():
         with open_database(location) as database:
-            found += samples.sweeps_of(database, kind)
-    return found
+            sweeps += samples.sweeps_of(database, kind)
+    return sweeps

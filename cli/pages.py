@@ -34,8 +34,8 @@ def report(
     from ..tuning_db import Session
 
     with open_database(database_named(database, db)) as opened:
-        found = None if session is None else opened.find(session, Session)
-        page = page_of(opened, found)
+        only = None if session is None else opened.find(session, Session)
+        page = page_of(opened, only)
     if out == "-":
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()

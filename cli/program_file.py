@@ -64,7 +64,7 @@ def _is_made_by(value: object, module: ModuleType) -> bool:
 
 def _arguments(maker: Callable[..., Any], name: str, texts: Iterable[str]) -> dict[str, Any]:
     known = inspect.signature(maker, eval_str=True).parameters
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
@@ -72,16 +72,16 @@ def _arguments(maker: Callable[..., Any], name: str, texts: Iterable[str]) -> di
         if key not in known:
             listed = ", ".join(known) or "none"
             raise typer.BadParameter(f"{text}: {name} has no parameter {key!r}; it has {listed}")
-        if key in found:
+        if key in arguments:
             raise typer.BadParameter(f"{text}: {key!r} is given twice")
         try:
-            found[key] = _value(value, _kind(known[key]))
+            arguments[key] = _value(value, _kind(known[key]))
         except ValueError as error:
             raise typer.BadParameter(f"{text}: {error}") from None
-    missing = [n for n, p in known.items() if p.default is p.empty and n not in found]
+    missing = [n for n, p in known.items() if p.default is p.empty and n not in arguments]
     if missing:
         raise typer.BadParameter(f"{name} needs a value for {', '.join(missing)}")
-    return found
+    return arguments
 
 
 def _kind(parameter: inspect.Parameter) -> Any:

@@ -169,7 +169,7 @@ def target(
     generator = generator_for(wanted)
     missing = [str(error) for error in generator.missing()]
     try:
-        found = resolve(wanted)
+        resolved = resolve(wanted)
     except TargetError as error:
         others = [told for told in missing if told != str(error)]
         error.detail = (lambda _: "\n".join(others)) if others else None
@@ -178,25 +178,25 @@ def target(
     if measure:
         from ..autotune.measure.machine import Again, described
 
-        with_rates, description = described(found, Again.ALWAYS)
+        with_rates, description = described(resolved, Again.ALWAYS)
         if description is None:
             raise TargetError(
                 "{0} is not this machine: it cannot be measured here",
-                found,
+                resolved,
                 hint="tilewright target --measure",
             )
         measured = {
             **({"rates": description.measured.rates} if as_json else with_rates.speeds),
             "odd": description.measured.odd or None,
         }
-    facts: dict[str, Any] = {"target": str(found), **found.facts}
+    facts: dict[str, Any] = {"target": str(resolved), **resolved.facts}
     facts.setdefault("memory_bytes", usable_memory())
-    facts |= {"compat": found.compat_class, "perf": found.perf_class}
+    facts |= {"compat": resolved.compat_class, "perf": resolved.perf_class}
     with suppress(BuildError):  # there are no tools, which `missing` says
         facts |= generator.tools().versions
     facts |= generator.runtimes()
     with suppress(TargetError):  # there is no such device
-        facts |= runtime_for(found).conditions()
+        facts |= runtime_for(resolved).conditions()
     facts |= measured
     if as_json:
         print_json({**facts, "missing": missing})

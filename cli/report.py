@@ -56,33 +56,33 @@ def best_rows(
         applies = RememberedReplays(workload) if wanted is None else replays_of(workload)
         for target in targets.values():
             for generation, compiler in compilers.items():
-                found = database.best(
+                choice = database.best(
                     workload.id, target, compiler, tolerance=tolerance, applies=applies
                 )
-                if found is not None:
+                if choice is not None:
                     where = {"target": target.text, "generation": generation}
-                    gains = gains_json(database.gains(found))
-                    yield {**_best(workload, found), **where, "gains": gains}
+                    gains = gains_json(database.gains(choice))
+                    yield {**_best(workload, choice), **where, "gains": gains}
 
 
-def _best(workload: Workload, found: Best) -> dict[str, Any]:
+def _best(workload: Workload, choice: Best) -> dict[str, Any]:
     from ..tuning_db import to_plain
 
     return {
         "workload": workload.id,
         "name": workload.name,
         "shape": workload.shape,
-        "seconds": found.seconds,
-        "interval": found.seconds_interval,
-        "gflops": _rate(workload.flops, found.seconds),
-        "pinned": found.pinned,
-        "verified": found.verified,
-        "how": found.how,
-        "inexact": found.schedule.inexact,
-        "schedule": found.schedule.id,
-        "measurement": None if found.measurement is None else found.measurement.id,
-        "layer": found.layer,
-        "comparison": [to_plain(compared) for compared in found.comparison],
+        "seconds": choice.seconds,
+        "interval": choice.seconds_interval,
+        "gflops": _rate(workload.flops, choice.seconds),
+        "pinned": choice.pinned,
+        "verified": choice.verified,
+        "how": choice.how,
+        "inexact": choice.schedule.inexact,
+        "schedule": choice.schedule.id,
+        "measurement": None if choice.measurement is None else choice.measurement.id,
+        "layer": choice.layer,
+        "comparison": [to_plain(compared) for compared in choice.comparison],
     }
 
 
@@ -257,11 +257,11 @@ def print_assessment(report: Report) -> None:
     print_table(["method", *predictions], overall, "")
     typer.echo()
     print_text("The best found after so many trials, and after so many seconds:")
-    found = [
+    courses = [
         [s.method, *_ratios(s.regret, TRIALS), *_ratios(s.timed, SECONDS)] for s in report.overall
     ]
     columns = ["method", *(f">{n}" for n in TRIALS), *(f">{n:g} s" for n in SECONDS)]
-    print_table(columns, found, "")
+    print_table(columns, courses, "")
 
 
 _AT = 1
@@ -272,8 +272,8 @@ def _predicted(score: Score) -> list[str]:
     return [*(f"{r:.2f}" for r in score.recall), f"{score.rank:.2f}"]
 
 
-def _ratios(found: Sequence[float] | None, points: Sequence[float]) -> list[str]:
-    return [""] * len(points) if found is None else [f"{r:.3f}" for r in found]
+def _ratios(ratios: Sequence[float] | None, points: Sequence[float]) -> list[str]:
+    return [""] * len(points) if ratios is None else [f"{r:.3f}" for r in ratios]
 
 
 def time_text(seconds: float | None) -> str:

@@ -137,8 +137,8 @@ def unpin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> Non
             wanted = {record.schedule}
         pins = [p for p in database.records(Pin) if wanted & {p.id, p.schedule, p.workload}]
         texts = [_pin_text(database, p) for p in pins]
-        for found in pins:
-            database.unpin(found.workload, _target(database, found.target))
+        for removed in pins:
+            database.unpin(removed.workload, _target(database, removed.target))
     if not pins:
         raise DatabaseError("nothing is pinned by {0} {1}", record.kind, short_id(record.id))
     _print_pins("unpinned", pins, texts, as_json)
@@ -202,31 +202,33 @@ def stats(
 
     location = database_named(database, db)
     with open_database(location) as opened:
-        found = opened.stats()
+        numbers = opened.stats()
     if as_json:
-        print_json(to_plain(found))
+        print_json(to_plain(numbers))
         return
-    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in found.outcomes.items())
+    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in numbers.outcomes.items())
     span = None
-    if found.first is not None and found.last is not None:
-        span = f"{found.first:%Y-%m-%d %H:%M} to {found.last:%Y-%m-%d %H:%M}"
+    if numbers.first is not None and numbers.last is not None:
+        span = f"{numbers.first:%Y-%m-%d %H:%M} to {numbers.last:%Y-%m-%d %H:%M}"
     free = (
-        f", {format_bytes(found.free)} of them free: `tilewright db compact`" if found.free else ""
+        f", {format_bytes(numbers.free)} of them free: `tilewright db compact`"
+        if numbers.free
+        else ""
     )
-    measured = found.records["measurement"]
+    measured = numbers.records["measurement"]
     print_facts(
         {
             "database": location,
-            "size": f"{format_bytes(found.size)}{free}",
+            "size": f"{format_bytes(numbers.size)}{free}",
             "measured": f"{measured} ({outcomes})" if outcomes else measured,
             "when": span,
-            "tuning": _duration(found.seconds) if found.seconds else None,
+            "tuning": _duration(numbers.seconds) if numbers.seconds else None,
         }
     )
     typer.echo()
-    rows = [[kind, str(n)] for kind, n in found.records.items() if n]
+    rows = [[kind, str(n)] for kind, n in numbers.records.items() if n]
     print_table(("kind", ">records"), rows, "there are no records")
-    for name, counts in (("target", found.targets), ("compiler", found.compilers)):
+    for name, counts in (("target", numbers.targets), ("compiler", numbers.compilers)):
         if counts:
             typer.echo()
             print_table((f"~{name}", ">measurements"), [[k, str(n)] for k, n in counts.items()], "")
@@ -266,19 +268,21 @@ def diff(
         _diff_databases(first, second, as_json)
         return
     with open_database(db) as database:
-        found = database.diff(first, second)
-        schedules = [database.schedule_of(record) for record in (found.first, found.second)]
-        told = list(_told(database, found.first, found.second, schedules))
+        difference = database.diff(first, second)
+        schedules = [
+            database.schedule_of(record) for record in (difference.first, difference.second)
+        ]
+        told = list(_told(database, difference.first, difference.second, schedules))
     if as_json:
         from ..tuning_db import to_plain
 
-        print_json(to_plain(found))
+        print_json(to_plain(difference))
         return
-    names = [short_id(found.first.id), short_id(found.second.id)]
-    print_headings(0, f"{found.first.kind}s {names[0]} and {names[1]}")
+    names = [short_id(difference.first.id), short_id(difference.second.id)]
+    print_headings(0, f"{difference.first.kind}s {names[0]} and {names[1]}")
     rows = [
         [name, *(_text(name, value) for value in values)]
-        for name, values in found.fields.items()
+        for name, values in difference.fields.items()
         if name not in _LONG
     ]
     rows += [[name, *texts] for name, texts in told]
@@ -340,17 +344,17 @@ def _is_database(text: str) -> bool:
 
 def _diff_databases(first: str, second: str, as_json: bool) -> None:
     with open_database(first) as one, open_database(second) as two:
-        found = one.compare(two)
+        difference = one.compare(two)
     if as_json:
         from ..tuning_db import to_plain
 
-        print_json(to_plain(found))
+        print_json(to_plain(difference))
         return
     rows = [
         [where, kind, str(len(ids)), " ".join([*map(short_id, ids[:_SHOWN]), *_more(ids)])]
-        for where, only in ((first, found.only_first), (second, found.only_second))
+        for where, only in ((first, difference.only_first), (second, difference.only_second))
         for kind, ids in only.items()
     ]
-    print_table(("~only in", "kind", ">records", "~ids"), rows, str(found))
-    if found.pins:
-        print_text(f"pins of different schedules: {' '.join(map(short_id, found.pins))}")
+    print_table(("~only in", "kind", ">records", "~ids"), rows, str(difference))
+    if difference.pins:
+        print_text(f"pins of different schedules: {' '.join(map(short_id, difference.pins))}")

@@ -111,14 +111,14 @@ def _references(value: Any) -> Iterator[str]:
 def _renumbered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Steps whose results are numbered from 0 without gaps, as traces have them."""
     names: dict[str, str] = {}
-    found = []
+    renumbered = []
     for step in steps:
         arguments = _renamed(step["args"], names)
         for old in step.get("out", ()):
             names[old] = f"{old[0]}{len(names)}"
         out = {"out": [names[old] for old in step["out"]]} if "out" in step else {}
-        found.append({**step, "args": arguments, **out})
-    return found
+        renumbered.append({**step, "args": arguments, **out})
+    return renumbered
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:

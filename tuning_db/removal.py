@@ -75,8 +75,8 @@ class Removal:
         """How many records of each kind."""
         counts: dict[str, int] = {}
         for ids in self.reasons.values():
-            for kind, found in ids.items():
-                counts[kind] = counts.get(kind, 0) + len(found)
+            for kind, of_kind in ids.items():
+                counts[kind] = counts.get(kind, 0) + len(of_kind)
         return {kind: counts[kind] for kind in KINDS if kind in counts}
 
     def __repr__(self) -> str:
@@ -89,7 +89,9 @@ class Removal:
         word = "deleted from" if self.done else "to be deleted from"
         lines = [f"{word} {self.location}: {counted(self.counts)}"]
         for why, ids in self.reasons.items():
-            lines.append(f"  {counted({kind: len(found) for kind, found in ids.items()})}: {why}")
+            lines.append(
+                f"  {counted({kind: len(of_kind) for kind, of_kind in ids.items()})}: {why}"
+            )
         lines += [f"  {layer} has some of them too, and is read-only" for layer in self.layers]
         return "\n".join(lines)
 
@@ -102,14 +104,14 @@ def counted(counts: Mapping[str, int]) -> str:
 
 def with_dependents(connection: Connection, ids: Mapping[str, Iterable[str]]) -> Ids:
     """The records of some ids by kind, and all that refer to them."""
-    found = {kind: dict.fromkeys(ids.get(kind, ())) for kind in KINDS}
+    reached = {kind: dict.fromkeys(ids.get(kind, ())) for kind in KINDS}
     for kind in KINDS:
         for column in _REFERENCES[kind]:
-            for some in _batches(found[kind]):
+            for some in _batches(reached[kind]):
                 id = raw(column.table.c.id)
                 rows = connection.execute(select(id).where(raw(column).in_(some)))
-                found[column.table.name] |= dict.fromkeys(rows.scalars())
-    return {kind: list(of_kind) for kind, of_kind in found.items() if of_kind}
+                reached[column.table.name] |= dict.fromkeys(rows.scalars())
+    return {kind: list(of_kind) for kind, of_kind in reached.items() if of_kind}
 
 
 def remove(connection: Connection, ids: Ids) -> None:
@@ -212,10 +214,12 @@ def _by_reason(
     told = {kind: set[str]() for kind in KINDS}
     plan: dict[RemovalReason, Ids] = {}
     for why, ids in wanted.items():
-        new = {k: [i for i in dict.fromkeys(found) if i not in told[k]] for k, found in ids.items()}
-        plan[why] = {kind: found for kind, found in new.items() if found}
-        for kind, found in new.items():
-            told[kind].update(found)
+        new = {
+            k: [i for i in dict.fromkeys(of_kind) if i not in told[k]] for k, of_kind in ids.items()
+        }
+        plan[why] = {kind: of_kind for kind, of_kind in new.items() if of_kind}
+        for kind, of_kind in new.items():
+            told[kind].update(of_kind)
     more = with_dependents(connection, told)
     dependents = {kind: [id for id in ids if id not in told[kind]] for kind, ids in more.items()}
     plan[RemovalReason.DEPENDENT] = {kind: ids for kind, ids in dependents.items() if ids}
