@@ -6,6 +6,8 @@ takes any beginning of it that no other record has.
 
 from __future__ import annotations
 
+from .texts import printable
+
 SHORT_DIGITS = 12
 FEWEST_DIGITS = 4
 """The fewest digits that stand for an id."""
@@ -14,6 +16,7 @@ FEWEST_DIGITS = 4
 def short_id(id: str, beyond: str = "") -> str:
     """The form of an id in sentences and tables.
 
-    It is longer than `beyond`, the digits that several ids have in common.
+    It is longer than `beyond`, the digits that several ids have in common. What is no id, which
+    errors may be about, has no control characters.
     """
-    return id[: max(SHORT_DIGITS, len(beyond) + FEWEST_DIGITS)]
+    return printable(id[: max(SHORT_DIGITS, len(beyond) + FEWEST_DIGITS)])

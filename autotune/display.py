@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING, Self
 
+from ..texts import printable
 from .events import Event, Started
 from .picture import Picture
 
@@ -120,9 +121,7 @@ def render(picture: Picture, console: Console) -> RenderableType:
 
 def writable(text: str, console: Console) -> str:
     """A text without control characters, and without what the console cannot write."""
-    shown = "".join(
-        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
+    shown = printable(text.replace("\t", " "))
     return shown.encode(console.encoding, "replace").decode(console.encoding)
 
 

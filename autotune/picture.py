@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from ..display import html
 from ..durations import format_measured, format_ratio
 from ..ids import short_id
+from ..texts import excerpt, printable
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import finalist_times
 from ..tuning_db.values import ComparedSchedule, Outcome
@@ -21,6 +22,8 @@ from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
 from .result import origin_text, slower_finals_text
 
 _ERROR = 120
+_LONGEST = 200
+"""Characters of the name of a program in a line."""
 _CALM = 0.1
 """The share by which the time of a kernel may change unmentioned."""
 
@@ -238,10 +241,11 @@ class Pictures:
 
     def __repr__(self) -> str:
         lines = (
-            f"{p.started.workload}: {p.trial}, {p.rate}: {p.doing}" for p in self.pictures.values()
+            f"{excerpt(p.started.workload, _LONGEST)}: {p.trial}, {p.rate}: {p.doing}"
+            for p in self.pictures.values()
         )
         after = () if self.error is None else (self.error,)
-        return "\n".join((*lines, *after)) or "tuning: nothing has begun yet"
+        return printable("\n".join((*lines, *after))) or "tuning: nothing has begun yet"
 
     _repr_html_ = html
 

@@ -10,6 +10,7 @@ from ..display import html
 from ..durations import format_measured, format_seconds
 from ..ids import short_id
 from ..schedule import Trace
+from ..texts import excerpt, printable
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
 from .events import Trial
@@ -20,6 +21,8 @@ from .own_rules import RuleUse, rules_text
 if TYPE_CHECKING:
     import pandas
 
+_LONGEST = 200
+"""Characters of the name of a program in a line."""
 _LONGER = 1.01
 """From this factor on, finals that are slower than the trials are explained."""
 
@@ -202,6 +205,9 @@ class TuneResult:
         return f"{gained}{origin_text(self.best.session, self.session)}"
 
     def __str__(self) -> str:
+        return printable(self._text())
+
+    def _text(self) -> str:
         rest = f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
@@ -227,7 +233,8 @@ class TuneResult:
             lines = [f"best {self.best.time_text}{whose}"]
             lines += filter(None, [self.gains_text])
         lines.append(f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}")
-        return "\n  ".join([f"<TuneResult of {self.workload}", *lines]) + ">"
+        name = excerpt(self.workload, _LONGEST)
+        return printable("\n  ".join([f"<TuneResult of {name}", *lines]) + ">")
 
     def _finals_text(self) -> str | None:
         if self.best is None or not self.best.comparison or self.best.session != self.session:

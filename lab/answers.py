@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from markupsafe import Markup
 
 from ..errors import TilewrightError
-from .page import printable, text
+from ..texts import printable
+from .page import text
 from .versions import LabError
 
 Arguments: TypeAlias = Mapping[str, Any]

@@ -12,11 +12,11 @@ from ..schedule import Schedule, Trace
 from ..schedule.primitive import find_primitive
 from ..schedule.tensorizable import instruction_modules
 from ..target import Target
+from ..texts import printable
 from ..tir.family import family_hash
 from ..tir.ir import Var
 from ..tir.printer import expr_text, func_text
 from ..tir.visit import substitute
-from .page import printable
 from .sliders import Sliders
 from .versions import LabError, Version
 

@@ -13,13 +13,13 @@ from hashlib import sha256
 import htpy as h
 from markupsafe import Markup
 
+from ..texts import printable
 from .stylesheet import style, style_for
 
 MOST = 10_000
 """Characters of a text of a database that are shown; what is longer ends in an ellipsis."""
 LINE = 160
 """Characters of a line of code that are shown in a picture of several."""
-_UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def text(value: object, most: int = MOST) -> str:
@@ -28,11 +28,6 @@ def text(value: object, most: int = MOST) -> str:
     if len(shown) > most:
         shown = f"{shown[: most - 1]}…"
     return printable(shown)
-
-
-def printable(value: str) -> str:
-    """A text whose control characters are replaced, whole."""
-    return "".join(c if c.isprintable() or c in "\n\t" else _UNPRINTABLE for c in value)
 
 
 def fragment(*content: h.Node) -> str:

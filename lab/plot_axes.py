@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Literal
 
 from ..durations import format_seconds
@@ -136,10 +136,13 @@ def log_seconds(ax: Axes, which: Literal["x", "y"], label: str | None) -> None:
 
 
 def logarithmic(ax: Axes, which: Literal["x", "y"], write: Callable[[float], str]) -> None:
-    """Make the scale of an axis logarithmic, with ticks at round values."""
+    """Make the scale of an axis logarithmic, with ticks at round values; none without data."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     axis = ax.xaxis if which == "x" else ax.yaxis
+    if not isfinite(ax.dataLim.minposx if which == "x" else ax.dataLim.minposy):
+        axis.set_ticks([])
+        return
     ax.set(**{f"{which}scale": "log"})
     low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
     few = _FEW_ACROSS if which == "x" else _FEW_DOWN

@@ -28,6 +28,7 @@ GROUND = {
     "hints",
     "ids",
     "target",
+    "texts",
     "whole_files",
 }
 FACTS = {"__version__"}  # of the root, known before anything is imported

@@ -35,13 +35,18 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from ..errors import DatabaseError
+from ..texts import excerpt
 from .codec import LONGEST_ROW
 from .failures import sensible, translated
 from .read import LOCATION
 
 BUSY_TIMEOUT = 30.0
+LONGEST_PATH = 4096
+"""Characters of a path of Linux, at most."""
 _LONGEST_WAIT = (2**31 - 1) // 1000
 """Seconds: SQLite counts milliseconds in 32 bits."""
+_SHOWN = 80
+"""Characters of a path that is too long that an error shows."""
 _PRAGMAS = (
     "foreign_keys=ON",
     "synchronous=NORMAL",
@@ -217,12 +222,25 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
             "the path of a database is empty",
             hint="write sqlite:// for one in memory, which ends with the process",
         )
+    require_short(text, "the path or URL of a database")
     if "://" not in text:
         return URL.create("sqlite", database=text)
     try:
         return make_url(text)
     except (ArgumentError, ValueError) as error:  # a `ValueError` is of a port that is no number
         raise DatabaseError("database URL {0!r} does not parse: {1}", text, error) from error
+
+
+def require_short(path: str, what: str) -> None:
+    """Raise `DatabaseError` for a path that is longer than any can be."""
+    if len(path) > LONGEST_PATH:
+        raise DatabaseError(
+            "{0} has {1} characters, expected {2} at most: {3!r}",
+            what,
+            len(path),
+            LONGEST_PATH,
+            excerpt(path, _SHOWN),
+        )
 
 
 def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from ..display import html
 from ..durations import format_seconds
 from ..ids import short_id
+from ..texts import excerpt, printable
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
@@ -115,7 +116,7 @@ class Explanation:
     _repr_html_ = html
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return printable("\n".join(_lines(self)))
 
     def __repr__(self) -> str:
         """A line; `str` has the reasons."""
@@ -318,11 +319,15 @@ def _is_shape(shape: object) -> bool:
     return isinstance(shape, str) and len(shape) <= LIMITS["workload.shape"]
 
 
+_LONGEST = 200
+"""Characters of a name in a line."""
+
+
 def _lines(story: Explanation) -> Iterator[str]:
-    name = "a workload never seen" if story.name is None else story.name
-    yield f"{name} ({short_id(story.workload)}) on {story.target}"
+    name = "a workload never seen" if story.name is None else excerpt(story.name, _LONGEST)
+    yield f"{name} ({short_id(story.workload)}) on {excerpt(story.target, _LONGEST)}"
     if story.generation is not None:
-        yield f"toolchain: {story.generation}"
+        yield f"toolchain: {excerpt(story.generation, _LONGEST)}"
     yield "searched: " + ", ".join(story.layers)
     yield _best_line(story.best)
     if story.best is not None and story.best.measurement is not None:
@@ -332,18 +337,18 @@ def _lines(story: Explanation) -> Iterator[str]:
     yield from _comparison_lines(story.best)
     for group in story.refused:
         counted = "1 record" if group.count == 1 else f"{group.count} records"
-        detail = f" ({group.detail})" if group.detail else ""
+        detail = f" ({excerpt(group.detail, _LONGEST)})" if group.detail else ""
         ids = ", ".join(map(short_id, group.examples))
         more = ", ..." if group.count > len(group.examples) else ""
         yield f"  {counted}{_at_best(group.seconds)}: {group.reason.value}{detail}: {ids}{more}"
     if not story.refused and story.best is None:
         yield "  there are no measurements of this workload"
     if story.near:
-        yield f"near shapes of {story.name}:"
+        yield f"near shapes of {name}:"
     for near in story.near:
         counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
         other = ", not the same program" if near.relative is False else ""
-        named = f"{near.shape} ({short_id(near.workload)})"
+        named = f"{excerpt(near.shape, _LONGEST)} ({short_id(near.workload)})"
         yield f"  {named}: {counted}{_at_best(near.seconds)}{other}"
 
 

@@ -22,8 +22,10 @@ from sqlalchemy import Connection
 
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..texts import printable
 from ..whole_files import whole_file
 from .codec import LONGEST_LINE, from_plain
+from .connect import require_short
 from .read import every
 from .values import (
     KINDS,
@@ -60,6 +62,7 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
     if not isinstance(file, str | os.PathLike):
         return _write_lines(connection, file)
     path = Path(os.fsdecode(file))
+    require_short(str(path), "the path of an export")
     try:
         _require_replaceable(path)
         with whole_file(path) as new, new.open("x", encoding="ascii", newline="\n") as lines:
@@ -91,9 +94,11 @@ def import_lines(
     """See `TuningDatabase.import_lines`; inside the connection's transaction."""
     if not isinstance(file, str | os.PathLike):
         return _read_lines(connection, file, str(getattr(file, "name", "the export")), inexact)
+    name = os.fsdecode(file)
+    require_short(name, "the path of an export")
     try:
         with open(file, encoding="utf-8", newline="\n") as lines:
-            return _read_lines(connection, lines, os.fsdecode(file), inexact)
+            return _read_lines(connection, lines, printable(name), inexact)
     except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
 

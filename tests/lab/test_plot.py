@@ -289,7 +289,10 @@ def test_texts_of_an_ablation_do_not_overlap(count: int, kind: Any) -> None:
 def test_nothing_to_show_is_said(tmp_path: Path) -> None:
     empty = replace(RESULT, history=())
     for draw in (tw.plot.convergence, tw.plot.predictions):
-        assert texts(draw(empty)) == ["There is nothing to show."]
+        ax = draw(empty)
+        assert texts(ax) == ["There is nothing to show."]
+        ax.figure.canvas.draw()
+        assert ax.yaxis.get_majorticklocs().tolist() == []
     empty_database = TuningDatabase(tmp_path / "empty.db")
     with pytest.raises(TuningError, match="there is no measurement in"):
         tw.plot.convergence(empty_database)
