@@ -82,6 +82,11 @@ class Spent:
     other: float
     earlier: float = 0.0
 
+    def __repr__(self) -> str:
+        parts = vars(self)
+        named = ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items() if seconds)
+        return f"<Spent {sum(parts.values()):.1f} s: {named or 'nothing'}>"
+
 
 class Failure(NamedTuple):
     """The candidates that failed for one reason: the first line of their errors.
