@@ -16,6 +16,7 @@ class ProgramLoops:
     """
 
     def __init__(self, func: Func) -> None:
+        self.func = func
         self.loops: list[For] = []
         self.around: list[tuple[int, ...]] = []
         pending: list[tuple[Stmt, tuple[int, ...]]] = [(func.body, ())]

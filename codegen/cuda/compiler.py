@@ -19,9 +19,11 @@ def compile_cubin(text: str, target: CudaTarget, *, strict_fp: bool = False) -> 
     return cubin
 
 
-def compile_ptx(text: str, target: CudaTarget, *, strict_fp: bool = False) -> str:
-    """The PTX of CUDA C++. Raises `BuildError`."""
-    ptx: str = _compiler().compile_ptx(text, target, strict_fp=strict_fp)
+def compile_ptx(
+    text: str, target: CudaTarget, *, strict_fp: bool = False, lines: bool = False
+) -> str:
+    """The PTX of CUDA C++, with the `lines` that it is made of. Raises `BuildError`."""
+    ptx: str = _compiler().compile_ptx(text, target, strict_fp=strict_fp, lines=lines)
     return ptx
 
 

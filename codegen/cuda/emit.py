@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ... import dtypes
 from ...errors import BuildError
 from ...runtime.cuda_launch import KernelLaunch, KernelResources
 from ...target import CudaTarget
-from ...tir.ir import Buffer, Func, integers
+from ...tir.ir import Buffer, Func, Var, integers
 from ..generator import Part
 from ..passes.launches import launches_of
 from .kernels import Kernel, kernel
@@ -38,11 +38,15 @@ class EntryPoint(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """The text of all functions of a build."""
+    """The text of all functions of a build.
+
+    `loops` are the variables of the scheduled loops by the line, from 1, that each begins at.
+    """
 
     text: str
     entry_points: tuple[EntryPoint, ...]
     strict_fp: bool
+    loops: Mapping[int, Var]
 
 
 def emit(parts: Sequence[Part], target: CudaTarget, *, strict_fp: bool) -> Emitted:
@@ -54,10 +58,15 @@ def emit(parts: Sequence[Part], target: CudaTarget, *, strict_fp: bool) -> Emitt
     kernels = [k for entry in entry_points for k in entry.kernels]
     headers = frozenset[str]().union(*(k.headers for k in kernels))
     functions = frozenset[str]().union(*(k.functions for k in kernels))
-    texts = [prelude(headers, functions), *(k.text for k in kernels)]
     title = _HEADER.format(", ".join(e.symbol for e in entry_points), target)
-    text = "\n".join([title, *(t for t in texts if t)])
-    return Emitted(text, entry_points, strict_fp)
+    text = "\n".join(filter(None, [title, prelude(headers, functions)]))
+    loops: dict[int, Var] = {}
+    for k in kernels:
+        text += "\n"
+        first = text.count("\n") + 1
+        loops |= {first + line: var for line, var in k.loops.items()}
+        text += k.text
+    return Emitted(text, entry_points, strict_fp, loops)
 
 
 def workspace_of(func: Func) -> tuple[dict[Buffer, int], int]:

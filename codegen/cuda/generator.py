@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
     from ...tir.ir import Func
+    from ..program_loops import ProgramLoops
 
 KERNELS = "kernels"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -163,6 +164,20 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         )
         workspaces = tuple(entry.workspace_bytes for entry in emitted.entry_points)
         return Code(image, launches, workspaces, emitted.text)
+
+    def loops_of_lines(self, compiled: Compiled, loops: ProgramLoops) -> list[int | None] | None:
+        from ..build import emit_parts, lower_parts
+        from .ptx_loops import loops_of_lines
+
+        target, strict_fp = CudaTarget.of(compiled.target), compiled.strict_fp
+        lowered = lower_parts(loops.func, target, strict_fp=strict_fp)
+        emitted: Emitted = emit_parts(lowered, target, strict_fp=strict_fp)
+        if emitted.text != compiled.text:
+            return None
+        numbers = loops.numbers
+        fors = {line: numbers[var] for line, var in emitted.loops.items() if var in numbers}
+        located = compile_ptx(compiled.text, target, strict_fp=strict_fp, lines=True)
+        return loops_of_lines(_ptx(compiled), located, fors, loops.around)
 
     def check(self, compiled: Compiled) -> None:
         if not compiled.image.startswith(_ELF):

@@ -28,7 +28,7 @@ from ...tir.visit import walk
 from ..passes.arena import Arena, arena_of
 from ..passes.intervals import Intervals
 from ..passes.launches import Launch
-from ..passes.rewrite import ranges_of
+from ..passes.rewrite import origin, ranges_of
 from .expressions import Expressions
 from .names import Names
 from .types import move_type
@@ -41,6 +41,7 @@ class Kernel(NamedTuple):
     """The text of a kernel, what it needs of the prelude, and the parameters of its launch.
 
     `arguments` are positions of the parameters of the function, and their number for the workspace.
+    `loops` are the variables of the scheduled loops by the line, from 0, that each begins at.
     """
 
     symbol: str
@@ -51,6 +52,7 @@ class Kernel(NamedTuple):
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: tuple[int, ...]
+    loops: Mapping[int, Var]
 
 
 def kernel(launch: Launch, func: Func, symbol: str, workspace: Mapping[Buffer, int]) -> Kernel:
@@ -69,6 +71,7 @@ def kernel(launch: Launch, func: Func, symbol: str, workspace: Mapping[Buffer, i
         launch.extents("threadIdx"),
         printer.arena.bytes,
         tuple(printer.arguments),
+        printer.loops,
     )
 
 
@@ -89,6 +92,7 @@ class _Printer:
         }
         self.arguments: list[int] = []
         self.lines: list[str] = []
+        self.loops: dict[int, Var] = {}
 
     def line(self, indent: int, text: str) -> None:
         self.lines.append(_STEP * indent + text)
@@ -177,6 +181,7 @@ class _Printer:
         if s.kind is ForKind.UNROLL:
             self.line(indent, "#pragma unroll")
         name, kind = self.names.bind(s.var, s.var.name), self.expr.type(s.var.dtype)
+        self.loops[len(self.lines)] = origin(s.var)
         self.line(indent, f"for ({kind} {name} = 0; {name} < {s.extent}; ++{name}) {{")
         self.suite(s.body, indent + 1)
         self.line(indent, "}")

@@ -49,9 +49,12 @@ def compile_cubin(text: str, target: CudaTarget, *, strict_fp: bool = False) -> 
     return Cubin(image, resources_of(report))
 
 
-def compile_ptx(text: str, target: CudaTarget, *, strict_fp: bool = False) -> str:
-    """The PTX of CUDA C++. Raises `BuildError`."""
-    return _run(text, target, "-ptx", "kernel.ptx", strict_fp=strict_fp)[0].decode()
+def compile_ptx(
+    text: str, target: CudaTarget, *, strict_fp: bool = False, lines: bool = False
+) -> str:
+    """The PTX of CUDA C++, with the `lines` that it is made of. Raises `BuildError`."""
+    options = ["-lineinfo"] if lines else []
+    return _run(text, target, "-ptx", "kernel.ptx", options, strict_fp=strict_fp)[0].decode()
 
 
 def nvcc() -> str:
@@ -90,7 +93,13 @@ def _version_of(path: str) -> str:
 
 
 def _run(
-    text: str, target: CudaTarget, kind: str, name: str, *, strict_fp: bool
+    text: str,
+    target: CudaTarget,
+    kind: str,
+    name: str,
+    options: Sequence[str] = (),
+    *,
+    strict_fp: bool,
 ) -> tuple[bytes, str]:
     """The output of nvcc, and what it says meanwhile."""
     arch = target.arch.removeprefix("sm_")
@@ -98,12 +107,12 @@ def _run(
     machine = ["-gencode", f"arch=compute_{arch},code=sm_{arch}"]
     if kind == "-ptx":
         machine = ["-gencode", f"arch=compute_{arch},code=compute_{arch}"]
-    strict = ["-fmad=false"] if strict_fp else []
+    more = [*options, *(["-fmad=false"] if strict_fp else [])]
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
             source, output = Path(folder, "kernel.cu"), Path(folder, name)
             source.write_text(text, encoding="utf-8")
-            command = [nvcc(), kind, *machine, *_FLAGS, *strict, "-o", str(output), source.name]
+            command = [nvcc(), kind, *machine, *_FLAGS, *more, "-o", str(output), source.name]
             done = _call(command, folder)
             if done.returncode or not output.exists():
                 raise BuildError(

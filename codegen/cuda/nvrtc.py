@@ -41,10 +41,13 @@ def compile_cubin(text: str, target: CudaTarget, *, strict_fp: bool = False) -> 
     return Cubin(image, resources_of(report))
 
 
-def compile_ptx(text: str, target: CudaTarget, *, strict_fp: bool = False) -> str:
-    """The PTX of CUDA C++. Raises `BuildError`."""
+def compile_ptx(
+    text: str, target: CudaTarget, *, strict_fp: bool = False, lines: bool = False
+) -> str:
+    """The PTX of CUDA C++, with the `lines` that it is made of. Raises `BuildError`."""
     virtual = target.arch.replace("sm_", "compute_")
-    image, _ = _run(text, target, f"--gpu-architecture={virtual}", "PTX", strict_fp)
+    options = ["--generate-line-info"] if lines else []
+    image, _ = _run(text, target, f"--gpu-architecture={virtual}", "PTX", strict_fp, options)
     return image.rstrip(b"\0").decode()
 
 
@@ -124,9 +127,16 @@ def _include_folders() -> list[Path]:
     return [folder for folder in folders if folder.joinpath("cuda_fp16.h").exists()][:1]
 
 
-def _run(text: str, target: CudaTarget, arch: str, kind: str, strict_fp: bool) -> tuple[bytes, str]:
+def _run(
+    text: str,
+    target: CudaTarget,
+    arch: str,
+    kind: str,
+    strict_fp: bool,
+    more: Sequence[str] = (),
+) -> tuple[bytes, str]:
     """The output of a kind, and what the compiler says meanwhile."""
-    options = [arch, *_FLAGS, *(["--fmad=false"] if strict_fp else [])]
+    options = [arch, *_FLAGS, *more, *(["--fmad=false"] if strict_fp else [])]
     options += [f"--include-path={folder}" for folder in _include_folders()]
     library = _library()
     with _program(library, text) as program:

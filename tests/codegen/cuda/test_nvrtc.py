@@ -88,6 +88,8 @@ def test_what_it_is_asked(library: Library) -> None:
     assert library.options == ["--gpu-architecture=sm_90a", *flags, "--fmad=false"]
     assert nvrtc.compile_ptx("code", TARGET) == ".version 9"
     assert library.options == ["--gpu-architecture=compute_90a", *flags]
+    nvrtc.compile_ptx("code", TARGET, lines=True)
+    assert library.options[-1] == "--generate-line-info"
     assert library.open == 0
 
 
