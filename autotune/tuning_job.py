@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..errors import TilewrightError, TuningError
+from ..errors import DatabaseError, TilewrightError, TuningError
 from ..target import Target
 from ..tuning_db import TuningDatabase
 from ..tuning_db.gains import Baseline
@@ -227,6 +227,11 @@ class TuningJob:
             status = SessionStatus.FINISHED
         except KeyboardInterrupt:
             reason, status = "interrupted", SessionStatus.INTERRUPTED
+        except DatabaseError as error:  # a full disk, say
+            with suppress(DatabaseError):
+                kept = "\n".join(tuning.recorder.kept for tuning in tunings)
+                error.detail = lambda _: kept
+            raise
         return [t.finish(reason, status) for t in tunings]
 
 

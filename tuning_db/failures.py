@@ -16,8 +16,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from ..errors import DatabaseError
 from .codec import LONGEST_ROW
 
-# SQLite's primary result code -> what happened, what to do.
+_FULL = (
+    "cannot grow: the disk is full, or a limit of file sizes is reached (what was recorded before "
+    "is kept)",
+    "free some space, or raise the limit (ulimit -f), and run again",
+)
+# SQLite's result code, the extended one before its primary one -> what happened, what to do.
 _SQLITE: dict[int, tuple[str, str]] = {
+    sqlite3.SQLITE_IOERR_WRITE: _FULL,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _FULL,
     sqlite3.SQLITE_BUSY: (
         "is locked: another process is writing, for longer than the busy timeout",
         "end the other writer, or wait longer with the URL sqlite:///FILE?timeout=SECONDS",
@@ -26,10 +33,7 @@ _SQLITE: dict[int, tuple[str, str]] = {
         "cannot be written: the file, its directory or its file system is read-only",
         "open it with read_only=True, or attach it as a layer and write to a database of your own",
     ),
-    sqlite3.SQLITE_FULL: (
-        "cannot grow: the disk is full (what was recorded before is kept)",
-        "free some space and run again",
-    ),
+    sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_NOTADB: (
         "is not a tuning database: expected a SQLite file, found something else",
         "check the path; JSON lines come in with import, not by opening them",
@@ -53,7 +57,7 @@ _SQLITE: dict[int, tuple[str, str]] = {
 # PostgreSQL's SQLSTATE, or its class of two characters.
 _POSTGRES: dict[str, tuple[str, str]] = {
     "40": ("was written by another process at the same moment", "run again"),
-    "53100": _SQLITE[sqlite3.SQLITE_FULL],
+    "53100": _FULL,
     "55P03": ("is locked by another writer", "end it, or run again"),
     "25006": _SQLITE[sqlite3.SQLITE_READONLY],
     "3D000": ("does not exist on the server", "create it with createdb"),
@@ -118,7 +122,7 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
     code: int | None = getattr(cause, "sqlite_errorcode", None)
     state: str | None = getattr(cause, "sqlstate", None)
     if code is not None:
-        meaning = _SQLITE.get(code & 0xFF)
+        meaning = _SQLITE.get(code) or _SQLITE.get(code & 0xFF)
     elif state is not None:
         meaning = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
     elif isinstance(cause, sqlite3.Error):

@@ -304,4 +304,4 @@ def test_a_session_of_several_programs_that_does_not_come_to_its_start_is_ended(
     with pytest.raises(TuningError, match="no search for this one"):
         tune([affine(), matmul()], "cpu -threads=1", database=db, trials=4, config=QUICK)
     assert psutil.Process().children() == before
-    assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED]
+    assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED] * 2

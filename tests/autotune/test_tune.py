@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.event import listen
 
-from tilewright import TargetError, TuningDatabase, TuningError, tune
+from tilewright import DatabaseError, TargetError, TuningDatabase, TuningError, tune
 from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
@@ -24,6 +26,7 @@ from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
+from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search import history, search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
@@ -797,3 +800,39 @@ def test_a_trial_that_a_time_slice_disturbed_is_timed_again(
     assert measurer.repeated == times
     assert [t.seconds for t in result.history] == [2.0e-6, 2.1e-6, 2.0e-6, 2.2e-6]
     assert max(m.seconds or 0.0 for m in db.measurements()) == 2.2e-6, "nothing else is recorded"
+
+
+def test_a_disk_that_is_full_keeps_what_was_told_and_the_session_is_resumed(
+    tmp_path: Path, play: Play
+) -> None:
+    def grow_no_more(connection: sqlite3.Connection, _: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={pages + 8}")
+
+    def tuned(db: TuningDatabase, *, resume: bool) -> TuneResult:
+        play(ok(2e-3))
+        return tune(
+            matmul(),
+            "cpu -threads=1",
+            database=db,
+            trials=40,
+            resume=resume,
+            callback=lambda event: told.append(event.schedule) if isinstance(event, Trial) else 0,
+            config=QUICK,
+        )
+
+    told: list[str] = []
+    place = tmp_path / "tuning.db"
+    with TuningDatabase(place) as db:
+        db.close()
+        listen(db._layers[0].engine, "connect", grow_no_more)
+        with pytest.raises(DatabaseError, match="cannot grow: the disk is full") as refused:
+            tuned(db, resume=False)
+    assert 0 < len(told) < 40
+    some = "1 trial is" if len(told) == 1 else f"{len(told)} trials are"
+    assert f"{some} kept in {place}; resume=True" in str(refused.value)
+    with TuningDatabase(place) as db:
+        assert {m.schedule for m in db.measurements()} == set(told), "and nothing else is"
+        result = tuned(db, resume=True)
+        assert (result.status, len(set(told))) == (SessionStatus.FINISHED, 40)
+        assert len(db.records(Session)) == 1

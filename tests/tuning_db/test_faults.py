@@ -120,6 +120,42 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
         assert db.put(measurement(8, 0.5)) == 1
 
 
+_LIMITED = """
+import resource
+from tests.tuning_db.samples import fill, measurement, schedule
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import TuningDatabase
+with TuningDatabase({place!r}) as db:
+    fill(db)
+    db.put(schedule(8))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+    count = 0
+    try:
+        while True:
+            db.put(measurement(8, 1.0 + count))
+            count += 1
+    except DatabaseError as error:
+        print(count, error)
+"""
+
+
+def test_a_limit_of_file_sizes_keeps_what_was_recorded(tmp_path: Path, root: Path) -> None:
+    place = tmp_path / "small.db"
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED.format(place=str(place))],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    count, _, said = done.stdout.partition(" ")
+    assert "cannot grow: the disk is full, or a limit of file sizes is reached" in said
+    assert "ulimit -f" in said
+    with TuningDatabase(place) as db:
+        assert len(db.measurements(session=SESSION.id)) == int(count) > 0
+
+
 @pytest.fixture
 def shared_folder() -> Iterator[Path]:
     """A folder that other users can reach, which pytest's are not."""
