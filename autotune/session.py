@@ -62,7 +62,8 @@ class OutOfTime(Exception):
 class Tuning:
     """A session that runs in this process, a batch at a time.
 
-    `check_interrupt` raises `KeyboardInterrupt` if it should end. `known` schedules were measured
+    `check_interrupt` raises `KeyboardInterrupt` if it should end. `beat` shows that all sessions
+    that share the budget are alive. `known` schedules were measured
     before; `best` is the fastest schedule, `None` while none is known. `search_seconds` is the time
     that the search took, its creation included, but for what it did while builders worked. This
     program is `number` of the `programs` that share the budget. `tolerance` is the error that is
@@ -80,6 +81,7 @@ class Tuning:
     config: TuneConfig
     callback: Callback
     check_interrupt: Callable[[], None]
+    beat: Callable[[], None]
     roofline: Roofline
     number: int
     programs: int
@@ -111,7 +113,8 @@ class Tuning:
         self._batches = 0
         self._recorded_end = False
         self._seconds = self.earlier_seconds + self.meter.lap()
-        self.recorder.elapsed = lambda: self._seconds + self.meter.since_lap
+        self._at_work = False
+        self.recorder.elapsed = self._elapsed
 
     @property
     def best_seconds(self) -> float | None:
@@ -140,6 +143,7 @@ class Tuning:
 
     def step(self, count: int) -> None:
         """Measure at most `count` candidates; if there are none, the session has `ended`."""
+        self._at_work = True
         try:
             self._tick()
             began = time.monotonic()
@@ -154,8 +158,7 @@ class Tuning:
             self._measure(candidates)
             self._watch_drift()
         finally:
-            took = self.meter.lap()
-            self._seconds += took
+            took = self._rest()
         self.progress.add(len(candidates), took, self.best_seconds)
 
     def hold_finals(self) -> None:
@@ -164,16 +167,17 @@ class Tuning:
         Within the session these measurements replace earlier ones: the fastest of those were lucky
         too.
         """
+        self._at_work = True
         try:
             self._hold_finals()
         finally:
-            self._seconds += self.meter.lap()
+            self._rest()
 
     def finish(self, reason: str, status: SessionStatus) -> TuneResult:
         """End the session in the database, and return its result."""
         reason = self.ended or reason
         noise = self._noise()
-        self._seconds += self.meter.lap()
+        self._rest()
         seconds = self.recorder.end(status, noise).duration
         self._recorded_end = True
         self._look_up()
@@ -234,12 +238,23 @@ class Tuning:
         with suppress(TilewrightError):
             self.recorder.end(SessionStatus.INTERRUPTED, self._noise())
 
+    def _rest(self) -> float:
+        """Count the time since the last lap, and let other programs work; returns it."""
+        took = self.meter.lap()
+        self._seconds += took
+        self._at_work = False
+        return took
+
+    def _elapsed(self) -> float:
+        """The duration of the session: of programs that share a budget, one is at work."""
+        return self._seconds + (self.meter.since_lap if self._at_work else 0.0)
+
     def _tick(self) -> None:
         """Called while workers are busy: notices interrupts and the end of the time."""
         self.check_interrupt()
         if self.meter.seconds_left == 0:
             raise OutOfTime
-        self.recorder.beat()
+        self.beat()
         silence = time.monotonic() - self._last_word
         if silence > _SILENCE and not self.measurer.timing:
             started = self.measurer.reference_seconds is not None

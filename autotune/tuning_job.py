@@ -55,6 +55,11 @@ class TuningJob:
         self, callback: Callback, stop: threading.Event, tunings: list[Tuning]
     ) -> list[TuneResult]:
         """Tune until the budget is used up, or `stop` is set; the sessions go into `tunings`."""
+
+        def beat() -> None:
+            for tuning in tunings:
+                tuning.recorder.beat()
+
         meter = Meter(self.budget)
         inexact = self.tolerance is not None
         with Interrupts(stop) as interrupts, ExitStack() as stack:
@@ -73,6 +78,7 @@ class TuningJob:
                     config=self.config,
                     callback=callback,
                     check_interrupt=interrupts.check,
+                    beat=beat,
                     roofline=model_for(target).roofline(program.func, target),
                     number=n,
                     programs=len(self.programs),

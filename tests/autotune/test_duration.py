@@ -125,12 +125,16 @@ def test_all_say_the_same_of_a_session_that_was_interrupted_and_resumed(
 
 
 def test_programs_that_share_a_budget_have_a_part_of_the_time_each(
-    db: TuningDatabase, clock: Clock, play: Play
+    db: TuningDatabase, clock: Clock, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(ok(2e-3))
+    monkeypatch.setattr("tilewright.autotune.recorder._BEAT", -1.0)
 
     def wait(event: Event) -> None:
-        clock.now += CALLBACK * isinstance(event, Trial)
+        if isinstance(event, Trial):
+            beats = {session.heartbeat for session in db.records(Session)}
+            assert beats == {clock()}, "all are alive, whichever is at work"
+            clock.now += CALLBACK
 
     results = tune(
         [matmul(), matmul(8)], "cpu -threads=1", database=db, trials=4, callback=wait, config=QUICK
