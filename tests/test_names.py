@@ -127,6 +127,16 @@ def test_the_formulas_compute_what_they_stand_for(name: str) -> None:
     np.testing.assert_allclose(found, function(*(x, b)[: function.nin]), rtol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["copysign", "signbit"])
+def test_the_formulas_of_signs_tell_zeros_apart(name: str) -> None:
+    y = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf])
+    names = {"np": np, "x": y if name == "signbit" else np.full_like(y, 3.0), "y": y}
+    with np.errstate(divide="ignore"):
+        found = eval(INSTEAD["te"][name].replace("te.", "np."), names)
+    wanted = np.signbit(y) if name == "signbit" else np.copysign(names["x"], y)
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("name", ["fmax", "fmin"])
 def test_the_formulas_leave_out_what_is_no_number(name: str) -> None:
     values = np.array([np.nan, -1.0, 2.0], np.float32)
