@@ -130,10 +130,10 @@ def test_the_formulas_compute_what_they_stand_for(name: str) -> None:
 @pytest.mark.parametrize("name", ["copysign", "signbit"])
 def test_the_formulas_of_signs_tell_zeros_apart(name: str) -> None:
     y = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf])
-    names = {"np": np, "x": y if name == "signbit" else np.full_like(y, 3.0), "y": y}
+    x = y if name == "signbit" else np.full_like(y, 3.0)
     with np.errstate(divide="ignore"):
-        found = eval(INSTEAD["te"][name].replace("te.", "np."), names)
-    wanted = np.signbit(y) if name == "signbit" else np.copysign(names["x"], y)
+        found = eval(INSTEAD["te"][name].replace("te.", "np."), {"np": np, "x": x, "y": y})
+    wanted = np.signbit(y) if name == "signbit" else np.copysign(x, y)
     np.testing.assert_array_equal(found, wanted)
 
 

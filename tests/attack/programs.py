@@ -55,7 +55,7 @@ def attack(attempt: Attempt) -> str:
     attempt.note(f"{program.func!r:.1900}")
     verify(program.func)
     offset = attempt.pick(3)
-    for k, (how, schedule) in enumerate(_WAYS.items()):
+    for k, (how, schedule) in enumerate(WAYS.items()):
         target = targets()[(k + offset) % len(targets())].with_threads(attempt.choice((1, 2)))
         attempt.note(f"{how} for {target}")
         try:
@@ -112,7 +112,7 @@ def _drawn(func: Func, target: Target, attempt: Attempt) -> Func:
     return sketch.trace.with_row([int(v) for v in row]).apply(func).func
 
 
-_WAYS: dict[str, Callable[[Func, Target, Attempt], Func]] = {
+WAYS: dict[str, Callable[[Func, Target, Attempt], Func]] = {
     "default": lambda func, target, _: default_trace(func, target).apply(func).func,
     "model": lambda func, target, _: model_trace(func, target).apply(func).func,
     "drawn": _drawn,

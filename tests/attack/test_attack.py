@@ -26,6 +26,7 @@ TRIES = {
     "gpu": 60,
     "arrays": 80,
     "programs": 4,
+    "exact": 8,
     "kills": 1,
 }
 
