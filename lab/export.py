@@ -56,7 +56,8 @@ def script(version: Version) -> str:
 def rule(version: Version, target: Target, name: str) -> str:
     """A module with a sketch rule that takes the steps of a version, its sizes left to the search.
 
-    Sizes that cannot be open are as they are. The limits of the search's rule that made the version
+    It is for programs that differ in their sizes alone, and for targets of that kind. Sizes that
+    cannot be open are as they are. The limits of the search's rule that made the version
     are written out; what the target cannot build, any sketch rule leaves out by itself. Raises
     `LabError` for a name that is none, and as `script`.
     """
@@ -77,6 +78,7 @@ def rule(version: Version, target: Target, name: str) -> str:
         limits = _limits(sliders.sketch) if sliders.searched else []
     if limits:
         limits = ["# What the search would not try.", *limits]
+    kind = target.kind
     steps = [f"    {line}" for line in [*trace.as_python().split("\n"), *limits]]
     lines = [
         f'"""A rule of the steps that scheduled {_word(schedule.original.name)} in the lab."""',
@@ -93,6 +95,7 @@ def rule(version: Version, target: Target, name: str) -> str:
         f'    """The steps of {version.id}, for programs that differ in their sizes alone."""',
         "    sch = draft.schedule",
         '    tw.require(family_hash(sch.original) == FAMILY, "the rule is for another program")',
+        f'    tw.require(draft.target.kind == "{kind}", "the rule is for {kind} targets")',
         *steps,
         "",
     ]

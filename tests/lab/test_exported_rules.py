@@ -9,8 +9,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops, te
+from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search.candidates import Rows, Rowspace
-from tilewright.autotune.search.sketch import Sketch
+from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError
 from tilewright.tir.ir import Func
@@ -132,6 +133,13 @@ def test_loops_of_one_axis_have_one_extent_in_rules() -> None:
     assert space.check(np.array([[2, 64, 64], [2, 64, 32]])).tolist() == [True, False]
 
 
+@pytest.mark.parametrize(("target", "other"), [(CPU, GPU), (GPU, CPU)], ids=["cpu", "cuda"])
+def test_a_rule_is_for_a_kind_of_target(target: tw.Target, other: tw.Target) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    with exported(by_hand(func, target), target):
+        assert exported_sketch(func, other) == f"the rule is for {target.kind} targets"
+
+
 def test_a_rule_says_why_nothing_that_it_makes_is_built() -> None:
     sch = tw.Schedule(ops.add_relu_func(4096))
     (loop,) = sch.get_loops(sch.get_block(0))
@@ -139,3 +147,27 @@ def test_a_rule_says_why_nothing_that_it_makes_is_built() -> None:
     with exported(sch, GPU):
         why = exported_sketch(sch.original, GPU)
     assert "a block has no more threads than the device runs" in str(why)
+
+
+def test_limits_of_any_form_are_written_out() -> None:
+    @tw.sketch_rule
+    def in_two_tiles(draft: tw.Draft) -> None:
+        sch = draft.schedule
+        i, j, _ = sch.get_loops(sch.get_block("C"))
+        rows, columns = (sch.sample_categorical([1, 2, 4, 8]) for _ in range(2))
+        sch.split(i, factors=[None, rows])
+        sch.split(j, factors=[None, columns])
+        draft.limit("one is small", te.minimum(rows, columns) <= 2)
+        draft.limit("alike", (rows == columns) | ~(te.maximum(rows, columns) > 4))
+
+    func = ops.matmul_func(64, 64, 64)
+    try:
+        (sketch,) = [s for s in sketches(func, CPU) if s.name == "in_two_tiles"]
+        schedule = sketch.trace.with_row([2, 1]).apply(func)
+        with exported(schedule, CPU):
+            own = of_rule(func, CPU)
+    finally:
+        del SKETCH_RULES["in_two_tiles"]
+    rows = np.array([[a, b] for a in (1, 2, 4, 8) for b in (1, 2, 4, 8)])
+    assert Rowspace(own).check(rows).tolist() == Rowspace(sketch).check(rows).tolist()
+    assert [name for name, _ in own.prune] == ["one is small", "alike"]
