@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, get_args, get_origin
 
 from ..errors import ScheduleError, Text
 from ..schedule import Schedule, Trace
+from ..schedule.facts import keeping_facts
 from ..schedule.index_map import MAX_TEXT, IndexMap, parse_index_map
 from ..schedule.primitive import PRIMITIVES, Primitive, find_primitive
 from ..schedule.primitives import query
@@ -37,6 +38,7 @@ class Costs(Protocol):
         """The time that was measured of a schedule."""
 
 
+@keeping_facts()
 def moves(
     schedule: Schedule,
     handle: Var | Label | None,

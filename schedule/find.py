@@ -10,6 +10,7 @@ from ..errors import ScheduleError, similar
 from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var, seq
 from ..tir.printer import loop_names
 from ..tir.visit import map_tuple, nested, with_body, with_func_body
+from .facts import fact
 
 
 def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
@@ -47,9 +48,14 @@ def loop_path(fn: Func, loop: Var) -> tuple[tuple[Stmt, ...], For]:
     return path, last_loop(path)
 
 
+def printed_names(root: Func | Stmt) -> dict[Var, str]:
+    """`loop_names`, for which a program is printed once while facts are kept."""
+    return fact((loop_names, root), lambda: loop_names(root))
+
+
 def called(root: Func | Stmt, loop: Var) -> str:
     """The name of a loop in the text of a program, with a block in it if others are called so."""
-    names = loop_names(root)
+    names = printed_names(root)
     name = names.get(loop, loop.name)
     body = root.body if isinstance(root, Func) else root
     path = find_path(body, loop)
@@ -148,6 +154,20 @@ def blocks_in(stmt: Stmt) -> Iterator[Block]:
             yield s
         else:
             stack.extend(reversed(nested(s)))
+
+
+def nests_in(stmt: Stmt) -> Iterator[tuple[Block, tuple[For, ...]]]:
+    """The blocks in `stmt` in program order, each with the loops around it, outermost first."""
+    stack: list[tuple[Stmt, tuple[For, ...]]] = [(stmt, ())]
+    while stack:
+        s, loops = stack.pop()
+        while type(s) is For:
+            loops = (*loops, s)
+            s = s.body
+        if type(s) is Block:
+            yield s, loops
+        else:
+            stack.extend((below, loops) for below in reversed(nested(s)))
 
 
 def loops_in(stmt: Stmt) -> Iterator[For]:

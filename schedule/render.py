@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import ScheduleError
 from ..tir.ir import Func, Label, Var
-from ..tir.printer import MARK, func_text, loop_names
-from .find import blocks_in, called, find_path, loops_in
+from ..tir.printer import MARK, func_text
+from .find import blocks_in, called, find_path, loops_in, printed_names
 from .require import HandleName
 from .step_arguments import Argument, Derived, Record, Ref
 from .trace import Step, step_text
@@ -108,7 +108,7 @@ def _told_apart(
     loops = dict.fromkeys(v for v in (*named, *values) if type(v) is Var)
     if len(loops) > 1:
         return {id(v): called(func, v) for v in loops}
-    printed = loop_names(func)
+    printed = printed_names(func)
     return {id(v): printed.get(v, v.name) for v in loops}
 
 

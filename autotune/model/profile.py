@@ -20,7 +20,7 @@ from ... import dtypes
 from ...codegen.constant_operands import computed_ahead, take_ahead
 from ...schedule.block_queries import region_buffers
 from ...schedule.facts import last
-from ...schedule.find import blocks_in, find_path
+from ...schedule.find import nests_in
 from ...schedule.tensorizable import instruction_of
 from ...tir.clamps import unclamped
 from ...tir.instruction import Instruction
@@ -167,9 +167,8 @@ def profile(
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     func = take_ahead(func, computed_ahead(func))
-    around: dict[Block, list[For]] = {}
-    for b in blocks_in(func.body):
-        loops = [s for s in find_path(func.body, b.label) or () if type(s) is For]
+    around: dict[Block, tuple[For, ...]] = {}
+    for b, loops in nests_in(func.body):
         runs = all(not isinstance(s.extent, int) or s.extent > 0 for s in loops)
         if type(b.body) is not Prefetch and runs:
             around[b] = loops

@@ -15,7 +15,9 @@ from tilewright import ops, te
 from tilewright.lab.commands import COMMANDS, PAGE
 from tilewright.lab.versions import MOST
 from tilewright.lab.workbench import Workbench
+from tilewright.schedule import find
 from tilewright.schedule.primitive import PRIMITIVES
+from tilewright.tir import printer
 
 from .commands import done
 
@@ -523,3 +525,21 @@ def test_the_state_of_a_large_program_is_small() -> None:
     assert len(json.dumps(state)) < 200_000
     rest = done(bench, do="tree", start=PAGE)
     assert len(rest["nodes"]) == 450 - PAGE
+
+
+def test_refusals_print_the_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = te.placeholder((8, 8), "float32", name="A")
+    stages = [value]
+    for _ in range(6):
+        stages.append(te.compute((8, 8), lambda i, j, a=stages[-1]: a[i, j] + 1.0))
+    bench = Workbench(te.func([value, stages[-1]]), TARGET)
+    printed = []
+
+    def loop_names(root: Any) -> Any:
+        printed.append(root)
+        return printer.loop_names(root)
+
+    monkeypatch.setattr(find, "loop_names", loop_names)
+    moves = found(bench, "L0")
+    assert sum(m["legal"] is False for m in moves) > 4
+    assert printed == [bench.func]
