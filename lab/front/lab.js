@@ -280,9 +280,18 @@ function noticePane(lab) {
 }
 
 function ended(versions, says) {
-  if (says === "done") return `${versions} measured.`;
-  if (says === "cancelled" || says === "failed") return `The run of ${versions}: ${says}.`;
-  return `${versions}: ${says}`;
+  if (says === "cancelled" || says === "failed") return `The run of ${versions.join(", ")}: ${says}.`;
+  return `${versions.join(", ")}: ${says}`;
+}
+
+/** Which versions of a run that came to its end have times, and why others have none. */
+function results(lab, { versions }) {
+  const failed = lab.state.versions.filter((v) => versions.includes(v.id) && v.problem);
+  const timed = versions.filter((id) => !failed.some((v) => v.id === id));
+  return [
+    timed.length ? el("p.soft", {}, `${timed.join(", ")} measured.`) : null,
+    failed.map((v) => el("p.bad", { key: v.id }, `${v.id} has no time. ${v.problem}`)),
+  ];
 }
 
 function runNote(lab, run) {
@@ -291,7 +300,7 @@ function runNote(lab, run) {
   return [
     run.running ? el("p.run", {}, el("span.spinner", { "aria-hidden": "true" }), `${versions}: ${run.says}`, " ", el("button", {
       type: "button", onclick: () => lab.run({ do: "cancel" }),
-    }, "Cancel")) : el("p.soft", {}, ended(versions, run.says)),
+    }, "Cancel")) : run.says === "done" ? results(lab, run) : el("p.soft", {}, ended(run.versions, run.says)),
     run.unsaved ? el("p.bad", {}, `${run.unsaved} writes wait for the database; they are tried again until it takes them.`) : null,
   ];
 }

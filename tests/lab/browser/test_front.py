@@ -258,6 +258,21 @@ def test_moves_have_measured_times_too(page: Page, bench: Workbench) -> None:
     assert violations(page) == []
 
 
+def test_a_version_that_failed_says_why(page: Page, bench: Workbench) -> None:
+    applied(bench, "parallel", loop=bench.state()["tree"]["nodes"][0]["id"])
+    lab = open_front(page, bench)
+    v0, v1 = bench.versions
+    bench.measurements.run = Run([v0, v1], 0.0, says="done", ended=1.0)
+    timings = {v0: Timing(1e-3, (1e-3,) * 3, True)}
+    results = VersionResults(timings, {v1: "crash: signal 11"}, [])
+    bench._measured(bench.measurements.run, results)
+    page.evaluate("refresh()")
+    status = lab.get_by_role("status").first
+    expect(status).to_contain_text("v0 measured.")
+    expect(status).to_contain_text("v1 has no time. crash: signal 11")
+    assert violations(page) == []
+
+
 def test_moves_are_filtered(page: Page, bench: Workbench) -> None:
     lab = open_front(page, bench)
     lab.locator(".move").first.wait_for()
