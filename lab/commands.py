@@ -11,6 +11,7 @@ from markupsafe import Markup
 from ..autotune.recorded_schedule import recorded_schedule
 from ..autotune.records import target_record
 from ..ids import short_id
+from ..schedule.find import loops_in
 from ..schedule.primitive import find_primitive
 from ..tir.printer import loop_names
 from . import records
@@ -153,18 +154,26 @@ def assembly(bench: Workbench, given: Arguments) -> Data:
     version = _version(bench, given)
     found = _lowering(bench, version).assembly
     page = _page(given, "lines", found.lines)
-    ids = [bench.handles.id(loop.var) for loop in found.program.loops]
+    in_tree = {loop.var for loop in loops_in(version.schedule.func.body)}
+    own = [
+        bench.handles.id(loop.var) if loop.var in in_tree else None for loop in found.program.loops
+    ]
+    ids: list[str | None] = []
+    for number, id in enumerate(own):  # loops in blocks are not in the tree: those around them are
+        around = found.program.around[number]
+        ids.append(ids[around[-1]] if id is None and around else id)
     loops = None
     if found.loops is not None:
         shown = found.loops[page["start"] : page["start"] + len(page["lines"])]
         loops = [None if number is None else ids[number] for number in shown]
     places = {
-        ids[number]: {
+        own[number]: {
             "name": place.name,
             "lines": [[part.start, part.stop - 1] for part in place.ranges],
             "says": place.says,
         }
         for number, place in enumerate(found.places)
+        if own[number] is not None
     }
     hot = None if found.hot is None else [found.hot.start, found.hot.stop - 1]
     return {

@@ -122,6 +122,18 @@ def test_lines_of_assembly_are_of_loops() -> None:
     assert page["loops"] == [k, k]
 
 
+def test_lines_of_loops_in_blocks_are_of_the_loop_in_the_tree() -> None:
+    sch = tw.Schedule(ops.matmul_func(16, 32, 8))
+    sch.blockize(sch.get_loops(sch.get_block("C"))[1])
+    bench = Workbench(sch, CPU)
+    found = done(bench, do="assembly")
+    nodes = [n["id"] for n in bench.state()["tree"]["nodes"] if n["kind"] == "loop"]
+    assert set(found["loops"]) == {None, *nodes}
+    assert set(found["places"]) == set(nodes)
+    ((first, last),) = found["places"][nodes[0]]["lines"]
+    assert first <= found["hot"][0] <= found["hot"][1] <= last
+
+
 def test_code_that_does_not_tell_its_loops_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CpuGenerator, "loops_of_lines", CodeGenerator.loops_of_lines)
     found = done(Workbench(vectorized(), CPU), do="assembly")
