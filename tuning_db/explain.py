@@ -319,8 +319,8 @@ def _is_shape(shape: object) -> bool:
     return isinstance(shape, str) and len(shape) <= LIMITS["workload.shape"]
 
 
-_LONGEST = 200
-"""Characters of a name in a line."""
+_LONGEST, _DETAIL = 200, 4_000
+"""Characters of a name in a line, and of a reason, which may have features of two processors."""
 
 
 def _lines(story: Explanation) -> Iterator[str]:
@@ -337,7 +337,7 @@ def _lines(story: Explanation) -> Iterator[str]:
     yield from _comparison_lines(story.best)
     for group in story.refused:
         counted = "1 record" if group.count == 1 else f"{group.count} records"
-        detail = f" ({excerpt(group.detail, _LONGEST)})" if group.detail else ""
+        detail = f" ({excerpt(group.detail, _DETAIL)})" if group.detail else ""
         ids = ", ".join(map(short_id, group.examples))
         more = ", ..." if group.count > len(group.examples) else ""
         yield f"  {counted}{_at_best(group.seconds)}: {group.reason.value}{detail}: {ids}{more}"
