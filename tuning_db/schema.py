@@ -54,6 +54,7 @@ def prepare(opened: Opened, create: bool) -> None:
             "database {0} is empty; expected a tuning database",
             opened.location,
             hint="check the path",
+            awaited=True,
         )
     if revision is not None:
         _require_older(opened, revision)

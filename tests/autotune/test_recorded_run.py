@@ -373,10 +373,14 @@ def test_what_is_watched_before_the_first_session_is_waited_for(place: Path, pla
     def create() -> None:
         TuningDatabase(place).close()
 
-    lines = watched(place, Steps(lambda: None, create, lambda: None, lambda: tuned(place)))
-    assert lines[0] == f"there is no tuning database at {place}; waiting for one, until Ctrl-C"
-    assert lines[1] == f"there is no session in {place} yet; waiting for one, until Ctrl-C"
-    assert lines[2].startswith("tuning matmul A:float32[16,16]"), "each is said once"
+    steps = Steps(lambda: None, place.touch, create, lambda: None, lambda: tuned(place))
+    lines = watched(place, steps)
+    assert lines[:3] == [
+        f"there is no tuning database at {place}; waiting for one, until Ctrl-C",
+        f"database {place} is empty; expected a tuning database; waiting for one, until Ctrl-C",
+        f"there is no session in {place} yet; waiting for one, until Ctrl-C",
+    ]
+    assert lines[3].startswith("tuning matmul A:float32[16,16]"), "each is said once"
     assert lines[-1].endswith(": finished")
 
 
