@@ -83,11 +83,6 @@ class Spent:
     earlier: float = 0.0
 
     def __repr__(self) -> str:
-        """The parts that took time, in a line."""
-        parts = (f"{name} {seconds:.1f}" for name, seconds in vars(self).items() if seconds)
-        return f"<Spent: {', '.join(parts) or 'no time'}>"
-
-    def __repr__(self) -> str:
         parts = vars(self)
         named = ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items() if seconds)
         return f"<Spent {sum(parts.values()):.1f} s: {named or 'nothing'}>"
