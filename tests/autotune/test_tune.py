@@ -566,6 +566,14 @@ def test_drift_of_the_machine_is_seen(db: TuningDatabase, play: Play) -> None:
     assert [e.ratio for e in events if isinstance(e, Drift)] == [1.5, 0.9]
 
 
+def test_a_path_is_a_database_that_is_created(tmp_path: Path, play: Play) -> None:
+    play(ok(3.0), ok(2.0))
+    path = tmp_path / "new.db"
+    result = tune(matmul(), "cpu -threads=1", database=path, trials=2, config=QUICK)
+    with TuningDatabase(path, create=False) as kept:
+        assert kept.get(Session, result.session).status is SessionStatus.FINISHED
+
+
 def test_pauses_of_a_session_are_not_counted() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = [start + timedelta(seconds=s) for s in (0, 2, 5, 3605, 3606)]
