@@ -556,9 +556,16 @@ def test_what_is_no_regular_file_is_refused_at_once(
     assert others == [line, line]
 
 
-@pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
-def test_a_path_that_is_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DatabaseError, match="cannot be looked at"):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a\0b", "cannot be looked at"),
+        ("x" * 1000, "cannot be looked at"),
+        ("x" * 5000, "expected 4096 at most"),
+    ],
+)
+def test_a_path_that_is_none(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(DatabaseError, match=reason):
         TuningDatabase(tmp_path / name)
 
 
