@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,10 @@ def test_the_time_of_the_best_is_one_number_everywhere(
         with pytest.raises(SystemExit):
             main.main()
         return capsys.readouterr().out
+
+    with closing(sqlite3.connect(path)) as connection:
+        (row,) = connection.execute("SELECT trials, elapsed FROM sessions")
+    assert row == (6, result.seconds)
 
     table = command()
     assert number in table

@@ -162,7 +162,8 @@ def test_best_of_any_database(
 
 
 def test_trials_and_sessions(db: TuningDatabase) -> None:
-    fast, again, failed = measurement(8, 1.0), measurement(8, 2.0, after=1), measurement(16, None)
+    fast, again = measurement(8, 1.0), measurement(8, 2.0, after=1)
+    failed = measurement(16, None, after=2)
     db.put(schedule(8), schedule(16), verification(8), fast, again, failed)
     trials = {r["id"]: r for r in rows(db, "trials")}
     assert {id: (bool(r["verified"]), bool(r["superseded"])) for id, r in trials.items()} == {
