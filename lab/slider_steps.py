@@ -128,11 +128,20 @@ def _use_of(slider: Slider, trace: Trace) -> _Use:
         return slider.step, slider.argument, slider.item
     for number, step in enumerate(trace.steps):
         for name, value in step.arguments:
-            if value == slider.drawn:
+            if type(value) is tuple:
+                item = next((n for n, part in enumerate(value) if _uses(part, slider.drawn)), None)
+                if item is not None:
+                    return number, name, item
+            elif _uses(value, slider.drawn):
                 return number, name, None
-            if type(value) is tuple and slider.drawn in value:
-                return number, name, value.index(slider.drawn)
     return slider.step, "", slider.item
+
+
+def _uses(value: Argument, drawn: Ref) -> bool:
+    """Whether an argument is a sampled number, or is computed with it."""
+    if type(value) is Derived:
+        return any(_uses(part, drawn) for part in value.args)
+    return value == drawn
 
 
 def _flat(result: Any) -> list[Any]:

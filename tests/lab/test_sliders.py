@@ -294,6 +294,15 @@ def test_sampled_decisions_are_sliders_too() -> None:
     assert again.trace == schedule.trace
 
 
+def test_what_is_computed_with_a_number_names_it() -> None:
+    sch = tw.Schedule(ops.matmul_func(128, 96, 64))
+    count = sch.sample_categorical([1, 2, 4])
+    (i, *_) = sch.get_loops(sch.get_block("C"))
+    sch.split(i, factors=[None, count * 8 + 8])
+    (slider,) = done(Workbench(sch, TARGET), do="sliders")["sliders"]
+    assert slider["label"] == "split(i) factors[1]"
+
+
 def test_the_opened_trace_makes_the_same_program() -> None:
     func = ops.matmul_func(128, 96, 64)
     for schedule in (tiled(), default_trace(func, TARGET).apply(func)):
