@@ -141,7 +141,7 @@ def _uses(value: Argument, drawn: Ref) -> bool:
     """Whether an argument is a sampled number, or is computed with it."""
     if type(value) is Derived:
         return any(_uses(part, drawn) for part in value.args)
-    return value == drawn
+    return bool(value == drawn)
 
 
 def _flat(result: Any) -> list[Any]:

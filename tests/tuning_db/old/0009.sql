@@ -164,14 +164,22 @@ CREATE VIEW sessions AS
 SELECT
     s.id, s.started, s.ended, s.status, w.name AS workload, w.shape, t.text AS target,
     s.trials AS budget_trials, s.seconds AS budget_seconds, COALESCE(s.elapsed, round((julianday(s.heartbeat) - julianday(s.started)) * 86400, 3)) AS elapsed,
-    count(DISTINCT m.schedule) AS trials, count(m.id) AS measurements,
+    CASE WHEN count(DISTINCT m.trial) > s.trials THEN s.trials ELSE count(DISTINCT m.trial) END
+        AS trials,
+    count(m.id) AS measurements,
     count(CASE WHEN m.outcome <> 'ok' THEN 1 END) AS failures,
     min(CASE WHEN m.outcome = 'ok' THEN m.seconds END) AS fastest, s.noise, s.host,
     s.workload AS workload_id, s.target AS target_id
 FROM session AS s
 JOIN workload AS w ON w.id = s.workload
 JOIN target AS t ON t.id = s.target
-LEFT JOIN measurement AS m ON m.session = s.id
+LEFT JOIN (
+    SELECT
+        id, session, outcome, seconds,
+        -- those of one moment were compared
+        CASE WHEN count(*) OVER (PARTITION BY session, created) = 1 THEN schedule END AS trial
+    FROM measurement
+) AS m ON m.session = s.id
 GROUP BY s.id, w.id, t.id;
 CREATE VIEW best AS
 WITH choice AS (
