@@ -7,9 +7,11 @@ compilers of CUDA write: x86-64 (AT&T), AArch64 and PTX.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
+
+from .program_loops import ProgramLoops
 
 _LABEL = re.compile(r"\s*([.$\w]+):")
 _BRANCH = re.compile(
@@ -54,26 +56,39 @@ class _Loop(NamedTuple):
     last: int
 
 
-def hot_block(assembly: str) -> range | None:
+def hot_block(
+    assembly: str, loops: Sequence[int | None] | None = None, program: ProgramLoops | None = None
+) -> range | None:
     """The lines of the innermost loop with the most vector arithmetic, counted from 0.
 
     Where no innermost loop has any, scalar arithmetic of floats counts. PTX is the code of one
     thread: products of matrices are its vectors. `None` if no loop computes.
+
+    `loops` has for each line the number of the loop of `program` that runs it. With them it is that
+    of the program's loops whose arithmetic, of vectors and of scalars, is carried out most often.
     """
     lines = assembly.split("\n")
     vectors, scalars = (
         list(accumulate((found.match(line) is not None for line in lines), initial=0))
         for found in (_VECTOR, _SCALAR)
     )
-    best, most = None, (0, 0)
+    best: dict[int | None, tuple[_Loop, tuple[int, int]]] = {}  # by the loop of the program
     for loop in _innermost(_loops(lines)):
         count = (
             vectors[loop.last + 1] - vectors[loop.first],
             scalars[loop.last + 1] - scalars[loop.first],
         )
-        if count > most:
-            best, most = loop, count
-    return None if best is None else range(best.first, best.last + 1)
+        number = loops[loop.first] if loops is not None else None
+        if count > (best[number][1] if number in best else (0, 0)):
+            best[number] = loop, count
+    if not best:
+        return None
+    runs: dict[int | None, int] = {}
+    if loops is not None and program is not None:
+        runs.update(program.iterations(n for n in loops if n is not None))
+    hottest = max(best, key=lambda number: sum(best[number][1]) * runs.get(number, 1))
+    first, last = best[hottest][0]
+    return range(first, last + 1)
 
 
 def _loops(lines: list[str]) -> list[_Loop]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import prod
 
-from ..tir.ir import For, Func, Stmt, Var
+from ..tir.ir import For, ForKind, Func, Stmt, Var
 from ..tir.visit import children
+
+_THREADS = (ForKind.PARALLEL, ForKind.THREAD)
 
 
 class ProgramLoops:
@@ -33,3 +36,18 @@ class ProgramLoops:
     def numbers(self) -> Mapping[Var, int]:
         """The number of each loop, by its variable."""
         return {loop.var: number for number, loop in enumerate(self.loops)}
+
+    def iterations(self, with_code: Iterable[int]) -> dict[int, int]:
+        """How often the code of each loop that has any runs.
+
+        Loops around it without code are its lanes and copies, and do not count, except those whose
+        iterations are threads.
+        """
+        kept = set(with_code)
+        counted = kept | {n for n, loop in enumerate(self.loops) if loop.kind in _THREADS}
+        return {n: prod(map(self._extent, counted & {n, *self.around[n]})) for n in kept}
+
+    def _extent(self, number: int) -> int:
+        extent = self.loops[number].extent
+        assert isinstance(extent, int), "what is compiled has concrete sizes"
+        return extent

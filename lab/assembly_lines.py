@@ -51,9 +51,9 @@ class Assembly:
     ) -> None:
         self.name, self.text = name, text
         self.lines = tuple(text.rstrip("\n").split("\n"))
-        self.hot = hot_block(text)
-        self.loops = None if loops is None else tuple(loops[: len(self.lines)])
         self.program = ProgramLoops(func)
+        self.hot = hot_block(text, loops, self.program)
+        self.loops = None if loops is None else tuple(loops[: len(self.lines)])
         self._names = loop_names(func)
 
     @staticmethod

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.generator import generator_for
 from tilewright.codegen.hot_block import hot_block
+from tilewright.codegen.program_loops import ProgramLoops
 from tilewright.errors import BuildError
 
 AVX2 = """\
@@ -155,6 +156,45 @@ def test_of_a_compiled_product_it_is_the_reduction(mcpu: str) -> None:
     found = lines_of(compile_func(sch.func, target).source("asm"))
     adds = [line for line in found if line.startswith(("vfmadd", "fmla", "addps"))]
     assert len(adds) == 4 * 16 * 32 // (target.vector_bits)
+
+
+def two_stages(n: int) -> tw.Schedule:
+    """The gelu of a matrix, and its product with another one."""
+    x, w = (te.placeholder((n, n), "float32", name=name) for name in "XW")
+    g = te.compute((n, n), lambda i, j: te.gelu(x[i, j]), name="G")
+    k = te.reduce_axis(n, name="k")
+    y = te.compute((n, n), lambda i, j: te.sum(g[i, k] * w[k, j], axis=k), name="Y")
+    return tw.Schedule(te.func([x, w, y], name="two"))
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "skylake-avx512", "neoverse-n1"])
+@pytest.mark.parametrize("vectors", [False, True])
+def test_of_several_stages_it_is_the_one_that_runs_most(mcpu: str, vectors: bool) -> None:
+    sch = two_stages(256)
+    if vectors:  # those of the other stage, whose loop has more instructions too
+        sch.vectorize(sch.split(sch.get_loops(sch.get_block("G"))[-1], factors=[None, 16])[1])
+    sch.parallel(sch.get_loops(sch.get_block("Y"))[0])
+    target = tw.Target.parse(f"cpu -mcpu={mcpu} -threads=2")
+    compiled, program = compile_func(sch.func, target), ProgramLoops(sch.func)
+    loops = generator_for(target).loops_of_lines(compiled, program)
+    assert loops is not None
+    block = hot_block(compiled.source("asm"), loops, program)
+    assert block is not None
+    number = loops[block.start]
+    assert number is not None
+    assert program.loops[number].var.name == "k"
+    assert program.iterations(n for n in loops if n is not None)[number] == 256**3
+
+
+def test_lanes_and_copies_do_not_count_as_iterations_but_threads_do() -> None:
+    sch = tw.Schedule(ops.matmul_func(8, 32, 64))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.reorder(i, k, j)
+    sch.parallel(i)
+    sch.vectorize(j)
+    assert ProgramLoops(sch.func).iterations([1]) == {1: 8 * 64}
+    assert ProgramLoops(sch.func).iterations([0, 1]) == {0: 8, 1: 8 * 64}
+    assert ProgramLoops(sch.func).iterations([0, 1, 2]) == {0: 8, 1: 8 * 64, 2: 8 * 64 * 32}
 
 
 def test_of_a_compiled_kernel_of_a_gpu_it_is_the_reduction() -> None:
