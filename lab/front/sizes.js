@@ -122,11 +122,12 @@ function bare(value, unit) {
   return quantity(value, unit === "bytes" ? unit : "");
 }
 
-const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 function quantity(value, unit) {
   if (value === null) return "unknown";
   if (unit !== "bytes") return unit ? `${digits(value)} ${unit}` : digits(value);
-  const power = value < 1 ? 0 : Math.min(4, Math.floor(Math.log2(value) / 10));
-  return `${digits(value / 1024 ** power)} ${BINARY[power]}`;
+  let power = 0;
+  for (; value >= 1023.5 && power < BINARY.length - 1; power++) value /= 1024;
+  return `${digits(value)} ${BINARY[power]}`;
 }

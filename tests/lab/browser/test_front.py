@@ -13,6 +13,7 @@ from playwright.sync_api import Error, Locator, Page, expect
 
 from tilewright import Schedule, TuningDatabase, ops, te
 from tilewright.autotune.records import schedule_record, target_record, toolchain_record
+from tilewright.byte_counts import format_bytes
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.generator import CodeGenerator
 from tilewright.durations import format_seconds
@@ -591,7 +592,21 @@ def test_numbers_are_written_as_in_texts(page: Page, bench: Workbench) -> None:
     assert page.evaluate("front.change(1, 3).text") == "3\N{MULTIPLICATION SIGN} faster"
     assert page.evaluate("front.change(1.2, 1).text") == "20% slower"
     assert page.evaluate("front.change(1.001, 1).text") == "same time"
-    assert page.evaluate("front.quantity(49152, 'bytes')") == "48 KiB"
+    sizes = [
+        0,
+        768,
+        1023,
+        1024,
+        49152,
+        1_023_487,
+        1_023_590,
+        1_048_063,
+        1_048_575,
+        1 << 50,
+        1 << 70,
+    ]
+    written = page.evaluate("ns => ns.map(n => front.quantity(n, 'bytes'))", sizes)
+    assert written == [format_bytes(n) for n in sizes]
 
 
 def test_calls_are_taken_apart(page: Page, bench: Workbench) -> None:
