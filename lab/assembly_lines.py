@@ -12,8 +12,11 @@ from ..codegen.hot_block import hot_block
 from ..codegen.program_loops import ProgramLoops
 from ..tir.ir import For, ForKind, Func
 from ..tir.printer import loop_names
+from .scales import some
 from .versions import LabError
 
+MOST_RANGES = 4
+"""Ranges of lines that a sentence names."""
 UNKNOWN_LOOPS = "This code does not tell which loop a line is of."
 _WITHOUT_LINES = {
     ForKind.VECTOR: "its iterations are lanes of vectors",
@@ -80,8 +83,7 @@ class Assembly:
     def _place(self, number: int) -> LoopLines:
         name, ranges = self.loop_name(number), tuple(self._ranges(number))
         if ranges:
-            said = " and ".join(f"{r.start + 1} to {r.stop}" for r in ranges)
-            return LoopLines(name, ranges, f"The iterations of {name} run lines {said}.")
+            return LoopLines(name, ranges, f"The iterations of {name} run lines {_said(ranges)}.")
         outer = (m for m in reversed(self.program.around[number]) if any(self._ranges(m)))
         nearest = next(outer, None)
         see = (
@@ -103,6 +105,13 @@ class Assembly:
             elif not is_inside and start is not None:
                 yield range(start, n)
                 start = None
+
+
+def _said(ranges: Sequence[range]) -> str:
+    """Ranges in words; of many the first ones, and how many more there are."""
+    shown = [f"{r.start + 1} to {r.stop}" for r in ranges[:MOST_RANGES]]
+    more = len(ranges) - len(shown)
+    return " and ".join([*shown, *([some(more, "more range")] if more else [])])
 
 
 def _why_none(loop: For) -> str:

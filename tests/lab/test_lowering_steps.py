@@ -18,6 +18,7 @@ from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.errors import BuildError
 from tilewright.lab import lowering_steps
+from tilewright.lab.assembly_lines import MOST_RANGES
 from tilewright.lab.stage_facts import differences
 from tilewright.lab.workbench import Workbench
 from tilewright.tir.printer import func_text
@@ -120,6 +121,18 @@ def test_lines_of_assembly_are_of_loops() -> None:
         assert mine == {n for n, loop in enumerate(found["loops"]) if loop in inside}
     page = done(bench, do="assembly", start=first, count=2)
     assert page["loops"] == [k, k]
+
+
+def test_a_sentence_names_a_few_of_many_ranges_of_lines() -> None:
+    sch = tw.Schedule(ops.matmul_func(16, 32, 8))
+    sch.unroll(sch.get_loops(sch.get_block("C"))[0])
+    places = done(Workbench(sch, CPU), do="assembly")["places"].values()
+    (copies,) = {len(place["lines"]) for place in places}
+    assert copies == 16
+    for place in places:
+        named = " and ".join(f"{a + 1} to {b + 1}" for a, b in place["lines"][:MOST_RANGES])
+        more = copies - MOST_RANGES
+        assert place["says"].endswith(f" run lines {named} and {more} more ranges.")
 
 
 def test_lines_of_loops_in_blocks_are_of_the_loop_in_the_tree() -> None:
