@@ -7,7 +7,7 @@ and of installed ones are left out: they say nothing about what is refused.
 from __future__ import annotations
 
 import linecache
-import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -21,6 +21,10 @@ MOST_FRAMES = 8
 """Frames that are shown, the innermost ones."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _PACKAGE = __name__.partition(".")[0]
+_STANDARD = PurePath(sysconfig.get_path("stdlib"))
+"""The folder of Python's own files; the names of modules tell nothing, users take them too."""
+_FROZEN = "<frozen "
+"""The beginning of the names of modules that are parts of the interpreter."""
 _MORE = "(%debug steps into the frames that are left out; %xmode Verbose and %tb show them)"
 
 
@@ -67,9 +71,10 @@ def _causes(error: BaseException) -> Iterator[str]:
 
 def _is_users(frame: FrameType) -> bool:
     top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    if top == _PACKAGE or top in sys.stdlib_module_names:
+    file = PurePath(frame.f_code.co_filename)
+    if top == _PACKAGE or file.is_relative_to(_STANDARD) or str(file).startswith(_FROZEN):
         return False
-    return not _INSTALLED.intersection(PurePath(frame.f_code.co_filename).parts)
+    return not _INSTALLED.intersection(file.parts)
 
 
 def _place(frame: FrameType, line: int) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
+import re
+import runpy
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,6 +134,39 @@ def test_many_frames_are_left_out() -> None:
     assert sum("in deeper" in line for line in shown) == error_text.MOST_FRAMES
     assert f"... {102 - error_text.MOST_FRAMES} frames further out" in shown
     assert shown[-3].strip() == 'sch.get_block("D")'
+
+
+def test_files_of_users_may_be_called_like_modules_of_python(tmp_path: Path) -> None:
+    file = tmp_path / "profile.py"
+    file.write_text("def ask(sch):\n    return sch.get_block('D')\n", encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("profile", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shown = error_text.lines(refused(tw.Schedule(ops.matmul_func(8, 8, 8)), module.ask))
+    at = shown.index(f"File {file}, line 2, in ask")
+    assert shown[at + 1] == "    return sch.get_block('D')"
+
+
+def test_frames_of_python_itself_are_left_out(tmp_path: Path) -> None:
+    def ask(_: object) -> str:
+        tw.Schedule(ops.matmul_func(8, 8, 8)).get_block("D")
+        return ""
+
+    def by_a_pattern(_: tw.Schedule) -> None:
+        re.sub("x", ask, "x")
+
+    def by_a_file(sch: tw.Schedule) -> None:
+        runpy.run_path(str(file), {"ask": lambda: ask(sch)})
+
+    file = tmp_path / "started.py"
+    file.write_text("ask()\n", encoding="utf-8")
+    for step in (by_a_pattern, by_a_file):
+        shown = error_text.lines(refused(tw.Schedule(ops.matmul_func(8, 8, 8)), step))
+        files = {line.partition(",")[0] for line in shown if line.startswith("File ")}
+        assert any(line.endswith("in ask") for line in shown)
+        assert files <= {f"File {__file__}", f"File {file}"}
 
 
 def test_a_circle_of_causes_ends() -> None:
