@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..durations import format_seconds
+from ..durations import format_ratio, format_seconds
+from ..ids import short_id
+from ..texts import excerpt
 from ..tuning_db.gains import Gains
 from ..tuning_db.values import ComparedSchedule, Outcome
 
 _TOLD = 40
-"""Characters of the reason of a failure that `repr` tells."""
+"""Characters of a name or of the reason of a failure that `repr` tells."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class Started:
     programs: int = 1
     program: int = 0
 
+    def __repr__(self) -> str:
+        return f"<Started {short_id(self.session)}: {excerpt(self.workload, _TOLD)}>"
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -48,6 +53,9 @@ class Batch:
     size: int
     elapsed: float
     program: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.number}: {self.size} candidates>"
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,9 @@ class Waiting:
     elapsed: float
     program: int = 0
 
+    def __repr__(self) -> str:
+        return f"<Waiting: {excerpt(self.what, _TOLD)}>"
+
 
 @dataclass(frozen=True)
 class Drift:
@@ -100,6 +111,10 @@ class Drift:
     elapsed: float
     program: int = 0
     finals: bool = False
+
+    def __repr__(self) -> str:
+        of = " of the finals" if self.finals else ""
+        return f"<Drift {format_ratio(self.ratio, 3)}{of}>"
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,13 @@ class Final:
     program: int = 0
     gains: Gains = field(default_factory=dict)
     trial_seconds: float | None = None
+
+    def __repr__(self) -> str:
+        if not self.comparison:
+            return "<Final: nothing compared>"
+        choice = self.comparison[0]
+        of = f"schedule {short_id(choice.schedule)} of {len(self.comparison)}"
+        return f"<Final {format_seconds(choice.seconds)}: {of}>"
 
 
 @dataclass(frozen=True)
@@ -139,6 +161,12 @@ class Ended:
     kept: str | None = None
     best_interval: tuple[float, float] | None = None
     noise: str | None = None
+
+    def __repr__(self) -> str:
+        best = (
+            "no time" if self.best_seconds is None else f"best {format_seconds(self.best_seconds)}"
+        )
+        return f"<Ended: {best}, {excerpt(self.reason, _TOLD)}>"
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

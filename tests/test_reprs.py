@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 import tilewright as tw
 from tilewright import ops, te
+from tilewright.autotune.events import Batch, Drift, Ended, Final, Started, Waiting
 from tilewright.runtime.module import Origin
 from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
@@ -26,6 +27,7 @@ from tilewright.tuning_db import (
     TargetRecord,
     Workload,
 )
+from tilewright.tuning_db.explain import Near, Reason, Refused
 from tilewright.tuning_db.values import KINDS, ComparedSchedule, Verdict
 
 from .golden import check_golden
@@ -189,6 +191,15 @@ def test_lookups_and_comparisons() -> None:
     )
 
 
+@pytest.mark.parametrize("reason", Reason)
+def test_refused_records_fit_a_line_for_any_reason(reason: Reason) -> None:
+    text = repr(Refused(reason, "on " * 99, 9999, 12.345e-6, ("ab" * 32, "cd" * 32), "a.db"))
+    assert len(text) <= 80
+    assert text == (f"<Refused {reason.name}: 9999 records, at best 12.3 us, such as abababababab>")
+    alone = repr(Refused(reason, "", 1, None, (), "a.db"))
+    assert alone == f"<Refused {reason.name}: 1 record>"
+
+
 def values(module: tw.Module) -> Iterator[Any]:
     """Public values, and what their attributes have."""
     sch = scheduled()
@@ -202,6 +213,7 @@ def values(module: tw.Module) -> Iterator[Any]:
         tw.fusion_groups(sch.func),
     )
     yield tw.Target.parse("cuda -arch=sm_90a")
+    yield (RESULT, *EVENTS)
 
 
 def test_no_dataclass_shows_another(module: tw.Module) -> None:
@@ -219,6 +231,17 @@ def test_no_dataclass_shows_another(module: tw.Module) -> None:
             assert " object at 0x" not in text, (type(value), name, text)
 
 
+LONG = "long \N{HIRAGANA LETTER A} " * 40
+EVENTS = (
+    Started("ab" * 32, LONG, LONG, 64, 3.0, 0, 0, 1000, 1e-3),
+    Batch(1, 64, 4.30921893499999),
+    Waiting(LONG, 4.30921893499999),
+    Drift(1.0123456789, 4.30921893499999, finals=True),
+    Final(RESULT.finals, 4.30921893499999, gains=RESULT.gains),
+    Final((), 4.30921893499999),
+    Ended("all 2 trials are done", False, 2, 1e-3, 4.30921893499999, best_session="ab" * 32),
+    Ended(LONG, True, 0, None, 4.30921893499999, kept=LONG, noise=LONG),
+)
 WIDTHS = (40, 80, 200)
 WIDER = (
     "Func", "Schedule", "Module", "Signature", "Workload", "ScheduleRecord", "Pictures",
@@ -241,6 +264,8 @@ def values_by_kind(module: tw.Module, db: tw.TuningDatabase) -> dict[str, list[A
     several += [db.prune(dry_run=True), db.diff(measured[0].id, measured[1].id), run, run.pictures]
     several += [RESULT, RESULT.best, *RESULT.history, *RESULT.gains.values(), *RESULT.finals]
     several += [RESULT.roofline, RESULT.spent]
+    several += [*db.explain(measured[0].workload, target_of(db)).refused, *EVENTS]
+    several.append(Near("12" * 32, "A[64,64] " * 9, 1000, 0.123, 1.0, db.location, None))
     kinds: dict[str, list[Any]] = {}
     for value in several:
         kinds.setdefault(type(value).__name__, []).append(value)

@@ -46,6 +46,8 @@ EXAMPLES = 3
 _THREADS = re.compile(r"(.*)/threads=([0-9]+)")
 """A class of comparable times: the machine, and its number of threads."""
 NEAREST_SHOWN = 5
+_SHAPE = 24
+"""Characters of a shape that `repr` tells."""
 
 
 class Reason(StrEnum):
@@ -77,6 +79,12 @@ class Refused:
     examples: tuple[str, ...]
     layer: str
 
+    def __repr__(self) -> str:
+        """Its reason is named, not told, and one record stands for all."""
+        some = _counted(self.count) + _at_best(self.seconds)
+        such = f", such as {short_id(self.examples[0])}" if self.examples else ""
+        return f"<Refused {self.reason.name}: {some}{such}>"
+
 
 @dataclass(frozen=True)
 class Near:
@@ -94,6 +102,11 @@ class Near:
     distance: float | None
     layer: str
     relative: bool | None
+
+    def __repr__(self) -> str:
+        shape = excerpt(self.shape, _SHAPE)
+        usable = f"{self.count} usable{_at_best(self.seconds)}"
+        return f"<Near {short_id(self.workload)}: {shape}, {usable}>"
 
 
 @dataclass(frozen=True)
@@ -336,11 +349,11 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"  {gained}"
     yield from _comparison_lines(story.best)
     for group in story.refused:
-        counted = "1 record" if group.count == 1 else f"{group.count} records"
         detail = f" ({excerpt(group.detail, _DETAIL)})" if group.detail else ""
         ids = ", ".join(map(short_id, group.examples))
         more = ", ..." if group.count > len(group.examples) else ""
-        yield f"  {counted}{_at_best(group.seconds)}: {group.reason.value}{detail}: {ids}{more}"
+        some = _counted(group.count) + _at_best(group.seconds)
+        yield f"  {some}: {group.reason.value}{detail}: {ids}{more}"
     if not story.refused and story.best is None:
         yield "  there are no measurements of this workload"
     if story.near:
@@ -380,6 +393,10 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
     for compared, time in zip(best.comparison, times, strict=True):
         in_rounds = f"{time} in {compared.rounds} rounds"
         yield f"    {short_id(compared.schedule)}: {in_rounds}, {compared}"
+
+
+def _counted(records: int) -> str:
+    return "1 record" if records == 1 else f"{records} records"
 
 
 def _at_best(seconds: float | None) -> str:

@@ -59,6 +59,9 @@ class Roofline:
     def seconds(self) -> float:
         return max(self.compute, self.memory)
 
+    def __repr__(self) -> str:
+        return f"<Roofline {self}>"
+
     def __str__(self) -> str:
         bound = "arithmetic" if self.compute >= self.memory else "memory"
         return f"{format_seconds(self.seconds)}, bound by {bound}"
