@@ -1,8 +1,9 @@
 """The events of a tuning session: frozen values, passed to a callback while it runs.
 
 `program` is the position among the programs that share a budget, 0 for one alone; all of them start
-before the first candidate and end after the last. `elapsed` are the seconds of all of them, with
-those of the calls that this one continues; that of `Ended` is the duration of its session.
+before the first candidate and end after the last. `elapsed` is the duration of the program's own
+session, with that of the calls that this one continues, as the database has it. `budget_elapsed`
+are the seconds of all programs, which the budget limits; `None` if a database was read.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Batch:
     size: int
     elapsed: float
     program: int = 0
+    budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
         return f"<Batch {self.number}: {self.size} candidates>"
@@ -77,6 +79,7 @@ class Trial:
     elapsed: float
     program: int = 0
     predicted: float | None = None
+    budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
         told = self.reason[:_TOLD] if self.seconds is None else format_seconds(self.seconds)
@@ -95,6 +98,7 @@ class Waiting:
     what: str
     elapsed: float
     program: int = 0
+    budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
         return f"<Waiting: {excerpt(self.what, _TOLD)}>"
@@ -111,6 +115,7 @@ class Drift:
     elapsed: float
     program: int = 0
     finals: bool = False
+    budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
         of = " of the finals" if self.finals else ""
@@ -130,6 +135,7 @@ class Final:
     program: int = 0
     gains: Gains = field(default_factory=dict)
     trial_seconds: float | None = None
+    budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
         if not self.comparison:
@@ -161,6 +167,7 @@ class Ended:
     kept: str | None = None
     best_interval: tuple[float, float] | None = None
     noise: str | None = None
+    budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
         best = (

@@ -33,8 +33,9 @@ class Picture:
 
     `best` is the best time in seconds with its `interval` once that is known. `drift` has the last
     event that compared the machine with its start. `comparison` are the finalists, the choice
-    first. `kept` says how to go on after an interrupt. `ended` is set by the last event, and so is
-    `noise`, if the machine was not calm.
+    first. `elapsed` and `budget_elapsed` are those of the last event. `kept` says how to go on
+    after an interrupt. `ended` is set by the last event, and so is `noise`, if the machine was not
+    calm.
     """
 
     def __init__(self, started: Started) -> None:
@@ -45,6 +46,7 @@ class Picture:
         self.interval: tuple[float, float] | None = None
         self.doing = "starting"
         self.elapsed = 0.0
+        self.budget_elapsed = 0.0
         self.drift: Drift | None = None
         self.comparison: tuple[ComparedSchedule, ...] = ()
         self.kept: str | None = None
@@ -77,6 +79,8 @@ class Picture:
             case Ended():
                 self._end(event)
         self.elapsed = event.elapsed
+        shared = event.budget_elapsed
+        self.budget_elapsed = event.elapsed if shared is None else shared
 
     @property
     def which(self) -> str:
@@ -154,7 +158,7 @@ class Picture:
         if self.started.trials:
             parts.append((float(self.started.trials), float(self._done)))
         if self.started.seconds:
-            parts.append((self.started.seconds, self.elapsed))
+            parts.append((self.started.seconds, self.budget_elapsed))
         return max(parts, key=lambda part: part[1] / part[0], default=(1.0, 0.0))
 
     @property

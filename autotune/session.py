@@ -154,7 +154,7 @@ class Tuning:
                 self.ended = f"the search has no candidate left after {trials} trials"
                 return
             self._batches += 1
-            self._tell(Batch(self._batches, len(candidates), self.meter.elapsed))
+            self._tell(Batch(self._batches, len(candidates), self._elapsed()))
             self._measure(candidates)
             self._watch_drift()
         finally:
@@ -259,7 +259,7 @@ class Tuning:
         if silence > _SILENCE and not self.measurer.timing:
             started = self.measurer.reference_seconds is not None
             what = "building" if started else "building, and running the unscheduled program"
-            self._tell(Waiting(what, self.meter.elapsed))
+            self._tell(Waiting(what, self._elapsed()))
 
     def _measure(self, candidates: Sequence[Candidate]) -> None:
         requests = [BuildRequest(c.schedule.trace, c.trace.error_factor) for c in candidates]
@@ -309,6 +309,7 @@ class Tuning:
         self, candidate: Candidate, measured: MeasureResult, written: Measurement
     ) -> None:
         """Count a stored measurement, let its candidate compete, and tell the caller."""
+        assert written.elapsed is not None, "a recorder knows the duration"
         self.meter.spend(1)
         self._outcomes[measured.outcome] += 1
         self._error = measured.error or self._error
@@ -326,7 +327,7 @@ class Tuning:
             record=record,
             error=measured.error,
             schedule=written.schedule,
-            elapsed=self.meter.elapsed,
+            elapsed=written.elapsed,
             program=self.number,
             predicted=candidate.predicted_seconds,
         )
@@ -387,7 +388,7 @@ class Tuning:
             return
         _log.info("the same code takes %.2f times as long as at first", ratio)
         self.recorder.drift(ratio)
-        self._tell(Drift(ratio, self.meter.elapsed))
+        self._tell(Drift(ratio, self._elapsed()))
 
     def _pause(self) -> None:
         """Wait for whatever disturbs the machine."""
@@ -422,7 +423,7 @@ class Tuning:
             self._tell(
                 Final(
                     tuple(comparison),
-                    self.meter.elapsed,
+                    self._elapsed(),
                     gains=gains,
                     trial_seconds=self._trial_seconds(),
                 )
@@ -536,7 +537,7 @@ class Tuning:
             if not again:
                 for _ in range(_PAUSES):
                     self._pause()
-        self._tell(Drift(self._finals_slowdown, self.meter.elapsed, finals=True))
+        self._tell(Drift(self._finals_slowdown, self._elapsed(), finals=True))
         return None
 
     def _spent(self, seconds: float) -> Spent:
@@ -555,6 +556,8 @@ class Tuning:
 
     def _tell(self, event: Event) -> None:
         self._last_word = time.monotonic()
+        if not isinstance(event, Started):
+            event = replace(event, budget_elapsed=self.meter.elapsed)
         self.callback(replace(event, program=self.number))
 
     @property

@@ -14,6 +14,7 @@ from tilewright.autotune import tuning_job
 from tilewright.autotune.budget import Meter
 from tilewright.autotune.events import Ended, Event, Trial
 from tilewright.autotune.measure import machine
+from tilewright.autotune.picture import Pictures
 from tilewright.autotune.result import TuneResult
 from tilewright.lab import html_of
 from tilewright.lab.report import report
@@ -130,8 +131,12 @@ def test_programs_that_share_a_budget_have_a_part_of_the_time_each(
     play(ok(2e-3))
     monkeypatch.setattr("tilewright.autotune.recorder._BEAT", -1.0)
 
+    shown, budget = Pictures(), list[float | None]()
+
     def wait(event: Event) -> None:
+        shown.add(event)
         if isinstance(event, Trial):
+            budget.append(event.budget_elapsed)
             beats = {session.heartbeat for session in db.records(Session)}
             assert beats == {clock()}, "all are alive, whichever is at work"
             clock.now += CALLBACK
@@ -143,7 +148,14 @@ def test_programs_that_share_a_budget_have_a_part_of_the_time_each(
     for result in results:
         assert db.get(Session, result.session).duration == result.seconds
         assert result.status is SessionStatus.FINISHED
+        (read,) = open_run(db, result.session).pictures.pictures.values()
+        recorded = [m.elapsed for m in reversed(db.measurements(session=result.session))]
+        trials = [trial.elapsed for trial in result.history]
+        assert trials == [trial.elapsed for trial in read.trials] == recorded
     assert db.stats().seconds == MACHINE + 4 * CALLBACK
+    assert budget == [MACHINE + n * CALLBACK for n in range(4)]
+    for picture in shown.pictures.values():
+        assert picture.elapsed < picture.budget_elapsed == MACHINE + 4 * CALLBACK
 
 
 def test_a_budget_of_seconds_goes_on_where_it_was(
