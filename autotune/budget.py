@@ -116,5 +116,16 @@ def _check(name: str, value: Any, is_number: bool, most: float) -> None:
 
 def running(moments: Iterable[datetime]) -> float:
     """The seconds between the first and the last moment, without long pauses between moments."""
-    gaps = (b - a for a, b in pairwise(sorted(moments)))
-    return sum((min(gap, _PAUSE) for gap in gaps), timedelta()).total_seconds()
+    return sum(parts((moment, "") for moment in moments).values())
+
+
+def parts(moments: Iterable[tuple[datetime, str]]) -> dict[str, float]:
+    """The `running` seconds of several (names) that work in turns, of the moments of each.
+
+    The time between two moments is of the one whose moment ends it.
+    """
+    ordered = sorted(moments)
+    times = dict.fromkeys((name for _, name in ordered), timedelta())
+    for (begin, _), (end, name) in pairwise(ordered):
+        times[name] += min(end - begin, _PAUSE)
+    return {name: time.total_seconds() for name, time in times.items()}

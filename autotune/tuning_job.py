@@ -115,11 +115,16 @@ class TuningJob:
             unfinished_session(self.database, w, target, self.budget) if self.resume else None
             for w in workloads
         ]
-        meter.spend(*history.used(self.database, [s for s in found if s is not None]))
+        resumed = [session for session in found if session is not None]
+        durations = history.durations(self.database, resumed)
+        trials = sum(self.database.trials(session.id) for session in resumed)
+        meter.spend(trials, sum(durations.values()))
         begun = []
         for workload, before in zip(workloads, found, strict=True):
             if before is not None:
-                session = self.database.resume_session(before.id, preparing=True)
+                session = self.database.resume_session(
+                    before.id, preparing=True, elapsed=durations[before.id]
+                )
             else:
                 session = started_session(
                     self.database,
@@ -132,7 +137,7 @@ class TuningJob:
                     self.tolerance,
                 )
             stack.callback(self._abandon, session.id)
-            begun.append(_Begun(session, 0.0 if before is None else before.duration))
+            begun.append(_Begun(session, session.duration))
         return begun
 
     def _abandon(self, session: str) -> None:

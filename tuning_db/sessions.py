@@ -62,7 +62,9 @@ def unfinished(
     return [c for c in candidates if not is_alive(c, now)]
 
 
-def resume(connection: Connection, id: str, now: datetime, *, preparing: bool) -> Session:
+def resume(
+    connection: Connection, id: str, now: datetime, elapsed: float | None, *, preparing: bool
+) -> Session:
     """Make this process the one that runs a session. Raises if it is finished or runs elsewhere."""
     state = require(connection, id)
     if state.status is SessionStatus.FINISHED or is_alive(state, now):
@@ -74,7 +76,8 @@ def resume(connection: Connection, id: str, now: datetime, *, preparing: bool) -
             state.pid,
             state.host,
         )
-    _set(connection, id, elapsed=state.duration, **running_here(now, preparing=preparing))
+    elapsed = state.duration if elapsed is None else elapsed
+    _set(connection, id, elapsed=elapsed, **running_here(now, preparing=preparing))
     return require(connection, id)
 
 

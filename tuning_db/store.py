@@ -239,13 +239,17 @@ class TuningDatabase(Queries):
         with self._layers[0].reading() as connection, leaving_out() as damage:
             return sessions.unfinished(connection, workload, target, self._clock(), damage)
 
-    def resume_session(self, session: str, *, preparing: bool = False) -> Session:
+    def resume_session(
+        self, session: str, *, preparing: bool = False, elapsed: Amount | None = None
+    ) -> Session:
         """Continue an unfinished session (id) in this process; `preparing` as for its start.
 
-        If several processes try, one succeeds; the others get a `DatabaseError`.
+        `elapsed` is its `duration` so far, by default as its record has it. If several processes
+        try, one succeeds; the others get a `DatabaseError`.
         """
         with self._layers[0].writing() as connection:
-            return sessions.resume(connection, session, self._clock(), preparing=preparing)
+            now = self._clock()
+            return sessions.resume(connection, session, now, elapsed, preparing=preparing)
 
     # Moving records
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from ...ids import short_id
 from ...tuning_db import TuningDatabase
@@ -17,6 +18,7 @@ from ...tuning_db.values import (
     Toolchain,
     Workload,
 )
+from ..budget import parts
 from ..model.target_model import TargetModel
 from ..result import BestResult
 from .replay import Replays, read_trace, row_of
@@ -95,13 +97,19 @@ def features_of(measured: Measurement, target_model: TargetModel) -> tuple[float
     return features if sensible else None
 
 
-def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:
-    """The trials and seconds that sessions with a common budget have used of it.
+def durations(database: TuningDatabase, sessions: Sequence[Session]) -> dict[str, float]:
+    """The durations of sessions with a common budget, by their ids.
 
-    A schedule counts as one trial, although finals measure some again.
+    Of those that older versions left the moments of measurements are known, which tell the sessions
+    apart and show long pauses.
     """
-    trials = sum(database.trials(session.id) for session in sessions)
-    return trials, sum(session.duration for session in sessions)
+    moments: list[tuple[datetime, str]] = []
+    for session in sessions:
+        if session.elapsed is None:
+            measured = (m.created for m, _ in database.each(session=session.id))
+            times = (session.started, *measured, session.heartbeat)
+            moments += ((time, session.id) for time in times)
+    return {s.id: s.elapsed for s in sessions if s.elapsed is not None} | parts(moments)
 
 
 def _known(

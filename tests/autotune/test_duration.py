@@ -177,3 +177,33 @@ def test_a_budget_of_seconds_goes_on_where_it_was(
     result = tune(matmul(), "cpu -threads=1", callback=wait, resume=True, **options)
     assert result.reason == "the 450 seconds are over"
     assert seen[2] == MACHINE + 2 * CALLBACK + MACHINE
+
+
+def test_of_what_older_versions_left_neither_pauses_nor_the_time_of_others_count(
+    db: TuningDatabase, clock: Clock, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They recorded no durations; programs that share a budget work in turns."""
+    play(ok(2e-3))
+    monkeypatch.setattr("tilewright.autotune.recorder.utc_now", clock)
+    seen: list[Trial] = []
+
+    def wait(event: Event) -> None:
+        if isinstance(event, Trial):
+            seen.append(event)
+            clock.now += 5.0
+            if len(seen) == 4:
+                clock.now += 86_400
+                raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"database": db, "trials": 6, "seconds": 1000.0, "config": QUICK}
+    programs = [matmul(), matmul(8)]
+    tune(programs, "cpu -threads=1", callback=wait, **options)
+    assert {trial.program for trial in seen} == {0, 1}
+    with db._layers[0].writing() as connection:
+        connection.exec_driver_sql("UPDATE session SET elapsed = NULL")
+    results = tune(programs, "cpu -threads=1", callback=wait, resume=True, **options)
+    before = MACHINE + 3 * 5.0 + 60.0
+    assert seen[4].budget_elapsed == before + MACHINE
+    assert sum(result.spent.earlier for result in results) == before
+    assert all(0.0 < result.spent.earlier < before for result in results)
+    assert [result.reason for result in results] == ["all 6 trials are done"] * 2

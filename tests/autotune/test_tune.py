@@ -27,7 +27,7 @@ from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
 from tilewright.autotune.result import TuneResult
-from tilewright.autotune.search import history, search
+from tilewright.autotune.search import search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
@@ -429,7 +429,7 @@ def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
     assert result.trials == 8
     assert len(db.measurements()) == 10
     (session,) = db.records(Session)
-    assert history.used(db, [session])[0] == 8
+    assert db.trials(session.id) == 8
 
 
 def test_what_lost_to_the_finalists_does_not_win_by_a_machine_that_became_slow(
