@@ -7,9 +7,11 @@ be written, because the database was locked or is gone, is tried again (`unsaved
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -152,6 +154,7 @@ class Measurements:
         if self.run is not None and self.run.running:
             raise LabError("a run goes on; wait for it, or cancel it")
         self.run = Run(versions, time.monotonic())
+        _OPEN.add(self)
         self._thread = threading.Thread(
             target=self._work, args=(self.run, work), name="tilewright lab", daemon=True
         )
@@ -176,6 +179,7 @@ class Measurements:
             self.cancel()
         self.wait()
         self._unsaved.close()
+        _OPEN.discard(self)
 
     def _saved(self) -> None:
         """Tell that fewer writes wait."""
@@ -338,6 +342,17 @@ class Measurements:
         recorder = timed.recorder
         every = (*recorder.subject, recorder.session, *records)
         self._unsaved.write(partial(timed.database.put, *every))
+
+
+_OPEN = weakref.WeakSet[Measurements]()
+"""Those that have measured, and may have more to write."""
+
+
+@atexit.register
+def _close_all() -> None:
+    """A process that ends writes what its labs measured, as far as the database takes it."""
+    for measurements in list(_OPEN):
+        measurements.close()
 
 
 class _QuietMeasurer(Measurer):

@@ -24,6 +24,7 @@ from .values import (
     Outcome,
     ScheduleRecord,
     SessionStatus,
+    Verification,
     canonical_json,
     field_types,
     in_utc,
@@ -99,6 +100,8 @@ def check(record: AnyRecord) -> None:
             raise DatabaseError("schedule.trace: {0}", error) from error
     if isinstance(record, Measurement):
         _check_measurement(record)
+    if isinstance(record, Verification):
+        _check_verification(record)
 
 
 def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
@@ -299,6 +302,22 @@ def _check_measurement(record: Measurement) -> None:
                 kernel,
                 taken,
             )
+
+
+def _check_verification(record: Verification) -> None:
+    """A check that passed is one whose error was within its tolerance."""
+    if type(record.passed) is not bool:
+        raise DatabaseError(
+            "verification.passed is {0!r:.80}, expected True or False", record.passed
+        )
+    within = record.max_error is not None and record.max_error <= record.tolerance
+    if record.passed and not within:
+        raise DatabaseError(
+            "verification passed with max_error={0} and tolerance={1}; "
+            "the error of one that passed is within its tolerance",
+            record.max_error,
+            record.tolerance,
+        )
 
 
 def _exactly(*kinds: type) -> Callable[[Json], Json]:

@@ -10,7 +10,7 @@ import os
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import IO, Self, TypeAlias
 
@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, select
 from ..display import html
 from ..errors import DatabaseError
 from ..ids import short_id
-from . import json_lines, removal, sessions
+from . import json_lines, lookup, removal, sessions
 from .arguments import Amount, Count, checked_arguments
 from .compare import DatabaseDiff, compare_databases
 from .connect import Opened, compact, open_engine
@@ -146,10 +146,16 @@ class TuningDatabase(Queries):
         """
         program = self.get(Workload, workload) if isinstance(workload, str) else workload
         record = self.get(ScheduleRecord, schedule) if isinstance(schedule, str) else schedule
-        checks = self.verifications(program.id, target, record.id)
-        require_verified(checks, record, program, target, unverified=unverified)
         choice = Pin(program.id, target.id, record.id, self._clock())
-        with self._layers[0].writing() as connection:
+        top, *below = self._layers
+        with ExitStack() as stack:
+            damage = stack.enter_context(leaving_out())
+            layers = [stack.enter_context(layer.reading()) for layer in below]
+            connection = stack.enter_context(top.writing())  # nobody adds or deletes a check now
+            checks = lookup.checks_of(
+                [connection, *layers], program.id, target.comparable, record.id, damage
+            )
+            require_verified(checks, record, program, target, unverified=unverified)
             write(connection, [program, target, record, choice], repin=True)
         return choice
 

@@ -104,7 +104,8 @@ class Results:
             _require_check(line["check"])
         if line["outcome"] == "ok":
             _require_samples(line["samples"])
-            if line["check"]["passed"] is not True or line["check"]["max_error"] is None:
+            passed, error = line["check"]["passed"], line["check"]["max_error"]
+            if not passed or error is None or error > line["check"]["tolerance"]:
                 raise ValueError("a time without a check that passed")
             if line["seconds"] != statistics.median(line["samples"]):
                 raise ValueError("seconds that are not the median of the samples")

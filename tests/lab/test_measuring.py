@@ -298,6 +298,16 @@ def test_closing_writes_what_waits(file: Path) -> None:
     assert len(database.records(Measurement)) == 1
 
 
+def test_a_process_that_ends_writes_what_waits(file: Path, root: Path) -> None:
+    ending = [sys.executable, "-m", "tests.lab.ending", str(file)]
+    done = subprocess.run(ending, cwd=root, capture_output=True, text=True, timeout=300, check=True)
+    assert "unsaved 2" in done.stdout
+    assert done.stderr == ""
+    with tw.TuningDatabase(file) as database:
+        assert [m.outcome for m in database.records(Measurement)] == [Outcome.OK]
+        assert {s.status for s in database.records(Session)} == {SessionStatus.FINISHED}
+
+
 def test_closing_says_what_is_lost(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
     bench = next(lab(database))

@@ -24,6 +24,7 @@ from tilewright.tuning_db import (
     lookup,
 )
 from tilewright.tuning_db.near import distance
+from tilewright.tuning_db.require_verified import require_verified
 
 from .samples import (
     ARM,
@@ -223,6 +224,26 @@ def test_a_pin_of_what_is_not_verified(db: TuningDatabase) -> None:
     assert (best.pinned, best.verified, best.measurement) == (True, False, None)
 
 
+def test_no_check_comes_or_goes_while_one_is_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"sqlite:///{tmp_path / 'tuning.db'}?timeout=0"
+    with TuningDatabase(place) as db, TuningDatabase(place) as other:
+        fill(db)
+        db.put(schedule(8), verification(8))
+
+        def meanwhile(*args: Any, **options: Any) -> None:
+            require_verified(*args, **options)
+            with pytest.raises(DatabaseError, match="locked"):
+                other.put(verification(8, passed=False))
+            with pytest.raises(DatabaseError, match="locked"):
+                other.delete(schedule(8).id)
+
+        monkeypatch.setattr("tilewright.tuning_db.store.require_verified", meanwhile)
+        db.pin(MATMUL.id, CPU, schedule(8).id)
+        assert [p.schedule for p in db.records(Pin)] == [schedule(8).id]
+
+
 @pytest.mark.parametrize("other", [{"target": SLOW_CPU}, {"workload": WIDER}], ids=str)
 def test_checks_elsewhere_verify_nothing_here(db: TuningDatabase, other: dict[str, Any]) -> None:
     db.put(*verified(8, 1.0, **other))
@@ -335,7 +356,7 @@ def test_inexact_schedules_need_to_be_tolerated(
 
 def test_the_largest_error_that_was_found_counts(db: TuningDatabase) -> None:
     made, measured, check = winograd(9, 1.0, 1e-5)
-    worse = dataclasses.replace(check, max_error=1e-3)
+    worse = dataclasses.replace(check, max_error=1e-3, tolerance=1e-2)
     db.put(made, measured, check, worse)
     assert db.best(MATMUL.id, CPU, tolerance=1e-4) is None
     assert seconds(db.best(MATMUL.id, CPU, tolerance=1e-2)) == 1.0

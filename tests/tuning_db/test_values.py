@@ -215,6 +215,8 @@ def test_canonical_json() -> None:
         ("verification", {"max_error": -1.0}, "verification.max_error is -1.0, expected 0 or more"),
         ("verification", {"tolerance": math.nan}, "expected a finite number"),
         ("verification", {"passed": 1}, "verification.passed is 1, expected bool"),
+        ("verification", {"max_error": 1.0}, "of one that passed is within its tolerance"),
+        ("verification", {"max_error": None}, "passed with max_error=None and tolerance=0.0001"),
         ("machine", {"rates": {}}, "machine.rates is empty"),
         ("machine", {"rates": {"fma": 0}}, "machine.rates has 'fma': 0.0, expected a positive"),
         ("machine", {"rates": {"fma": -1.0}}, "machine.rates has 'fma': -1.0"),
