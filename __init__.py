@@ -30,7 +30,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import ops
+    from . import ops, tuning_db
     from .autotune.recorded_run import open_run
     from .autotune.rules.draft import Draft
     from .autotune.rules.fusion_groups import fusion_groups
@@ -101,6 +101,7 @@ __all__ = [
     "sketch_rule",
     "te",
     "tune",
+    "tuning_db",
 ]
 
 _MODULES = {
@@ -109,6 +110,7 @@ _MODULES = {
     "ops": ".ops",
     "plot": ".lab.plot",
     "te": ".tir.te",
+    "tuning_db": ".tuning_db",
 }
 _HOMES = {
     "Func": ".tir.ir",

@@ -100,9 +100,9 @@ def _print_removal(removal: Removal, db: str, as_json: bool) -> None:
     if not rows:
         return
     if removal.done:
-        print_text("deleted; a merge with what still has them brings them back")
+        print_text("Deleted. A merge with a database that still has them brings them back.")
     else:
-        print_text("nothing was deleted: with --yes, these are")
+        print_text("Nothing was deleted. `--yes` deletes these.")
 
 
 def _more(ids: tuple[str, ...]) -> list[str]:

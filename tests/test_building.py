@@ -152,9 +152,9 @@ def test_a_record_for_other_threads_is_a_transfer(func: tw.Func, db: tw.TuningDa
     computes(module)
     told = str(tw.explain(func, SERIAL, db))
     assert (
-        "1 record, at best 1 us: recorded for another number of threads: a transfer takes" in told
+        "1 record, at best 1 us: tuned for another number of threads: a build re-fits it" in told
     )
-    assert "(for 2, and this is for 1)" in told
+    assert "(tuned for 2, asked for 1)" in told
     with pytest.raises(tw.NotTunedError, match="or allow 'transfer'"):
         tw.build(func, SERIAL, db, allow=["record"])
 

@@ -629,8 +629,8 @@ def test_explain(run: Run, matmul: str, db: Path) -> None:
 
     other = run("db", "explain", matmul, *SIZES, "--db", db, "--target", "cpu -threads=77")
     assert "found: nothing usable" in other.out
-    assert "another number of threads: a transfer takes its schedule over (for " in other.out
-    assert ", and this is for 77)" in other.out
+    assert "another number of threads: a build re-fits it, as a transfer (tuned for " in other.out
+    assert ", asked for 77)" in other.out
 
 
 def test_a_record_that_does_not_apply_is_told(run: Run, matmul: str, db: Path) -> None:

@@ -377,6 +377,13 @@ def test_every_public_name_resolves() -> None:
         _ = tilewright.tuna
 
 
+def test_public_rooms_load_when_they_are_named() -> None:
+    """No other import came before it."""
+    code = "import tilewright as tw; print(tw.tuning_db.Order.TIME, tw.T.__name__)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "time tilewright.tir.language\n"
+
+
 def test_errors_are_public() -> None:
     defined = {
         name

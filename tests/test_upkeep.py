@@ -46,7 +46,7 @@ def test_delete_says_what_it_would_and_then_does(db: TuningDatabase, run: Run) -
     last = db.measurements()[0]
     code, out, _ = run("delete", last.id[:8])
     assert code == 0
-    assert "nothing was deleted: with --yes, these are" in out
+    assert "Nothing was deleted. `--yes` deletes these." in out
     assert last in db.measurements()
     planned = json.loads(run("delete", last.id[:8], "--json")[1])
     assert planned == {
@@ -56,7 +56,7 @@ def test_delete_says_what_it_would_and_then_does(db: TuningDatabase, run: Run) -
     }
     code, out, _ = run("delete", last.id[:8], "--yes")
     assert code == 0
-    assert "deleted; a merge with what still has them brings them back" in out
+    assert "Deleted. A merge with a database that still has them brings them back." in out
     assert last not in db.measurements()
     code, _, err = run("delete", last.id[:8], "--yes")
     assert (code, err) == (1, f"tilewright: there is no record {last.id[:8]} in {db.location}\n")

@@ -54,7 +54,7 @@ class Reason(StrEnum):
     """The reasons for refusing records, in order: the first that applies counts."""
 
     OTHER_COMPAT = "its code may not be legal on this target"
-    OTHER_THREADS = "recorded for another number of threads: a transfer takes its schedule over"
+    OTHER_THREADS = "tuned for another number of threads: a build re-fits it, as a transfer"
     OTHER_PERF = "its times are not comparable with this target's"
     OTHER_GENERATION = "another generation of the toolchain"
     NOT_OK = "it failed"
@@ -262,7 +262,7 @@ def _judge(
         return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
     here, there = (_THREADS.fullmatch(perf) for perf in (goal.perf, str(row.perf)))
     if row.perf != goal.perf and here and there and here[1] == there[1]:
-        return Reason.OTHER_THREADS, f"for {there[2]}, and this is for {here[2]}"
+        return Reason.OTHER_THREADS, f"tuned for {there[2]}, asked for {here[2]}"
     if row.perf != goal.perf:
         return Reason.OTHER_PERF, f"measured on {row.text} ({row.perf}), wanted {goal.perf}"
     if generation is not None and row.generation != generation:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...byte_counts import format_bytes
+from ...durations import format_seconds
 from ...runtime import openmp
 from ...target import CpuTarget, Rates
 from ..detect import processor_quota, usable_processors
@@ -57,7 +58,7 @@ _MEANING = {
     "memory": "bytes in a cycle from memory",
     "all_l3": "bytes in a cycle from the third cache to all cores",
     "all_memory": "bytes in a cycle from memory to all cores",
-    "fork": "seconds to begin and end a parallel loop",
+    "fork": "the start and end of a parallel loop",
     "l1_latency": "nanoseconds of a load from the first cache",
     "l2_latency": "nanoseconds of a load from the second cache",
     "l3_latency": "nanoseconds of a load from the third cache",
@@ -303,7 +304,9 @@ def _strange(found: Rates, expected: Rates) -> Iterator[tuple[str, str]]:
     for name, value in found._asdict().items():
         usual = getattr(expected, name)
         if usual and not usual / _BELIEVED < value < usual * _BELIEVED:
-            yield name, f"{_MEANING[name]}: not {value:.3g} as measured, but the usual {usual:.3g}"
+            text = format_seconds if name == "fork" else "{:.3g}".format
+            told = f"measured {text(value)}; the model uses the usual {text(usual)}"
+            yield name, f"{_MEANING[name]}: {told}"
 
 
 def _disturbed(loops: dict[str, _Loop], target: CpuTarget) -> Iterator[str]:

@@ -325,11 +325,13 @@ def test_of_a_large_cache_what_is_behind_it_is_not_claimed(cache: int, kept: set
 
 def test_rates_that_are_not_believed_are_named_in_words() -> None:
     usual = Rates(**dict.fromkeys(Rates._fields, 1.0))
-    strange = dict(rates_of_cores._strange(usual._replace(fork=20.0, l3=0.1), usual))
-    assert strange["fork"].startswith(
-        "seconds to begin and end a parallel loop: not 20 as measured"
-    )
-    assert set(strange) == {"fork", "l3"}
+    usual = usual._replace(fork=2e-6)
+    strange = dict(rates_of_cores._strange(usual._replace(fork=476e-6, l3=0.1), usual))
+    assert strange == {
+        "fork": "the start and end of a parallel loop: measured 476 us; "
+        "the model uses the usual 2 us",
+        "l3": "bytes in a cycle from the third cache: measured 0.1; the model uses the usual 1",
+    }
     assert set(rates_of_cores._MEANING) == set(Rates._fields)
 
 
@@ -352,4 +354,4 @@ def test_what_is_odd_is_a_warning(
     with caplog.at_level(logging.WARNING):
         description = machine._measured(many)
     assert any("threads" in text for text in description.measured.odd)
-    assert "this machine was measured with" in caplog.text
+    assert "the measured rates of this machine are doubtful: " in caplog.text

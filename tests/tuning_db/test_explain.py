@@ -79,7 +79,7 @@ def test_another_number_of_threads_is_told(db: TuningDatabase) -> None:
     two, one = (TargetRecord("cpu", "x86_64", f"cpu/a/b/threads={n}") for n in (2, 1))
     db.put(two, *verified(1, 0.1, target=two))
     (threads,) = db.explain(MATMUL, one, LLVM).refused
-    assert (threads.reason, threads.detail) == (Reason.OTHER_THREADS, "for 2, and this is for 1")
+    assert (threads.reason, threads.detail) == (Reason.OTHER_THREADS, "tuned for 2, asked for 1")
     other = dataclasses.replace(one, perf="cpu/a/c/threads=2")
     assert [r.reason for r in db.explain(MATMUL, other, LLVM).refused] == [Reason.OTHER_PERF]
 
