@@ -6,6 +6,7 @@ serve both. Nothing is written, and no target or program is needed.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -119,14 +120,14 @@ class RecordedRun:
         """What continues a session that did not finish; `None` while it runs and if it did."""
         if self.running or self.session.status is SessionStatus.FINISHED:
             return None
-        session = self.session
-        budget = {"trials": session.trials, "seconds": session.seconds}
-        given = ", ".join(f"{name}={value}" for name, value in budget.items())
-        options = " ".join(f"--{n} {v:g}" for n, v in budget.items() if v is not None)
+        given = _arguments_of(self.session)
+        values = "".join(f"{name}={value!r}, " for name, value in given.items())
+        options = "".join(f"--{name} {value!r} " for name, value in given.items())
         return (
-            f"To go on, tune the same program with the same budget and resume: tw.tune(func, "
-            f"{given}, resume=True, database=...), or tilewright tune FILE.py:FUNCTION {options} "
-            f"--resume --db {self._database.location}"
+            "To go on, tune the same program for the same target with the same budget, and resume: "
+            f'tw.tune(func, "{self._target.text}", {values}resume=True, database=db), or '
+            f'tilewright tune FILE.py:FUNCTION --target "{self._target.text}" {options}--resume '
+            f"--db {shlex.quote(self._database.location)}"
         )
 
     def poll(self) -> list[Event]:
@@ -225,6 +226,20 @@ class RecordedRun:
         doing = _PREPARING if session.status is SessionStatus.PREPARING else "running"
         budget = limits(session.trials, session.seconds)
         return f"{doing} on {session.host}, process {session.pid}; budget {budget}"
+
+
+def _arguments_of(session: Session) -> dict[str, float]:
+    """The arguments of `tune` that a session was given: one that resumes it is given them too.
+
+    The budget says which session is resumed; the seed and the tolerance are those of each call.
+    """
+    given = {
+        "trials": session.trials,
+        "seconds": session.seconds,
+        "seed": session.seed or None,
+        "tolerance": session.search.get("tolerance"),
+    }
+    return {name: value for name, value in given.items() if isinstance(value, (int, float))}
 
 
 def _identity(database: TuningDatabase) -> tuple[int, int] | None:

@@ -175,7 +175,7 @@ class Recorder:
         some = "1 trial is" if trials == 1 else f"{trials} trials are"
         return (
             f"{some} kept in {self._database.location}; resume=True (--resume) with the same "
-            "budget continues the session"
+            "target and budget continues the session"
         )
 
     def end(self, status: SessionStatus, noise: str | None = None) -> Session:

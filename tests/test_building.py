@@ -151,9 +151,7 @@ def test_a_record_for_other_threads_is_a_transfer(func: tw.Func, db: tw.TuningDa
     assert "recorded for 2 threads and re-fitted to 1 thread, measured in " in str(module.origin)
     computes(module)
     told = str(tw.explain(func, SERIAL, db))
-    assert (
-        "1 record, at best 1 us: tuned for another number of threads: a build re-fits it" in told
-    )
+    assert "1 record, at best 1 us: tuned for another number of threads: a build re-fits it" in told
     assert "(tuned for 2, asked for 1)" in told
     with pytest.raises(tw.NotTunedError, match="or allow 'transfer'"):
         tw.build(func, SERIAL, db, allow=["record"])

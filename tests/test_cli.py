@@ -328,7 +328,10 @@ def test_a_session_that_measured_nothing_says_so(
     assert result.code == 130
     assert "nothing was measured\n" in result.out
     assert "0 trials are kept in " in result.out
-    assert "; resume=True (--resume) with the same budget continues the session" in result.out
+    assert (
+        "; resume=True (--resume) with the same target and budget continues the session"
+        in result.out
+    )
     assert "no candidate is correct" not in result.out
 
 

@@ -184,7 +184,8 @@ def _measured(target: Target) -> Description:
     created = datetime.now(UTC).isoformat()
     found = Description.from_json({**answer.fields["machine"], "created": created})
     if found.measured.odd:
-        _log.warning("the measured rates of this machine are doubtful: %s", "; ".join(found.measured.odd))
+        odd = "; ".join(found.measured.odd)
+        _log.warning("the measured rates of this machine are doubtful: %s", odd)
     return found
 
 

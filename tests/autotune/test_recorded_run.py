@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +36,7 @@ from .kernels import matmul
 from .recorded import Play, ok
 
 pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
+ONE_THREAD = "cpu -threads=1"
 CRASH = MeasureResult(Outcome.CRASH, error="running it: signal 11")
 
 
@@ -51,7 +54,7 @@ def tuned(
 ) -> TuneResult:
     with TuningDatabase(place) as db:
         return tune(
-            matmul(), "cpu -threads=1", database=db, trials=trials, callback=callback, config=QUICK
+            matmul(), ONE_THREAD, database=db, trials=trials, callback=callback, config=QUICK
         )
 
 
@@ -120,9 +123,45 @@ def test_an_interrupted_session_says_how_to_go_on(place: Path, play: Play) -> No
     assert run.done
     (picture,) = run.pictures.pictures.values()
     assert picture.doing == "interrupted"
-    assert "tw.tune(func, trials=6, seconds=None, resume=True, database=...)" in str(picture.kept)
-    assert f"--trials 6 --resume --db {place}" in str(picture.kept)
+    assert picture.kept == run.how_to_go_on
     assert picture.kept in picture.conclusions
+
+
+@pytest.mark.parametrize("budget", [{"trials": 6}, {"seconds": 600.0}])
+@pytest.mark.parametrize("way", ["python", "shell"])
+def test_what_it_says_resumes_the_session(
+    place: Path, play: Play, monkeypatch: pytest.MonkeyPatch, way: str, budget: dict[str, Any]
+) -> None:
+    """The target and the seed are not the defaults."""
+    play(ok(2e-3))
+    options: dict[str, Any] = {"seed": 3, "tolerance": 1e-3, "config": QUICK, "progress": False}
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == 2:
+            raise KeyboardInterrupt
+
+    with TuningDatabase(place) as db:
+        tune(matmul(), ONE_THREAD, database=db, callback=interrupt, **budget, **options)
+    hint = str(open_run(str(place)).how_to_go_on)
+    (told,) = re.finditer(r"(tw\.tune\(.*\)), or tilewright (.*)", hint)
+    python, shell = told.groups()
+    quick = partial(tune, config=QUICK)
+    if way == "python":
+        with TuningDatabase(place) as db:
+            names = {"tw": SimpleNamespace(tune=quick), "func": matmul(), "db": db}
+            eval(python, names)
+    else:
+        program = place.with_name("program.py")
+        program.write_text("from tilewright.tests.autotune.kernels import matmul\n")
+        command = shell.replace("FILE.py:FUNCTION", f"{program}:matmul")
+        monkeypatch.setattr("tilewright.autotune.tune.tune", quick)
+        monkeypatch.setattr("sys.argv", ["tilewright", *shlex.split(command)])
+        with pytest.raises(SystemExit):
+            main.main()
+    with TuningDatabase(place) as db:
+        (session,) = db.records(Session)
+    assert session.status is SessionStatus.FINISHED
+    assert "seed=3, tolerance=0.001" in python
 
 
 def test_a_session_whose_process_is_gone_is_over(place: Path, play: Play) -> None:

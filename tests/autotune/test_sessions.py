@@ -201,8 +201,8 @@ def test_interrupted_before_the_first_trial(
     assert result.interrupted
     assert str(result).startswith("nothing was measured in ")
     assert str(result).endswith(
-        "interrupted\n0 trials are kept in memory; resume=True (--resume) with the same budget "
-        "continues the session"
+        "interrupted\n0 trials are kept in memory; resume=True (--resume) with the same target "
+        "and budget continues the session"
     )
     assert "nothing was measured" in repr(result)
     assert f"interrupted; {result.kept}" in caplog.text, "nothing shows it"
