@@ -6,7 +6,8 @@ by the minimum.
 
 The time of a call can change a thousandfold from one moment to the next: threads at a barrier wait
 for a time slice each as soon as something else wants their processors. A sample therefore reads the
-clock on its way and ends early when it takes far too long.
+clock on its way and ends early when it takes far too long. The number of its calls follows from the
+shortest time seen, and no short call is judged by fewer than 5 samples.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ _MAX_REPEATS = 1 << 20
 _HOPELESS_WARM = 2.0
 _COLD = 5e-3
 _FAR = 16.0
+_SURE = 5
+"""So many samples tell a slow call from one that waited for a processor,"""
+_SURE_SECONDS = 5e-2
+"""or as many as are made within so many seconds, where these are fewer."""
+_DISTURBED = 2.0
 _GROWTH = 4
 _LOOKS = 8
 _LOOK = 2e-2
@@ -165,15 +171,18 @@ def time_samples(
 ) -> Timing:
     """Time what `sample` takes samples of. The clock is for the budget.
 
-    One call warms up. Calls per sample are then chosen so that a sample takes at least
-    `min_sample_seconds`; a sample that takes 16 times as long ends early. At least `min_samples`
-    are taken, and up to `max_samples` while `budget_seconds` (warm-up included) last. A warm-up
-    that spends the whole budget is the only sample.
+    One call warms up. Samples are of as many calls as take at least `min_sample_seconds` by the
+    shortest time seen; one that takes 16 times as long ends early. At least `min_samples` are
+    taken, and up to `max_samples` while `budget_seconds` (warm-up included) last. Of calls that
+    take less than 10 ms, at least 5 are taken, and of longer ones as many as 50 ms allow; all
+    `max_samples` while the median of short calls is twice the shortest or more. A warm-up of 50 ms
+    or more that spends the whole budget is the only sample.
 
     A candidate that cannot win is dropped earlier. `stop_above` is the time to beat, in seconds,
     including the caller's allowance for noise. Measuring stops once the fastest of two samples is
     above it, after one sample if that is far above, and after the warm-up alone (then the only
-    sample) if even a cold start, of 5 ms at most, does not explain it.
+    sample) if even a cold start, of 5 ms at most, does not explain it. Short calls are dropped
+    after the 5 samples, or as many as 50 ms allow: the first ones may have waited for a processor.
 
     With `before_sample`, for instance to flush caches, each sample is a single call after it.
 
@@ -183,24 +192,29 @@ def time_samples(
     _check_seconds(min_sample_seconds=min_sample_seconds)
     _check_seconds(allowed=math.inf, budget_seconds=budget_seconds)
     began = clock()
-    cold = sample(1, 0.0)
-    if stop_above is not None and cold > _HOPELESS_WARM * stop_above + _COLD:
-        return Timing((cold,), 1, clock() - began, stopped=True)
-    if cold >= budget_seconds:
-        return Timing((cold,), 1, clock() - began)
-    repeats, samples, most = 1, list[float](), _FAR * min_sample_seconds
-    if before_sample is None:
-        repeats, first = _calibrate(sample, cold, min_sample_seconds)
-        samples += first
+    calls = _Calls(sample, min_sample_seconds)
+    cold = calls.single()
+    if cold >= _SURE_SECONDS or max_samples == 1:
+        if stop_above is not None and cold > _HOPELESS_WARM * stop_above + _COLD:
+            return Timing((cold,), 1, clock() - began, stopped=True)
+        if cold >= budget_seconds:
+            return Timing((cold,), 1, clock() - began)
+    samples = list[float]()
     while len(samples) < max_samples:
-        if _hopeless(samples, stop_above):
-            return Timing(tuple(samples), repeats, clock() - began, stopped=True)
-        if len(samples) >= min_samples and clock() - began >= budget_seconds:
+        needed = min(calls.affordable, max_samples)
+        shortest = min(samples, default=math.inf) if before_sample else calls.shortest
+        if len(samples) >= needed and _hopeless(len(samples), shortest, stop_above):
+            return Timing(tuple(samples), calls.repeats, clock() - began, stopped=True)
+        if needed > 1 and samples and disturbed(samples):
+            needed = max_samples
+        if len(samples) >= max(needed, min_samples) and clock() - began >= budget_seconds:
             break
-        if before_sample is not None:
+        if before_sample is None:
+            samples.append(calls.sample())
+        else:
             before_sample()
-        samples.append(sample(repeats, most))
-    return Timing(tuple(samples), repeats, clock() - began)
+            samples.append(calls.single())
+    return Timing(tuple(samples), calls.repeats, clock() - began)
 
 
 def time_interleaved(
@@ -241,32 +255,29 @@ def interleave_samples(
     """
     _check_counts(rounds=rounds)
     _check_seconds(min_sample_seconds=min_sample_seconds)
-    plans, spent, fastest = [], list[float](), list[float]()
     most = _FAR * min_sample_seconds
-    for sample in samplers:
+    plans, spent = [_Calls(sample, min_sample_seconds) for sample in samplers], list[float]()
+    for calls in plans:
         began = clock()
-        cold = sample(1, 0.0)
-        repeats, _ = _calibrate(sample, cold, min_sample_seconds)
-        plans.append((sample, repeats))
-        fastest.append(cold)
+        if calls.single() < 2 * min_sample_seconds:
+            calls.sample()
         spent.append(clock() - began)
     rows = []
     for _ in range(rounds):
         row = []
-        for number, (sample, repeats) in enumerate(plans):
+        for number, calls in enumerate(plans):
             began = clock()
             if before_turn is not None:
                 before_turn()
-            if fastest[number] < most:
-                sample(1, 0.0)
-            row.append(sample(repeats, most))
-            fastest[number] = min(fastest[number], row[-1])
+            if calls.shortest < most:
+                calls.single()
+            row.append(calls.sample())
             spent[number] += clock() - began
         rows.append(row)
     columns = zip(*rows, strict=True)
     return tuple(
-        Timing(samples, repeats, seconds)
-        for samples, (_, repeats), seconds in zip(columns, plans, spent, strict=True)
+        Timing(samples, calls.repeats, seconds)
+        for samples, calls, seconds in zip(columns, plans, spent, strict=True)
     )
 
 
@@ -328,22 +339,51 @@ def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -
     return seconds / done
 
 
-def _calibrate(sample: Sampler, cold: float, min_sample_seconds: float) -> tuple[int, list[float]]:
-    """Calls per sample, and the samples that calibration has produced."""
-    if cold >= 2 * min_sample_seconds:
-        return 1, []
-    repeats = 1
-    while repeats < _MAX_REPEATS:
-        seconds = sample(repeats, _FAR * min_sample_seconds)
-        if seconds * repeats >= min_sample_seconds:
-            return repeats, [seconds]
-        wanted = int(1.2 * min_sample_seconds / seconds) + 1 if seconds > 0 else 16 * repeats
-        repeats = min(max(2 * repeats, wanted), 16 * repeats, _MAX_REPEATS)
-    return repeats, []
+def disturbed(samples: Sequence[float]) -> bool:
+    """Whether half of them took twice as long as the shortest, as on a machine that is busy."""
+    return statistics.median(samples) >= _DISTURBED * min(samples)
 
 
-def _hopeless(samples: list[float], stop_above: float | None) -> bool:
-    if stop_above is None or not samples:
+class _Calls:
+    """Takes samples of `repeats` calls, which become more when these turn out to be too few.
+
+    `shortest` is the shortest time of a call so far.
+    """
+
+    def __init__(self, sample: Sampler, min_seconds: float) -> None:
+        self.repeats, self.shortest = 1, math.inf
+        self._sample = sample
+        self._min_seconds = min_seconds
+
+    @property
+    def affordable(self) -> int:
+        """How many samples of single calls 50 ms allow: 5 at most, 1 at least."""
+        if _SURE * self.shortest <= _SURE_SECONDS:
+            return _SURE
+        return max(1, int(_SURE_SECONDS / self.shortest))
+
+    def single(self) -> float:
+        """The seconds of a single call, however long it takes."""
+        return self._timed(1, 0.0)
+
+    def sample(self) -> float:
+        """Seconds per call, over calls that take the least time of a sample."""
+        while True:
+            seconds = self._timed(self.repeats, _FAR * self._min_seconds)
+            if seconds * self.repeats >= self._min_seconds or self.repeats >= _MAX_REPEATS:
+                return seconds
+            more = 16 * self.repeats
+            wanted = int(1.2 * self._min_seconds / seconds) + 1 if seconds > 0 else more
+            self.repeats = min(max(2 * self.repeats, wanted), more, _MAX_REPEATS)
+
+    def _timed(self, repeats: int, most: float) -> float:
+        seconds = self._sample(repeats, most)
+        self.shortest = min(self.shortest, seconds)
+        return seconds
+
+
+def _hopeless(count: int, shortest: float, stop_above: float | None) -> bool:
+    """Whether a call is too slow by the shortest time of `count` samples and the warm-up."""
+    if stop_above is None or count == 0:
         return False
-    limit = stop_above if len(samples) > 1 else _HOPELESS_WARM * stop_above
-    return min(samples) > limit
+    return shortest > (stop_above if count > 1 else _HOPELESS_WARM * stop_above)

@@ -30,7 +30,8 @@ class MeasureConfig:
     leave free.
 
     A candidate is timed by `min_samples` to `max_samples` samples of at least `sample_seconds`
-    within `timing_seconds`, and dropped early once it is slower than `slack` times the best.
+    within `timing_seconds`, and dropped early once it is slower than `slack` times the best. Short
+    calls have 5 samples in any case, if `max_samples` allows them: see `time_samples`.
 
     `reference_timeout` is for the unscheduled program, which runs once. `start_timeout` is for a
     process to be ready.
