@@ -83,11 +83,14 @@ def hot_block(
             best[number] = loop, count
     if not best:
         return None
-    runs: dict[int | None, int] = {}
+    runs: dict[int, int] = {}
     if loops is not None and program is not None:
-        runs.update(program.iterations(n for n in loops if n is not None))
-    hottest = max(best, key=lambda number: sum(best[number][1]) * runs.get(number, 1))
-    first, last = best[hottest][0]
+        runs = program.iterations(n for n in loops if n is not None)
+
+    def work(number: int | None) -> int:
+        return sum(best[number][1]) * (1 if number is None else runs.get(number, 1))
+
+    first, last = best[max(best, key=work)][0]
     return range(first, last + 1)
 
 
