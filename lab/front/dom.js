@@ -93,14 +93,13 @@ function seconds(value) {
   return `${digits(value / scale)} ${unit}`;
 }
 
-/** How a time differs from another one: as a factor where it is large, else in percent. */
+/** How a time differs from another one, as a factor: 1.99x faster. */
 function change(now, before) {
-  const ratio = now / before;
-  if (!Number.isFinite(ratio) || Math.abs(ratio - 1) < 0.005) return { text: "same time", of: "soft" };
-  const faster = ratio < 1;
-  const factor = faster ? 1 / ratio : ratio;
-  const much = factor >= 1.995 ? `${digits(factor)}×` : `${Math.round(Math.abs(1 - ratio) * 100)}%`;
-  return { text: `${much} ${faster ? "faster" : "slower"}`, of: faster ? "good" : "bad" };
+  const faster = now < before;
+  const factor = faster ? before / now : now / before;
+  const much = factor < 9.995 ? factor.toFixed(2) : digits(factor);
+  if (!Number.isFinite(factor) || much === "1.00") return { text: "same time", of: "soft" };
+  return { text: `${much}x ${faster ? "faster" : "slower"}`, of: faster ? "good" : "bad" };
 }
 
 const WORDS =
