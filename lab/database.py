@@ -117,25 +117,23 @@ def sessions_table(contents: Contents, most: int, more: str = "") -> h.Node:
         pair[tally.outcome is not Outcome.OK] += tally.measurements
     columns = [
         Column("session"),
-        Column("program"),
+        Column("program", sentence=True),
         Column("target"),
         Column("status"),
         Column("started"),
         Column("took", number=True),
         Column("ok", number=True),
         Column("failed", number=True),
-        Column("remarks"),
     ]
     body: list[Row] = [
         (
             short_id(s.id),
-            text(contents.name(s.workload), _LONG),
+            _with_remark(text(contents.name(s.workload), _LONG), text(s.noise or "")),
             text(contents.target(s.target), _LONG),
             s.status.value,
             Cell(moment(s.started), s.started.timestamp()),
             seconds_cell(s.duration),
             *map(str, by_session.get(s.id, [0, 0])),
-            text(s.noise or ""),
         )
         for s in found[:most]
     ]
@@ -143,6 +141,11 @@ def sessions_table(contents: Contents, most: int, more: str = "") -> h.Node:
         table(_caption("Sessions", len(body), len(found)), columns, body, sortable=True),
         h.p(".soft")[more] if len(body) < len(found) and more else None,
     ]
+
+
+def _with_remark(name: str, remark: str) -> Cell:
+    """The name of a program, with what is to be said of its session below."""
+    return Cell([name, h.div(".soft")[remark] if remark else None], name)
 
 
 def outcomes_table(contents: Contents) -> h.Node:

@@ -13,10 +13,16 @@ from .page import text
 
 @dataclass(frozen=True)
 class Column:
-    """The title of a column; numbers stand to the right."""
+    """The title of a column; numbers stand to the right, and sentences go on in the next line."""
 
     title: str
     number: bool = False
+    sentence: bool = False
+
+    @property
+    def kind(self) -> str | None:
+        """The class of its cells, if they have one."""
+        return "num" if self.number else "prose" if self.sentence else None
 
 
 class Cell(NamedTuple):
@@ -42,7 +48,7 @@ def table(
     Texts must be safe (`page.text`). A `sortable` one can be sorted and filtered by the script of
     the report page.
     """
-    kinds = ["num" if column.number else None for column in columns]
+    kinds = [column.kind for column in columns]
     heads = [
         h.th(scope="col", class_=kind)[text(column.title)]
         for column, kind in zip(columns, kinds, strict=True)
