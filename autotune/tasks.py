@@ -62,7 +62,7 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
 def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Prepared:
     """The sketches of a task, if they may have steps or instructions of the user's own.
 
-    What cannot be built for the target is hopeless in them.
+    Candidates that exceed a limit of the target are excluded.
 
     Raises `TuningError` for those that builders cannot import, and for the user's own sketches with
     inexact steps unless `inexact` allows them.

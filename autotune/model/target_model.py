@@ -126,7 +126,7 @@ Limits: TypeAlias = Callable[[Profile, Target], Iterable[Limit]]
 
 
 def no_limits(source: Profile, target: Target) -> tuple[Limit, ...]:
-    """For kinds of targets of which nobody says what they can build."""
+    """For kinds of targets of which no limit is known before a build."""
     del source, target
     return ()
 

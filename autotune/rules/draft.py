@@ -63,14 +63,14 @@ class Draft:
         return loop
 
     def limit(self, name: str, condition: bool | Expr) -> None:
-        """Call rows hopeless for which `condition` does not hold.
+        """Exclude the candidates that violate `condition`, a limit called `name`.
 
-        Raises `ScheduleError` where it holds for none.
+        Raises `ScheduleError` if all of them do.
         """
         if isinstance(condition, Expr):
             self.prune.append((name, condition))
         elif not condition:
-            raise ScheduleError("no candidate is worth measuring: {0}", name)
+            raise ScheduleError("every candidate violates: {0}", name)
 
 
 Step = Callable[[Draft], None]

@@ -44,9 +44,9 @@ def sketch_rule(function: Any) -> Any:
     rules for the target, and its cheap blocks are inlined before.
 
     `draft.target` is resolved; `draft.limit` says which rows are not worth a measurement. Rows
-    whose programs cannot be built for the target, with too many threads in a block say, are left
-    out anyway. A `ScheduleError`, of a step or of `tw.require`, says that the rule does not apply;
-    the reason is logged. The rule's name in records is that of its module and function.
+    that exceed a limit of the target, with too many threads in a block say, are left out anyway.
+    A `ScheduleError`, of a step or of `tw.require`, says that the rule does not apply; the reason
+    is logged. The rule's name in records is that of its module and function.
 
     A function that is defined again, as in a cell of a notebook that is run twice, replaces the
     former one. Raises `TuningError` where another rule has its name, and for other parameters.
@@ -203,9 +203,9 @@ class _UserStep:
 
 @dataclass(frozen=True)
 class LimitToTarget:
-    """The step that calls rows hopeless whose programs cannot be built for the target.
+    """A step that excludes candidates whose programs exceed a limit of the target.
 
-    It refuses a draft of which that is all, by the users' rules among those of `choices`.
+    Raises `ScheduleError` if all of them do. The users' rules among `choices` note the reason.
     """
 
     choices: tuple[RuleChoice, ...]

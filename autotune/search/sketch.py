@@ -90,7 +90,7 @@ class Sketch:
         return Sketch.of(opened, name)
 
     def within(self, target: Target) -> Sketch:
-        """The sketch of which rows count as hopeless whose programs cannot be built for a target.
+        """The sketch without the rows whose programs exceed a limit of a target.
 
         The limits of its own stay. A program without decisions has no other row: it is as it is.
         """

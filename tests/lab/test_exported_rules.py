@@ -1,7 +1,8 @@
-"""What exported rules propose can be built, for sizes that they were not made for, too."""
+"""What exported rules propose keeps the limits of their target, for other sizes, too."""
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -27,6 +28,10 @@ from .exported_rules import (
 )
 
 CPU, GPU = resolve("cpu -mcpu=znver4 -threads=2"), resolve("cuda -arch=sm_90")
+
+
+TOO_LONG = re.compile(r"unrolling gives \d+ stores|the code of \w+ has \d+ operations and operands")
+"""What is counted only once a program is lowered."""
 
 
 def of_rule(func: Func, target: tw.Target) -> Sketch:
@@ -57,7 +62,8 @@ def test_what_a_rule_proposes_is_built(name: str, target: tw.Target) -> None:
                     continue
                 rows = Rowspace(sketch).sample(np.random.default_rng(3), 8).tolist()
                 assert rows
-                assert not refusals_of(sketch, program, rows, target)
+                refusals = refusals_of(sketch, program, rows, target)
+                assert not [why for why in refusals if not TOO_LONG.match(why)]
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
@@ -84,15 +90,29 @@ def test_blocks_of_too_many_threads_are_a_limit_of_rules() -> None:
         lowered(too_many, GPU)
 
 
-def test_long_straight_code_is_a_limit_of_rules() -> None:
+def test_long_straight_code_is_no_limit_of_rules() -> None:
+    """A thousand copies of an exponential are compiled in seconds."""
+    x = te.placeholder((1024, 4), name="X")
+    y = te.compute((1024, 4), lambda i, j: te.exp(x[i, j]) + 1.0, name="Y")
+    sch = tw.Schedule(te.func([x, y], name="exponentials"))
+    i, j = sch.get_loops(sch.get_block("Y"))
+    sch.unroll(i)
+    _, lanes = sch.split(j, factors=[None, 4])
+    sch.vectorize(lanes)
+    with exported(sch, CPU):
+        sketch = of_rule(sch.original, CPU)
+    assert Rowspace(sketch).check(np.array([[1], [2], [4]])).all()
+
+
+def test_code_that_is_too_long_is_a_failed_build() -> None:
     make, sizes = OPERATORS["pairs"]
     func = make(*sizes[0])
     with exported(by_hand(func, CPU), CPU):
         sketch = of_rule(func, CPU)
-    rows = [[4, 16, 4], [16, 16, 256]]
-    assert Rowspace(sketch).check(np.array(rows)).tolist() == [True, False]
+    row = [16, 16, 256]
+    assert Rowspace(sketch).check(np.array([row])).all()
     with pytest.raises(BuildError, match="operations and operands"):
-        lowered(sketch.trace.with_row(rows[1]).apply(func).func, CPU)
+        lowered(sketch.trace.with_row(row).apply(func).func, CPU)
 
 
 def shared() -> tw.Schedule:
@@ -146,7 +166,7 @@ def test_a_rule_says_why_nothing_that_it_makes_is_built() -> None:
     sch.bind(loop, "threadIdx.x")
     with exported(sch, GPU):
         why = exported_sketch(sch.original, GPU)
-    assert "a block has no more threads than the device runs" in str(why)
+    assert why == "every candidate violates: a block has no more threads than the device runs"
 
 
 def test_limits_of_any_form_are_written_out() -> None:

@@ -7,19 +7,15 @@ from collections.abc import Iterator
 from ....target import CudaTarget, Target
 from ....target.cuda import WARP
 from ....tir.ir import Dim, ceildiv, product
-from ..limits import straight_code
 from ..profile import Profile
 from ..target_model import Limit
 from .counts import statement_of
 from .launches import Launch, launches_of
 from .spans import Shapes
 
-_REGISTER_BITS = 32
-
 
 def limits(source: Profile, target: Target) -> Iterator[Limit]:
     allowed = CudaTarget.of(target).limits
-    yield from straight_code(source, _REGISTER_BITS)
     for launch in launches_of(source):
         threads = product(launch.threads)
         yield Limit(
