@@ -1,9 +1,10 @@
 """The events of a tuning session: frozen values, passed to a callback while it runs.
 
 `program` is the position among the programs that share a budget, 0 for one alone; all of them start
-before the first candidate and end after the last. `elapsed` is the duration of the program's own
-session, with that of the calls that this one continues, as the database has it. `budget_elapsed`
-are the seconds of all programs, which the budget limits; `None` if a database was read.
+before the first candidate and end after the last. A run that is interrupted while it is prepared
+sends none. `elapsed` is the duration of the program's own session, with that of the calls that this
+one continues, as the database has it. `budget_elapsed` are the seconds of all programs, which the
+budget limits; `None` if a database was read.
 """
 
 from __future__ import annotations

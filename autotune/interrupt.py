@@ -18,6 +18,8 @@ _DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], object] | sign
 class Interrupts:
     """A context manager that defers the first SIGINT, SIGTERM or SIGHUP until `check` is called.
 
+    `say` is called when that signal arrives, from its handler: to stop may take a while.
+
     A second signal has its usual effect at once. SIGTERM and SIGHUP still end the process: on
     leaving, the deferred signal is raised again, with its default action. So is a SIGINT if no
     `check` came after it.
@@ -27,8 +29,11 @@ class Interrupts:
     threads set `stop`, which counts as an interrupt.
     """
 
-    def __init__(self, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self, stop: threading.Event | None = None, say: Callable[[], None] = lambda: None
+    ) -> None:
         self._stop = stop
+        self._say = say
         self._noted: signal.Signals | None = None
         self._installed: list[signal.Signals] = []
         self._raised = False
@@ -61,6 +66,7 @@ class Interrupts:
     def _note(self, number: int, _: FrameType | None) -> None:
         if self._noted is None:
             self._noted = signal.Signals(number)
+            self._say()
             return
         self._raised = True  # by the default handler: it is not raised once more at the end
         signal.signal(number, _DEFAULTS[signal.Signals(number)])

@@ -33,7 +33,8 @@ from .result import BestResult
 from .search.history import best_known
 from .search.replay import Replays
 
-_BEAT = 15.0
+BEAT = 15.0
+"""Seconds between heartbeats of a session."""
 
 
 class Subject(NamedTuple):
@@ -156,7 +157,7 @@ class Recorder:
 
     def beat(self) -> None:
         """Write a heartbeat of the session, if the last is some time ago."""
-        if time.monotonic() - self._last_beat > _BEAT:
+        if time.monotonic() - self._last_beat > BEAT:
             self._beat()
 
     def drift(self, ratio: float) -> None:
@@ -171,12 +172,7 @@ class Recorder:
     @property
     def kept(self) -> str:
         """What the database has of the session, and how to go on, in plain words."""
-        trials = self.trials
-        some = "1 trial is" if trials == 1 else f"{trials} trials are"
-        return (
-            f"{some} kept in {self._database.location}; resume=True (--resume) with the same "
-            "target and budget continues the session"
-        )
+        return kept_text(self._database, self.session.id)
 
     def end(self, status: SessionStatus, noise: str | None = None) -> Session:
         """End the session; `noise` marks it, in plain words, if the machine was not calm."""
@@ -236,3 +232,13 @@ class Recorder:
             predicted=predicted,
             elapsed=self.elapsed(),
         )
+
+
+def kept_text(database: TuningDatabase, session: str) -> str:
+    """What a database has of a session (id), and how to go on, in plain words."""
+    trials = database.trials(session)
+    some = "1 trial is" if trials == 1 else f"{trials} trials are"
+    return (
+        f"{some} kept in {database.location}; resume=True (--resume) with the same target and "
+        "budget continues the session"
+    )

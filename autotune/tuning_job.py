@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from ..errors import DatabaseError, TilewrightError, TuningError
 from ..target import Target
 from ..tuning_db import TuningDatabase
 from ..tuning_db.gains import Baseline
+from ..tuning_db.sessions import AT_WORK
 from ..tuning_db.values import Session, SessionStatus
 from .budget import Budget, Meter
 from .config import TuneConfig
@@ -23,6 +25,7 @@ from .measure.worker_pool import WorkerPool
 from .model.target_model import model_for
 from .open_session import started_session, unfinished_session
 from .own_rules import OwnRules, warn_of_unused
+from .preparation import Begun, Heartbeats, interrupted_result
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
 from .result import BestResult, TuneResult
@@ -34,6 +37,8 @@ from .search.search import Search
 from .session import Tuning
 from .stop import StopRules
 from .tasks import Prepared, Task, prepared_sketches
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,28 +61,74 @@ class TuningJob:
     ) -> list[TuneResult]:
         """Tune until the budget is used up, or `stop` is set; the sessions go into `tunings`."""
 
+        def elapsed(n: int) -> float:
+            """The duration of a session; the preparation counts for one at a time."""
+            if n < len(tunings):
+                return tunings[n].recorder.elapsed()
+            return begun[n].seconds + (meter.since_lap if n == len(tunings) else 0.0)
+
+        def beat() -> None:
+            for n, some in enumerate(begun):
+                self.database.heartbeat(some.session.id, elapsed(n))
+
+        def say() -> None:
+            if len(tunings) < len(self.programs):
+                _log.warning("interrupted: stopping once this step of the preparation has ended")
+
+        meter = Meter(self.budget)
+        with Interrupts(stop, say) as interrupts, ExitStack() as stack:
+            begun = self._begun(meter, stack)
+            try:
+                with Heartbeats(beat):
+                    self._prepare(begun, meter, callback, interrupts.check, tunings, stack)
+            except KeyboardInterrupt:
+                return [
+                    interrupted_result(
+                        self.database, p.func, self.target, some, elapsed(n), self.tolerance
+                    )
+                    for n, (p, some) in enumerate(zip(self.programs, begun, strict=True))
+                ]
+            for tuning in tunings:
+                stack.callback(tuning.abandon)
+            warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
+            return self._finished(tunings, meter)
+
+    def _prepare(
+        self,
+        begun: Sequence[Begun],
+        meter: Meter,
+        callback: Callback,
+        check_interrupt: Callable[[], None],
+        tunings: list[Tuning],
+        stack: ExitStack,
+    ) -> None:
+        """Get the sessions ready, and put each into `tunings` when it is."""
+
         def beat() -> None:
             for tuning in tunings:
                 tuning.recorder.beat()
 
-        meter = Meter(self.budget)
         inexact = self.tolerance is not None
-        with Interrupts(stop) as interrupts, ExitStack() as stack:
-            begun = self._begun(meter, stack)
-            target, description = described(self.target, Again.IF_DOUBTFUL)
-            subjects = self._stored(target, description)
-            prepared = [prepared_sketches(p, target, inexact=inexact) for p in self.programs]
-            measurers = self._measurers(target, prepared, stack)
-            for n, program in enumerate(self.programs):
-                start = self._start(program, target, subjects[n], prepared[n], meter)
-                tuning = Tuning(
+        target, description = described(self.target, Again.IF_DOUBTFUL, check_interrupt)
+        subjects = self._stored(target, description)
+        prepared = []
+        for program in self.programs:
+            check_interrupt()
+            prepared.append(prepared_sketches(program, target, inexact=inexact))
+        check_interrupt()
+        measurers = self._measurers(target, prepared, stack)
+        for n, program in enumerate(self.programs):
+            check_interrupt()
+            start = self._start(program, target, subjects[n], prepared[n], meter)
+            tunings.append(
+                Tuning(
                     recorder=self._recorder(subjects[n], begun[n].session, start),
                     search=start.search,
                     measurer=measurers[n],
                     meter=meter,
                     config=self.config,
                     callback=callback,
-                    check_interrupt=interrupts.check,
+                    check_interrupt=check_interrupt,
                     beat=beat,
                     roofline=model_for(target).roofline(program.func, target),
                     number=n,
@@ -90,15 +141,12 @@ class TuningJob:
                     own_rules=start.own_rules,
                     earlier_seconds=begun[n].seconds,
                 )
-                stack.callback(tuning.abandon)
-                tunings.append(tuning)
-            warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
-            return self._finished(tunings, meter)
+            )
 
-    def _begun(self, meter: Meter, stack: ExitStack) -> list[_Begun]:
+    def _begun(self, meter: Meter, stack: ExitStack) -> list[Begun]:
         """The sessions, new or resumed, whose records are there before anything takes time.
 
-        The stack ends those that do not come to their first trial. Raises `TuningError` for a
+        The stack ends those that are still at work when it ends. Raises `TuningError` for a
         program given twice.
         """
         target = target_record(self.target)
@@ -137,13 +185,13 @@ class TuningJob:
                     self.tolerance,
                 )
             stack.callback(self._abandon, session.id)
-            begun.append(_Begun(session, session.duration))
+            begun.append(Begun(session, session.duration))
         return begun
 
     def _abandon(self, session: str) -> None:
-        """End a session that has not come to its first trial; ignore a failure of that."""
+        """End a session that nothing else has ended; ignore a failure of that."""
         with suppress(TilewrightError):
-            if self.database.get(Session, session).status is SessionStatus.PREPARING:
+            if self.database.get(Session, session).status in AT_WORK:
                 self.database.finish_session(session, SessionStatus.INTERRUPTED)
 
     def _stored(self, target: Target, description: Description | None) -> list[Subject]:
@@ -244,13 +292,6 @@ class TuningJob:
                 error.detail = lambda _: kept
             raise
         return [t.finish(reason, status) for t in tunings]
-
-
-class _Begun(NamedTuple):
-    """A session, and the seconds that it was worked on by the calls that this one continues."""
-
-    session: Session
-    seconds: float
 
 
 class _Start(NamedTuple):

@@ -14,6 +14,7 @@ import logging
 import os
 import platform
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
@@ -76,8 +77,12 @@ class Again(Enum):
     ALWAYS = "always"
 
 
-def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Description | None]:
+def described(
+    target: Target, again: Again = Again.NEVER, tick: Callable[[], None] = lambda: None
+) -> tuple[Target, Description | None]:
     """The resolved target with what was measured of this machine; `None` where it is another one.
+
+    `tick` is called at least every 0.2 seconds while it is measured, and gives up by raising.
 
     Where nothing can be kept on disk, builds (`Again.NEVER`) take the table of processors, and a
     session measures for its process.
@@ -94,7 +99,7 @@ def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Descr
     if way == "table" and again is not Again.ALWAYS:
         return target, None
     try:
-        found = _description(target, again)
+        found = _description(target, again, tick)
         if found is None:
             return target, None
         return generator.described(target, found.measured.rates), found
@@ -117,12 +122,14 @@ _FAILED = set[str]()
 """The names that this process could not measure: builds do not try again."""
 
 
-def _description(target: Target, again: Again) -> Description | None:
+def _description(target: Target, again: Again, tick: Callable[[], None]) -> Description | None:
     with _LOCK:  # measurements of several threads would disturb each other
-        return _description_alone(target, again)
+        return _description_alone(target, again, tick)
 
 
-def _description_alone(target: Target, again: Again) -> Description | None:
+def _description_alone(
+    target: Target, again: Again, tick: Callable[[], None]
+) -> Description | None:
     name, cache = _name(target), _cache()
     found = _KNOWN.get(name)
     if found is None and cache is not None:
@@ -134,7 +141,7 @@ def _description_alone(target: Target, again: Again) -> Description | None:
         return None
     if found is None or doubted or again is Again.ALWAYS:
         try:
-            found = _measured(target)
+            found = _measured(target, tick)
         except TilewrightError:
             _FAILED.add(name)
             raise
@@ -162,7 +169,7 @@ def _name(target: Target) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _measured(target: Target) -> Description:
+def _measured(target: Target, tick: Callable[[], None] = lambda: None) -> Description:
     """Ask a new process. Raises `TargetError` if it dies."""
     from .protocol import Message  # loaded where a machine has to be measured
     from .supervised_worker import describe
@@ -174,7 +181,7 @@ def _measured(target: Target) -> Description:
     worker = Worker(["runner"], {**ALONE, **generator.environment(target, runs=True)})
     try:
         worker.send(Message({"do": "machine", "target": target.to_json()}), _PATIENCE)
-        answer = turn([worker], lambda: None)[0][1]
+        answer = turn([worker], tick)[0][1]
     finally:
         worker.kill()
     if not isinstance(answer, Message):

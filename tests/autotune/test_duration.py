@@ -129,7 +129,7 @@ def test_programs_that_share_a_budget_have_a_part_of_the_time_each(
     db: TuningDatabase, clock: Clock, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(ok(2e-3))
-    monkeypatch.setattr("tilewright.autotune.recorder._BEAT", -1.0)
+    monkeypatch.setattr("tilewright.autotune.recorder.BEAT", -1.0)
 
     shown, budget = Pictures(), list[float | None]()
 
