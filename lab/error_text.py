@@ -41,7 +41,7 @@ def lines(error: TilewrightError) -> list[str]:
 
 def _own(error: BaseException) -> Iterator[str]:
     """An error and where the user's code called for it."""
-    yield from f"{type(error).__name__}: {error}".split("\n")
+    yield from f"{type(error).__name__}: {_text(error)}".split("\n")
     walked = traceback.walk_tb(error.__traceback__)
     places = [(frame, line) for frame, line in walked if _is_users(frame)]
     if places:
@@ -53,19 +53,27 @@ def _own(error: BaseException) -> Iterator[str]:
         yield f"    {linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()}"
 
 
+def _text(error: BaseException) -> str:
+    """The text of an error, which may be of a class of anybody's."""
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001 - what is raised here would hide the error
+        return f"<it has no text: {type(failed).__name__}>"
+
+
 def _causes(error: BaseException) -> Iterator[str]:
     """The errors that it was raised from, or while they were handled."""
-    seen = {error}
+    seen = {id(error)}
     while True:
         cause = error.__cause__
         if cause is None and not error.__suppress_context__:
             cause = error.__context__
-        if cause is None or cause in seen:
+        if cause is None or id(cause) in seen:
             return
         yield ""
         yield "Raised from:" if error.__cause__ is not None else "Raised while this was handled:"
         yield from (f"  {line}".rstrip() for line in _own(cause))
-        seen.add(cause)
+        seen.add(id(cause))
         error = cause
 
 

@@ -411,7 +411,10 @@ def _open_postgres(url: URL, read_only: bool) -> Opened:
     location = url.render_as_string(hide_password=True)
     try:
         options = {LOCATION: location}
-        engine = create_engine(url, pool_pre_ping=True, execution_options=options)
+        utf8 = {"client_encoding": "utf8"}  # of one that tells none, SQLAlchemy gets bytes
+        engine = create_engine(
+            url, pool_pre_ping=True, execution_options=options, connect_args=utf8
+        )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise DatabaseError(
             "database {0} needs a driver that is not installed: {1}",

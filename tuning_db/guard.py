@@ -75,7 +75,10 @@ _POSTGRES_VIEWS = text("""
     WHERE c.relname IN :views AND pg_table_is_visible(c.oid)
     GROUP BY c.relname, c.relkind ORDER BY c.relname
     """).bindparams(_NAMES, _VIEWS)
-_RELATIONS = {"v": "view", "m": "materialized view", "f": "foreign table"}
+_RELATIONS = {
+    "v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index",
+    "I": "index", "c": "type",
+}  # fmt: skip
 # How SQLite compares the values of a column, by what its declared type contains.
 _AFFINITIES = (
     (("INT",), "integer"),
@@ -96,6 +99,14 @@ def check_objects(connection: Connection) -> None:
             if kind == "table" and str(sql).upper().startswith("CREATE VIRTUAL"):
                 raise _foreign(connection, "virtual table", name, on)
         return
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise DatabaseError(
+            "database {0} has the encoding {1}; expected UTF8, which holds every name",
+            location(connection),
+            encoding,
+            hint="take another one: CREATE DATABASE tuning ENCODING 'UTF8' TEMPLATE template0",
+        )
     for on, relation, trigger, rule in connection.execute(_POSTGRES_TABLES):
         if relation in _RELATIONS:
             raise _foreign(connection, _RELATIONS[relation], on, on)
@@ -209,7 +220,7 @@ def _foreign(connection: Connection, kind: str, name: str, on: str) -> DatabaseE
         location(connection),
         kind,
         name,
-        "in the place of" if kind.endswith(("view", "table")) else "on",
+        "on" if kind in ("trigger", "rule") else "in the place of",
         "view" if ours else "table",
         on,
         "another" if ours and kind == "view" else "none",

@@ -450,6 +450,7 @@ def _finals(line: dict[str, Any], **changes: Any) -> dict[str, Any]:
         lambda line: {**line, "outcome": "great"},
         lambda line: {**line, "check": {**line["check"], "passed": "no"}},
         lambda line: {**line, "check": {**line["check"], "tolerance": "1"}},
+        lambda line: {**line, "check": {**line["check"], "max_error": 1e30}},
         lambda line: {**line, "check": {**line["check"], "more": 1}},
         lambda line: _finals(line, samples=[[1.0]]),
         lambda line: _finals(line, samples={"0": [1e-3]}),

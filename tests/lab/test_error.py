@@ -178,3 +178,24 @@ def test_a_circle_of_causes_ends() -> None:
 def test_texts_of_users_are_no_markup() -> None:
     sch = tw.Schedule(ops.matmul_func(8, 8, 8))
     assert "<script>" in words(checked(view(refused(sch, lambda s: s.get_block(HOSTILE)))))
+
+
+class _Unhashable(Exception):
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("causes are told apart by identity")
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("cause", [_Unhashable("odd"), _Mute()], ids=["unhashable", "mute"])
+def test_causes_of_odd_classes_are_shown(cause: Exception) -> None:
+    error = tw.TilewrightError("refused")
+    error.__cause__ = cause
+    shown = error_text.lines(error)
+    assert shown[0] == "TilewrightError: refused"
+    assert any(type(cause).__name__ in line for line in shown[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, text
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import Machine, Measurement, TuningDatabase
@@ -216,3 +218,16 @@ def test_threads_create_databases_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_is_refused(postgres: Engine, encoding: str) -> None:
+    name = f"tuning_{os.getpid()}_{encoding.lower()}"
+    make = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+    with postgres.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(make))
+        try:
+            with pytest.raises(DatabaseError, match=f"has the encoding {encoding}; expected UTF8"):
+                TuningDatabase(postgres.url.set(database=name))
+        finally:
+            connection.execute(text(f"DROP DATABASE {name}"))
