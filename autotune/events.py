@@ -68,6 +68,7 @@ class Trial:
     `number` counts the trials of the budget from 1. `record` is set if it is checked and the best
     so far. `best_seconds` is the best time now. `error` is the reason of an outcome that is not ok.
     `predicted` is the time in seconds that the cost model expected, `None` if it was not asked.
+    `disturbed` says whether its samples show that something disturbed it, `None` if they are few.
     """
 
     number: int
@@ -80,6 +81,7 @@ class Trial:
     elapsed: float
     program: int = 0
     predicted: float | None = None
+    disturbed: bool | None = None
     budget_elapsed: float | None = None
 
     def __repr__(self) -> str:

@@ -5,22 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..durations import format_ratio
+from ..tuning_db.gains import Baseline, Gains
 from ..tuning_db.values import ComparedSchedule, Verdict
 from .drift import DISTURBED, changed, drift_text
 
 _APART = 3.0
 """From this ratio of the ends of an interval on, the finals were disturbed."""
+_JUDGED = 5
+"""Trials of fewer samples do not show whether something disturbed them."""
+_DISTURBED_SHARE = 0.25
+"""This share of samples that took long makes a trial disturbed, and of such trials a session."""
+_FEW = 3
+"""So many disturbed trials are needed at least."""
+
+
+def was_disturbed(samples: Sequence[float]) -> bool | None:
+    """Whether something disturbed a trial, as its samples show; `None` if these are too few.
+
+    If so, a quarter of them, and at least two, took twice as long as the shortest.
+    """
+    if len(samples) < _JUDGED:
+        return None
+    slow = sum(seconds >= DISTURBED * min(samples) for seconds in samples)
+    return slow >= max(2, _DISTURBED_SHARE * len(samples))
+
+
+def trials_text(disturbed: Sequence[bool | None]) -> str | None:
+    """Plain words where a quarter of the trials were disturbed (see `was_disturbed`)."""
+    judged = [d for d in disturbed if d is not None]
+    if sum(judged) < max(_FEW, _DISTURBED_SHARE * len(judged)):
+        return None
+    return (
+        f"{sum(judged)} of {len(judged)} trials were disturbed: many of their calls took "
+        "twice as long as the shortest, and their times are uncertain."
+    )
 
 
 def noise_text(
-    drift: Sequence[float], comparison: Sequence[ComparedSchedule], threads: int
+    drift: Sequence[float],
+    comparison: Sequence[ComparedSchedule],
+    threads: int,
+    gains: Gains | None = None,
+    disturbed: Sequence[bool | None] = (),
 ) -> str | None:
     """Plain words where times of a session are not comparable, or its finals could not choose.
 
     `drift` has the times of the reference kernel over its first, `comparison` the finalists, and
-    `threads` is the number that the kernels use.
+    `threads` is the number that the kernels use. `gains` are those that the finals measured,
+    `disturbed` says which trials something disturbed.
     """
-    texts = [text for text in (_drift_text(drift), _finals_text(comparison)) if text is not None]
+    found = (
+        _drift_text(drift),
+        trials_text(disturbed),
+        _finals_text(comparison) or _gains_text({} if gains is None else gains),
+    )
+    texts = [text for text in found if text is not None]
     return " ".join([*texts, advice(threads)]) if texts else None
 
 
@@ -51,11 +90,30 @@ def _finals_text(comparison: Sequence[ComparedSchedule]) -> str | None:
             "ratios of times; the shortest times decided."
         )
     intervals = (compared.interval for compared in comparison)
-    widest = max((high / low for low, high in filter(None, intervals)), default=1.0)
+    near = (high / low for low, high in filter(None, intervals) if low <= 1)
+    widest = max(near, default=1.0)
     if widest <= _APART:
         return None
     factor = format_ratio(widest)
     return (
         f"In the finals, ratios of times are uncertain by a factor of up to {factor}: "
         "the machine was too busy for a sure choice."
+    )
+
+
+def _gains_text(gains: Gains) -> str | None:
+    """Plain words where a gain is uncertain: the choice among the candidates is not."""
+    apart = {
+        baseline: gain.interval[1] / gain.interval[0]
+        for baseline, gain in gains.items()
+        if gain.interval is not None
+    }
+    unsure = [baseline for baseline in Baseline if apart.get(baseline, 1.0) > _APART]
+    if not unsure:
+        return None
+    names = " and ".join(baseline.phrase for baseline in unsure)
+    factor = format_ratio(max(apart[baseline] for baseline in unsure))
+    return (
+        f"The gain over {names} is uncertain by a factor of up to {factor}, since the machine was "
+        "busy; the choice among the candidates is sure."
     )

@@ -19,6 +19,7 @@ from ..tuning_db.interleaved_comparison import finalist_times
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import changed, drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from .noise import trials_text
 from .result import origin_text, slower_finals_text
 
 _ERROR = 120
@@ -90,17 +91,29 @@ class Picture:
     @property
     def calm(self) -> str | None:
         """Whether the machine is calm, as a phrase; `None` while it is not known."""
+        if self.drift is not None and self._drifts:
+            return drift_text(self.drift.ratio, finals=self.drift.finals)
+        if self._disturbed is not None:
+            return f"the machine is not calm: {self._disturbed}"
         if self.drift is None:
             return None
-        if self.is_calm:
-            return f"calm: the same code takes {self.drift.ratio:.2f} times as long as at the start"
-        return drift_text(self.drift.ratio, finals=self.drift.finals)
+        return f"calm: the same code takes {self.drift.ratio:.2f} times as long as at the start"
 
     @property
     def is_calm(self) -> bool:
-        """Whether the same code took as long as at the start when it was last timed."""
+        """Whether nothing shows a disturbance: neither trials nor the kernel timed again."""
+        return not self._drifts and self._disturbed is None
+
+    @property
+    def _drifts(self) -> bool:
+        """Whether the same code took longer or shorter than at the start when last timed."""
         drift = self.drift
-        return drift is None or not (drift.finals or changed(drift.ratio) > 1 + _CALM)
+        return drift is not None and (drift.finals or changed(drift.ratio) > 1 + _CALM)
+
+    @property
+    def _disturbed(self) -> str | None:
+        """How many trials were disturbed, in plain words, where it is many."""
+        return trials_text([trial.disturbed for trial in self.trials])
 
     @property
     def failed(self) -> str | None:

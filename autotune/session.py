@@ -36,7 +36,7 @@ from .measure.builds import Built
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .model.target_model import Roofline
-from .noise import advice, noise_text
+from .noise import advice, noise_text, was_disturbed
 from .own_rules import OwnRules
 from .recorder import FinalsResult, Recorder
 from .result import BestResult, Spent, TuneResult
@@ -330,6 +330,7 @@ class Tuning:
             elapsed=written.elapsed,
             program=self.number,
             predicted=candidate.predicted_seconds,
+            disturbed=was_disturbed(measured.samples),
         )
         self._history.append(trial)
         self._tell(trial)
@@ -472,7 +473,11 @@ class Tuning:
         threads = self.search.target.threads
         if self._finals_slowdown >= _FINALS_DISTURBED:
             return f"{drift_text(self._finals_slowdown, finals=True)} {advice(threads)}"
-        return noise_text(self._drift.ratios, self._compared, threads)
+        best, gains = self.best, None
+        if self._compared and best is not None and best.session == self.recorder.session.id:
+            gains = best.gains
+        disturbed = [trial.disturbed for trial in self._history]
+        return noise_text(self._drift.ratios, self._compared, threads, gains, disturbed)
 
     def _doubts(self) -> str | None:
         """Plain words where most candidates, or a baseline, computed wrong results."""

@@ -11,6 +11,7 @@ from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Measurement, Session
 from .budget import running
 from .events import Trial
+from .noise import was_disturbed
 
 _TICK = timedelta(microseconds=1)
 """The resolution of times in a database."""
@@ -85,4 +86,5 @@ class SessionHistory:
             schedule=measured.schedule,
             elapsed=self.elapsed,
             predicted=measured.predicted,
+            disturbed=was_disturbed(measured.samples),
         )

@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -217,6 +218,13 @@ def test_the_picture_knows_predictions_and_calm() -> None:
     )
     picture.add(Drift(1.01, 4.0))
     assert picture.calm == "calm: the same code takes 1.01 times as long as at the start"
+    for number in range(5, 8):
+        picture.add(replace(trial(number, 8e-1), disturbed=True))
+    assert not picture.is_calm
+    assert picture.calm == (
+        "the machine is not calm: 3 of 3 trials were disturbed: many of their calls took twice as "
+        "long as the shortest, and their times are uncertain."
+    )
 
 
 class Handle:

@@ -18,10 +18,10 @@ from tilewright import TuningDatabase, ops, tune
 from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.display import LiveDisplay
-from tilewright.autotune.events import Drift, Ended, Event, Final
+from tilewright.autotune.events import Drift, Ended, Event, Final, Trial
 from tilewright.autotune.finals import Finalist
 from tilewright.autotune.measure.measure_result import Kernel, MeasureResult
-from tilewright.autotune.noise import noise_text
+from tilewright.autotune.noise import noise_text, was_disturbed
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import Rival, Rivals, rivals_of
 from tilewright.autotune.search import search
@@ -44,6 +44,7 @@ from tilewright.tuning_db import (
     Session,
     Verdict,
 )
+from tilewright.tuning_db.gains import Gains
 
 from ..hosts import processor
 from .children import QUICK
@@ -457,6 +458,58 @@ def test_words_for_noise() -> None:
         "The machine was too busy to compare 1 of 2 finalists by ratios of times; the shortest "
         "times decided. Tune again when the machine is calm."
     )
+
+
+def test_a_choice_is_sure_where_only_a_baseline_far_behind_was_disturbed() -> None:
+    fastest = ComparedSchedule("ab" * 32, 1e-3, 36, 1.0, None, Verdict.FASTEST)
+    second = replace(fastest, ratio=1.018, interval=(1.006, 1.03), verdict=Verdict.SLOWER)
+    spoilt = replace(second, ratio=1.062, interval=(1.058, 48.1))
+    written = replace(second, ratio=39.0, interval=(2.0, 90.0))
+    assert noise_text([1.0], [fastest, second, spoilt, written], 1) is None
+    gains: Gains = {
+        Baseline.WRITTEN: Gain(39.0, (2.0, 90.0)),
+        Baseline.UNTUNED: Gain(1.2, (1.1, 1.3)),
+    }
+    assert noise_text([1.0], [fastest, second, written], 1, gains) == (
+        "The gain over the program as written is uncertain by a factor of up to 45, since the "
+        "machine was busy; the choice among the candidates is sure. Tune again when the machine is "
+        "calm."
+    )
+
+
+def test_trials_show_themselves_that_a_machine_is_not_calm() -> None:
+    spoilt = (10.1, 78.1, 10.3, 10.1, 55.9, 10.1, 10.3, 80.2)
+    assert was_disturbed(spoilt)
+    assert was_disturbed((10.1,) * 11 + (55.9,)) is False, "an interrupt"
+    assert was_disturbed((4000.0,)) is None
+    trials = [False] * 6 + [None] * 6 + [True] * 2
+    assert noise_text([1.01], [], 2, None, trials) is None
+    trials.append(True)
+    assert noise_text([1.01], [], 2, None, trials) == (
+        "3 of 9 trials were disturbed: many of their calls took twice as long as the shortest, and "
+        "their times are uncertain. Tune again when the machine is calm, or tune for one thread "
+        "(-threads=1)."
+    )
+
+
+class Spiky(Simulated):
+    """A quarter of the samples of each trial wait for a processor."""
+
+    def measure(self, *args: Any) -> Iterator[MeasureResult]:
+        for result in super().measure(*args):
+            seconds = result.samples[0]
+            yield replace(result, samples=(*[seconds] * 6, *[9 * seconds] * 2))
+
+
+def test_a_session_whose_trials_were_disturbed_is_marked(db: TuningDatabase, run: Tune) -> None:
+    """Though the reference kernel takes as long as at the start."""
+    events: list[Event] = []
+    result = run(Spiky(times(6.21e-3, 1.31e-3)), callback=events.append)
+    assert result.noise is not None
+    assert result.noise.startswith("8 of 8 trials were disturbed: ")
+    assert str(result).splitlines()[-1] == result.noise
+    assert [s.noise for s in db.records(Session)] == [result.noise]
+    assert [e.disturbed for e in events if isinstance(e, Trial)] == [True] * 8
 
 
 def test_a_candidate_of_a_disturbed_machine_is_timed_again(
