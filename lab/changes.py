@@ -34,7 +34,11 @@ def changes(before: Func, after: Func) -> list[Change]:
 
 
 def line_changes(before: Sequence[str], after: Sequence[str]) -> list[Change]:
-    """The difference of two texts by lines; equal ones stand as they are in `after`."""
+    """The difference of two texts by lines.
+
+    Equal ones stand as they are in `after`. Behind lines that were taken away they stand as in
+    `before`: what was in a branch that is gone is seen to be of it.
+    """
     a, b = [line.strip() for line in before], [line.strip() for line in after]
     same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))))
     skip = max(0, same - CONTEXT)  # most steps change little: the equal beginning is not compared
@@ -45,7 +49,12 @@ def line_changes(before: Sequence[str], after: Sequence[str]) -> list[Change]:
             found.append(Change("…", ""))
         for tag, a0, a1, b0, b1 in group:
             if tag == "equal":
-                found += [Change(" ", line) for line in after[skip + b0 : skip + b1]]
+                behind = CONTEXT if found and found[-1].sign == "-" else 0
+                equal = [
+                    *before[skip + a0 : skip + a1][:behind],
+                    *after[skip + b0 : skip + b1][behind:],
+                ]
+                found += [Change(" ", line) for line in equal]
                 continue
             found += [Change("-", line) for line in before[skip + a0 : skip + a1]]
             found += [Change("+", line) for line in after[skip + b0 : skip + b1]]

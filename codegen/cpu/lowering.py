@@ -39,8 +39,9 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
         Pass(
             "tails",
             lambda func: tails(func, bits),
-            "Splits guarded loops into whole tiles and a tail, so that the whole tiles run without "
-            "comparisons.",
+            "Decides guards of loops once for a tile: what is guarded is split into whole tiles "
+            "and a tail, and a guard that others imply is dropped, so that most iterations have "
+            "no comparisons.",
         ),
         FLATTEN,
         Pass(

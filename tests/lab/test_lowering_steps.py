@@ -19,6 +19,7 @@ from tilewright.codegen.passes.blocks import blocks
 from tilewright.errors import BuildError
 from tilewright.lab import lowering_steps
 from tilewright.lab.assembly_lines import MOST_RANGES
+from tilewright.lab.changes import line_changes
 from tilewright.lab.stage_facts import differences
 from tilewright.lab.workbench import Workbench
 from tilewright.tir.printer import func_text
@@ -314,3 +315,18 @@ def test_a_program_without_arithmetic_has_a_roofline() -> None:
     assert found["flops"] == 0
     assert found["peak"] is None
     assert found["points"][0]["rate"] == 0
+
+
+def test_what_was_in_a_branch_that_is_gone_stands_below_it() -> None:
+    before = ["for i in 4:", "    if i < 3:", "        for j in 8:", "            A[i, j] = 0"]
+    after = ["for i in 4:", "    for j in 8:", "        A[i, j] = 0"]
+    removed = [(change.sign, change.text) for change in line_changes(before, after)]
+    assert removed == [(" ", before[0]), ("-", before[1]), (" ", before[2])]
+    added = [(change.sign, change.text) for change in line_changes(after, before)]
+    assert added == [(" ", before[0]), ("+", before[1]), (" ", before[2])]
+
+
+def test_the_reason_for_tails_covers_guards_that_others_imply() -> None:
+    why = {step.name: step.why for step in generator_for(CPU).passes(CPU)}["tails"]
+    assert "whole tiles and a tail" in why
+    assert "a guard that others imply is dropped" in why
