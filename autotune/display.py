@@ -111,7 +111,7 @@ def render(picture: Picture, console: Console) -> RenderableType:
         rows.append(line(picture.predicted, "dim"))
     if (calm := picture.calm) is not None:
         rows.append(line(calm, "dim" if picture.is_calm else "yellow"))
-    rows += [line(text, cut=True) for text in picture.finalists]
+    rows += [line(text) for text in picture.finalists]
     rows.append(line(picture.doing, "dim"))
     rows += [line(text) for text in picture.conclusions]
     if picture.failed is not None:

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -25,6 +25,7 @@ from tilewright.autotune.model import assess, samples
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
 from tilewright.cli.main import main as command_line
+from tilewright.cli.report import best_rows
 from tilewright.cli.table import print_table, table_lines
 from tilewright.tir.ir import Buffer
 from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TuningDatabase
@@ -287,3 +288,20 @@ def test_rows_are_lists_of_facts_where_there_is_no_room() -> None:
 def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("id",), [], "nothing \x1b[2J")
     assert capsys.readouterr().out == "nothing \ufffd[2J\n"
+
+
+def test_the_best_of_a_tuning_has_its_interval_and_gains_in_any_width(
+    db: TuningDatabase, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gain = {"ratio": 42.5, "interval": (41.0, 44.0), "verdict": None, "same_code": False}
+
+    def timed(*args: Any) -> Iterator[dict[str, Any]]:
+        for best in best_rows(*args):
+            gains = {"written": gain, "untuned": {**gain, "ratio": 1.06}}
+            yield {**best, "interval": (0.9 * best["seconds"], best["seconds"]), "gains": gains}
+
+    monkeypatch.setattr("tilewright.cli.database.best_rows", timed)
+    for width in WIDTHS:
+        text, _ = run("db", "best", "--db", db.location, width=width)
+        for shown in ("95% interval", "written/best", "42.5", "untuned/best", "1.06"):
+            assert shown in text

@@ -206,3 +206,11 @@ def test_the_terminal_is_as_before_once_all_programs_have_ended() -> None:
         assert show_cursor not in screen.getvalue()
         display(replace(ended, program=1))
         assert screen.getvalue().count(show_cursor) == 1
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_finals_are_whole_in_a_narrow_terminal(width: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
+    text = " ".join(shown(console, EVENTS[:-1]).split())
+    assert "(0.995 to 1.020)" in text
+    assert "1.01 ms (1 to 1.02)" in text
