@@ -110,6 +110,8 @@ def narrow(b: Builder, scalar: str, lanes: int, value: str) -> str:
     small, i32, f32, i1 = (lanes_of(t, lanes) for t in (f"i{form.bits}", "i32", "float", "i1"))
     if scalar == "float16" and b.module.f16c:
         half = lanes_of("half", lanes)
+        if lanes == 1:  # else LLVM may make one rounding of two, of a float64, which is a call
+            value = call(b, "llvm.arithmetic.fence", "float32", "float32", value)
         return b.op(f"bitcast {half} {b.op(f'fptrunc {f32} {value} to {half}')} to {small}")
     bits = b.op(f"bitcast {f32} {value} to {i32}")
     if scalar == "bfloat16":
