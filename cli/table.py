@@ -147,22 +147,27 @@ def _facts(facts: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]
 
 
 def _wrapped(text: str, width: int | None) -> Iterator[str]:
-    """The lines of a text, of at most so many cells: divided at spaces, in long words anywhere."""
+    """The lines of a text, of at most so many cells: divided at spaces, in long words anywhere.
+
+    The parts of an indented line are indented as it is, where there is room.
+    """
     for line in text.split("\n"):
         if width is None or _cells(line) <= width:
             yield line
             continue
         from rich.cells import chop_cells
 
-        now = ""
-        for word in line.split(" "):
+        words = line.lstrip(" ")
+        indent = " " * max(0, min(len(line) - len(words), width - _NARROWEST))
+        room, now = width - len(indent), ""
+        for word in words.split(" "):
             longer = f"{now} {word}" if now else word
-            if _cells(longer) <= width:
+            if _cells(longer) <= room:
                 now = longer
                 continue
-            *full, now = [*([now] if now else []), *chop_cells(word, width)]
-            yield from full
-        yield now
+            *full, now = [*([now] if now else []), *chop_cells(word, room)]
+            yield from (indent + part for part in full)
+        yield indent + now
 
 
 def _cell(text: str) -> str:

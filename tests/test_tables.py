@@ -26,7 +26,7 @@ from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
 from tilewright.cli.main import main as command_line
 from tilewright.cli.report import best_rows
-from tilewright.cli.table import print_table, table_lines
+from tilewright.cli.table import print_table, print_text, table_lines
 from tilewright.tir.ir import Buffer
 from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TuningDatabase
 
@@ -283,6 +283,22 @@ def test_rows_are_lists_of_facts_where_there_is_no_room() -> None:
     lines = list(table_lines(("id", "?when", "name"), [["1" * 12, "now", "x" * 40]] * 2, 40))
     facts = ["id    111111111111", "when  now", "name  " + "x" * 34, "      " + "x" * 6]
     assert lines == [*facts, "", *facts]
+
+
+def test_parts_of_an_indented_line_are_indented(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the finalists of `db explain` are."""
+    monkeypatch.setenv("COLUMNS", "40")
+    print_text(
+        "finals:\n    2beab274: 1 us\n    07af206a: 1.5 us in 30 rounds, 1.5 times the choice"
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "finals:",
+        "    2beab274: 1 us",
+        "    07af206a: 1.5 us in 30 rounds, 1.5",
+        "    times the choice",
+    ]
 
 
 def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
