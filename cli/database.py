@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS)
 E = TypeVar("E", bound=StrEnum)
+_SUPERSEDED = "*"
+"""The mark of a measurement whose schedule was measured again later."""
 _MOST_NAMED = 5
 """Programs that an error lists."""
 
@@ -83,16 +85,24 @@ def list_measurements(
         measured = opened.history(
             workload=wanted, outcome=only, since=moment, order=order, limit=limit
         )
+        old = opened.superseded([m.id for m, _ in measured])
         texts = programs | {t.id: t.text for t in opened.records(TargetRecord)}
     if as_json:
-        print_json([measurement_row(m, schedule, texts) for m, schedule in measured])
+        print_json(
+            [
+                {**measurement_row(m, schedule, texts), "superseded": m.id in old}
+                for m, schedule in measured
+            ]
+        )
         return
     if not measured:
         chosen = (wanted, only, moment) != (None, None, None)
         print_text(f"no measurements in {location}{' match' if chosen else ''}")
     tables: dict[tuple[str, str], list[list[str]]] = {}
     for m, schedule in measured:
-        tables.setdefault((m.workload, m.target), []).append(_row(m, schedule, wide))
+        tables.setdefault((m.workload, m.target), []).append(
+            _row(m, schedule, wide, superseded=m.id in old)
+        )
     for n, (group, rows) in enumerate(tables.items()):
         print_headings(n, *(texts.get(id, short_id(id)) for id in group))
         print_table(
@@ -100,6 +110,8 @@ def list_measurements(
             rows,
             "",
         )
+    if old:
+        print_text(f"\n{_SUPERSEDED} superseded: its schedule was measured again later")
 
 
 def _one_of(kind: type[E], text: str, option: str) -> E:
@@ -127,11 +139,11 @@ def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
     return matches
 
 
-def _row(m: Measurement, schedule: ScheduleRecord, wide: bool) -> list[str]:
+def _row(m: Measurement, schedule: ScheduleRecord, wide: bool, *, superseded: bool) -> list[str]:
     more = [schedule.generator, decisions_text(schedule)] if wide else ["", ""]
     return [
         short_id(m.id),
-        m.outcome.value,
+        f"{m.outcome.value} {_SUPERSEDED}" if superseded else m.outcome.value,
         time_text(m.seconds),
         schedule.inexact,
         short_id(m.session),

@@ -54,15 +54,23 @@ def fill(path: Path) -> TuningDatabase:
     first = programs[0]
     db.put(*_measured(first, [4, 8, 2], 1.234e-6), *_measured(first, [4, 4, 4], 1.5e-6))
     db.put(*_measured(first, [16, 8, 1], 1e-6, "winograd"), *_measured(first, [1, 1, 1], None))
+    db.put(*_measured(first, [4, 8, 2], 1.1e-6, minutes=13))  # it is superseded
     for n, program in enumerate(programs[1:]):
         db.put(*_measured(program, [n, 2], 0.0123 / (n + 1)))
     return db
 
 
 def _measured(
-    program: Workload, decisions: Sequence[int], seconds: float | None, inexact: str = ""
+    program: Workload,
+    decisions: Sequence[int],
+    seconds: float | None,
+    inexact: str = "",
+    minutes: int | None = None,
 ) -> list[AnyRecord]:
-    """A schedule with decisions, its measurement, and the check that it passed if it ran."""
+    """A schedule with decisions, its measurement, and the check that it passed if it ran.
+
+    It is so many `minutes` past noon, those of its decisions if that is `None`.
+    """
     steps = [
         {
             "op": "sample_categorical",
@@ -78,7 +86,7 @@ def _measured(
         measurement(8, seconds, workload=program, outcome=outcome),
         schedule=schedule.id,
         error=ERRORS.get(outcome),
-        created=NOON + timedelta(minutes=sum(decisions)),
+        created=NOON + timedelta(minutes=sum(decisions) if minutes is None else minutes),
     )
     if seconds is None:
         return [schedule, measured]

@@ -484,6 +484,7 @@ def test_build_without_a_database(run: Run, matmul: str, tmp_path: Path) -> None
 
 def test_list(run: Run, db: Path) -> None:
     found = run("db", "list", "--db", db, "--json").json
+    assert {row["superseded"] for row in found} <= {True, False}
     assert len(found) >= 3
     wanted = {"id", "workload", "target", "outcome", "seconds", "session", "created"}
     assert all(row.keys() >= wanted for row in found)

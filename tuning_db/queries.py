@@ -66,6 +66,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+_TOGETHER = 500
+"""Ids that one query asks about."""
+
+
 @checked_arguments
 class Queries:
     """The methods of a database and its layers that only read."""
@@ -162,6 +166,23 @@ class Queries:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
         conditions = filters(workload, target, session, schedule, outcome, family, since)
         return self._listed(with_schedule().where(*conditions), order, limit, pair)
+
+    def superseded(self, ids: Sequence[str]) -> set[str]:
+        """Those of measurements (ids) whose schedule was measured again later.
+
+        Their times are not those that a lookup compares, however short they are.
+        """
+        with self._connections() as layers:
+            return {
+                id
+                for connection in layers
+                for start in range(0, len(ids), _TOGETHER)
+                for id in connection.scalars(
+                    select(measurement.c.id).where(
+                        measurement.c.id.in_(ids[start : start + _TOGETHER]), lookup.SUPERSEDED
+                    )
+                )
+            }
 
     def verifications(
         self, workload: str, target: TargetRecord, schedule: str

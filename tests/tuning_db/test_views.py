@@ -90,6 +90,14 @@ def test_of_a_database_that_older_versions_tuned_into(tmp_path: Path) -> None:
         assert sum(r["measurements"] for r in rows(db, "sessions")) == 21
 
 
+def test_what_was_measured_again_later_is_superseded(db: TuningDatabase) -> None:
+    first, again, other = measurement(8, 1.0), measurement(8, 3.0, after=60), measurement(16, 2.0)
+    db.put(schedule(8), schedule(16), first, again, other)
+    seen = {r["id"] for r in rows(db, "trials") if r["superseded"]}
+    assert seen == db.superseded([m.id for m in db.measurements()]) == {first.id}
+    assert db.superseded([again.id, other.id]) == set()
+
+
 def test_best(db: TuningDatabase) -> None:
     fast, slow = measurement(8, 1.0), measurement(16, 2.0)
     db.put(schedule(8), schedule(16), fast, slow, verification(16))
