@@ -138,8 +138,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     """
     consumer = find_block(fn, block)
     require_unit(fn, consumer)
-    require(not has_reduction(consumer), "block {0} is a reduction", block)
-    stores = _stores(consumer)
+    stores = _stores(consumer, "reverse_compute_at")
     produced = [
         (b, writers_of(fn, b))
         for b in sorted(region_buffers(consumer.reads), key=lambda b: b.name)
@@ -219,15 +218,19 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     return fn, None
 
 
-def _stores(block: Block) -> list[Store]:
-    """The stores of a spatial block, one element of a buffer each."""
+def _stores(block: Block, move: str = "compute_at") -> list[Store]:
+    """The stores of a spatial block, one element of a buffer each; `move` moves a reduction."""
     stmts = statements(block.body)
     found = [s for s in stmts if type(s) is Store]
     require(
-        not has_reduction(block)
-        and len(found) == len(stmts)
-        and len({s.buffer for s in found}) == len(found),
-        "block {0} must be spatial and store values, one to each buffer that it writes",
+        not has_reduction(block),
+        "block {0} is a reduction: only a block that stores each element once can be inlined",
+        block.label,
+        hint=lambda: f"{move} moves it",
+    )
+    require(
+        len(found) == len(stmts) and len({s.buffer for s in found}) == len(found),
+        "block {0} must only store values, one to each buffer that it writes",
         block.label,
     )
     return found

@@ -55,6 +55,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..find import (
+    called,
     find_block,
     find_loop,
     find_path,
@@ -85,7 +86,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     producer = find_block(fn, block)
     target = find_loop(fn, loop)
     at_loops = partial(_loops_for, compute_at, fn, block)
-    require_elsewhere(producer, target, at_loops)
+    require_elsewhere(fn, producer, target, at_loops)
     require_unit(fn, producer)
     require_internal(fn, producer)
     outputs = region_buffers(producer.writes)
@@ -98,7 +99,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             c.label,
             block.name,
             loop.name,
-            hint=lambda: _at_text(at_loops()),
+            hint=lambda: _at_text(fn, at_loops()),
             found=loop,
             alternatives=at_loops,
         )
@@ -201,7 +202,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
     at_loops = partial(_loops_for, reverse_compute_at, fn, block)
-    require_elsewhere(consumer, target, at_loops)
+    require_elsewhere(fn, consumer, target, at_loops)
     require_unit(fn, consumer)
     outputs = region_buffers(consumer.writes)
     producers = [w for b in region_buffers(consumer.reads) - outputs for w in writers_of(fn, b)]
@@ -211,7 +212,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         "no producer of block {0} is inside loop {1}",
         block.name,
         loop,
-        hint=lambda: _at_text(at_loops()),
+        hint=lambda: _at_text(fn, at_loops()),
         found=loop,
         alternatives=at_loops,
     )
@@ -423,14 +424,16 @@ def _followed(
     return {v: r for v, r in found.items() if v not in dropped}
 
 
-def require_elsewhere(block: Block, target: For, at_loops: Callable[[], list[Var]]) -> None:
+def require_elsewhere(
+    fn: Func, block: Block, target: For, at_loops: Callable[[], list[Var]]
+) -> None:
     """Require that a block is not inside the loop that it is moved to; `at_loops` are others."""
     require(
         find_path(target, block.label) is None,
         "block {0} is inside loop {1} already",
         block.label,
         target.var.name,
-        hint=lambda: _at_text(at_loops()),
+        hint=lambda: _at_text(fn, at_loops()),
         found=target.var,
         alternatives=at_loops,
     )
@@ -450,10 +453,10 @@ def _loops_for(
     return found
 
 
-def _at_text(loops: Sequence[Var]) -> str:
+def _at_text(fn: Func, loops: Sequence[Var]) -> str:
     if not loops:
         return "there is no loop to which the block can be moved"
-    return f"loops at which it can be: {', '.join(v.name for v in loops)}"
+    return f"loops at which it can be: {', '.join(called(fn, v) for v in loops)}"
 
 
 def _below(target: For, label: Label) -> tuple[Stmt, ...]:

@@ -299,7 +299,7 @@ def test_loops_to_compute_at() -> None:
     error = refusal_of(sch, "compute_at", b, mine[1])
     assert error.found is mine[1]
     assert error.alternatives == list(others)
-    assert "hint: loops at which it can be: i, j\n" in str(error)
+    assert "hint: loops at which it can be: i of block C, j of block C\n" in str(error)
     for loop in error.alternatives:
         sch.copy().compute_at(b, loop)
     error = refusal_of(sch, "reverse_compute_at", c, others[0])

@@ -27,7 +27,7 @@ def test_inline_of_a_unit() -> None:
     sch = Schedule(chain())
     block = sch.get_block("B")
     sch.blockize(sch.split(sch.get_loops(block)[0], factors=[None, 4])[1])
-    with pytest.raises(ScheduleError, match="block B must be spatial and store values, one to"):
+    with pytest.raises(ScheduleError, match="block B must only store values, one to"):
         sch.compute_inline(block)
 
 
@@ -122,8 +122,11 @@ def test_inline_of_a_parameter() -> None:
 
 def test_inline_of_a_reduction() -> None:
     sch = Schedule(matmul_relu())
-    with pytest.raises(ScheduleError, match="block C must be spatial and store values, one"):
+    with pytest.raises(
+        ScheduleError, match="block C is a reduction: only a block that st"
+    ) as error:
         sch.compute_inline(sch.get_block("C"))
+    assert "hint: compute_at moves it\n" in str(error.value)
 
 
 def test_reverse_inline_into_a_reduction() -> None:
@@ -134,8 +137,9 @@ def test_reverse_inline_into_a_reduction() -> None:
 
 def test_reverse_inline_of_a_reduction() -> None:
     sch = Schedule(scaled())
-    with pytest.raises(ScheduleError, match="block S is a reduction"):
+    with pytest.raises(ScheduleError, match="block S is a reduction: only a block") as error:
         sch.reverse_compute_inline(sch.get_block("S"))
+    assert "hint: reverse_compute_at moves it\n" in str(error.value)
 
 
 def test_reverse_inline_at_other_places() -> None:
