@@ -28,6 +28,7 @@ from .ir import (
     const,
 )
 from .source import Source
+from .visit import walk
 
 REMAP = {kind.value[0].upper(): kind for kind in IterKind}
 """The letters of `T.axis.remap`."""
@@ -204,6 +205,12 @@ class Declarations(ExprParser):
         name = self.namespaced(node.func)
         if name == "grid" and node.args:
             args = self.arguments(node, len(node.args))[0]
+            for a in args:
+                if isinstance(a, ast.Call) and ast.unparse(a.func) == "range":
+                    raise self.wrong(
+                        a, "an extent: the loops of T.grid begin at 0",
+                        f"write nested loops, such as `for i in {self.source.show(a)}:`",
+                    )  # fmt: skip
             return [Loop(self.dim(a), ForKind.SERIAL, INDEX, None, ()) for a in args]
         if name not in list(ForKind):
             raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(ForKind)}")
@@ -277,11 +284,17 @@ class Declarations(ExprParser):
         for name, letter, node in zip(names, letters, values, strict=True):
             loop = self.expr(node)
             extent = self.extents.get(loop) if isinstance(loop, Var) else None
+            axis = f"write {name} = T.axis.{REMAP[letter]}(extent, {self.source.show(node)})"
+            if any(e in self.shifted for e in walk(loop)):
+                raise self.source.error(
+                    node, "loop {0} does not begin at 0 with a step of 1, as T.axis.remap requires",
+                    self.source.show(node),
+                    hint=f"{axis}, where all values are smaller than the extent",
+                )  # fmt: skip
             if extent is None:
                 raise self.wrong(
                     node, "the variable of a loop around the block",
-                    "write T.axis.spatial(extent, value) for a value that is no loop variable, "
-                    "as of range(1, n)" if not isinstance(loop, Var) else None,
+                    axis if not isinstance(loop, Var) else None,
                 )  # fmt: skip
             iters.append(Iter(Var(name), extent, REMAP[letter], loop))
         return iters

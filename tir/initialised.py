@@ -62,7 +62,10 @@ def _hint(t: Touch, writes: Sequence[Touch]) -> str:
                 f"what another iteration of thread loop {both[-1].var.name} stores is there in the "
                 f"next phase: close the loop after {w.place.name}, and read in one of its own"
             )
-    return "initialise it: give the reduction an init, or name the parameter in `inplace`"
+    return (
+        "initialise it: give the reduction an init, or name the parameter in `inplace`, "
+        "in program text by T.inplace(A)"
+    )
 
 
 class Initialised:
@@ -106,13 +109,13 @@ class Initialised:
 
     def _missing(self, t: Touch) -> VerifyError:
         writes = self.writes.get(t.buffer, [])
-        what = "and nothing is stored to it"
+        what, plain = "and nothing is stored to it", self.survey.plain
         if writes:
             names = sorted({w.place.name for w in writes})
             what = f"which is not shown to be stored by then (stores in {', '.join(names)})"
         return VerifyError(
             "{0}: reads {1}[{2}], {3}", t.place.name, t.buffer.name,
-            lambda: ", ".join(str(self.survey.resolved(i)) for i in t.indices), what,
+            lambda: ", ".join(str(plain(self.survey.resolved(i))) for i in t.indices), what,
             hint=_hint(t, writes),
         )  # fmt: skip
 

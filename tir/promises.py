@@ -9,13 +9,16 @@ are not their variables; steps create those.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
 
 from ..errors import VerifyError
+from .bounds import bound
+from .conditions import conjunction, conjuncts
 from .independence import Independence
-from .ir import Block, Buffer, For, ForKind, Func, Iter, IterKind, Stmt, Store, Var
+from .ir import Block, Buffer, Expr, For, ForKind, Func, Iter, IterKind, Stmt, Store, Var
+from .polynomial import Ranges
 from .survey import Survey
 from .visit import substitute
 from .windows import variables
@@ -27,7 +30,7 @@ def check_promises(func: Func, survey: Survey) -> None:
     for block, _ in survey.blocks:
         stored = {r.buffer for r in block.writes} & parameters
         if stored and not _at_its_iteration(block):
-            _check(block, stored)
+            _check(block, stored, survey.ranges)
 
 
 def _at_its_iteration(block: Block) -> bool:
@@ -48,8 +51,11 @@ def _at_its_iteration(block: Block) -> bool:
     )
 
 
-def _check(block: Block, stored: Set[Buffer]) -> None:
-    """Ask it of loops that visit the domain, those for spatial variables outermost."""
+def _check(block: Block, stored: Set[Buffer], ranges: Ranges) -> None:
+    """Ask it of loops that visit the domain, those for spatial variables outermost.
+
+    An example is of iterations that run, if there is one: `ranges` are those of the loops.
+    """
     spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
     others = [i for i in block.iters if i.kind is not IterKind.SPATIAL]
     loops = {i.var: Var(i.var.name) for i in block.iters}
@@ -61,21 +67,46 @@ def _check(block: Block, stored: Set[Buffer]) -> None:
         if not variables(where) <= bound.keys():
             return
         where = substitute(where, bound)
-    nest: Stmt = replace(block, iters=iters, predicate=where)
-    for i in reversed((*spatial, *others)):
-        kind = ForKind.PARALLEL if i.kind is IterKind.SPATIAL else ForKind.SERIAL
-        nest = For(loops[i.var], i.extent, nest, kind)
-    domain = Func("", tuple(sorted(stored, key=lambda b: b.name)), (), nest)
-    survey = Survey(domain)
-    asked = Independence(domain, survey)
-    for loop, place in survey.parallel:
+    order = (*spatial, *others)
+
+    def asked_where(predicate: Expr | None) -> Independence:
+        nest: Stmt = replace(block, iters=iters, predicate=predicate)
+        for i in reversed(order):
+            kind = ForKind.PARALLEL if i.kind is IterKind.SPATIAL else ForKind.SERIAL
+            nest = For(loops[i.var], i.extent, nest, kind)
+        domain = Func("", tuple(sorted(stored, key=lambda b: b.name)), (), nest)
+        return Independence(domain, Survey(domain))
+
+    def example(loop: Var) -> str | None:
+        running = conjunction([*conjuncts(where), *_visited(block, loops, ranges)])
+        for predicate in (running, where):
+            other = asked_where(predicate)
+            (around,) = [(s, p.loops) for s, p in other.survey.parallel if s.var is loop]
+            found = other.shared(*around)
+            told = None if found is None else other.example(*around, found[1])
+            if told is not None:
+                return told
+        return None
+
+    asked = asked_where(where)
+    for loop, place in asked.survey.parallel:
         found = asked.shared(loop, place.loops)
         if found is not None:
             raise VerifyError(
                 "block {0}: its iterations for different {1}, which is spatial, are not shown to "
                 "touch different elements of {2}, which is stored to",
                 block.label.name, loop.var.name, found[0].name,
-                example=partial(asked.example, loop, place.loops, found[1]),
+                example=partial(example, loop.var),
                 hint="declare it by T.axis.reduce where the block sums up over it, by "
                 "T.axis.opaque where its iterations have to run in order",
             )  # fmt: skip
+
+
+def _visited(block: Block, loops: Mapping[Var, Var], ranges: Ranges) -> Iterator[Expr]:
+    """Conditions on `loops` over the domain that hold where a binding takes its values."""
+    for i in block.iters:
+        low, high = bound(i.value, ranges)
+        if isinstance(low, int) and low > 0:
+            yield loops[i.var] >= low
+        if isinstance(high, int) and isinstance(i.extent, int) and high < i.extent - 1:
+            yield loops[i.var] <= high

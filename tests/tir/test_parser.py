@@ -193,7 +193,7 @@ def copy(A: T.Buffer((62,), "float32"), B: T.Buffer((62,), "float32")):
             B[vi] = A[vi]"""
     plain = block.replace("range(1, 63)", "range(62)").replace("i - 1", "i")
     assert structural_equal(tw.script(block), tw.script(plain))
-    with pytest.raises(ParseError, match=r"write T\.axis\.spatial\(extent, value\)"):
+    with pytest.raises(ParseError, match=r"write vi = T\.axis\.spatial\(extent, i\)"):
         tw.script(block.replace("T.axis.spatial(62, i - 1)", 'T.axis.remap("S", [i])'))
 
 
@@ -350,6 +350,20 @@ def test_regions_left_out_cover_loops_in_a_block() -> None:
     assert [r.extent for r in (*read.ranges, *write.ranges)] == [1, 4, 1, 4]
 
 
+def test_remap_of_a_loop_that_begins_at_1() -> None:
+    with pytest.raises(ParseError) as error:
+        parse(program(
+            "for i in range(1, 4):",
+            '    with T.block("b"):',
+            '        vi = T.axis.remap("S", [i])',
+            "        A[vi, 0] = 1.0",
+        ))  # fmt: skip
+    assert "loop i does not begin at 0 with a step of 1, as T.axis.remap requires" in str(
+        error.value
+    )
+    assert "hint: write vi = T.axis.spatial(extent, i), where" in str(error.value)
+
+
 def test_expressions_know_given_names() -> None:
     i = Var("i")
     assert parse_expr("i", {"i": i}) is i
@@ -414,6 +428,7 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("for i in A: pass",), 3, 14, "expected range(n)"),
     (("for i in T.spiral(4): pass",), 3, 14, "T.parallel, T.vectorized"),
     (("for i in T.grid(4, 4): pass",), 3, 9, "found 1 names for 2 loops"),
+    (("for i, j in T.grid(range(1, 4), 4): pass",), 3, 24, "such as `for i in range(1, 4):`"),
     (("for i, i in T.grid(4, 4): pass",), 3, 12, "i is bound already"),
     (("for i in range(4): pass", "else: pass"), 4, 11, "a loop has no else"),
     (("with T.block(4): pass",), 3, 18, "the name of the block, in quotes"),

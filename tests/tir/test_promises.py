@@ -119,6 +119,32 @@ def test_a_predicate_says_which_iterations_there_are() -> None:
         verify(parse(GUARDED.format(guard="(i < 3) & (j < 3)")))
 
 
+SKEWED = """
+@tw.script
+def skewed(A: T.Buffer((8, 8), "float32")):
+    T.inplace(A)
+    for i in range(1, 7):
+        for j in range(1, 7):
+            with T.block("S"):
+                vi = T.axis.spatial(8, i)
+                vj = T.axis.spatial(8, j)
+                A[vi, vj] = A[vi - 1, vj + 1]
+"""
+
+
+def test_the_example_is_of_iterations_that_run() -> None:
+    """Those of the whole domain begin at 0."""
+    with pytest.raises(VerifyError) as error:
+        verify(parse(SKEWED))
+    assert "example: iteration vi=1 writes A[1, 2], iteration vi=2 reads it" in str(error.value)
+
+
+def test_a_read_is_shown_without_arithmetic_of_numbers() -> None:
+    with pytest.raises(VerifyError, match=r"reads A\[i, j \+ 2\], which") as error:
+        verify(parse(SKEWED.replace("    T.inplace(A)\n", "")))
+    assert "in program text by T.inplace(A)" in str(error.value)
+
+
 def test_the_example_of_an_index_that_is_cast() -> None:
     func = parse(
         """
