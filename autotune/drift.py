@@ -12,11 +12,6 @@ from .measure.measurer import Measurer
 
 DISTURBED = 2.0
 """From this factor on, times from before and after are not comparable."""
-IMPLAUSIBLE = 16.0
-"""From this factor over its prediction on, a short trial is taken to be disturbed."""
-_SHORT = 0.1
-"""Seconds of a call that some time slices of other processes do not lengthen so much."""
-_CONFIRMED = 8
 _ROUNDS = 5
 _PATIENCE = 3
 """How often the kernel is timed again, after pauses, before a disturbed machine is accepted."""
@@ -74,33 +69,6 @@ class DriftMonitor:
         self._least = min(self._least, seconds)
         self.ratios.append(seconds / self._seconds)
         return self.ratios[-1]
-
-
-class Plausibility:
-    """Tells trials that something disturbed from those whose predictions are off.
-
-    Threads that wait for each other wait for a time slice each where something else wants their
-    processors: a call of microseconds then takes milliseconds, which no model predicts. Once
-    several trials in a row were doubted and took as long again, the model is off, and the least
-    factor by which it is off is allowed for.
-    """
-
-    def __init__(self) -> None:
-        self._confirmed: list[float] = []
-
-    def doubts(self, seconds: float | None, predicted: float, best: float | None) -> bool:
-        """Whether a time is far beyond its prediction and the best time, and short enough."""
-        if seconds is None or seconds >= _SHORT:
-            return False
-        off = min(self._confirmed) if len(self._confirmed) >= _CONFIRMED else 1.0
-        return seconds >= IMPLAUSIBLE * max(off * predicted, best or 0.0)
-
-    def conclude(self, seconds: float, predicted: float, *, doubtful: bool) -> None:
-        """Count a trial that was timed again: whether its time is `doubtful` as before."""
-        if doubtful:
-            self._confirmed.append(max(1.0, seconds / predicted))
-        else:
-            self._confirmed.clear()
 
 
 def changed(ratio: float) -> float:

@@ -28,7 +28,7 @@ from ..tuning_db.values import (
 )
 from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
-from .drift import DISTURBED, DriftMonitor, Plausibility, drift_text
+from .drift import DISTURBED, DriftMonitor, drift_text
 from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting, ignore
 from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
 from .gain import Progress
@@ -40,6 +40,7 @@ from .noise import advice, noise_text, was_disturbed
 from .own_rules import OwnRules
 from .recorder import FinalsResult, Recorder
 from .result import BestResult, Spent, TuneResult
+from .retiming import Plausibility
 from .rivals import Rival, Rivals
 from .search.search import Candidate, Search
 
