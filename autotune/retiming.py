@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+from ..tuning_db.values import Outcome
+from .measure.measure_result import MeasureResult
+
 IMPLAUSIBLE = 16.0
 """From this factor over its prediction on, a short trial is taken to be disturbed."""
 _SHORT = 0.1
@@ -34,3 +39,37 @@ class Plausibility:
             self._confirmed.append(max(1.0, seconds / predicted))
         else:
             self._confirmed.clear()
+
+    def better(
+        self,
+        first: MeasureResult,
+        predicted: float,
+        best: float | None,
+        run: Callable[[], MeasureResult],
+        look: Callable[[], None],
+    ) -> Iterator[MeasureResult]:
+        """The results that replace the `first` of a candidate, each as soon as it is known.
+
+        One that is doubted is timed again by `run`, and once more after a `look` at the machine. A
+        shorter time replaces the one before; so do wrong results. Other failures end it: the
+        candidate has run.
+        """
+        seconds, doubtful = first.seconds, True
+        if not self.doubts(seconds, predicted, best):
+            return
+        assert seconds is not None, "what is doubted has a time"
+        for again in (False, True):
+            if again:
+                look()
+            result = run()
+            if result.outcome is Outcome.WRONG_RESULT:
+                yield result
+            if result.seconds is None:
+                return
+            if result.seconds < seconds:
+                seconds = result.seconds
+                yield result
+            doubtful = self.doubts(seconds, predicted, best)
+            if not doubtful:
+                break
+        self.conclude(seconds, predicted, doubtful=doubtful)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 
@@ -270,12 +270,12 @@ class Tuning:
         )
         observed = []
         for candidate, first in zip(candidates, results, strict=True):
-            measured = self._confirmed(candidate, first)
-            written = self.recorder.trial(
-                candidate.schedule, measured, candidate.features, candidate.predicted_seconds
-            )
-            self._conclude(candidate, measured, written)
-            self.own_rules.count(candidate.sketch)
+            measured, written = first, self._record(candidate, first)
+            try:
+                for again in self._better(candidate, first):
+                    written, measured = self._record(candidate, again), again
+            finally:  # an interrupt leaves a trial that was measured
+                self._conclude(candidate, measured, written)
             observed.append(
                 candidate.observed(measured.outcome, min(measured.samples, default=None))
             )
@@ -283,28 +283,23 @@ class Tuning:
         self.search.learn(observed)
         self.search_seconds += time.monotonic() - began
 
-    def _confirmed(self, candidate: Candidate, measured: MeasureResult) -> MeasureResult:
-        """The result of a candidate, timed again where something seems to have disturbed it."""
-        predicted, best = candidate.predicted_seconds, self.best_seconds
-        plausible = self._plausibility
-        if not plausible.doubts(measured.seconds, predicted, best):
-            return measured
-        measured = self._timed_again(measured, best)
-        if plausible.doubts(measured.seconds, predicted, best):
-            self._tell_drift(self._drift.look(self.measurer))
-            measured = self._timed_again(measured, best)
-        if measured.seconds is not None:
-            doubtful = plausible.doubts(measured.seconds, predicted, best)
-            plausible.conclude(measured.seconds, predicted, doubtful=doubtful)
-        return measured
+    def _record(self, candidate: Candidate, measured: MeasureResult) -> Measurement:
+        return self.recorder.trial(
+            candidate.schedule, measured, candidate.features, candidate.predicted_seconds
+        )
 
-    def _timed_again(self, measured: MeasureResult, best: float | None) -> MeasureResult:
-        """The faster one of a result and another of the same candidate, or how that failed."""
-        assert measured.kernel is not None, "what ran was built"
-        again = self.measurer.run(Built(measured.kernel, 0.0), best)
-        if measured.seconds is None or again.seconds is None or again.seconds < measured.seconds:
-            return again
-        return measured
+    def _better(self, candidate: Candidate, first: MeasureResult) -> Iterator[MeasureResult]:
+        """Better results of a candidate, timed again where something seems to have disturbed it."""
+        best = self.best_seconds
+
+        def run() -> MeasureResult:
+            assert first.kernel is not None, "what ran was built"
+            return self.measurer.run(Built(first.kernel, 0.0), best)
+
+        def look() -> None:
+            self._tell_drift(self._drift.look(self.measurer))
+
+        return self._plausibility.better(first, candidate.predicted_seconds, best, run, look)
 
     def _conclude(
         self, candidate: Candidate, measured: MeasureResult, written: Measurement
@@ -312,6 +307,7 @@ class Tuning:
         """Count a stored measurement, let its candidate compete, and tell the caller."""
         assert written.elapsed is not None, "a recorder knows the duration"
         self.meter.spend(1)
+        self.own_rules.count(candidate.sketch)
         self._outcomes[measured.outcome] += 1
         self._error = measured.error or self._error
         _log.debug("trial %d: %s %s", self.meter.trials, measured.outcome, measured.error or "")

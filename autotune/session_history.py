@@ -29,6 +29,7 @@ class SessionHistory:
     """Reads a session from a database, from the beginning at first and then what is new.
 
     A trial is the first measurement of a schedule, as in the budget of a session that is resumed.
+    One of the same schedule that follows at once replaces it: the trial was timed again.
     Measurements of one moment are finals and no trials, and so is one that the budget did not pay
     for. `trials` is the number of trials, `fastest` their best time in seconds, `None` if none ran,
     and `finals` are the last ones. `elapsed` is the duration up to the `last` measurement; older
@@ -45,6 +46,8 @@ class SessionHistory:
         self._session = session
         self.last: datetime | None = None
         self._schedules: set[str] = set()
+        self._latest: str | None = None
+        self._fastest_before: float | None = None
 
     @property
     def trials(self) -> int:
@@ -54,6 +57,7 @@ class SessionHistory:
         """The trials since the last call; they are to be read to their end."""
         since = None if self.last is None else self.last + _TICK
         rows = self._database.each(session=self._session.id, since=since)
+        pending: RecordedTrial | None = None
         for created, group in groupby(rows, key=lambda row: row[0].created):
             together = list(group)
             measurement, generator = together[0]
@@ -65,8 +69,17 @@ class SessionHistory:
             self.toolchain = self.toolchain or measurement.toolchain
             if len(together) > 1:
                 self.finals = [m for m, _ in together]
+            elif measurement.schedule == self._latest:
+                self.fastest = self._fastest_before
+                again = RecordedTrial(self._trial(measurement), measurement, generator)
+                pending = None if pending is None else again
             elif self._is_new(measurement):
-                yield RecordedTrial(self._trial(measurement), measurement, generator)
+                if pending is not None:
+                    yield pending
+                self._latest, self._fastest_before = measurement.schedule, self.fastest
+                pending = RecordedTrial(self._trial(measurement), measurement, generator)
+        if pending is not None:
+            yield pending
 
     def _is_new(self, measured: Measurement) -> bool:
         return measured.schedule not in self._schedules and self.trials != self._session.trials

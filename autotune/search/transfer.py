@@ -11,7 +11,8 @@ and by how well the record did against what the model says of it. Nothing is mea
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -180,22 +181,33 @@ def learned(
             for m in every
             if m.workload != workload.id and generations.get(m.toolchain) == toolchain.generation
         )
-    measurements = [m for m in measurements if features_of(m, target_model) is not None]
+    measurements = _shortest(m for m in measurements if features_of(m, target_model) is not None)
     programs = [0] * len(measurements)
     if others:
         version = target_model.feature_version
         elsewhere = database.others(workload, where, toolchain, version)
-        elsewhere = [m for m in elsewhere if features_of(m, target_model) is not None]
+        elsewhere = _shortest(m for m in elsewhere if features_of(m, target_model) is not None)
         numbers: dict[str, int] = {}
         programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
         measurements += elsewhere
     features = np.array([m.features for m in measurements]).reshape(
         len(measurements), len(target_model.features)
     )
-    seconds = np.array(
-        [min(m.samples) if m.outcome is Outcome.OK else np.inf for m in measurements]
-    )
+    seconds = np.array([_time(m) for m in measurements])
     return TrainingRows(features, seconds, np.array(programs, dtype=np.int64))
+
+
+def _shortest(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """One measurement of each schedule of a session: a trial that was timed again is one."""
+    kept: dict[tuple[str, str, str], Measurement] = {}
+    for measured in measurements:
+        key = (measured.session, measured.workload, measured.schedule)
+        kept[key] = min(kept.get(key, measured), measured, key=_time)
+    return list(kept.values())
+
+
+def _time(measured: Measurement) -> float:
+    return min(measured.samples) if measured.outcome is Outcome.OK else math.inf
 
 
 def model_of(measured: TrainingRows, target_model: TargetModel) -> CostModel:

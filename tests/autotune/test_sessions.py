@@ -84,8 +84,8 @@ def test_a_killed_session_loses_nothing_leaves_nobody_and_is_resumed(tmp_path: P
     assert stragglers(workers) == []
 
     with TuningDatabase(place) as db:
-        recorded = [m.schedule for m in db.measurements(session=session)]
-        assert set(told) <= set(recorded)
+        recorded = {m.schedule for m in db.measurements(session=session)}
+        assert set(told) <= recorded
         done = len(recorded)
         assert [s.status for s in db.records(Session)] == [SessionStatus.RUNNING]
         result = tune(

@@ -21,7 +21,6 @@ from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.events import Drift, Ended, Event, Final, Started, Trial
-from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cpu.estimate import FEATURES
@@ -784,30 +783,6 @@ def test_the_margin_of_finals_is_as_wide_as_the_machine_drifts(
     run(db, trials=48)
     assert counts.count(1) >= 2
     assert max(counts) == finalists
-
-
-class Burst(Recorded):
-    """The third candidate takes 10 ms when it is first timed, and 2 us from then on."""
-
-    def __init__(self, disturbed: int) -> None:
-        super().__init__([ok(2.0e-6), ok(2.1e-6), ok(10e-3), ok(2.2e-6)])
-        self._disturbed = disturbed
-
-    def run(self, built: Built, best: float | None) -> MeasureResult:
-        self.repeated += 1
-        return ok(2.0e-6 if self.repeated >= self._disturbed else 10e-3)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_trial_that_a_time_slice_disturbed_is_timed_again(
-    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    measurer = Burst(times)
-    monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", measurer)
-    result = tune(matmul(), "cpu -threads=1", database=db, trials=4, config=QUICK)
-    assert measurer.repeated == times
-    assert [t.seconds for t in result.history] == [2.0e-6, 2.1e-6, 2.0e-6, 2.2e-6]
-    assert max(m.seconds or 0.0 for m in db.measurements()) == 2.2e-6, "nothing else is recorded"
 
 
 def test_a_disk_that_is_full_keeps_what_was_told_and_the_session_is_resumed(
