@@ -89,10 +89,11 @@ class Recorder:
         predicted: float | None = None,
     ) -> Measurement:
         """Record a schedule, its measurement, and its check if there was one."""
-        records = self.trial_records(schedule, measured, features, predicted)
-        self._database.put(*records)
-        self._beat()
-        return records[1]
+        return self._put(self.trial_records(schedule, measured, features, predicted))
+
+    def rival(self, schedule: ScheduleRecord, measured: MeasureResult) -> Measurement:
+        """As `trial`, of what the finals compare with; the budget does not pay for it."""
+        return self._put(self.trial_records(schedule, measured, trial=False))
 
     def trial_records(
         self,
@@ -100,8 +101,10 @@ class Recorder:
         measured: MeasureResult,
         features: tuple[float, ...] = (),
         predicted: float | None = None,
+        *,
+        trial: bool = True,
     ) -> tuple[ScheduleRecord, Measurement, *tuple[Verification, ...]]:
-        """What `trial` records, of this moment."""
+        """What `trial` and `rival` record, of this moment."""
         if measured.kernel is not None:
             self._resources[schedule.id] = measured.kernel.resources
         measurement = self._measurement(
@@ -113,6 +116,7 @@ class Recorder:
             measured.error,
             features,
             predicted,
+            trial=trial,
         )
         if measured.check is None:
             return schedule, measurement
@@ -138,7 +142,7 @@ class Recorder:
         """Interleaved samples of schedules as measurements of this moment."""
         now = utc_now()
         return [
-            (self._measurement(s.id, Outcome.OK, statistics.median(row), row, now), s)
+            (self._measurement(s.id, Outcome.OK, statistics.median(row), row, now, trial=False), s)
             for s, row in timed
         ]
 
@@ -166,7 +170,7 @@ class Recorder:
 
     @property
     def trials(self) -> int:
-        """How many schedules the session has measured, with those of earlier calls."""
+        """How many trials the session has, with those of earlier calls."""
         return self._database.trials(self.session.id)
 
     @property
@@ -177,6 +181,13 @@ class Recorder:
     def end(self, status: SessionStatus, noise: str | None = None) -> Session:
         """End the session; `noise` marks it, in plain words, if the machine was not calm."""
         return self._database.finish_session(self.session.id, status, noise, self.elapsed())
+
+    def _put(
+        self, records: tuple[ScheduleRecord, Measurement, *tuple[Verification, ...]]
+    ) -> Measurement:
+        self._database.put(*records)
+        self._beat()
+        return records[1]
 
     def _beat(self, drift: float | None = None) -> None:
         self._last_beat = time.monotonic()
@@ -213,6 +224,8 @@ class Recorder:
         error: str | None = None,
         features: tuple[float, ...] = (),
         predicted: float | None = None,
+        *,
+        trial: bool,
     ) -> Measurement:
         return Measurement(
             session=self.session.id,
@@ -231,6 +244,7 @@ class Recorder:
             resources=self._resources.get(schedule),
             predicted=predicted,
             elapsed=self.elapsed(),
+            trial=trial,
         )
 
 

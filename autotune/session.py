@@ -441,7 +441,7 @@ class Tuning:
             known = self.recorder.known_seconds(rival.schedule.id)
             for measured in self.measurer.measure([request], best):
                 if known is None:
-                    self.recorder.trial(rival.schedule, measured)
+                    self.recorder.rival(rival.schedule, measured)
                 elif measured.seconds is None or measured.seconds >= DISTURBED * known:
                     continue
                 self._finalist(rival.schedule, rival.trace, measured)

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..tuning_db import TuningDatabase
+from ..tuning_db.tally import Trials
 from ..tuning_db.values import Measurement, Session
 from .budget import running
 from .events import Trial
@@ -28,13 +29,11 @@ class RecordedTrial(NamedTuple):
 class SessionHistory:
     """Reads a session from a database, from the beginning at first and then what is new.
 
-    A trial is the first measurement of a schedule, as in the budget of a session that is resumed.
-    One of the same schedule that follows at once replaces it: the trial was timed again.
-    Measurements of one moment are finals and no trials, and so is one that the budget did not pay
-    for. `trials` is the number of trials, `fastest` their best time in seconds, `None` if none ran,
-    and `finals` are the last ones. `elapsed` is the duration up to the `last` measurement; older
-    versions did not record it, and long pauses are then left out. `toolchain` is the id of that of
-    the first.
+    Which measurements are trials, `Trials` says. One of the same schedule that follows a trial at
+    once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
+    the number of trials, `fastest` their best time in seconds, `None` if none ran, and `finals` are
+    the last ones. `elapsed` is the duration up to the `last` measurement; older versions did not
+    record it, and long pauses are then left out. `toolchain` is the id of that of the first.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
@@ -45,13 +44,13 @@ class SessionHistory:
         self._database = database
         self._session = session
         self.last: datetime | None = None
-        self._schedules: set[str] = set()
+        self._counted = Trials(session.trials)
         self._latest: str | None = None
         self._fastest_before: float | None = None
 
     @property
     def trials(self) -> int:
-        return len(self._schedules)
+        return len(self._counted)
 
     def read(self) -> Iterator[RecordedTrial]:
         """The trials since the last call; they are to be read to their end."""
@@ -73,7 +72,7 @@ class SessionHistory:
                 self.fastest = self._fastest_before
                 again = RecordedTrial(self._trial(measurement), measurement, generator)
                 pending = None if pending is None else again
-            elif self._is_new(measurement):
+            elif self._counted.add(measurement.schedule, measurement.trial, alone=True):
                 if pending is not None:
                     yield pending
                 self._latest, self._fastest_before = measurement.schedule, self.fastest
@@ -81,11 +80,7 @@ class SessionHistory:
         if pending is not None:
             yield pending
 
-    def _is_new(self, measured: Measurement) -> bool:
-        return measured.schedule not in self._schedules and self.trials != self._session.trials
-
     def _trial(self, measured: Measurement) -> Trial:
-        self._schedules.add(measured.schedule)
         seconds = measured.seconds
         record = seconds is not None and (self.fastest is None or seconds < self.fastest)
         self.fastest = seconds if record else self.fastest

@@ -16,7 +16,7 @@
     session = (db.resume_session(unfinished[0].id) if unfinished else
                db.start_session(workload.id, target.id, trials=64, seconds=None, seed=0,
                                 search={"population": 512}, model={"trees": 100}))
-    done = db.trials(session.id)                                # of its budget: schedules measured
+    done = db.trials(session.id)                                # what its budget has paid for
     known = db.history(workload=workload.id, target=target)     # [(Measurement, ScheduleRecord)]
 
     schedule = ScheduleRecord(trace=json_text, trace_version=1, generator="tiling")

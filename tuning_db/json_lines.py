@@ -48,7 +48,7 @@ _FORGOTTEN = "cost_model"
 """A kind of records in files before version 3, which nothing read."""
 _ADDED: dict[str, tuple[tuple[int, str], ...]] = {
     Session.kind: ((6, "noise"), (7, "elapsed"), (7, "drift"), (7, "untuned")),
-    Measurement.kind: ((5, "resources"), (6, "predicted"), (7, "elapsed")),
+    Measurement.kind: ((5, "resources"), (6, "predicted"), (7, "elapsed"), (7, "trial")),
 }
 """The versions that added fields, which are null before."""
 Inexact = Callable[[str], str]

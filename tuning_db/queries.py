@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Row, Select, select
 
 from ..errors import DatabaseError
 from ..ids import short_id
@@ -44,7 +44,7 @@ from .read import (
 )
 from .stats import Stats, stats
 from .tables import measurement
-from .tally import Tally, each, tally
+from .tally import Tally, count_trials, each, tally
 from .values import (
     KINDS,
     AnyRecord,
@@ -220,15 +220,13 @@ class Queries:
             return newest_machine(layers, target, damage)
 
     def trials(self, session: str) -> int:
-        """How many schedules a session (id) has measured, of those recorded in this database.
+        """How many trials of a session (id) are recorded in this database.
 
-        The finals measure some of them again, which are no further trials.
+        Finals measure some of their schedules again, and what they are compared with; those are no
+        trials.
         """
-        schedules = select(func.count(measurement.c.schedule.distinct()))
         with self._layers[0].reading() as connection:
-            return connection.execute(
-                schedules.where(measurement.c.session == session)
-            ).scalar_one()
+            return count_trials(connection, session)
 
     def tally(self) -> list[Tally]:
         """How many measurements this database has (without layers), by session and outcome.

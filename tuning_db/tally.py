@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from .read import COLUMNS, NAMES, Damage, raw, to_record
-from .tables import measurement, schedule
+from .tables import measurement, schedule, session
 from .values import Measurement, Outcome
 
 _PAGE = 1000
@@ -25,6 +26,47 @@ class Tally(NamedTuple):
     toolchain: str
     outcome: Outcome
     measurements: int
+
+
+class Trials:
+    """Counts the trials among the measurements of a session, which come in the order of time.
+
+    A trial is a schedule that the budget paid for. Older versions did not record which those are:
+    there each first measurement of a schedule is one while the budget lasts, but for those that are
+    not `alone` at their moment, which are finals.
+    """
+
+    def __init__(self, budget: int | None) -> None:
+        self._budget = budget
+        self._schedules: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._schedules)
+
+    def add(self, schedule: str, trial: bool | None, *, alone: bool) -> bool:
+        """Count the next measurement, by its schedule and its `trial`, if it is a new trial."""
+        if trial is None:
+            trial = alone and len(self) != self._budget
+        new = trial and schedule not in self._schedules
+        if new:
+            self._schedules.add(schedule)
+        return new
+
+
+def count_trials(connection: Connection, session_id: str) -> int:
+    """How many trials a session (id) has in a database; 0 for an unknown one."""
+    budget = select(session.c.trials).where(session.c.id == session_id)
+    trials = Trials(connection.execute(budget).scalar())
+    measured = (
+        select(*(raw(measurement.c[name]) for name in ("created", "schedule", "trial")))
+        .where(measurement.c.session == session_id)
+        .order_by(measurement.c.created, measurement.c.id)
+    )
+    for _, group in groupby(connection.execute(measured), key=lambda row: row[0]):
+        together = list(group)
+        for _, schedule_id, trial in together:
+            trials.add(schedule_id, trial, alone=len(together) == 1)
+    return len(trials)
 
 
 def tally(connection: Connection) -> Iterator[Tally]:

@@ -314,13 +314,16 @@ class Measurement(Digested):
     `resources` are numbers by name for each kernel by its symbol: what the compiler reports of it
     (registers of a thread, spills, shared memory of a block); None where it reports nothing.
     `predicted` is the time that the cost model expected when the candidate was chosen; None where
-    it was not asked. `elapsed` is the `duration` of the session at that moment; None where it was
-    not recorded.
+    it was not asked. `elapsed` is the `duration` of the session at that moment. `trial` is whether
+    the session's budget paid for it; it does not for finals and what they compare with. These two
+    are None where they were not recorded.
     """
 
     kind: ClassVar[str] = "measurement"
     told_by: ClassVar[tuple[str, ...]] = ("outcome", "time_text")
-    added_later: ClassVar[frozenset[str]] = frozenset({"resources", "predicted", "elapsed"})
+    added_later: ClassVar[frozenset[str]] = frozenset(
+        {"resources", "predicted", "elapsed", "trial"}
+    )
     session: str
     schedule: str
     workload: str
@@ -337,6 +340,7 @@ class Measurement(Digested):
     resources: Mapping[str, Json] | None = None
     predicted: float | None = None
     elapsed: float | None = None
+    trial: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -53,8 +53,11 @@ JOIN target AS t ON t.id = s.target
 LEFT JOIN (
     SELECT
         id, session, outcome, seconds,
-        -- those of one moment were compared
-        CASE WHEN count(*) OVER (PARTITION BY session, created) = 1 THEN schedule END AS trial
+        -- as `tally.Trials` has it: of older versions, those of one moment were compared
+        CASE
+            WHEN trial OR trial IS NULL AND count(*) OVER (PARTITION BY session, created) = 1
+            THEN schedule
+        END AS trial
     FROM measurement
 ) AS m ON m.session = s.id
 GROUP BY s.id, w.id, t.id

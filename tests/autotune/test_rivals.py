@@ -22,6 +22,7 @@ from tilewright.autotune.events import Drift, Ended, Event, Final, Trial
 from tilewright.autotune.finals import Finalist
 from tilewright.autotune.measure.measure_result import Kernel, MeasureResult
 from tilewright.autotune.noise import noise_text, was_disturbed
+from tilewright.autotune.recorded_run import open_run
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import Rival, Rivals, rivals_of
 from tilewright.autotune.search import search
@@ -229,6 +230,33 @@ def test_rivals_of_a_session_before_are_timed_again(db: TuningDatabase, run: Tun
     finals = len(traces)
     assert len(db.measurements()) == before + result.trials + finals, "in the finals alone"
     assert result.gains.keys() == {"written", "untuned"}
+
+
+def test_a_rival_is_no_trial_for_anybody(db: TuningDatabase, run: Tune, hopeless: None) -> None:
+    """The budget pays for trials alone, and a session that is resumed has the rest of it."""
+    seconds = times(6.21e-3, 1.31e-3)
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Final):
+            raise KeyboardInterrupt
+
+    def counts(result: TuneResult) -> list[int]:
+        with db._layers[0].reading() as connection:
+            rows = connection.exec_driver_sql("SELECT trials, measurements FROM sessions")
+            (seen,) = rows.all()
+        assert seen[1] > seen[0]
+        (picture,) = open_run(db, result.session).pictures.pictures.values()
+        return [seen[0], len(picture.trials), db.trials(result.session)]
+
+    first = run(Simulated(seconds), callback=interrupt, trials=12, stop_at=1e-6)
+    assert first.interrupted
+    schedules = {measured.schedule for measured in db.measurements()}
+    assert first.trials < len(schedules) < 12, "a rival was measured"
+    assert counts(first) == [first.trials] * 3
+    second = run(Simulated(seconds), trials=12, resume=True)
+    assert (second.session, second.earlier_trials) == (first.session, first.trials)
+    assert second.reason == "all 12 trials are done"
+    assert counts(second) == [first.trials + second.trials] * 3 == [12] * 3
 
 
 def test_a_rival_that_was_faster_in_another_session_keeps_its_record(run: Tune) -> None:

@@ -162,7 +162,7 @@ def as_before(lines: list[Line], version: int) -> list[Line]:
             for name in ("elapsed", "drift", "untuned", *(["noise"] if version < 6 else [])):
                 del line["value"][name]
         if line["kind"] == "measurement":
-            del line["value"]["elapsed"]
+            del line["value"]["elapsed"], line["value"]["trial"]
             if version < 6:
                 del line["value"]["predicted"]
             if version < 5:

@@ -283,6 +283,8 @@ def _different(name: str, value: object) -> object:
         return (1.0,)
     if name == "resources":
         return {"kernel": {"registers": 40}}
+    if name == "trial":
+        return True
     match value:
         case None:
             return (

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright import open_run
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
     Pin,
@@ -193,6 +194,29 @@ def test_trials_and_sessions(db: TuningDatabase) -> None:
     assert session["elapsed"] == pytest.approx(1.5, abs=0.01)
 
 
+def test_trials_are_what_the_budget_paid_for(db: TuningDatabase) -> None:
+    """Older versions did not record what that was."""
+
+    def counted() -> list[int]:
+        (session,) = rows(db, "sessions")
+        (read,) = open_run(db).pictures.pictures.values()
+        return [session["trials"], db.trials(SESSION.id), len(read.trials)]
+
+    tiles = {n: schedule(n) for n in (2, 4, 8, 16, 32)}
+    old = [measurement(2, 1.0), measurement(4, None), measurement(2, 1.0, after=1)]
+    compared = [
+        dataclasses.replace(measurement(n, 1.0), created=NOON + timedelta(seconds=2))
+        for n in (4, 8)
+    ]
+    db.put(*tiles.values(), *old, *compared)
+    assert counted() == [2] * 3, "neither what was measured again nor finals"
+    db.put(dataclasses.replace(measurement(16, 1.0, after=3), trial=True))
+    db.put(dataclasses.replace(measurement(32, 1.0, after=4), trial=False))
+    assert counted() == [3] * 3
+    db.put(dataclasses.replace(measurement(8, 1.0, after=5), trial=True))
+    assert counted() == [4] * 3
+
+
 def dialect(db: TuningDatabase) -> str:
     return db._layers[0].engine.dialect.name
 
@@ -296,8 +320,10 @@ def test_what_was_there_before_the_views_is_kept(
     for name in VIEWS:
         execute(db, f"DROP VIEW {name}")
     execute(db, f"CREATE {relation}")
-    for column in ("session.elapsed", "session.drift", "session.untuned", "measurement.elapsed"):
-        execute(db, "ALTER TABLE {} DROP COLUMN {}".format(*column.split(".")))
+    added = {"session": ("elapsed", "drift", "untuned"), "measurement": ("elapsed", "trial")}
+    for table, columns in added.items():
+        for column in columns:
+            execute(db, f"ALTER TABLE {table} DROP COLUMN {column}")
     execute(db, "UPDATE tuning_db_revision SET version_num = '0007'")
     with pytest.raises(DatabaseError, match=f"migrated from revision 0007 to {HEAD}") as refused:
         TuningDatabase(place)

@@ -31,7 +31,7 @@ CREATE TABLE measurement (
 	features TEXT, 
 	feature_version TEXT, 
 	comparable VARCHAR(32) NOT NULL, 
-	verified BOOLEAN NOT NULL, resources TEXT, predicted DOUBLE, elapsed DOUBLE, 
+	verified BOOLEAN NOT NULL, resources TEXT, predicted DOUBLE, elapsed DOUBLE, trial BOOLEAN, 
 	CONSTRAINT pk_measurement PRIMARY KEY (id), 
 	CONSTRAINT fk_measurement_session FOREIGN KEY(session) REFERENCES session (id), 
 	CONSTRAINT fk_measurement_schedule FOREIGN KEY(schedule) REFERENCES schedule (id), 
@@ -40,7 +40,7 @@ CREATE TABLE measurement (
 	CONSTRAINT fk_measurement_toolchain FOREIGN KEY(toolchain) REFERENCES toolchain (id), 
 	CONSTRAINT fk_measurement_environment FOREIGN KEY(environment) REFERENCES environment (id)
 );
-INSERT INTO "measurement" VALUES('e1ce6a259bd8eb2a101e75a0dd8a61cc6f9847ed7e2d15eb1778c11c17ff49a3','0d337aefd6b4bbdcb764df9164264c22e28ea6863a38a8cc2801452bd5252098','4890c9ad4220435065a13f0a4800a466e2515f22699cdf82f04f8b293091f864','aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa','212b750fb119d2aec06ca58b718ea6186fa3960a9b8c5f8f0c1c5b0ca5a98c87','f9de4f1275ba5d8175ebab088ab137e90bcaa2bb113d4d1f285920a6bdaebf78','7da10b4a43f854b32b3aa0deb5f2fb0598ed31df41304a9980d30c390de48019','ok',0.125,'[0.125,0.1875,0.0625]',NULL,'2026-03-01 12:00:00.123456',NULL,NULL,'4c24556262b68fa279f0e50652ecb5aa',1,NULL,NULL,NULL);
+INSERT INTO "measurement" VALUES('e1ce6a259bd8eb2a101e75a0dd8a61cc6f9847ed7e2d15eb1778c11c17ff49a3','0d337aefd6b4bbdcb764df9164264c22e28ea6863a38a8cc2801452bd5252098','4890c9ad4220435065a13f0a4800a466e2515f22699cdf82f04f8b293091f864','aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa','212b750fb119d2aec06ca58b718ea6186fa3960a9b8c5f8f0c1c5b0ca5a98c87','f9de4f1275ba5d8175ebab088ab137e90bcaa2bb113d4d1f285920a6bdaebf78','7da10b4a43f854b32b3aa0deb5f2fb0598ed31df41304a9980d30c390de48019','ok',0.125,'[0.125,0.1875,0.0625]',NULL,'2026-03-01 12:00:00.123456',NULL,NULL,'4c24556262b68fa279f0e50652ecb5aa',1,NULL,NULL,NULL,NULL);
 CREATE TABLE pin (
 	id VARCHAR(64) NOT NULL, 
 	workload VARCHAR(64) NOT NULL, 
@@ -176,8 +176,11 @@ JOIN target AS t ON t.id = s.target
 LEFT JOIN (
     SELECT
         id, session, outcome, seconds,
-        -- those of one moment were compared
-        CASE WHEN count(*) OVER (PARTITION BY session, created) = 1 THEN schedule END AS trial
+        -- as `tally.Trials` has it: of older versions, those of one moment were compared
+        CASE
+            WHEN trial OR trial IS NULL AND count(*) OVER (PARTITION BY session, created) = 1
+            THEN schedule
+        END AS trial
     FROM measurement
 ) AS m ON m.session = s.id
 GROUP BY s.id, w.id, t.id;

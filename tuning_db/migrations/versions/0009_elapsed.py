@@ -1,4 +1,4 @@
-"""Sessions and measurements say how long was worked on them, and sessions how calm it was."""
+"""Sessions say how long was worked on them and how calm it was, measurements when and what for."""
 
 from __future__ import annotations
 
@@ -17,3 +17,4 @@ def upgrade() -> None:
     op.add_column("session", sa.Column("drift", sa.Double(), nullable=True))
     op.add_column("session", sa.Column("untuned", sa.Text(), nullable=True))
     op.add_column("measurement", sa.Column("elapsed", sa.Double(), nullable=True))
+    op.add_column("measurement", sa.Column("trial", sa.Boolean(), nullable=True))
