@@ -217,6 +217,7 @@ def _lookup(
         best.schedule.id if measured is None else measured,
         f"{'pinned' if best.pinned else 'measured'} in {best.layer}"
         + (f", {best.doubt}" if best.doubt else ""),
+        schedule_id=best.schedule.id,
     )
     if best.doubt:
         named = short_id(best.schedule.id)
@@ -248,16 +249,17 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     here, there = work if all(work) else (workload.bytes, source.workload.bytes)
     same_rate = measured.seconds * here / there if there else measured.seconds
     loss = max(0.0, 1 - same_rate / found.seconds)
-    origin = f"re-fitted from {source.workload.shape}"
+    fitted = f"re-fitted from {source.workload.shape}"
     if source.workload.id == workload.id:
         there = threads_of(database.get(TargetRecord, measured.target)) or 0
-        origin = f"recorded for {_threads(there)} and re-fitted to {_threads(target.threads)}"
+        fitted = f"recorded for {_threads(there)} and re-fitted to {_threads(target.threads)}"
     detail = (
-        f"{origin}, measured in {source.layer}; expected to take "
+        f"{fitted}, measured in {source.layer}; expected to take "
         f"{format_seconds(found.seconds)}, {loss:.0%} below the rate of that record"
     )
     func = found.trace.apply(func).func
-    return Choice(func, Origin("transfer", measured.id, detail, round(loss, 4)))
+    origin = Origin("transfer", measured.id, detail, round(loss, 4), measured.schedule)
+    return Choice(func, origin)
 
 
 def _threads(count: int) -> str:

@@ -207,7 +207,7 @@ def best(
             best["how"],
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),
             best["inexact"],
-            short_id(best["measurement"] or ""),
+            short_id(best["schedule"]),
         ]
         tables.setdefault((best["target"], best["generation"]), []).append(row)
     if not tables:
@@ -215,7 +215,7 @@ def best(
         print_text(f"nothing usable{of} in {db}")
     columns = (
         "~workload", ">time", "95% interval", ">GFLOP/s", "?how", ">written/best",
-        ">untuned/best", "?inexact", "measurement",
+        ">untuned/best", "?inexact", "schedule",
     )  # fmt: skip
     for n, ((where, compiler), rows) in enumerate(tables.items()):
         print_headings(n, f"{where}, {compiler}")

@@ -208,7 +208,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "rules": None if result.best is None else result.best.generator or None,
             "resources": None if result.best is None else "; ".join(resources) or None,
             "own rules": rules_text(result.rules, result.trials),
-            "measurement": None if result.best is None else short_id(result.best.measurement_id),
+            "schedule": None if result.best is None else short_id(result.best.schedule_id),
             "trials": result.trials_text(),
             "last error": result.error if result.best is None else None,
             "session": short_id(result.session),

@@ -100,11 +100,11 @@ def build_and_compare(size: int, database: str) -> None:
         tuned = tw.build(func, target="cpu", database=db, allow=["record"])
         seconds = time.perf_counter() - began
         measured = len(db.measurements()) - before
-    record = tuned.origin.record_id
-    assert record is not None, "nothing but records is allowed"
+    schedule = tuned.origin.schedule_id
+    assert schedule is not None, "nothing but records is allowed"
     print(
         f"\nA new process built it in {seconds:.2f} s with {measured} measurements, "
-        f"from record {short_id(record)} of {database}:",
+        f"from schedule {short_id(schedule)} of {database}:",
         flush=True,
     )
     modules = {

@@ -8,7 +8,6 @@ import htpy as h
 
 from ..byte_counts import format_bytes
 from ..codegen.generator import generator_for
-from ..ids import short_id
 from ..runtime import Module
 from .assembly import assembly
 from .facts import facts
@@ -41,10 +40,8 @@ def view(module: Module) -> h.Node:
 def _origin(module: Module) -> str:
     """Where the schedule comes from, with a short id."""
     origin = module.origin
-    record = "" if origin.record_id is None else f" {short_id(origin.record_id)}"
-    detail = f": {origin.detail}" if origin.detail else ""
     loss = "" if origin.loss is None else f" (expected to lose {origin.loss:.0%} of the speed)"
-    return text(f"{origin.kind}{record}{detail}{loss}")
+    return text(f"{origin}{loss}")
 
 
 def _arguments(module: Module) -> h.Node:

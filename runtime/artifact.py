@@ -380,7 +380,8 @@ def _origin(fields: Fields) -> Origin:
     if kind not in _KINDS:
         raise ArtifactError("manifest: origin: expected one of {0}, found {1}", _KINDS, show(kind))
     loss = None if fields.data.get("loss") is None else fields.get("loss", float)
-    return Origin(kind, fields.optional("record_id"), fields.get("detail", str), loss)
+    record, schedule = fields.optional("record_id"), fields.optional("schedule_id")
+    return Origin(kind, record, fields.get("detail", str), loss, schedule)
 
 
 def _size(size: int) -> int:

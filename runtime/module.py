@@ -39,9 +39,10 @@ workspaces that the kernel may take if it needs one."""
 class Origin:
     """Where the schedule of a module comes from.
 
-    `record`: a measurement of this program in the database, `record_id`. `transfer`: one of other
-    sizes. `model`: the cost model's prediction. `default`: the analytic estimate's. `schedule`: the
-    caller's own. `detail` is a sentence for people. `loss` is the expected share of speed lost
+    `record`: a measurement of this program in the database, `record_id`, or a pinned schedule.
+    `transfer`: one of other sizes. `model`: the cost model's prediction. `default`: the analytic
+    estimate's. `schedule`: the caller's own. `schedule_id` is that of the record's schedule, which
+    texts name. `detail` is a sentence for people. `loss` is the expected share of speed lost
     relative to what `detail` compares with, if known.
     """
 
@@ -49,10 +50,11 @@ class Origin:
     record_id: str | None = None
     detail: str = ""
     loss: float | None = None
+    schedule_id: str | None = None
 
     def __str__(self) -> str:
-        record = f" {short_id(self.record_id)}" if self.record_id else ""
-        return f"{self.kind}{record}" + (f": {self.detail}" if self.detail else "")
+        schedule = f" of schedule {short_id(self.schedule_id)}" if self.schedule_id else ""
+        return f"{self.kind}{schedule}" + (f": {self.detail}" if self.detail else "")
 
     def __repr__(self) -> str:
         return f"<Origin {self}>"

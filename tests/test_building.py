@@ -148,7 +148,10 @@ def test_a_record_for_other_threads_is_a_transfer(func: tw.Func, db: tw.TuningDa
     measured = put_measured(db, func, target, trace, 1e-6)
     module = tw.build(func, SERIAL, db)
     assert (module.origin.kind, module.origin.record_id) == ("transfer", measured.id)
-    assert "recorded for 2 threads and re-fitted to 1 thread, measured in " in str(module.origin)
+    assert str(module.origin).startswith(
+        f"transfer of schedule {measured.schedule[:12]}: "
+        "recorded for 2 threads and re-fitted to 1 thread, measured in "
+    )
     computes(module)
     told = str(tw.explain(func, SERIAL, db))
     assert "1 record, at best 1 us: tuned for another number of threads: a build re-fits it" in told
@@ -199,8 +202,10 @@ def test_an_empty_database_gives_a_prediction(func: tw.Func, db: tw.TuningDataba
 def test_the_fastest_record_is_built(func: tw.Func, db: tw.TuningDatabase) -> None:
     plain = tw.Schedule(func)
     record(db, func, plain.trace.to_json(), seconds=2e-3)
-    _, fastest = record(db, func, unrolled(func), seconds=1e-3)
+    schedule, fastest = record(db, func, unrolled(func), seconds=1e-3)
     module = tw.build(func, SERIAL, db)
+    assert str(module.origin).startswith(f"record of schedule {schedule[:12]}: measured in ")
+    assert f"from record of schedule {schedule[:12]}: " in repr(module)
     assert (module.origin.kind, module.origin.record_id) == ("record", fastest)
     assert db.location in module.origin.detail
     assert loops(module) < loops(tw.build(plain, SERIAL))

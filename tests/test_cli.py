@@ -619,7 +619,7 @@ def test_best(run: Run, db: Path) -> None:
     assert best["name"] == "matmul"
     assert best["seconds"] > 0
     assert best["gflops"] == pytest.approx(2 * 16 * 48 * 8 / best["seconds"] / 1e9)
-    assert best["measurement"][:12] in run("db", "best", "--db", db).out
+    assert best["schedule"][:12] in run("db", "best", "--db", db).out
 
 
 def test_explain(run: Run, matmul: str, db: Path) -> None:

@@ -137,7 +137,7 @@ def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
     assert re.search(
         r"^numpy [\d.]+ takes [\d.]+ [mun]?s: the time to beat\nTuning", done.stdout, re.MULTILINE
     )
-    assert "with 0 measurements, from record" in done.stdout
+    assert "with 0 measurements, from schedule " in done.stdout
     rows = re.findall(
         r"^ ?(\S.*?)  +[\d.]+ [mun]?s +[\d.]+ +([\d.e+-]+) +"
         r"(?:([\d.e+-]+) to ([\d.e+-]+) +)?(\S+) *$",

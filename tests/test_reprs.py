@@ -125,7 +125,8 @@ def test_modules(module: tw.Module) -> None:
         "<Signature matmul(A: float32[64, 16] in, B: float32[16, 32] in, C: float32[64, 32] out)>"
     )
     assert repr(module.signature.arguments[0]) == "<Argument A: float32[64, 16], in>"
-    assert repr(Origin("record", "1f2e", "of 64 sizes")) == "<Origin record 1f2e: of 64 sizes>"
+    origin = Origin("record", "1f2e", "of 64 sizes", schedule_id="a9d3")
+    assert repr(origin) == "<Origin record of schedule a9d3: of 64 sizes>"
     timing = Timing((1e-3, 1e-3), 1, 2e-3)
     assert repr(timing) == "<Timing 1 ms +- 0.0% (2 samples of 1 calls)>"
 

@@ -100,10 +100,10 @@ def test_kernels_of_gpus_have_their_resources() -> None:
     assert facts(main)["Workspace"] == "1 MiB"
 
 
-def test_records_have_short_ids_and_details_are_text() -> None:
-    origin = Origin("transfer", "0123456789abcdef" * 4, HOSTILE, 0.25)
+def test_schedules_have_short_ids_and_details_are_text() -> None:
+    origin = Origin("transfer", "1" * 64, HOSTILE, 0.25, "0123456789abcdef" * 4)
     shown = facts(checked(view(with_facts(origin=origin))))["Schedule"]
-    assert shown.startswith("transfer 0123456789ab: <script>")
+    assert shown.startswith("transfer of schedule 0123456789ab: <script>")
     assert shown.endswith("(expected to lose 25% of the speed)")
 
 

@@ -43,7 +43,7 @@ from tilewright.runtime.signature import Packing
 from tilewright.target import CPUS, FEATURES, CpuTarget
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
-ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125)
+ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125, "s0")
 GENERIC = CpuTarget.named("x86-64", threads=1)
 
 

@@ -33,7 +33,7 @@ SIGNATURE = Signature(
     "twice", (Argument("A", "float32", (N,)), Argument("B", "float32", (N,), role="out")), 64
 )
 LAUNCH = KernelLaunch("twice_0", (1, 1, 1), (N, 1, 1), (0, 1, 2), 1024)
-ORIGIN = Origin("record", "abc123", "measured: 8.9 us", 0.125)
+ORIGIN = Origin("record", "abc123", "measured: 8.9 us", 0.125, "s0")
 PROVENANCE = Provenance(ORIGIN, "s1", "m1", {"nvcc": "13.0.88"})
 SM_90A = CudaTarget.named("sm_90a")
 
