@@ -72,7 +72,7 @@ def prepare(folder: Path) -> Attack:
     return attack
 
 
-def _measured(target: Target) -> Description:
+def _measured(target: Target, _: object) -> Description:
     """A description of this machine in place of a measurement, which takes long."""
     del target
     return Description(Measured(RATES, (), doubtful=False), datetime.now(UTC).isoformat())

@@ -48,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The descriptions that are measured, the last first, in place of a real one."""
     answers: list[Any] = []
 
-    def answer(_: object) -> Description:
+    def answer(*_: object) -> Description:
         odd, doubtful, age = answers.pop()
         created = datetime.now(UTC) - timedelta(minutes=age)
         return Description(Measured(RATES, odd, doubtful), created.isoformat())
@@ -186,7 +186,7 @@ def test_impossible_rates_are_refused(here: CpuTarget, rates: dict[str, Any]) ->
 def test_a_machine_that_cannot_be_measured_is_that_of_the_table(
     here: CpuTarget, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(_: object) -> Description:
+    def fails(*_: object) -> Description:
         raise TargetError("no")
 
     monkeypatch.setattr(machine, "_measured", fails)
