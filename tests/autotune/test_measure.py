@@ -97,7 +97,7 @@ def test_one_that_cannot_win_is_dropped_unchecked(measurer: Measurer) -> None:
     found = measurer.run(kernel("slow"), best_seconds=1e-3)
     assert found.outcome is Outcome.OK
     assert found.stopped
-    assert len(found.samples) == 1
+    assert len(found.samples) <= 2, "as many as 50 ms allow"
     assert found.check is None
 
 
