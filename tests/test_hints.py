@@ -289,8 +289,9 @@ SUBJECTS: dict[str, object] = {
 
 
 def _spelt(text: str) -> Iterator[tuple[str, str]]:
-    """The dotted names in a hint: what it says to write has to exist."""
-    yield from re.findall(r"\b(\w+)\.([a-zA-Z_]\w*)", re.sub(r'"[^"]*"', "", text))
+    """The dotted names in a hint, without texts and commands: they have to exist."""
+    code = re.sub(r'"[^"]*"|`tilewright [^`]*`', "", text)
+    yield from re.findall(r"\b(\w+)\.([a-zA-Z_]\w*)", code)
 
 
 @pytest.mark.parametrize("kind", INSTEAD)

@@ -150,7 +150,7 @@ def winograd(
     return (
         made,
         replace(measurement(tile, seconds), schedule=made.id),
-        replace(verification(tile), schedule=made.id, max_error=max_error),
+        replace(verification(tile), schedule=made.id, max_error=max_error, tolerance=max_error),
     )
 
 
