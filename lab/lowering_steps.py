@@ -29,7 +29,8 @@ _EMITTED = "Writes the program in the language of the tools that make code."
 class LoweringStage:
     """A program or text on the way down, and the pass that made it.
 
-    `why` is a sentence, `parts` are numbers of what is in it, and `error` is why there is none.
+    `why` is a sentence, `parts` are numbers of what is in it, and `error` is why there is none. A
+    pass that refused a program has that before it.
     """
 
     name: str
@@ -43,7 +44,8 @@ class LoweringStage:
 class Lowering:
     """The stages of a version: the scheduled program, that after each pass, and the texts of code.
 
-    Raises `BuildError` for a program that is not lowered at all.
+    The pass that refuses a program is the last stage. Raises `BuildError` for a program that no
+    pass is given.
     """
 
     def __init__(self, version: Version, target: Target) -> None:
@@ -52,10 +54,14 @@ class Lowering:
         self._version = version
         self._code: Compiled | None = None
         noted: list[tuple[str, Func]] = []
-        lowered = lower_parts(
-            version.schedule.func, self.target, trace=lambda *step: noted.append(step)
-        )
-        self.stages = [*self._passes(noted), *self._texts(lowered)]
+        try:
+            lowered = lower_parts(
+                version.schedule.func, self.target, trace=lambda *step: noted.append(step)
+            )
+        except BuildError as error:
+            self.stages = list(self._refused(noted, error))
+        else:
+            self.stages = [*self._passes(noted), *self._texts(lowered)]
 
     def listed(self) -> list[Data]:
         """The stages without their lines; those that changed nothing are marked."""
@@ -112,6 +118,23 @@ class Lowering:
             lines = tuple(func_text(program).splitlines())
             about = why.get(name, _SCHEDULED)
             yield LoweringStage(name or "scheduled", about, lines, parts_of_program(program))
+
+    def _refused(
+        self, noted: Sequence[tuple[str, Func]], error: BuildError
+    ) -> Iterator[LoweringStage]:
+        """The stages of the kernel up to the pass that refuses it, or a packer of its operands.
+
+        Raises the error if no pass does.
+        """
+        passes = tuple(self._generator.passes(self.target))
+        begins = [n for n, (name, _) in enumerate(noted) if not name]
+        done = len(noted) - begins[-1] - 1 if begins else len(passes)
+        if done == len(passes):
+            raise error
+        yield from self._passes(noted)
+        refusing, (_, program) = passes[done], noted[-1]
+        lines, parts = tuple(func_text(program).splitlines()), parts_of_program(program)
+        yield LoweringStage(refusing.name, refusing.why, lines, parts, True, problem(error))
 
     def _texts(self, lowered: Lowered) -> Iterator[LoweringStage]:
         """The stages of the texts of code."""

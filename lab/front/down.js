@@ -67,7 +67,8 @@ function loweringTab(lab) {
     const isStep = (s) => s.number === 0 || s.changed || s.error;
     const steps = stages.filter(isStep);
     const idle = stages.filter((s) => !isStep(s));
-    const at = Math.max(0, steps.findIndex((s) => s.number === lab.ui.stage));
+    const refused = stages.find((s) => s.program && s.error)?.number; // is what one looks for
+    const at = Math.max(0, steps.findIndex((s) => s.number === (lab.ui.stage ?? refused)));
     const stage = steps[at];
     const go = (to) => lab.set({ stage: to });
     return el("div.lowering", {},

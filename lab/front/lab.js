@@ -12,7 +12,7 @@ class Lab {
     this.waiting = new Map();
     this.answers = new Answers((command) => this.ask(command), () => this.draw());
     this.ui = {
-      place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: 0, line: null,
+      place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: null, line: null,
       inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null, pages: new Map(),
       a: null, b: null, opened: new Set(["program"]), exported: "script", ruleName: null, error: null, said: "", lost: false, wide: false, packing: false,
     };
@@ -179,7 +179,7 @@ class Lab {
         this.ui.place = (nodes.find((n) => !before.has(n.id)) ?? nodes[0])?.id ?? null;
       }
       this.ui.cursor = Math.max(0, this.nodes().findIndex((n) => n.id === this.ui.place));
-      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, typed: {}, trial: null, stage: 0, line: null });
+      Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, typed: {}, trial: null, stage: null, line: null });
       this.last = undefined;
     }
     this.draw();

@@ -611,6 +611,16 @@ def test_numbers_are_written_as_in_texts(page: Page, bench: Workbench) -> None:
     assert written == [format_bytes(n) for n in sizes]
 
 
+def test_the_pass_that_refuses_a_program_is_shown_first(page: Page) -> None:
+    lab = open_front(page, Workbench(ops.matmul_func(64, 48, 32), "cuda -arch=sm_90"))
+    lab.get_by_role("tab", name="Lowering").click()
+    expect(lab.locator(".lowering option:checked")).to_have_text("1. bound (failed)")
+    expect(lab.locator(".lowering .error")).to_contain_text("bound to no axis of the device")
+    lab.get_by_role("button", name="Up", exact=True).click()
+    expect(lab.locator(".lowering option:checked")).to_have_text("0. scheduled")
+    expect(lab.locator(".lowering pre")).to_contain_text("for i, j, k in")
+
+
 def test_calls_are_taken_apart(page: Page, bench: Workbench) -> None:
     open_front(page, bench)
     call = "sch.f(i, factors=[None, 8], key='a, b', m=lambda i, j: (j, i))"
