@@ -13,7 +13,7 @@ are also in a folded table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import atan2, degrees
 from typing import Literal, NamedTuple
@@ -50,7 +50,8 @@ class Layer:
     """Points of a chart in the units of its axes, and how they are drawn.
 
     `steps` are a line that keeps a value until the next point. Each of the `points` has a name of
-    `names` beside it. `slanted`: the name of a line stands at its beginning and follows it.
+    `names`, and the last `labels` of them stand beside their marks; all are in the folded table.
+    `slanted`: the name of a line stands at its beginning and follows it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Layer:
     kind: Kind = "line"
     names: Sequence[str] = ()
     slanted: bool = False
+    labels: int = 12
 
     @property
     def is_line(self) -> bool:
@@ -210,7 +212,7 @@ def _plottable(layer: Layer, x: Axis, y: Axis) -> Layer:
         return layer
     names = [n for n, k in zip(layer.names, keep, strict=True) if k] if layer.names else ()
     points = [p for p, k in zip(layer.points, keep, strict=True) if k]
-    return Layer(layer.name, points, layer.kind, names, layer.slanted)
+    return replace(layer, points=points, names=names)
 
 
 def _plot(xs: Sequence[float], ys: Sequence[float], x: Axis, y: Axis) -> _Plot:
@@ -288,7 +290,7 @@ def _names(plot: _Plot, layers: Sequence[Layer]) -> h.Node:
                 flat.append((x, at[-1][1] - 5, name))
         flat += [
             (max(x - 6, plot.x.begin + width_of(n)), y - 6, shortened(n))
-            for (x, y), n in zip(at, layer.names, strict=False)
+            for (x, y), n in list(zip(at, layer.names, strict=False))[-layer.labels :]
         ]
     # Names make room upwards, as below are the line and the marks that they name.
     heights = spread([-y for _, y, _ in flat], 4 - plot.y.begin, -4 - plot.y.end)
@@ -314,13 +316,14 @@ def _text(x: float, y: float, words: str, anchor: str | None = None) -> h.Elemen
 
 
 def _legend(layers: Sequence[Layer]) -> h.Node:
-    """The marks of clouds by name, if there is more than one layer."""
+    """The marks of clouds by name, if there is more than one layer; of named points likewise."""
     if len(layers) < 2:
         return None
+    named = [layer for layer in layers if layer.names]
     items = [
         h.li[mark(style, behind=_behind(layer, layers)), shortened(layer.name)]
         for layer, style in zip(layers, _styles(layers), strict=True)
-        if not layer.is_line and not layer.names and layer.points
+        if not layer.is_line and layer.points and (len(named) > 1 or not layer.names)
     ]
     return h.ul(".legend")[items] if items else None
 

@@ -39,8 +39,6 @@ _MOVES = 100
 _MEASURED = 16
 """Versions of a run."""
 _RECORDS = 100
-_DRAWN = 12
-"""Points of the figure of a roofline."""
 _PATH = 4096
 
 
@@ -194,14 +192,16 @@ def _lowering(bench: Workbench, version: Version) -> Lowering:
 
 
 def roofline(bench: Workbench, given: Arguments) -> Data:
-    """The least time of the program, and where its versions are; one is always drawn."""
+    """The least time of the program, and where its versions are; one is always named."""
     if bench.model is None:
         raise LabError("there is no model of times for {0}", bench.target)
     version = _version(bench, given)
     known = roofline_points(bench.func, bench.workload, bench.target, bench.model, bench.versions)
-    drawn = [p for p in known["points"] if p["measured"] or p["version"] == version.id]
-    times = {p["version"]: p["seconds"] for p in drawn[-_DRAWN:]}
-    html = Markup(str(roofline_figure(bench.func, bench.target, times)))
+    last = sorted(known["points"], key=lambda p: p["version"] == version.id)
+    times = [
+        {p["version"]: p["seconds"] for p in last if p["measured"] is m} for m in (True, False)
+    ]
+    html = Markup(str(roofline_figure(bench.func, bench.target, *times)))
     return {"version": version.id, **known, "html": html}
 
 

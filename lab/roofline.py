@@ -10,6 +10,7 @@ of the target (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import htpy as h
@@ -28,6 +29,8 @@ from .versions import Version
 _BESIDE = 16.0
 """By which factor the chart goes beyond intensities of interest."""
 TITLE = "Roofline"
+_LABELS = 12
+"""Names of versions that stand on a figure."""
 
 
 class Bounds(NamedTuple):
@@ -73,10 +76,16 @@ def bounds_of(func: Func, target: Target) -> Bounds | None:
     return Bounds(known.flops, intensity, known.flops / compute, target.bandwidths)
 
 
-def roofline(func: Func, target: Target, seconds: Mapping[str, float]) -> h.Element:
+def roofline(
+    func: Func,
+    target: Target,
+    measured: Mapping[str, float],
+    predicted: Mapping[str, float] = MappingProxyType({}),
+) -> h.Element:
     """A figure of a program's bounds on a resolved target, and of versions by their times.
 
-    Raises `TargetError` for a target whose rates are not known.
+    Predicted times have hollow marks. The last names of each kind stand on the figure. Raises
+    `TargetError` for a target whose rates are not known.
     """
     bounds = bounds_of(func, target)
     x = Axis("operations for each byte of the arguments", "{:.3g}".format, logarithmic=True)
@@ -87,9 +96,17 @@ def roofline(func: Func, target: Target, seconds: Mapping[str, float]) -> h.Elem
     for memory, rate in bounds.bandwidths.items():
         name = f"{memory} {format_si(rate, 'B/s')}"
         layers.append(Layer(name, bounds.slope(memory), slanted=True))
-    places = [(bounds.intensity, bounds.flops / time) for time in seconds.values()]
-    names = [f"{name} {format_seconds(time)}" for name, time in seconds.items()]
-    return chart(TITLE, x, y, *layers, Layer("versions", places, "points", names))
+    few = min(len(predicted), _LABELS // 2)
+    most = min(len(measured), _LABELS - few)
+    for kind, times, labels in (
+        ("measured", measured, most),
+        ("predicted", predicted, _LABELS - most),
+    ):
+        places = [(bounds.intensity, bounds.flops / time) for time in times.values()]
+        word = "" if kind == "measured" else ", predicted"
+        names = [f"{name} {format_seconds(time)}{word}" for name, time in times.items()]
+        layers.append(Layer(kind, places, "points", names, labels=labels))
+    return chart(TITLE, x, y, *layers)
 
 
 def roofline_points(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import html5lib
 import pytest
 
 import tilewright as tw
@@ -16,18 +18,22 @@ from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import CodeGenerator, Pass, generator_for
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.blocks import blocks
+from tilewright.durations import format_seconds
 from tilewright.errors import BuildError
 from tilewright.lab import lowering_steps
 from tilewright.lab.assembly_lines import MOST_RANGES
 from tilewright.lab.changes import line_changes
 from tilewright.lab.stage_facts import differences
+from tilewright.lab.versions import Timing
 from tilewright.lab.workbench import Workbench
 from tilewright.tir.printer import func_text
 
+from .checks import words
 from .commands import done, refused
 
 CPU = resolve("cpu -mcpu=x86-64-v2 -threads=1")
 GPU = resolve("cuda -arch=sm_90")
+SVG = "{http://www.w3.org/2000/svg}"
 Data = dict[str, Any]
 
 
@@ -68,6 +74,31 @@ def test_every_pass_is_a_stage_with_its_reason(target: tw.Target) -> None:
         assert bool([x for x in lines if x["op"] in "+-"]) is changed
     assert any(s["changed"] for s in stages)
     assert not all(s["changed"] for s in stages[1 : len(programs)])
+
+
+def test_a_pass_that_refuses_a_program_is_the_last_stage() -> None:
+    bench = Workbench(ops.matmul_func(16, 32, 8), GPU)
+    stages = done(bench, do="lowering")["stages"]
+    passes = [p.name for p in generator_for(GPU).passes(GPU)]
+    *before, last = stages
+    assert [s["name"] for s in stages] == ["scheduled", *passes[: len(before)]]
+    assert [s["error"] for s in before] == [None] * len(before)
+    assert last["error"]["kind"] == "BuildError"
+    assert "is bound to no axis of the device" in last["error"]["text"]
+    assert last["error"]["hint"].startswith('sch.bind(i, "blockIdx.x")')
+    assert last["program"]
+    assert not last["changed"]
+    assert last["facts"] == []
+    first = done(bench, do="stage", number=0)["lines"]
+    assert [x["text"] for x in first] == func_text(bench.func).splitlines()
+    assert done(bench, do="stage", number=last["number"])["lines"] == []
+    assert refused(bench, do="assembly")["text"] == last["error"]["text"]
+
+
+def test_what_no_pass_is_given_is_refused_as_a_whole() -> None:
+    func = ops.matmul_func(16, 32, 8)
+    bench = Workbench(replace(func, name="int"), GPU)
+    assert "'int' cannot be the name of a function" in refused(bench, do="lowering")["text"]
 
 
 def test_a_stage_shows_what_its_pass_changed() -> None:
@@ -307,6 +338,32 @@ def test_versions_have_points_below_the_roofline() -> None:
         assert point["measured"] is False
         assert point["share"] == pytest.approx(roof.seconds / version.predicted)
         assert point["rate"] == pytest.approx(found["flops"] / version.predicted)
+
+
+def test_the_figure_of_the_roofline_has_every_version() -> None:
+    bench = Workbench(ops.matmul_func(64, 64, 64), CPU)
+    for size in range(2, 22):
+        done(bench, do="apply", op="split", args={"loop": "L0", "factors": [None, size]})
+        done(bench, do="undo")
+    measured = [version for version in bench.versions if version.id in ("v3", "v5")]
+    for version in measured:
+        version.timing = Timing(1e-4, (1e-4,), True)
+    done(bench, do="go", version="v1")
+    html = html5lib.parse(done(bench, do="roofline")["html"], namespaceHTMLElements=False)
+    kinds = {path.get("class") for path in html.iter(SVG + "path")}
+    assert {"points c0", "points c1"} <= kinds
+    drawn = {f"{t.text}" for t in html.iter(SVG + "text")}
+    assert {"v3 100 us", "v5 100 us"} <= drawn
+    predicted = [v for v in bench.versions if v not in measured]
+    rows = {e.text for e in html.iter("th") if e.get("scope") == "row"}
+    texts = {f"{v.id} {format_seconds(v.predicted)}, predicted" for v in predicted if v.predicted}
+    assert len(texts) == 19
+    assert texts <= rows
+    (current,) = (text for text in texts if text.startswith("v1 "))
+    assert current in drawn
+    assert len(drawn & texts) == 10
+    legend = [words(e) for e in html.iter("li")]
+    assert legend == ["measured", "predicted"]
 
 
 def test_a_program_without_arithmetic_has_a_roofline() -> None:
