@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
+from ..display import html
 from ..errors import DatabaseError
 from ..ids import short_id
 from .read import raw
@@ -26,6 +27,8 @@ class RecordDiff:
     second: AnyRecord
     fields: Mapping[str, tuple[Json, Json]]
 
+    _repr_html_ = html
+
     def __repr__(self) -> str:
         names = f"{self.first.kind}s {short_id(self.first.id)} and {short_id(self.second.id)}"
         return f"<RecordDiff of {names}: {len(self.fields)} fields>"
@@ -43,6 +46,8 @@ class DatabaseDiff:
     only_first: Mapping[str, tuple[str, ...]]
     only_second: Mapping[str, tuple[str, ...]]
     pins: tuple[str, ...]
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         first, second = (sum(map(len, o.values())) for o in (self.only_first, self.only_second))

@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, and_, func, not_, select
 
+from ..display import html
 from ..errors import DatabaseError
 from ..ids import short_id
 from .codec import instant
@@ -69,6 +70,8 @@ class Removal:
     reasons: Mapping[RemovalReason, Mapping[str, tuple[str, ...]]]
     done: bool
     layers: tuple[str, ...] = ()
+
+    _repr_html_ = html
 
     @property
     def counts(self) -> dict[str, int]:

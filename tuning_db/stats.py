@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, func, select
 
+from ..display import html
 from ..errors import DatabaseError
 from .codec import instant
 from .read import COLUMNS, raw, to_record
@@ -43,6 +44,8 @@ class Stats:
     seconds: float
     size: int
     free: int
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         counts = counted({kind: n for kind, n in self.records.items() if kind in _TOLD})

@@ -1,0 +1,108 @@
+"""The pictures of what the upkeep of a database returns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.lab.views import view_of
+from tilewright.tuning_db import Measurement, ScheduleRecord, Session, TuningDatabase, Workload
+
+from .checks import checked, words
+from .databases import CPU, HOSTILE, Tuning, tuned
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> TuningDatabase:
+    return tuned(tmp_path / "tuning.db")
+
+
+def shown(value: Any) -> str:
+    assert value._repr_html_().startswith('<div class="tw">')
+    return " ".join(" ".join(checked(view_of(value)).itertext()).split())
+
+
+def test_numbers(database: TuningDatabase) -> None:
+    text = shown(replace(database.stats(), size=1_023_590, free=4096))
+    for expected in (
+        database.location,
+        "1000 KiB, 4 KiB of them free",
+        "2026-03-01 12:00 to 2026-03-01 12:00",
+        "Tuning took 8 s",
+        "measurement 9",
+        "session 1",
+        "build_timeout 1",
+        f"{CPU.text} 9",
+        "llvm 22 9",
+    ):
+        assert expected in text
+    assert "pin" not in text.split("Records")[1].split("Outcomes")[0].split()
+
+
+def test_an_empty_database_has_no_numbers(tmp_path: Path) -> None:
+    with TuningDatabase(tmp_path / "empty.db") as empty:
+        text = shown(empty.stats())
+    assert "Size" in text
+    assert "Records" not in text
+
+
+def test_records_that_differ(database: TuningDatabase) -> None:
+    first, second, *_ = database.records(Measurement)
+    text = shown(database.diff(first.id, second.id))
+    diff = database.diff(first.id, second.id)
+    assert f"measurements {first.id[:12]} and {second.id[:12]}" in text
+    assert f"{len(diff.fields)} fields differ" in text
+    assert all(name in text for name in diff.fields)
+    assert "the same" in shown(database.diff(first.id, first.id))
+
+
+def test_schedules_and_programs_differ_by_lines(database: TuningDatabase) -> None:
+    schedules = [s for s in database.records(ScheduleRecord) if '"decision":[' in s.trace]
+    first = next(s for s in schedules if '"decision":[8]' in s.trace)
+    second = next(s for s in schedules if '"decision":[16]' in s.trace)
+    main = checked(view_of(database.diff(first.id, second.id)))
+    (old,), (new,) = ([words(e) for e in main.iter(tag)] for tag in ("del", "ins"))
+    assert "decision=[8]" in old.replace(" ", "")
+    assert "decision=[16]" in new.replace(" ", "")
+    (workload,) = database.records(Workload)
+    other = replace(workload, id="ab" * 32, ir=workload.ir.replace("64", "32"), name=HOSTILE)
+    database.put(other)
+    main = checked(view_of(database.diff(workload.id, other.id)))
+    assert any("32" in words(e) for e in main.iter("ins"))
+    broken = ScheduleRecord('{"version":1,"steps":[{"op":"none","args":{}}]}', 1)
+    database.put(broken)
+    assert "it cannot be read" in shown(database.diff(first.id, broken.id))
+
+
+def test_databases_that_differ(database: TuningDatabase, tmp_path: Path) -> None:
+    with tw.TuningDatabase(tmp_path / "other.db") as other:
+        text = shown(database.compare(other))
+        assert database.location in text
+        assert "measurement 9" in text
+        measured = sorted(m.id for m in database.records(Measurement))
+        assert f"{measured[0][:12]}, {measured[1][:12]}, {measured[2][:12]}, …" in text
+    assert "the same records" in shown(database.compare(database))
+
+
+def test_removals(database: TuningDatabase, tmp_path: Path) -> None:
+    (session,) = database.records(Session)
+    text = shown(database.delete(session.id, dry_run=True))
+    assert "to be deleted: 1 session, 9 measurements" in text
+    assert f"asked for session 1 {session.id[:12]}" in text
+    assert "refers to another one of them measurement 9" in text
+    assert text.count("To be deleted") == 1
+    removal = replace(database.delete(session.id), layers=("base.db",))
+    assert "deleted: 1 session, 9 measurements" in shown(removal)
+    assert "base.db has some of them too, and is read-only" in shown(removal)
+    with TuningDatabase(tmp_path / "empty.db") as empty:
+        assert "nothing to delete" in shown(empty.prune(dry_run=True))
+
+
+def test_texts_of_others_are_no_markup(tmp_path: Path) -> None:
+    database = Tuning(tmp_path / "tuning.db").database
+    hostile = replace(database.stats(), location=HOSTILE, targets={HOSTILE: 1})
+    assert "\x1b" not in shown(hostile)
