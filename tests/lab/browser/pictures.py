@@ -1,7 +1,8 @@
 """Screenshots that are kept as files, and compared loosely.
 
 Fonts, their rendering and measured numbers differ between machines: what counts is where there is
-ink, and how much.
+ink, and how much. Most of a page is paper, so ink is compared with ink: a page without a panel is
+another one, however much of it is white.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 FOLDER = Path(__file__).parent / "screenshots"
@@ -21,6 +23,14 @@ _MEAN, _SQUARE = 0.04, 0.35
 """By how much pictures may differ, of the range of colours: in the mean, and most squares."""
 _OUTLIERS = 0.02
 """The share of squares that may differ by more."""
+_PAPER = 0.1
+"""By how much a colour is brighter or darker than the commonest one before it is ink."""
+_AROUND = 2
+"""Squares on each side in which the same ink may be elsewhere."""
+_ALIKE = 0.5
+"""Places have alike ink if one has more than this share of the other's."""
+_MOVED = 0.2
+"""The share of all ink that may be where the other picture has none that is alike."""
 _SIZE = 0.1
 """By which share the sides may differ."""
 
@@ -57,4 +67,31 @@ def difference(new: Image.Image, kept: Image.Image) -> str | None:
     outliers = float((apart > _SQUARE).mean())
     if outliers > _OUTLIERS:
         return f"{outliers:.1%} of it look different"
+    moved = moved_ink(new, kept)
+    if moved > _MOVED:
+        return f"{moved:.0%} of its ink is gone or new, more than {_MOVED:.0%}"
     return None
+
+
+def moved_ink(new: Image.Image, kept: Image.Image) -> float:
+    """The share of the ink of two pictures that is where the other one has much less."""
+    grid = max(1, kept.width // _GRID), max(1, kept.height // _GRID)
+    a, b = (_spread(_ink(p, grid)) for p in (new, kept))
+    more, less = np.maximum(a, b), np.minimum(a, b)
+    return float(more[less < _ALIKE * more].sum() / max(more.sum(), 1e-9))
+
+
+def _ink(picture: Image.Image, grid: tuple[int, int]) -> NDArray[np.float64]:
+    """The ink in each square of a picture: how far its pixels are from the commonest colour."""
+    grey = np.asarray(picture.convert("L"))
+    paper = int(np.bincount(grey.ravel()).argmax())
+    apart = np.abs(grey.astype(np.float64) - paper) / 255
+    ink = Image.fromarray(np.maximum(apart - _PAPER, 0).astype(np.float32))
+    return np.asarray(ink.resize(grid, Image.Resampling.BOX), dtype=np.float64)
+
+
+def _spread(ink: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ink of each square with that of the squares around it."""
+    side = 2 * _AROUND + 1
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(ink, _AROUND), (side, side))
+    return windows.sum(axis=(2, 3))  # type: ignore[no-any-return]

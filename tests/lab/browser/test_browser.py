@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import htpy as h
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 from playwright.sync_api import Page
 
 from tilewright.lab.page import fragment, text
 from tilewright.lab.page import page as document
 
 from .accessibility import violations
-from .pictures import difference
+from .pictures import FOLDER, difference
 
 HOSTILE = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
 
@@ -54,3 +56,23 @@ def test_pictures_that_differ_are_told_apart() -> None:
     filled = drawn()
     ImageDraw.Draw(filled).rectangle((312, 312, 420, 384), fill="black")
     assert "look different" in str(difference(filled, drawn()))
+
+
+@pytest.mark.parametrize("kept", sorted(FOLDER.glob("*.png")), ids=lambda path: path.stem)
+def test_pictures_without_their_content_are_refused(kept: Path) -> None:
+    picture = Image.open(kept).convert("RGB")
+    paper = picture.getpixel((picture.width - 8, picture.height - 8))
+    moved = Image.new("RGB", picture.size, paper)
+    assert "of its ink is gone" in str(difference(moved, picture))
+    moved.paste(picture, (5, 8))
+    for alike in (picture, moved, picture.filter(ImageFilter.GaussianBlur(0.8))):
+        assert difference(alike, picture) is None
+
+
+@pytest.mark.parametrize("name", ["lab_light", "lab_dark"])
+def test_a_lab_without_its_moves_is_refused(name: str) -> None:
+    picture = Image.open(FOLDER / f"{name}.png").convert("RGB")
+    without = picture.copy()
+    paper = picture.getpixel((picture.width - 8, picture.height - 8))
+    ImageDraw.Draw(without).rectangle((372, 106, 735, 705), fill=paper)
+    assert "of its ink is gone" in str(difference(without, picture))
