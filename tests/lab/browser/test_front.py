@@ -676,3 +676,23 @@ def test_moves_of_one_text_are_all_shown(
     expect(lab.locator(".move")).to_have_count(2)
     lab.get_by_label("Filter moves").fill("par")
     expect(lab.locator(".move")).to_have_count(2)
+
+
+@pytest.mark.parametrize("width", [480, 700, 1500])
+def test_times_of_versions_are_whole(page: Page, bench: Workbench, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    lab = open_front(page, bench)
+    j = page.evaluate("document.querySelector('#lab [role=treeitem][data-id]').dataset.id")
+    applied(bench, "split", loop=j, factors=[None, 8])
+    v0, v1 = bench.versions
+    samples = tuple(k * 1e-6 for k in range(404, 453, 2))
+    timings = {v: Timing(439e-6, samples, False) for v in (v0, v1)}
+    bench._measured(Run([v0, v1], 0.0, says="done", ended=1.0), VersionResults(timings, {}, []))
+    page.evaluate("refresh()")
+    time = lab.locator(".version[aria-current] .time")
+    expect(time).to_contain_text("439 us (4")
+    pane, box = lab.locator(".graph").bounding_box(), time.bounding_box()
+    assert pane is not None
+    assert box is not None
+    assert time.evaluate("e => e.scrollWidth <= e.clientWidth")
+    assert box["x"] + box["width"] <= pane["x"] + pane["width"]
