@@ -47,12 +47,13 @@ def noise_text(
     threads: int,
     gains: Gains | None = None,
     disturbed: Sequence[bool | None] = (),
+    act: str = "Tune",
 ) -> str | None:
     """Plain words where times of a session are not comparable, or its finals could not choose.
 
     `drift` has the times of the reference kernel over its first, `comparison` the finalists, and
     `threads` is the number that the kernels use. `gains` are those that the finals measured,
-    `disturbed` says which trials something disturbed.
+    `disturbed` says which trials something disturbed, and `act` what to do again.
     """
     found = (
         _drift_text(drift),
@@ -60,13 +61,13 @@ def noise_text(
         _finals_text(comparison) or _gains_text({} if gains is None else gains),
     )
     texts = [text for text in found if text is not None]
-    return " ".join([*texts, advice(threads)]) if texts else None
+    return " ".join([*texts, advice(threads, act)]) if texts else None
 
 
-def advice(threads: int) -> str:
+def advice(threads: int, act: str = "Tune") -> str:
     """What to do on a machine that is busy."""
-    alone = ", or tune for one thread (-threads=1)" if threads > 1 else ""
-    return f"Tune again when the machine is calm{alone}."
+    alone = f", or {act.lower()} for one thread (-threads=1)" if threads > 1 else ""
+    return f"{act} again when the machine is calm{alone}."
 
 
 def _drift_text(drift: Sequence[float]) -> str | None:

@@ -12,6 +12,11 @@ from ..autotune.picture import HasPictures, Picture, Pictures
 from .page import text
 from .trials import convergence, failures, finals, lead, predictions, remarks
 
+_PREPARED = "Tuning has not begun yet: the program is prepared."
+_MOMENT = (
+    "This picture of the run stays as it is: show the run again for a new one. A picture of its "
+    "progress that tuning itself has shown above goes on."
+)
 _MOST = 400
 """Trials that are drawn: a drawing takes a few milliseconds of the process that tunes."""
 
@@ -20,8 +25,8 @@ def view(value: Pictures | HasPictures) -> h.Node:
     """The programs of a run, each with its charts, and what is said of the run as a whole."""
     pictures = value if isinstance(value, Pictures) else value.pictures
     shown = [_picture(picture) for picture in pictures.pictures.values()]
-    if not shown:
-        shown = [h.p["Tuning has not begun yet: the program is prepared."]]
+    if not shown and pictures.error is None:
+        shown = [h.p[_PREPARED if value is pictures else f"{_PREPARED} {_MOMENT}"]]
     return h.section(".live", aria_label="progress of tuning")[
         shown, remarks(pictures.error, kind="bad")
     ]

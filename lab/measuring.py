@@ -268,7 +268,8 @@ class Measurements:
                 self._time(timed, run.versions, measured, partial(self._say, run))
             status = SessionStatus.FINISHED
         finally:
-            noise = noise_text(timed.drift.ratios, timed.comparison, self._target.threads)
+            ratios, threads = timed.drift.ratios, self._target.threads
+            noise = noise_text(ratios, timed.comparison, threads, act="Measure")
             self._unsaved.write(partial(database.finish_session, session.id, status, noise))
         return noise
 

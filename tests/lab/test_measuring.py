@@ -376,6 +376,7 @@ def test_a_machine_that_is_not_calm_is_told(
     assert bench.database is not None
     (session,) = bench.database.records(Session)
     assert session.noise == says
+    assert says.endswith("Measure again when the machine is calm.")
     assert list(times) == []  # it waited, and timed again
 
 
