@@ -68,7 +68,7 @@ class SessionHistory:
             self.toolchain = self.toolchain or measurement.toolchain
             if len(together) > 1:
                 self.finals = [m for m, _ in together]
-            elif measurement.schedule == self._latest:
+            elif measurement.trial and measurement.schedule == self._latest:
                 self.fastest = self._fastest_before
                 again = RecordedTrial(self._trial(measurement), measurement, generator)
                 pending = None if pending is None else again
