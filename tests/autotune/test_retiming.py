@@ -53,6 +53,15 @@ def test_a_model_that_is_off_for_all_candidates_is_believed_no_more() -> None:
     assert plausible.doubts(10e-3, 14e-6, None), "it was the machine"
 
 
+def test_disturbed_samples_do_not_show_that_a_model_is_off() -> None:
+    """Their shortest is as predicted: however many trials are disturbed, the next is doubted."""
+    plausible = Plausibility()
+    spoilt = MeasureResult(Outcome.OK, 10e-3, (14e-6, 10e-3, 10e-3, 10e-3, 10e-3))
+    for _ in range(9):
+        list(plausible.better(spoilt, 14e-6, None, lambda: spoilt, lambda: None))
+    assert plausible.doubts(10e-3, 14e-6, None)
+
+
 class Burst(Recorded):
     """The third candidate takes 10 ms when it is first timed, and 2 us from then on."""
 
