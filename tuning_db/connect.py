@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -61,6 +62,7 @@ _READING: dict[str, dict[str, Any]] = {
 }
 _HEADER = 100
 _FILE = "file"
+_TIMEOUT = "timeout"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NOT_REGULAR = {
     stat.S_IFIFO: "a pipe",
@@ -97,8 +99,11 @@ class Opened:
             yield connection.execution_options(**_READING[connection.dialect.name])
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A connection in a transaction that is durable when the block ends, or never happened."""
+    def writing(self, timeout: float = inf) -> Iterator[Connection]:
+        """A connection in a transaction that is durable when the block ends, or never happened.
+
+        It waits for another writer for at most `timeout` seconds, and never longer than all do.
+        """
         self._require_process()
         if self.read_only:
             raise DatabaseError(
@@ -107,11 +112,13 @@ class Opened:
                 hint="open it without read_only=True, or write to a database of your own",
             )
         with translated(self.location), self.engine.connect() as connection:
-            connection = connection.execution_options(tilewright_write=True)
+            wait = min(timeout, self.timeout)
+            connection = connection.execution_options(
+                tilewright_write=True, tilewright_timeout=wait
+            )
             with connection.begin():
                 if connection.dialect.name == "postgresql":
-                    wait = f"SET LOCAL lock_timeout = '{self.timeout:.3f}s'"
-                    connection.exec_driver_sql(wait)
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{wait:.3f}s'")
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 yield connection
 
@@ -401,7 +408,12 @@ def _sqlite_engine(
                 location,
                 hint=f"open it again: tw.TuningDatabase({location!r})",
             )
-        write = connection.get_execution_options().get("tilewright_write", False)
+        options = connection.get_execution_options()
+        wait = options.get("tilewright_timeout", timeout)
+        if connection.info.get(_TIMEOUT, timeout) != wait:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * wait)}")
+            connection.info[_TIMEOUT] = wait
+        write = options.get("tilewright_write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return Opened(engine, location, read_only, os.getpid(), timeout)

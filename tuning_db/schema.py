@@ -32,6 +32,8 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 _FIRST_WITH_VIEWS = "0008"
 _POSTGRES_IN_THE_WAY = frozenset({"42P07", "42809", "2BP01", "0A000"})
 """A relation of the name is there, of another kind, or something depends on what changes."""
+_CONVENIENCE_TIMEOUT = 0.25
+"""Seconds at most that an opening waits for another writer to make views again."""
 _ALEMBIC = threading.Lock()  # alembic keeps what it migrates in a global variable
 
 
@@ -77,9 +79,12 @@ def _check_current(connection: Connection) -> list[str]:
 
 
 def _make_again(opened: Opened, dropped: list[str]) -> None:
-    """Make views that somebody dropped. Tilewright does without: what hinders it is a warning."""
+    """Make views that somebody dropped. Tilewright does without: what hinders it is a warning.
+
+    The next opening tries it again, so none waits long for another writer.
+    """
     try:
-        with opened.writing() as connection:
+        with opened.writing(_CONVENIENCE_TIMEOUT) as connection:
             views.make(connection, check_views(connection))
     except DatabaseError as error:
         _log.warning(

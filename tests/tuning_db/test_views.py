@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,10 @@ from tilewright.tuning_db import (
     Toolchain,
     TuningDatabase,
     Workload,
+    schema,
 )
 from tilewright.tuning_db.confirm import Wanted
+from tilewright.tuning_db.connect import BUSY_TIMEOUT
 from tilewright.tuning_db.lookup import fastest
 from tilewright.tuning_db.schema import _migrate
 from tilewright.tuning_db.tables import HEAD
@@ -310,6 +314,24 @@ def test_what_hinders_the_views_is_a_warning(
             assert waiting.records(Workload) != []
         TuningDatabase(place).close()
         assert rows(db, "best") == []
+
+
+def test_nobody_waits_long_to_make_views_again(
+    db: TuningDatabase, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another writer keeps the database; the writes that follow wait for it as ever."""
+    execute(db, "DROP VIEW best")
+    with db._layers[0].writing():
+        begun = time.monotonic()
+        again = TuningDatabase(place)
+        assert time.monotonic() - begun < BUSY_TIMEOUT / 2
+    assert "has no view best any more" in caplog.text
+    with again, ThreadPoolExecutor(1) as other:
+        with db._layers[0].writing():
+            later = other.submit(again.put, *verified(8, 1.0))
+            time.sleep(4 * schema._CONVENIENCE_TIMEOUT)
+            assert not later.done()
+        assert later.result() == 3
 
 
 @pytest.mark.parametrize("relation", ["TABLE best (id TEXT)", "VIEW best AS SELECT 1 AS id"])
