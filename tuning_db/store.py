@@ -17,7 +17,7 @@ from typing import IO, Self, TypeAlias
 from sqlalchemy import URL, Connection, select
 
 from ..display import html
-from ..errors import DatabaseError
+from ..errors import DatabaseError, system_errors
 from ..ids import short_id
 from . import json_lines, lookup, removal, sessions
 from .arguments import Amount, Count, checked_arguments
@@ -403,7 +403,8 @@ DatabaseOrPath: TypeAlias = TuningDatabase | PathOrURL
 def _opened(path_or_url: PathOrURL, create: bool, read_only: bool) -> Opened:
     opened = open_engine(path_or_url, create, read_only)
     try:
-        prepare(opened, create and not read_only)
+        with system_errors(DatabaseError, f"opening database {opened.location}"):
+            prepare(opened, create and not read_only)
     except BaseException:
         opened.engine.dispose()
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import sqlite3
 import threading
@@ -16,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from tilewright.errors import DatabaseError
-from tilewright.tuning_db import Machine, Measurement, TuningDatabase
+from tilewright.tuning_db import Machine, Measurement, TuningDatabase, schema
 from tilewright.tuning_db.connect import open_engine
 from tilewright.tuning_db.schema import MIGRATIONS
 from tilewright.tuning_db.tables import HEAD, METADATA, TABLES, VERSION_TABLE
@@ -231,3 +232,17 @@ def test_a_database_of_another_encoding_is_refused(postgres: Engine, encoding: s
                 TuningDatabase(postgres.url.set(database=name))
         finally:
             connection.execute(text(f"DROP DATABASE {name}"))
+
+
+def test_modules_that_cannot_be_imported_are_an_error_of_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What migrates a database is imported when it is needed, and files may be lacking then."""
+
+    def upgrade(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(schema, "_upgrade", upgrade)
+    with pytest.raises(DatabaseError, match="opening database .* failed: .*Too many open") as error:
+        TuningDatabase(tmp_path / "tuning.db")
+    assert "ulimit -n" in str(error.value)
