@@ -7,6 +7,7 @@ expected, and how it is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,10 @@ _TEXTS = (str, bytes, bool, int, float, type(None))
 
 def refused(name: str, value: object, expected: str, hint: str) -> TuningError:
     """The error for an argument of another kind than it is `expected` to be."""
-    words = repr(value) if isinstance(value, _TEXTS) else shown(value)
+    words = shown(value)
+    if isinstance(value, _TEXTS):
+        with suppress(ValueError):  # an integer of more digits than Python writes
+            words = repr(value)
     return TuningError("{0}: expected {1}, found {2:.80}", name, expected, words, hint=hint)
 
 
@@ -143,7 +147,9 @@ def _checked(measure: Callable[..., Any]) -> Seconds:
 
 def _require_seconds(name: str, value: object) -> float:
     """A time: a finite number above 0."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if number and plottable(float(value), logarithmic=True):  # type: ignore[arg-type]
-        return float(value)  # type: ignore[arg-type]
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        with suppress(OverflowError, TypeError):  # an integer that is too large, a complex number
+            seconds = float(value)  # type: ignore[arg-type]
+            if plottable(seconds, logarithmic=True):
+                return seconds
     raise refused(name, value, "seconds, a number above 0", "a Timing has them: timing.median")

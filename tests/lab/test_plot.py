@@ -346,6 +346,14 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
         {"seconds": lambda _: None},
         "what seconds= returns: expected seconds, a number above 0, found None",
     ),
+    "a large time": ("roofline", (FUNC, {"a": 10**400}), {}, r"times\['a'\]: .* found 1000"),
+    "a longer time": ("roofline", (FUNC, {"a": 10**5000}), {}, r"times\['a'\]: expected seconds"),
+    "a large result": (
+        "ablation",
+        (FUNC, SCHEDULE),
+        {"seconds": lambda _: 10**400},
+        "what seconds= returns: expected seconds, a number above 0, found 1000",
+    ),
     "target": ("roofline", (FUNC, {}), {"target": 3}, "3"),
 }
 """A function of `tw.plot`, its arguments, and what the error says."""
