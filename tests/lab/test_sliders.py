@@ -61,6 +61,20 @@ def bound() -> tw.Schedule:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])
+def test_parts_of_a_loop_begin_where_the_sliders_say(target: tw.Target) -> None:
+    """The guard of the last part has the number of iterations before it, which is a decision."""
+    sch = tw.Schedule(ops.add_relu_func(9))
+    (i,) = sch.get_loops(sch.get_block(0))
+    outer, _ = sch.split(i, factors=[None, 2], perfect=False)
+    sch.loop_partition(outer)
+    bench = Workbench(sch, target)
+    (slider,) = done(bench, do="sliders")["sliders"]
+    found = done(bench, do="figures", values=[slider["value"]])
+    assert found["valid"]
+    assert found["predicted"] is not None
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])
 def test_the_figures_equal_those_of_the_search(target: tw.Target) -> None:
     sch = tiled() if target.kind == "cpu" else bound()
     bench = Workbench(sch, target)

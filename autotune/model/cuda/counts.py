@@ -22,6 +22,7 @@ from ....tir.ir import (
     Buffer,
     Call,
     Cast,
+    Const,
     Dim,
     Expr,
     For,
@@ -388,10 +389,14 @@ def _shares(phase: Phase) -> Iterable[tuple[Dim, Dim, Dim]]:
 
 
 def _last(guard: Binary, loops: Sequence[For]) -> dict[Var, Expr]:
-    """The last iterations of loops for which a guard holds, where it counts these iterations."""
+    """The last iterations of loops for which a guard holds, where it counts these iterations.
+
+    It does if they are known to begin at 0: of the part that is left of a loop, say, they begin
+    where the decisions say.
+    """
     own = [f for f in loops if f.var in variables(guard.a)]
     counted = linear(guard.a, [f.var for f in own])
-    if counted is None or as_dim(counted.constant) != 0:
+    if counted is None or not _is_zero(counted.constant):
         return {}
     found: dict[Var, Expr] = {}
     rest = as_dim(guard.b) - 1
@@ -400,6 +405,10 @@ def _last(guard: Binary, loops: Sequence[For]) -> dict[Var, Expr]:
         at = least(rest // step, f.extent - 1)
         found[f.var], rest = as_expr(at), rest - at * step
     return found
+
+
+def _is_zero(expr: Expr) -> bool:
+    return type(expr) is Const and expr.value == 0
 
 
 def operations_of(body: Stmt) -> tuple[int, int]:
