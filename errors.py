@@ -339,6 +339,21 @@ def system_errors(kind: type[TilewrightError], doing: str) -> Iterator[None]:
         raise kind("{0} failed: {1}", doing, error, hint=open_files_hint(error)) from error
 
 
+STAGES_HINT = "compute parts of a long expression in stages of their own"
+
+
+@contextmanager
+def depth_errors(kind: type[TilewrightError], subject: str, done: str) -> Iterator[None]:
+    """Raise `kind` where what is done to `subject` inside recurses too deeply.
+
+    `done` is a participle. Trees of expressions and statements are visited by recursion.
+    """
+    try:
+        yield
+    except RecursionError as error:
+        raise kind("{0} is nested too deeply to be {1}", subject, done, hint=STAGES_HINT) from error
+
+
 def open_files_hint(error: OSError) -> str | None:
     """What to do where the system lets no more files be opened; `None` for other errors."""
     if error.errno not in (errno.EMFILE, errno.ENFILE):

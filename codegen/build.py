@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from ..errors import BuildError
+from ..errors import BuildError, depth_errors
 from ..runtime.c_names import is_c_identifier, is_function_name
 from ..runtime.module import Module, Origin
 from ..runtime.signature import Packing, Signature
@@ -17,8 +18,6 @@ from .detect import resolve
 from .generator import Part, generator_for
 from .lower import Trace, check_concrete, lower
 from .program_loops import ProgramLoops
-
-_DEEP = "compute parts of a long expression in stages of their own"
 
 
 def compile_func(
@@ -64,24 +63,20 @@ def lower_parts(
     trace: Trace | None = None,
 ) -> Lowered:
     """Lower a scheduled function for a target of `compiled_target`, as `compile_func` does."""
-    try:
+    with _depth_errors(func):
         kernel, packers, signature = _parts(func, func.name if name is None else name, target)
         scheduled, numbers = (kernel, *packers), ProgramLoops(func).numbers
         parts = tuple(
             Part(lower(part, target, strict_fp=strict_fp, trace=trace), called, numbers)
             for part, called in zip(scheduled, (signature, *signature.packers), strict=True)
         )
-    except RecursionError as error:
-        raise _too_deep(func) from error
     return Lowered(scheduled, parts)
 
 
 def emit_parts(lowered: Lowered, target: Target, *, strict_fp: bool = False) -> Any:
     """What the code generator of the target emits. Raises `BuildError`."""
-    try:
+    with _depth_errors(lowered.scheduled[0]):
         return generator_for(target).emit(lowered.parts, target, strict_fp=strict_fp)
-    except RecursionError as error:
-        raise _too_deep(lowered.scheduled[0]) from error
 
 
 def compiled_target(target: Target | str) -> Target:
@@ -94,10 +89,8 @@ def compiled_target(target: Target | str) -> Target:
 def compiled_signature(func: Func, target: Target) -> Signature:
     """The signature of what `compile_func` makes of a scheduled function, but for the workspaces,
     of which lowering decides. Raises `BuildError`."""
-    try:
+    with _depth_errors(func):
         return _parts(func, func.name, target)[2]
-    except RecursionError as error:
-        raise _too_deep(func) from error
 
 
 def _parts(func: Func, name: str, target: Target) -> tuple[Func, list[Func], Signature]:
@@ -131,8 +124,8 @@ def to_module(
     return module
 
 
-def _too_deep(func: Func) -> BuildError:
-    return BuildError("the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP)
+def _depth_errors(func: Func) -> AbstractContextManager[None]:
+    return depth_errors(BuildError, f"the program {func.name}", "compiled")
 
 
 def _check_name(name: str, target: Target) -> None:

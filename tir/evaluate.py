@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import IRError
+from ..errors import IRError, depth_errors
 from .columns import (
     CONVERSIONS,
     DTYPES,
@@ -121,13 +121,14 @@ class Columns:
     The values of each variable are within its `bounds`, both inclusive. The result is int64, or
     float64 if one of the expressions is; conditions are 0 and 1. Each column of the result is
     contiguous in memory. `intervals` are the least and greatest value that each expression may
-    have. Raises `IRError` for loads, other dtypes, and variables not given.
+    have. Raises `IRError` for loads, other dtypes, variables not given, and deep nesting.
     """
 
     def __init__(self, exprs: Sequence[Dim], bounds: Mapping[Var, Interval]) -> None:
         tape = Tape()
         numbers = Expressions(tape, bounds)
-        results = [numbers(e) for e in exprs]
+        with depth_errors(IRError, "an expression", "evaluated over columns"):
+            results = [numbers(e) for e in exprs]
         self.intervals = [ends(r) for r in results]
         self._program = Program(tape, results)
         tape.forget()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from ..errors import IRError
+from ..errors import STAGES_HINT, IRError, depth_errors
 from .combiners import COMBINERS
 from .ir import Buffer, Const, Expr, Load, Reduce, Select, Var
 from .structure import key_of, tree_size
@@ -22,16 +22,18 @@ def compute(
     """The tensors of `results` over `axes`, one for each.
 
     A reduction inside a larger expression becomes a stage over the axes that it depends on. Raises
-    `IRError` for an axis that is not in scope, for an expression that is too large, and for a
-    reduction in a branch of a `select`, which would be computed even if the branch is not taken.
+    `IRError` for an axis that is not in scope, for an expression that is too large or nested too
+    deeply, and for a reduction in a branch of a `select`, which would be computed even if the
+    branch is not taken.
     """
-    _check_size(name, results)
-    hoist = _hoister(name)
-    if _is_reduction(results):
-        reduces = cast(tuple[Reduce, ...], results)
-        inner = axes + _axes(reduces[0])
-        return _reduction(name, names, axes, reduces, lambda e: hoist(e, inner))
-    return _stage(name, names, axes, (), tuple(hoist(r, axes) for r in results))
+    with depth_errors(IRError, f"the expression of {name}", "computed in one stage"):
+        _check_size(name, results)
+        hoist = _hoister(name)
+        if _is_reduction(results):
+            reduces = cast(tuple[Reduce, ...], results)
+            inner = axes + _axes(reduces[0])
+            return _reduction(name, names, axes, reduces, lambda e: hoist(e, inner))
+        return _stage(name, names, axes, (), tuple(hoist(r, axes) for r in results))
 
 
 def _check_size(name: str, results: tuple[Expr, ...]) -> None:
@@ -41,7 +43,7 @@ def _check_size(name: str, results: tuple[Expr, ...]) -> None:
         raise IRError(
             "{0}: an expression of {1} operations and operands, each counted as often as it is "
             "used; expected at most {2}", name, nodes, MAX_NODES,
-            hint="compute parts of a long expression in stages of their own",
+            hint=STAGES_HINT,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ cannot be shown is refused, with the reason.
 
 from __future__ import annotations
 
-from ..errors import VerifyError
+from ..errors import VerifyError, depth_errors
 from .inbounds import InBounds
 from .independence import Independence
 from .initialised import Initialised
@@ -25,14 +25,15 @@ def verify(func: Func) -> None:
     `func` is concrete: symbolic extents are not verified. The error names the place, what was found
     and what was expected.
     """
-    check_structure(func)
-    survey = Survey(func)
-    bounds = InBounds(survey)
-    bounds.check()
-    _check_regions(survey, bounds)
-    Initialised(func, survey).check()
-    Independence(func, survey).check()
-    check_promises(func, survey)
+    with depth_errors(VerifyError, f"the program {func.name}", "verified"):
+        check_structure(func)
+        survey = Survey(func)
+        bounds = InBounds(survey)
+        bounds.check()
+        _check_regions(survey, bounds)
+        Initialised(func, survey).check()
+        Independence(func, survey).check()
+        check_promises(func, survey)
 
 
 def _check_regions(survey: Survey, bounds: InBounds) -> None:

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilewright import IRError
+from tilewright import IRError, VerifyError
 from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Block, Buffer, For, Func, IterKind, Let, Load, Var
+from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
 
@@ -649,3 +652,33 @@ def test_short_names_are_like_none(name: str) -> None:
     with pytest.raises(AttributeError) as error:
         getattr(te, name)
     assert "did you mean" not in str(error.value)
+
+
+@pytest.mark.parametrize(("operation", "depth"), [("sin", 1000), ("add", 1000), ("add", 3000)])
+def test_an_expression_that_is_nested_too_deeply_is_refused(operation: str, depth: int) -> None:
+    a = te.placeholder((4,), name="A")
+
+    def element(i: Any) -> Any:
+        value: Any = a[i]
+        for n in range(depth):
+            value = te.sin(value) if operation == "sin" else value + float(n)
+        return value
+
+    with pytest.raises(IRError, match="the expression of B is nested too deeply") as refused:
+        te.compute((4,), element, name="B")
+    assert "stages of their own" in str(refused.value)
+
+
+def test_a_program_that_is_nested_too_deeply_is_not_verified(
+    request: pytest.FixtureRequest,
+) -> None:
+    limit = sys.getrecursionlimit()
+    request.addfinalizer(lambda: sys.setrecursionlimit(limit))
+    sys.setrecursionlimit(20 * limit)
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: reduce(lambda x, _: te.sin(x), range(1000), a[i]), name="B")
+    func = te.func([a, b], name="sines")
+    sys.setrecursionlimit(limit)
+    with pytest.raises(VerifyError, match="the program sines is nested too deeply") as refused:
+        verify(func)
+    assert "stages of their own" in str(refused.value)
