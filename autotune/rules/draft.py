@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ScheduleError
+from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
@@ -65,14 +65,31 @@ class Draft:
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Exclude the candidates that violate `condition`, a limit called `name`.
 
-        Raises `ScheduleError` if all of them do.
+        Raises `ScheduleError` if all of them do, and `TuningError` for what is no limit.
         """
+        require_limit(name, condition)
         if isinstance(condition, Expr):
             self.prune.append((name, condition))
         elif not condition:
             raise ScheduleError("every candidate violates: {0}", name)
 
 
+def require_limit(name: object, condition: object) -> None:
+    """Raise `TuningError` unless these are the name of a limit and its condition."""
+    if not (isinstance(name, str) and name):
+        raise TuningError("limit: expected a name, found {0!r:.80}", name, hint=_LIMIT)
+    kind = condition.dtype if isinstance(condition, Expr) else type(condition).__name__
+    if kind not in ("bool", "bool_"):
+        raise TuningError(
+            "limit {0!r:.80}: expected a condition, found {1!r:.80} ({2})",
+            name,
+            condition,
+            kind,
+            hint=_LIMIT,
+        )
+
+
+_LIMIT = 'draft.limit("at most eight lanes", lanes <= 8)'
 Step = Callable[[Draft], None]
 """A part of a rule that changes a draft. Raises `ScheduleError` where it cannot."""
 

@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
-from ...errors import ScheduleError, TuningError, checked_call
-from .draft import Draft, RuleChoice, Step
+from ...errors import IRError, ScheduleError, TuningError, checked_call
+from ...tir.evaluate import Columns
+from .draft import Draft, RuleChoice, Step, require_limit
 from .rule import Group, GroupKind, SketchRule, Variant, Variants
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -199,6 +200,31 @@ class _UserStep:
             self.function(draft)
             if len(draft.schedule.trace) == before:
                 raise ScheduleError("it takes no step")
+            _check_limits(draft)
+
+
+def _check_limits(draft: Draft) -> None:
+    """Raise `TuningError` for a limit that rows of the draft's decisions do not decide."""
+    space = draft.schedule.space
+    assert space is not None, "drafts are symbolic"
+    for limit in draft.prune:
+        if not (type(limit) is tuple and len(limit) == 2):
+            raise TuningError(
+                "draft.prune has {0!r:.80}; expected pairs of a name and a condition",
+                limit,
+                hint='draft.limit("at most eight lanes", lanes <= 8) adds one',
+            )
+        name, condition = limit
+        require_limit(name, condition)
+        try:
+            Columns([condition], space.bounds)
+        except IRError as error:
+            raise TuningError(
+                "limit {0!r:.80}: {1}",
+                name,
+                error,
+                hint="a limit compares integers that the draft's schedule has sampled",
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
 from tilewright.cli.report import print_results
 from tilewright.schedule import PRIMITIVES
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, Var
 from tilewright.tuning_db import Outcome, ScheduleRecord
 
 from ..schedule.machinery import check_meaning
@@ -324,6 +324,62 @@ def test_rows_beyond_the_limits_of_a_rule_are_not_measured() -> None:
     (sketch,) = [s for s in sketches(ops.matmul_func(64, 64, 64), TARGET) if s.name == "few_lanes"]
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 100)
     assert set(rows[:, 0].tolist()) == {1, 2, 4, 8}
+
+
+def a_sum(terms: int, lanes: Any) -> Any:
+    total = lanes
+    for _ in range(terms):
+        total = total + lanes
+    return total
+
+
+LIMITS: dict[str, tuple[Callable[[Draft, Any], object], str]] = {
+    "another variable": (
+        lambda draft, lanes: draft.limit("narrow", Var("zz") < 3),
+        "limit 'narrow': there is no column for variable zz",
+    ),
+    "a float": (
+        lambda draft, lanes: draft.limit("narrow", te.cast(lanes, "float32")),
+        "limit 'narrow': expected a condition, found .*float32",
+    ),
+    "of floats": (
+        lambda draft, lanes: draft.limit("narrow", te.cast(lanes, "float32") < 3.0),
+        "limit 'narrow': only int64, bool, float64 are evaluated",
+    ),
+    "a text": (
+        lambda draft, lanes: draft.limit("narrow", "a<b"),  # type: ignore[arg-type]
+        r"limit 'narrow': expected a condition, found 'a<b' \(str\)",
+    ),
+    "no name": (
+        lambda draft, lanes: draft.limit(5, lanes < 3),  # type: ignore[arg-type]
+        "limit: expected a name, found 5",
+    ),
+    "an entry": (
+        lambda draft, lanes: draft.prune.append(5),  # type: ignore[arg-type]
+        "draft.prune has 5; expected pairs",
+    ),
+    "a long sum": (
+        lambda draft, lanes: draft.limit("narrow", a_sum(3000, lanes) < 10**6),
+        "limit 'narrow': an expression is nested too deeply",
+    ),
+}
+"""What is no limit of a rule, and what the error says."""
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_what_is_no_limit_is_an_error_that_names_the_rule(case: str) -> None:
+    give, says = LIMITS[case]
+
+    @sketch_rule
+    def limited(draft: Draft) -> None:
+        sch = draft.schedule
+        loop = sch.get_loops(sch.get_block("C"))[1]
+        factors = sch.sample_perfect_tile(loop, 2, 32)
+        sch.split(loop, factors=factors)
+        give(draft, factors[1])
+
+    with pytest.raises(TuningError, match=f"sketch rule limited fails for matmul: .*{says}"):
+        sketches(ops.matmul_func(64, 64, 64), TARGET)
 
 
 STRANGER = """
