@@ -149,7 +149,7 @@ def _require_seconds(name: str, value: object) -> float:
     """A time: a finite number above 0."""
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         with suppress(OverflowError, TypeError):  # an integer that is too large, a complex number
-            seconds = float(value)  # type: ignore[arg-type]
+            seconds = float(value)
             if plottable(seconds, logarithmic=True):
                 return seconds
     raise refused(name, value, "seconds, a number above 0", "a Timing has them: timing.median")
