@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -676,7 +675,14 @@ def test_a_program_that_is_nested_too_deeply_is_not_verified(
     request.addfinalizer(lambda: sys.setrecursionlimit(limit))
     sys.setrecursionlimit(20 * limit)
     a = te.placeholder((4,), name="A")
-    b = te.compute((4,), lambda i: reduce(lambda x, _: te.sin(x), range(1000), a[i]), name="B")
+
+    def element(i: Any) -> Any:
+        value: Any = a[i]
+        for _ in range(1000):
+            value = te.sin(value)
+        return value
+
+    b = te.compute((4,), element, name="B")
     func = te.func([a, b], name="sines")
     sys.setrecursionlimit(limit)
     with pytest.raises(VerifyError, match="the program sines is nested too deeply") as refused:
