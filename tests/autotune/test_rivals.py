@@ -295,7 +295,7 @@ def test_a_best_of_another_session_says_whose_it_is(
     assert events[-1].best_session == first.session
     assert events[-1].own_seconds == 1e-3
     print_results([("matmul", 8192, second)])
-    lines = {line[:11].strip(): line[11:].strip() for line in capsys.readouterr().out.splitlines()}
+    lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines() if line)
     assert lines["best"].endswith(f"GFLOP/s{of}; this session's: 1 ms")
     assert lines["gain"].endswith(f"the untuned build{of}")
 
