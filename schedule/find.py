@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as _replace
+from itertools import islice
 from types import NoneType
 
 from ..errors import ScheduleError, similar
@@ -11,6 +12,9 @@ from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt,
 from ..tir.printer import loop_names
 from ..tir.visit import map_tuple, nested, with_body, with_func_body
 from .facts import fact
+
+MAKE_BLOCKS = "begin with make_blocks(), which makes a block of each statement"
+"""A hint for programs with statements in no block."""
 
 
 def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
@@ -95,14 +99,18 @@ def find_named(fn: Func, name: str, block: Label | None = None) -> tuple[Func, F
             len(found),
             name,
             lambda: ", ".join(called(fn, s.var) for s in found),
-            hint=lambda: f"name a block in it too: get_loop({name!r}, block={_block_in(found[0])})",
+            hint=lambda: _by_block(name, found),
             found=name,
         )
     return fn, found[0]
 
 
-def _block_in(loop: For) -> str:
-    return next((repr(b.label.name) for b in blocks_in(loop)), "...")
+def _by_block(name: str, loops: Sequence[For]) -> str:
+    """How loops of one name are told apart."""
+    names = [block.label.name for loop in loops for block in islice(blocks_in(loop), 1)]
+    if len(names) < len(loops):
+        return f"{MAKE_BLOCKS}; get_loop({name!r}, block=...) is the loop around one of them"
+    return f"name a block in it too: get_loop({name!r}, block={names[0]!r})"
 
 
 def last_loop(path: Sequence[Stmt]) -> For:

@@ -20,7 +20,7 @@ from ..tir.summary import signature
 from ..tir.verify import verify
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
-from .find import blocks_in, find_named, find_path, loop_path
+from .find import MAKE_BLOCKS, blocks_in, find_named, find_path, loop_path
 from .outputs import Outputs
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
 from .primitives.statements import loose_statements
@@ -521,7 +521,7 @@ def _refuse_bare(func: Func, loop: Var) -> NoReturn:
         loop.name,
         func.name,
         at=loop,
-        hint="begin with make_blocks(), which makes a block of each statement",
+        hint=MAKE_BLOCKS,
     )
 
 
@@ -532,7 +532,7 @@ def _require_blocks(func: Func) -> None:
             "a statement of {0} is in no block: {1}",
             func.name,
             lambda statement=statement: str(statement).strip(),
-            hint="begin with make_blocks(), which makes a block of each",
+            hint=MAKE_BLOCKS,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...errors import ScheduleError, similar
 from ...tir.ir import For, Func, Label, Var
 from ..block_queries import readers_of, region_buffers
-from ..find import blocks_in, find_block, path_to
+from ..find import MAKE_BLOCKS, blocks_in, find_block, path_to
 from ..primitive import primitive
 from ..require import require
 
@@ -54,7 +54,7 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
             "there is no block {0!r}; there are {1}",
             block,
             lambda: ", ".join(b.label.name for b in blocks) or "none",
-            hint=lambda: similar(block, names),
+            hint=lambda: similar(block, names) if names else MAKE_BLOCKS,
             found=block,
             alternatives=names,
             named=block,
@@ -70,6 +70,8 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
             ),
         )
         return fn, found[0].label
+    if not blocks:
+        raise ScheduleError("there is no block {0}; {1} has none", block, fn.name, hint=MAKE_BLOCKS)
     if not 0 <= block < len(blocks):
         raise ScheduleError(
             "there is no block {0}; the program as written has {1}, counted from 0",

@@ -154,6 +154,29 @@ def test_loops_that_are_called_the_same_are_told_apart() -> None:
         sch.get_loop("x", block="B")
 
 
+def test_loops_of_no_blocks_that_are_called_the_same() -> None:
+    text = """
+@tw.script
+def twice(A: T.Buffer((8,), "int32")):
+    for i in range(8):
+        A[i] = 1
+    for i in range(8):
+        A[i] = A[i] * 2
+"""
+    sch = Schedule(parse(text))
+    make = "hint: begin with make_blocks(), which makes a block of each statement"
+    with pytest.raises(ScheduleError) as refusal:
+        sch.get_loop("i")
+    assert f"{make}; get_loop('i', block=...) is the loop around one" in str(refusal.value)
+    for block in (0, "A"):
+        with pytest.raises(ScheduleError) as refusal:
+            sch.get_block(block)
+        assert make in str(refusal.value)
+    first, second = sch.make_blocks()
+    assert sch.get_loop("i", block=second.name) is sch.get_loops(second)[0]
+    assert sch.get_loop("i", block=first.name) is sch.get_loops(first)[0]
+
+
 def test_a_loop_of_no_block() -> None:
     text = """
 @tw.script
