@@ -1,4 +1,4 @@
-"""Comparing peers: each in a process of its own, sampled in turns."""
+"""Comparing peers: each in a process of its own, with interleaved samples."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Timed:
 
 
 def compare(case: Case, workers: Sequence[Peer], rounds: int) -> list[Timed]:
-    """Time a case with all workers in turns: one sample of each in every round."""
+    """Time a case with all workers, interleaved: one sample of each in every round."""
     ready = {peer.name: peer.ask(do="prepare", case=case.name) for peer in workers}
     running = [p for p in workers if "version" in ready[p.name]]
     whole: dict[str, list[float]] = {p.name: [] for p in running}

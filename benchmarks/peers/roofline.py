@@ -3,7 +3,7 @@
 No library: the slower of two loops of machine code, each as fast as the machine runs it. One does
 as many operations as the kernel, in registers only; the other reads as many bytes as the arguments
 have and writes as many as the result has (Williams, Waterman and Patterson, "Roofline", CACM 52(4),
-2009). They are timed in turns with everything else, so that they know how fast the machine is now.
+2009). They are timed interleaved with everything else, as the speed of the machine now counts.
 """
 
 from __future__ import annotations
