@@ -287,11 +287,9 @@ def _compiled(
 
 
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:
-    if database is None:
-        return None
-    from .tuning_db.arguments import opened
+    from .tuning_db.arguments import opened_or_none
 
-    return opened(database, BuildError)
+    return opened_or_none(database, BuildError)
 
 
 def _first_compiled(

@@ -40,8 +40,8 @@ class Budget:
             _check("seconds", self.seconds, isinstance(self.seconds, (int, float)), math.inf)
 
 
-def limits(trials: int | None, seconds: float | None) -> str:
-    """The limits of a budget as text, `300 trials or 60 s` for instance."""
+def budget_text(trials: int | None, seconds: float | None) -> str:
+    """A budget as text, `300 trials or 60 s` for instance."""
     parts = [] if trials is None else [f"{trials} trials"]
     return " or ".join([*parts, *([] if seconds is None else [f"{seconds:g} s"])])
 

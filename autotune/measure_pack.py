@@ -30,7 +30,7 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tir.widen import widened
 from ..tuning_db import TuningDatabase
-from ..tuning_db.arguments import opened
+from ..tuning_db.arguments import opened_or_none
 from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import Outcome, TargetRecord, to_plain
 from .config import TuneConfig
@@ -88,7 +88,7 @@ def write_pack(  # noqa: PLR0913 - each option of a search has a name
     if trials < 1:
         raise TuningError("{0} trials: expected 1 at least", trials)
     require_tolerance(tolerance, TuningError)
-    known = None if database is None else opened(database, TuningError)
+    known = opened_or_none(database, TuningError)
     verify(func)
     resolved = resolve(target)
     if os.path.lexists(folder):

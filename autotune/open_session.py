@@ -7,7 +7,7 @@ import logging
 from ..target import Target
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, TargetRecord, Workload
-from .budget import Budget, limits
+from .budget import Budget, budget_text
 from .config import TuneConfig
 from .model.base_model import named
 from .model.cost_model import PARAMETERS
@@ -29,7 +29,7 @@ def unfinished_session(
             return session
     why = "no session of it is unfinished"
     if sessions:
-        other, this = (limits(b.trials, b.seconds) for b in (sessions[0], budget))
+        other, this = (budget_text(b.trials, b.seconds) for b in (sessions[0], budget))
         why = f"its unfinished session has a budget of {other}, and this one {this}"
     _log.warning("%s: nothing to resume, a new session starts: %s", workload.name, why)
     return None

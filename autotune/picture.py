@@ -23,8 +23,6 @@ from .noise import trials_text
 from .result import origin_text, slower_finals_text
 
 _ERROR = 120
-_LONGEST = 200
-"""Characters of the name of a program in a line."""
 _CALM = 0.1
 """The share by which the time of a kernel may change unmentioned."""
 
@@ -258,7 +256,7 @@ class Pictures:
 
     def __repr__(self) -> str:
         lines = (
-            f"{excerpt(p.started.workload, _LONGEST)}: {p.trial}, {p.rate}: {p.doing}"
+            f"{excerpt(p.started.workload)}: {p.trial}, {p.rate}: {p.doing}"
             for p in self.pictures.values()
         )
         after = () if self.error is None else (self.error,)

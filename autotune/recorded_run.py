@@ -27,7 +27,7 @@ from ..tuning_db.values import (
     Toolchain,
     Workload,
 )
-from .budget import limits
+from .budget import budget_text
 from .events import Drift, Ended, Event, Final, Started, Waiting
 from .picture import Pictures
 from .session_history import SessionHistory
@@ -224,7 +224,7 @@ class RecordedRun:
     def _whereabouts(self) -> str:
         session = self.session
         doing = _PREPARING if session.status is SessionStatus.PREPARING else "running"
-        budget = limits(session.trials, session.seconds)
+        budget = budget_text(session.trials, session.seconds)
         return f"{doing} on {session.host}, process {session.pid}; budget {budget}"
 
 

@@ -21,8 +21,6 @@ from .own_rules import RuleUse, rules_text
 if TYPE_CHECKING:
     import pandas
 
-_LONGEST = 200
-"""Characters of the name of a program in a line."""
 _LONGER = 1.01
 """From this factor on, finals that are slower than the trials are explained."""
 
@@ -238,7 +236,7 @@ class TuneResult:
             lines = [f"best {self.best.time_text}{whose}"]
             lines += filter(None, [self.gains_text])
         lines.append(f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}")
-        name = excerpt(self.workload, _LONGEST)
+        name = excerpt(self.workload)
         return printable("\n  ".join([f"<TuneResult of {name}", *lines]) + ">")
 
     def _finals_text(self) -> str | None:

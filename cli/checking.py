@@ -10,7 +10,7 @@ from ..ids import short_id
 from .options import AsJson, Parameters, Program, TargetText
 from .program_file import load_program
 from .report import print_json, time_text
-from .table import print_table, print_text, printable
+from .table import output_text, print_table, print_text
 
 if TYPE_CHECKING:
     from ..autotune.examine import Examined
@@ -69,7 +69,7 @@ def check(
             print_text(f"{_name(e)}: {remark}")
     for e in wrong:
         for problem in e.problems:
-            typer.echo(printable(f"tilewright: {_name(e)}: {problem}"), err=True)
+            typer.echo(output_text(f"tilewright: {_name(e)}: {problem}"), err=True)
     if examined and not wrong and all(e.ran != "no" for e in examined):
         print_text(f"all {len(examined)} candidates are right")
     if wrong:

@@ -23,7 +23,7 @@ from ..errors import TilewrightError
 from ..target import registered_kinds
 from . import checking, database, measuring, models, pages, programs, showing, watching
 from .options import OPTIONS
-from .table import printable
+from .table import output_text
 
 app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **OPTIONS)
 app.command()(programs.tune)
@@ -53,7 +53,7 @@ def main() -> None:
     try:
         app(prog_name="tilewright")
     except TilewrightError as error:
-        typer.echo(printable(f"tilewright: {error}"), err=True)
+        typer.echo(output_text(f"tilewright: {error}"), err=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         _drop_output()

@@ -257,11 +257,11 @@ def print_assessment(report: Report) -> None:
     print_table(["method", *predictions], overall, "")
     typer.echo()
     print_text("The best found after so many trials, and after so many seconds:")
-    courses = [
+    progress = [
         [s.method, *_ratios(s.regret, TRIALS), *_ratios(s.timed, SECONDS)] for s in report.overall
     ]
     columns = ["method", *(f">{n}" for n in TRIALS), *(f">{n:g} s" for n in SECONDS)]
-    print_table(columns, courses, "")
+    print_table(columns, progress, "")
 
 
 _AT = 1

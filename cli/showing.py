@@ -14,7 +14,7 @@ from ..errors import TilewrightError
 from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
 from .program_file import load_program
 from .report import print_json
-from .table import output_width, printable
+from .table import output_text, output_width
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -103,7 +103,7 @@ def _scheduled(
         if recorded.of_others:
             others = "; ".join(recorded.of_others)
             told = f"warning: record {record} is of {others}; this is its schedule on "
-            typer.echo(printable(told + workload_record(func).text), err=True)
+            typer.echo(output_text(told + workload_record(func).text), err=True)
         return recorded.schedule
     replays = Replays(func)
     where, tools = target_record(target), toolchain_record(target)

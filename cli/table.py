@@ -21,13 +21,13 @@ from itertools import zip_longest
 
 import typer
 
+from ..texts import MAX_LENGTH, printable
+
 _MARKS = ">~?"
 """What the name of a column of a table may begin with."""
 _GAP = "  "
 _NARROWEST = 16
 """Cells of a column that is wrapped, at least."""
-_LONGEST = 200
-"""Characters of a cell or heading of a table: of longer texts the middle is left out."""
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
@@ -38,9 +38,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
     any text are left out.
     """
     if not rows:
-        typer.echo(printable(otherwise))
+        typer.echo(output_text(otherwise))
         return
-    for line in table_lines(columns, rows, output_width(), rule=_printable("─", "-")):
+    for line in table_lines(columns, rows, output_width(), rule=_encodable("─", "-")):
         typer.echo(line)
 
 
@@ -61,7 +61,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 def print_text(text: str) -> None:
     """Print a text, wrapped where a line is longer than the terminal is wide."""
-    for line in _wrapped(printable(text), output_width()):
+    for line in _wrapped(output_text(text), output_width()):
         typer.echo(line)
 
 
@@ -73,13 +73,9 @@ def output_width() -> int | None:
     return None
 
 
-def printable(text: str) -> str:
-    """A text, which may be foreign, without terminal control characters.
-
-    Characters that the output cannot encode are replaced too.
-    """
-    other = _printable("\ufffd", "?")
-    shown = "".join(c if c.isprintable() or c == "\n" else other for c in text)
+def output_text(text: str) -> str:
+    """A text as `texts.printable` returns it, without tabs and in the encoding of the output."""
+    shown = printable(text.replace("\t", " "))
     return shown.encode(_encoding(), "replace").decode(_encoding())
 
 
@@ -171,17 +167,17 @@ def _wrapped(text: str, width: int | None) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """The text of a cell, which is one line and not too long."""
-    half = _LONGEST // 2
-    cut = text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
-    return printable(cut.replace("\n", "\0"))
+    """The text of a cell, which is one line; of a long text the middle is left out."""
+    half = MAX_LENGTH // 2
+    cut = text if len(text) <= MAX_LENGTH else f"{text[:half]} ... {text[-half:]}"
+    return output_text(cut.replace("\n", "\0"))
 
 
 def _text(value: object) -> str:
     """A value as text; what is between the elements of a list is not in them."""
     if not isinstance(value, (list, tuple)):
-        return printable(str(value))
-    elements = [printable(str(element)) for element in value]
+        return output_text(str(value))
+    elements = [output_text(str(element)) for element in value]
     return ("; " if any(" " in element for element in elements) else " ").join(elements)
 
 
@@ -197,7 +193,7 @@ def _encoding() -> str:
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
-def _printable(text: str, otherwise: str) -> str:
+def _encodable(text: str, otherwise: str) -> str:
     """A text, or another one where the output cannot encode it."""
     try:
         text.encode(_encoding())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..byte_counts import format_bytes
+from ..durations import format_long
 from ..errors import DatabaseError
 from ..ids import short_id
 from .options import (
@@ -222,7 +223,7 @@ def stats(
             "size": f"{format_bytes(numbers.size)}{free}",
             "measured": f"{measured} ({outcomes})" if outcomes else measured,
             "when": span,
-            "tuning": _duration(numbers.seconds) if numbers.seconds else None,
+            "tuning": format_long(numbers.seconds) if numbers.seconds else None,
         }
     )
     typer.echo()
@@ -232,13 +233,6 @@ def stats(
         if counts:
             typer.echo()
             print_table((f"~{name}", ">measurements"), [[k, str(n)] for k, n in counts.items()], "")
-
-
-def _duration(seconds: float) -> str:
-    for scale, unit in ((3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds:.3g} seconds"
 
 
 def compact(

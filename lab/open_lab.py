@@ -8,7 +8,7 @@ from ..errors import TilewrightError, checked_call
 from ..schedule import Schedule
 from ..tir.ir import Func
 from ..tir.no_program import program_hint, shown
-from ..tuning_db.arguments import opened
+from ..tuning_db.arguments import opened_or_none
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -48,5 +48,5 @@ def lab(
             shown(func),
             hint=program_hint(func, "tw.lab"),
         )
-    store = None if database is None else opened(database, TilewrightError, write=True)
+    store = opened_or_none(database, TilewrightError, write=True)
     return Lab(Workbench(func, target, store))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import htpy as h
 
-from ..autotune.budget import limits
+from ..autotune.budget import budget_text
 from ..autotune.events import Trial
 from ..autotune.session_history import SessionHistory
 from ..durations import format_seconds
@@ -117,7 +117,7 @@ def session_section(
 
 
 def _facts(session: Session) -> str:
-    budget = limits(session.trials, session.seconds) or "unlimited"
+    budget = budget_text(session.trials, session.seconds) or "unlimited"
     return (
         f"session {short_id(session.id)} of {moment(session.started)} (UTC), {session.status}; "
         f"budget {budget}, {format_seconds(session.duration)} used"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.durations import format_measured, format_ratio, format_seconds
+from tilewright.durations import format_long, format_measured, format_ratio, format_seconds
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,11 @@ def test_measured_times_have_their_interval_in_the_same_unit(
 )
 def test_ratios_are_written_as_people_write_them(ratio: float, text: str) -> None:
     assert format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.25, "0.25 seconds"), (119, "119 seconds"), (120, "2 minutes"), (9000, "2.5 hours")],
+)
+def test_long_times_in_words(seconds: float, text: str) -> None:
+    assert format_long(seconds) == text

@@ -26,7 +26,7 @@ from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
 from tilewright.cli.main import main as command_line
 from tilewright.cli.report import best_rows
-from tilewright.cli.table import print_table, print_text, table_lines
+from tilewright.cli.table import output_text, print_table, print_text, table_lines
 from tilewright.tir.ir import Buffer
 from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TuningDatabase
 
@@ -321,3 +321,7 @@ def test_the_best_of_a_tuning_has_its_interval_and_gains_in_any_width(
         text, _ = run("db", "best", "--db", db.location, width=width)
         for shown in ("95% interval", "written/best", "42.5", "untuned/best", "1.06"):
             assert shown in text
+
+
+def test_texts_of_others_have_no_tabs_or_control_characters() -> None:
+    assert output_text("a\tb\n\x1b[31m") == "a b\n\ufffd[31m"

@@ -140,6 +140,13 @@ def opened(
     return TuningDatabase(database, create=write, read_only=not write)
 
 
+def opened_or_none(
+    database: DatabaseOrPath | None, error: type[TilewrightError], *, write: bool = False
+) -> TuningDatabase | None:
+    """`opened`, and `None` where no database is given."""
+    return None if database is None else opened(database, error, write=write)
+
+
 def checked_arguments(cls: C) -> C:
     """A decorator of a class: what its methods do not take is a `DatabaseError`.
 

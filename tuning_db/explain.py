@@ -332,15 +332,15 @@ def _is_shape(shape: object) -> bool:
     return isinstance(shape, str) and len(shape) <= LIMITS["workload.shape"]
 
 
-_LONGEST, _DETAIL = 200, 4_000
-"""Characters of a name in a line, and of a reason, which may have features of two processors."""
+_DETAIL = 4_000
+"""Characters of a reason, which may have features of two processors."""
 
 
 def _lines(story: Explanation) -> Iterator[str]:
-    name = "a workload never seen" if story.name is None else excerpt(story.name, _LONGEST)
-    yield f"{name} ({short_id(story.workload)}) on {excerpt(story.target, _LONGEST)}"
+    name = "a workload never seen" if story.name is None else excerpt(story.name)
+    yield f"{name} ({short_id(story.workload)}) on {excerpt(story.target)}"
     if story.generation is not None:
-        yield f"toolchain: {excerpt(story.generation, _LONGEST)}"
+        yield f"toolchain: {excerpt(story.generation)}"
     yield "searched: " + ", ".join(story.layers)
     yield _best_line(story.best)
     if story.best is not None and story.best.measurement is not None:
@@ -361,7 +361,7 @@ def _lines(story: Explanation) -> Iterator[str]:
     for near in story.near:
         counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
         other = ", not the same program" if near.relative is False else ""
-        named = f"{excerpt(near.shape, _LONGEST)} ({short_id(near.workload)})"
+        named = f"{excerpt(near.shape)} ({short_id(near.workload)})"
         yield f"  {named}: {counted}{_at_best(near.seconds)}{other}"
 
 

@@ -345,7 +345,7 @@ class Measurement(Digested):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.error is not None:
-            object.__setattr__(self, "error", printable(self.error))
+            object.__setattr__(self, "error", storable(self.error))
 
     @property
     def seconds_interval(self) -> tuple[float, float] | None:
@@ -607,7 +607,7 @@ def to_plain(record: Any) -> dict[str, Json]:
     return {f.name: _plain(getattr(record, f.name)) for f in dataclasses.fields(record)}
 
 
-def printable(text: str) -> str:
+def storable(text: str) -> str:
     """`text` without NUL and lone surrogates, cut in the middle beyond `ERROR_LIMIT` characters."""
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
     left_out = len(text) - ERROR_LIMIT

@@ -17,7 +17,7 @@ from .profile import profile
 from .target_model import Limit, model_for
 
 
-def limits_of(func: Func, target: Target, space: Space) -> list[Limit]:
+def target_limits(func: Func, target: Target, space: Space) -> list[Limit]:
     """The limits that not all decisions in a space satisfy, each once; `False` where none does.
 
     There are none for a kind of target without a model.

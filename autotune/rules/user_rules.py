@@ -237,7 +237,7 @@ class LimitToTarget:
     choices: tuple[RuleChoice, ...]
 
     def __call__(self, draft: Draft) -> None:
-        from ..model.limits import limits_of  # which looks at programs as rules do
+        from ..model.limits import target_limits  # which looks at programs as rules do
 
         by_users = {rule.name: name for name, rule in SKETCH_RULES.items()}
         space = draft.schedule.space
@@ -246,7 +246,7 @@ class LimitToTarget:
             for choice in self.choices:
                 if choice.rule in by_users:
                     stack.enter_context(_errors_named(by_users[choice.rule], draft))
-            for name, condition in limits_of(draft.func, draft.target, space):
+            for name, condition in target_limits(draft.func, draft.target, space):
                 draft.limit(name, condition)
 
 

@@ -22,7 +22,7 @@ from ...schedule.require import Space
 from ...schedule.tensorizable import instruction_modules
 from ...target import Target
 from ...tir.ir import Expr, Func, Var, as_expr
-from ..model.limits import limits_of
+from ..model.limits import target_limits
 from ..rules.draft import Draft, Drafts, RuleChoice, generator_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Sketch:
         """
         if not self.variables:
             return self
-        limits = limits_of(self.func, target, self.space)
+        limits = target_limits(self.func, target, self.space)
         more = [(name, as_expr(condition)) for name, condition in limits]
         return replace(self, prune=(*self.prune, *more))
 

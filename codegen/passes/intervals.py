@@ -22,7 +22,7 @@ class Intervals:
         """The ends of what `e` is; those of its dtype where it may wrap around."""
         found = self._known.get(e)
         if found is None:
-            limits = limits_of(e.dtype)
+            limits = dtypes.int_limits(e.dtype)
             exact = self.exact(e)
             fits = exact is not None and limits[0] <= exact[0] and exact[1] <= limits[1]
             self._known[e] = found = exact if fits and exact is not None else limits
@@ -54,7 +54,7 @@ class Intervals:
 
     def wraps(self, e: Expr) -> bool:
         """Whether integer arithmetic may leave its dtype."""
-        exact, (low, high) = self.exact(e), limits_of(e.dtype)
+        exact, (low, high) = self.exact(e), dtypes.int_limits(e.dtype)
         return exact is None or exact[0] < low or exact[1] > high
 
     def _binary(self, op: Op, a: Interval, b: Interval) -> Interval | None:
@@ -88,12 +88,6 @@ class Intervals:
                 return min(corners), max(corners)
             case _:
                 return None
-
-
-def limits_of(dtype: str) -> Interval:
-    """The least and the most that an integer or bool dtype holds."""
-    scalar = dtypes.info(dtype).scalar
-    return (0, 1) if scalar == "bool" else dtypes.int_limits(scalar)
 
 
 def _hull(a: Interval, b: Interval) -> Interval:

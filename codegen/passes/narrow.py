@@ -29,10 +29,10 @@ from ...tir.ir import (
     cast,
 )
 from ...tir.visit import rewrite_children, with_func_body
-from .intervals import Intervals, limits_of
+from .intervals import Intervals
 from .rewrite import ranges_of, renewed
 
-_LIMITS = limits_of(NARROW_INDEX)
+_LIMITS = dtypes.int_limits(NARROW_INDEX)
 
 
 def narrow(func: Func) -> Func:

@@ -26,7 +26,7 @@ from tilewright.tuning_db import (
     canonical_json,
 )
 from tilewright.tuning_db.codec import LIMITS, check, from_plain
-from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, printable, to_plain
+from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, storable, to_plain
 
 from .samples import (
     BASE,
@@ -153,7 +153,7 @@ def test_an_error_text_of_any_bytes_and_length_is_held() -> None:
     assert held.error.startswith("a\ufffdb?xxx")
     assert held.error.endswith("the end")
     assert "characters left out" in held.error
-    assert printable("x" * ERROR_LIMIT) == "x" * ERROR_LIMIT
+    assert storable("x" * ERROR_LIMIT) == "x" * ERROR_LIMIT
 
 
 def test_an_error_that_is_not_finite_is_none() -> None:

@@ -42,7 +42,7 @@ from ....tir.ir import Dim, Label, Var, ceildiv, product
 from ..access_patterns import outputs_of
 from ..common import fused, sampled
 from ..draft import Draft
-from .limits import limit_block, limits_of, registers
+from .limits import device_limits, limit_block, registers
 from .matmul_form import Matmul, Operand, writer_of
 
 VECTOR = 4
@@ -124,7 +124,7 @@ def _limit(draft: Draft, matmul: Matmul, tile: BlockTile) -> None:
     for axis, extent in enumerate(matmul.sizes[1:3]):
         least = _padded(extent, tile.lanes[axis])
         draft.limit("tiles are not much larger than the result", tile.size(axis) < 2 * least)
-    grid = limits_of(draft).grid
+    grid = device_limits(draft).grid
     blocks = ceildiv(matmul.sizes[1], tile.size(0))
     draft.limit("the blocks along rows fit a grid", blocks <= grid[1])
     draft.limit("the batches fit a grid", matmul.sizes[0] <= grid[2])

@@ -14,7 +14,7 @@ from ..draft import Draft, Option
 from ..rule import Group, Variant
 from .block_tiles import VECTOR, decide_tile, schedule_product
 from .by_thread import schedule_results
-from .limits import limits_of
+from .limits import device_limits
 from .matmul_form import as_matmul, matmul_form
 
 PART = 128
@@ -63,6 +63,6 @@ def _schedule_tiled(
     if split:
         most = min(MOST_PARTS, matmul.sizes[-1] // PART)
         parts = sampled(draft.schedule, powers(most)[1:])
-        grid = limits_of(draft).grid
+        grid = device_limits(draft).grid
         draft.limit("the parts fit a grid", parts * matmul.sizes[0] <= grid[2])
     schedule_product(draft, matmul, tile, parts)

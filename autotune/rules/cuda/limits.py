@@ -19,7 +19,7 @@ INDEX_REGISTERS = 24
 """Registers of a thread for indices, addresses and what is between them."""
 
 
-def limits_of(draft: Draft) -> Limits:
+def device_limits(draft: Draft) -> Limits:
     return CudaTarget.of(draft.target).limits
 
 
@@ -47,7 +47,7 @@ def registers_of(dtype: str) -> int:
 def limit_block(draft: Draft, threads: Dim, held: Dim, shared: Dim = 0) -> None:
     """Call rows hopeless whose blocks an SM cannot run: of `threads` that hold so many registers
     each, and with so many bytes of shared memory."""
-    limits = limits_of(draft)
+    limits = device_limits(draft)
     draft.limit("a block has no more threads than the device runs", threads <= limits.block_threads)
     draft.limit("a block has a warp of threads", threads >= WARP)
     draft.limit("what a thread holds fits its registers", held <= limits.thread_registers)

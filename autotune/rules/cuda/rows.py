@@ -26,7 +26,7 @@ from ..draft import Draft
 from ..rule import Group, Variant
 from .by_thread import schedule_by_thread
 from .chains import Chain, chain_of, scheduled_chain
-from .limits import INDEX_REGISTERS, limit_block, limits_of, registers, registers_of
+from .limits import INDEX_REGISTERS, device_limits, limit_block, registers, registers_of
 from .row_parts import can_be_shared, is_long, schedule_split
 from .team import Team, memory_lanes
 
@@ -146,7 +146,7 @@ def _copies(draft: Draft, chain: Chain) -> list[Label]:
 
 def _fits(draft: Draft, live: int, length: int, threads: int, lanes: int) -> bool:
     """Whether so many threads hold `live` registers of each element of a row."""
-    limits = limits_of(draft)
+    limits = device_limits(draft)
     most = min(limits.thread_registers, limits.block_registers // threads)
     return INDEX_REGISTERS + live * _each(length, threads, lanes) <= most
 
