@@ -823,7 +823,7 @@ def test_what_is_no_database() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("jit", "write tw.build(func)"),
+        ("jit", "write tw.build(func), of a program that te.func or tw.script makes"),
         ("compile", "write tw.build(func)"),
         ("biuld", "did you mean build?"),
     ],

@@ -470,7 +470,7 @@ def test_each_rule_that_applies_gets_a_trial_and_is_reported(
     said = f"needless: {result.rules['needless'].trials} of 8 trials; rows_of_vectors: "
     assert f"\nrules of your own: {said}" in str(result)
     print_results([("matmul", 1, result)])
-    assert f"own rules    {said}" in capsys.readouterr().out
+    assert f"own rules  {said}" in capsys.readouterr().out
     assert not [r for r in caplog.records if "applies to nothing" in r.getMessage()]
 
 
