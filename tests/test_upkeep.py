@@ -125,8 +125,8 @@ def test_what_cannot_be_pinned(db: TuningDatabase, run: Run) -> None:
 
 def test_stats(db: TuningDatabase, run: Run) -> None:
     plain = json.loads(run("stats", "--json")[1])
-    assert plain["records"]["measurement"] == 8
-    assert plain["outcomes"] == {"ok": 7, "out_of_memory": 1}
+    assert plain["records"]["measurement"] == 9
+    assert plain["outcomes"] == {"ok": 8, "out_of_memory": 1}
     TuningDatabase("empty.db").close()
     out = run("stats", "--db", "empty.db")[1]
     assert "measured  0\n" in out

@@ -318,7 +318,7 @@ def test_closing_says_what_is_lost(file: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_session_of_the_lab_beats(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.autotune.recorder._BEAT", 0.0)
+    monkeypatch.setattr("tilewright.autotune.recorder.BEAT", 0.0)
     beats: list[str] = []
     monkeypatch.setattr(
         tw.TuningDatabase, "heartbeat", lambda _, session, *__: beats.append(session)

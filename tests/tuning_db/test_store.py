@@ -467,6 +467,7 @@ VALID: dict[str, object] = {
     "Mapping[str, Json]": {},
     "Sequence[AnyRecord]": (),
     "Sequence[PathOrURL]": (),
+    "Sequence[str]": (),
     "SessionStatus": SessionStatus.FINISHED,
     "TuningDatabase": "x",
     "type[R]": Workload,
