@@ -36,9 +36,9 @@ def names_of_lines(compiled: Compiled, func: Func) -> list[tuple[str, str]]:
     return list(zip(names, lines, strict=True))
 
 
-def product(*, parallel: bool = False) -> tw.Schedule:
+def product(sizes: tuple[int, int, int] = (60, 72, 64), *, parallel: bool = False) -> tw.Schedule:
     """A product whose sums are in registers: rows are unrolled, columns are vectors."""
-    sch = tw.Schedule(ops.matmul_func(60, 72, 64))
+    sch = tw.Schedule(ops.matmul_func(*sizes))
     c = sch.get_block("C")
     i, j, k = sch.get_loops(c)
     i0, i1 = sch.split(i, factors=[None, 4])

@@ -12,6 +12,8 @@ from tilewright.codegen.hot_block import hot_block
 from tilewright.codegen.program_loops import ProgramLoops
 from tilewright.errors import BuildError
 
+from .test_assembly_loops import product
+
 AVX2 = """\
 kernel:
 	xorl	%eax, %eax
@@ -138,20 +140,9 @@ def test_what_is_arithmetic(instruction: str, counts: bool) -> None:
 
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "skylake-avx512", "neoverse-n1"])
 def test_of_a_compiled_product_it_is_the_reduction(mcpu: str) -> None:
-    sch = tw.Schedule(ops.matmul_func(64, 64, 64))
+    sch = product((64, 64, 64))
     c = sch.get_block("C")
-    i, j, k = sch.get_loops(c)
-    i0, i1 = sch.split(i, factors=[None, 4])
-    j0, j1 = sch.split(j, factors=[None, 16])
-    sch.reorder(i0, j0, k, i1, j1)
-    sch.unroll(i1)
-    sch.vectorize(j1)
-    copy = sch.cache_write(c, 0, "register")
-    sch.reverse_compute_at(copy, j0)
-    *_, rows, columns = sch.get_loops(copy)
-    sch.unroll(rows)
-    sch.vectorize(columns)
-    sch.decompose_reduction(c, k)
+    sch.decompose_reduction(c, sch.get_loops(c)[2])
     target = tw.Target.parse(f"cpu -mcpu={mcpu} -threads=1")
     found = lines_of(compile_func(sch.func, target).source("asm"))
     adds = [line for line in found if line.startswith(("vfmadd", "fmla", "addps"))]
