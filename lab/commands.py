@@ -277,7 +277,7 @@ def open_record(bench: Workbench, given: Arguments) -> Data:
     """A version with the schedule of a record."""
     database = records.required(bench.database)
     record, schedule, of_others = recorded_schedule(database, text_of(given, "record"), bench.func)
-    said = f"record {short_id(record.id)}" + (f" of {cut(of_others[0])}" if of_others else "")
+    said = f"schedule {short_id(record.id)}" + (f" of {cut(of_others[0])}" if of_others else "")
     version = bench.add(bench.versions.root, said, schedule, foreign=True)
     if version.timing is None:
         known = records.known_timing(database, bench.workload, bench.target, record)

@@ -22,7 +22,7 @@ function recordsTable(lab, records) {
       el("td.soft", {}, r.created.slice(0, 16).replace("T", " ")),
       el("td", {}, el("button", {
         type: "button",
-        "aria-label": `Open record ${r.id}`,
+        "aria-label": `Open schedule ${r.id}`,
         onclick: () => lab.run({ do: "open", record: r.record }),
       }, "Open"))))));
 }

@@ -239,7 +239,7 @@ function headPane(lab) {
         onclick: () => lab.set({ packing: !lab.ui.packing }),
       }, "Pack …"),
       act("Pin", { do: "pin", version: id }, true, "Builds of this program take this version",
-        (pinned) => `Builds of this program take ${pinned.version} now, record ${pinned.id}.`),
+        (pinned) => `Builds of this program take ${pinned.version} now, schedule ${pinned.id}.`),
       act("Unpin", { do: "unpin" }, true, "Builds of this program take the fastest version again",
         ({ unpinned }) => unpinned ? "No version is pinned now." : "No version was pinned.")),
     lab.ui.packing ? packForm(lab, id) : null);

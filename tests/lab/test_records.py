@@ -156,7 +156,7 @@ def test_a_record_is_a_starting_point(database: tw.TuningDatabase) -> None:
     version = bench.versions.current
     assert version.schedule.trace == tw.Trace.from_json(record.trace)
     data = bench.state()["versions"][1]
-    assert data["text"] == f"record {record.id[:12]}"
+    assert data["text"] == f"schedule {record.id[:12]}"
     assert data["measured"]["seconds"] == 1e-3
     assert data["parent"] == "v0"
 
@@ -168,7 +168,7 @@ def test_a_record_of_other_sizes_says_so(database: tw.TuningDatabase) -> None:
     bench = Workbench(ops.matmul_func(32, 64, 64), TARGET, database)
     done(bench, do="open", record=record.id)
     text = bench.state()["versions"][1]["text"]
-    assert text.startswith(f"record {record.id[:12]} of matmul A:float32[64,64]")
+    assert text.startswith(f"schedule {record.id[:12]} of matmul A:float32[64,64]")
 
 
 def test_an_opened_record_has_the_verification_of_the_database(

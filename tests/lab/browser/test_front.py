@@ -215,7 +215,7 @@ def test_errors_are_not_kept_as_answers(
     others.trial(others.start(), 8, 1e-3)
     lab.get_by_role("tab", name="Export").click()
     lab.get_by_role("tab", name="Records").click()
-    expect(panel.get_by_role("button", name="Open record")).to_have_count(1)
+    expect(panel.get_by_role("button", name="Open schedule")).to_have_count(1)
 
 
 def test_views_have_questions_of_their_own(page: Page, bench: Workbench) -> None:
@@ -349,7 +349,8 @@ def test_a_pin_is_taken_back(page: Page, tmp_path: Path) -> None:
     expect(lab.get_by_role("alert")).to_contain_text("Hint: measure it first")
     checked(database, bench)
     lab.get_by_role("button", name="Pin", exact=True).click()
-    expect(lab.get_by_role("status").first).to_contain_text("take v0 now")
+    taken = re.compile(r"take v0 now, schedule [0-9a-f]{12}\.")
+    expect(lab.get_by_role("status").first).to_contain_text(taken)
     lab.get_by_role("button", name="Unpin").click()
     expect(lab.get_by_role("status").first).to_contain_text("No version is pinned now.")
     lab.get_by_role("button", name="Unpin").click()

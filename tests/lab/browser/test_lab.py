@@ -134,8 +134,8 @@ def test_two_labs_on_a_database_and_an_interrupt(
     first, second = opened_lab(opened), opened_lab(opened, 1)
     measured(first)
     second.get_by_role("tab", name="Records").click()
-    second.get_by_role("button", name="Open record").first.click()
-    expect(current(second)).to_contain_text("record ")
+    second.get_by_role("button", name="Open schedule").first.click()
+    expect(current(second)).to_contain_text("schedule ")
     expect(current(second).locator(".measured")).to_be_visible()
     expect(current(second)).not_to_contain_text("unchecked")
 
