@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from math import inf
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
@@ -36,6 +37,39 @@ def format_long(seconds: float) -> str:
 def format_ratio(ratio: float, digits: int = 2) -> str:
     """A ratio of a sentence to so many digits, without an exponent: `400`, `1.3` or `12000`."""
     return format(Decimal(f"{ratio:.{digits}g}"), "f")
+
+
+def format_change(ratio: float, decimals: int = 2) -> str:
+    """How a time that is `ratio` times another one differs from it, as a factor above 1.
+
+    `1.99x faster` or `1.20x slower` read like the gains of a result; what no decimal shows is the
+    `same time`.
+    """
+    faster = ratio < 1
+    factor = ratio if ratio >= 1 else 1 / ratio if ratio > 0 else inf
+    if factor == inf:
+        return _SAME
+    much = f"{factor:.{decimals}f}" if factor < 9.995 else _number(factor)
+    if float(much) == 1:
+        return _SAME
+    return f"{much}x {'faster' if faster else 'slower'}"
+
+
+def format_changes(low: float, high: float, decimals: int = 2) -> str:
+    """An interval of ratios of times as factors above 1: `1.86x to 1.91x`.
+
+    Where it has 1 in it, each end says its direction.
+    """
+    ends = [format_change(end, decimals) for end in sorted((low, high))]
+    factors = [end.partition(" ")[0] for end in ends]
+    if ends[0] == ends[1]:
+        return ends[0]
+    if all(end.endswith("faster") for end in ends):
+        return " to ".join(reversed(factors))
+    return " to ".join(factors if all(end.endswith("slower") for end in ends) else ends)
+
+
+_SAME = "same time"
 
 
 def _unit(seconds: float) -> tuple[str, float]:

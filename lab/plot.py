@@ -25,7 +25,7 @@ import numpy as np
 from ..autotune.measure.machine import with_rates
 from ..autotune.result import BestResult, TuneResult
 from ..codegen.detect import resolve
-from ..durations import format_ratio, format_seconds
+from ..durations import format_change, format_seconds
 from ..errors import TuningError, checked_call
 from ..schedule import Schedule, Trace
 from ..target import Target
@@ -370,4 +370,4 @@ def _worth(row: Ablated, ratio: float) -> str:
     if row.seconds is None:
         return "cannot be left out"
     along = f", with {some(row.along, 'step')} that need it" if row.along else ""
-    return f"{format_ratio(ratio, 3)}x{along}"
+    return f"{format_change(ratio)}{along}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..durations import format_measured
+from ..durations import format_change, format_changes, format_measured
 from ..errors import TilewrightError
 from ..schedule import Schedule
 from ..tuning_db.interleaved_comparison import TimeRatio
@@ -15,6 +15,8 @@ from .program_tree import Data
 
 MOST = 500
 """Versions of a lab."""
+_DECIMALS = 3
+"""Decimals of a factor between versions that were timed interleaved."""
 
 
 class LabError(TilewrightError):
@@ -65,15 +67,21 @@ class Comparison:
     def data(self) -> Data:
         between = "too few rounds"
         if self.interval is not None:
-            between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
+            between = format_changes(*self.interval, _DECIMALS)
         return {
             "a": self.a,
             "b": self.b,
             "ratio": self.ratio,
             "interval": None if self.interval is None else list(self.interval),
             "verdict": "faster" if self.verdict is Verdict.FASTEST else self.verdict.value,
-            "text": f"{self.b} takes {self.ratio:.3f} times as long as {self.a} ({between})",
+            "text": f"{self._words()} ({between})",
         }
+
+    def _words(self) -> str:
+        change = format_change(self.ratio, _DECIMALS)
+        if change.endswith("er"):
+            return f"{self.b} is {change} than {self.a}"
+        return f"{self.b} takes the {change} as {self.a}"
 
 
 @dataclass(eq=False)

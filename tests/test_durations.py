@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.durations import format_long, format_measured, format_ratio, format_seconds
+from tilewright.durations import (
+    format_change,
+    format_changes,
+    format_long,
+    format_measured,
+    format_ratio,
+    format_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,33 @@ def test_ratios_are_written_as_people_write_them(ratio: float, text: str) -> Non
 )
 def test_long_times_in_words(seconds: float, text: str) -> None:
     assert format_long(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1 / 3, "3.00x faster"),
+        (0.525, "1.90x faster"),
+        (1.2, "1.20x slower"),
+        (1 / 123.4, "123x faster"),
+        (1.004, "same time"),
+        (0.997, "same time"),
+        (0.0, "same time"),
+    ],
+)
+def test_changes_of_times_are_factors_above_1(ratio: float, text: str) -> None:
+    assert format_change(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.523, 0.537, "1.862x to 1.912x"),
+        (1.011, 1.054, "1.011x to 1.054x"),
+        (0.98, 1.031, "1.020x faster to 1.031x slower"),
+        (1.0, 1.031, "same time to 1.031x slower"),
+        (1.0, 1.0, "same time"),
+    ],
+)
+def test_intervals_of_changes_say_their_direction_once(low: float, high: float, text: str) -> None:
+    assert format_changes(low, high, 3) == text

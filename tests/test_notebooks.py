@@ -68,7 +68,7 @@ def beaten(text: str) -> str:
     assert "does not directly follow" in text
     assert re.search(r"^l\d+ = sch\.merge\(l\d+, l\d+, l\d+\)$", text, re.MULTILINE)
     assert re.search(r"rules of your own: read_once: \d+ of \d+ trials", text)
-    compared = re.search(r"^v2 is (\w+): v2 takes", text, re.MULTILINE)
+    compared = re.search(r"^(\w+): v2 (is|takes)", text, re.MULTILINE)
     assert compared is not None
     return compared[1]
 
@@ -92,9 +92,9 @@ def compare(path: Path, folder: Path, smaller: dict[str, str]) -> None:
 def test_stored_outputs_are_what_the_text_says(name: str) -> None:
     text = printed(stored(ROOT / "examples" / "notebooks" / f"{name}.ipynb"))
     assert CLAIMS[name](text) == "faster"
-    ratio = re.search(r"v2 takes ([\d.]+) times as long as v1", text)
+    ratio = re.search(r"v2 is ([\d.]+)x faster than v1", text)
     assert ratio is not None
-    assert float(ratio[1]) < 0.7, "run `make notebooks` on a calm machine"
+    assert float(ratio[1]) > 1.4, "run `make notebooks` on a calm machine"
 
 
 @every_notebook

@@ -93,7 +93,7 @@ function seconds(value) {
   return `${digits(value / scale)} ${unit}`;
 }
 
-/** How a time differs from another one, as a factor: 1.99x faster. */
+/** How a time differs from another one, as a factor: 1.99x faster, as `durations.format_change` writes it. */
 function change(now, before) {
   const faster = now < before;
   const factor = faster ? before / now : now / before;

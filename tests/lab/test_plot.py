@@ -14,6 +14,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.autotune.result import BestResult
+from tilewright.durations import format_change
 from tilewright.errors import BuildError, DatabaseError, TuningError
 from tilewright.lab import plot
 from tilewright.lab.ablation import prefixes, without_each
@@ -225,6 +226,7 @@ def test_ablation_draws_ratios_and_times() -> None:
     steps, worth = row_texts(ax)
     assert steps[-1] == "sch.parallel(l4)"
     assert "with 3 steps that need it" in worth[0]
+    assert worth[-1] == format_change(1 + 10 / whole)
     best = BestResult(1.0, SCHEDULE.trace, "", "")
     ax = tw.plot.ablation(FUNC, best, steps="prefixes", seconds=loops)
     assert widths(ax)[-1] == whole
