@@ -23,14 +23,19 @@ _BETWEEN_TRIALS = 3.0
 class NotebookDisplay:
     """A callback for `tune` that shows the progress of sessions in the output of a cell.
 
+    It collects the events, or draws `pictures` that somebody else has updated by the event.
+
     The output is made at once, in the cell that runs; other threads may then update it. Once the
     front end or its connection is gone, drawing raises.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, pictures: Pictures | None = None
+    ) -> None:
         from IPython.display import display
 
-        self.shown = Pictures()
+        self.shown = Pictures() if pictures is None else pictures
+        self._collects = pictures is None
         self._clock = clock
         self._last = clock()
         self._handle: Any = display(self.shown, display_id=True)  # type: ignore[no-untyped-call]
@@ -42,12 +47,17 @@ class NotebookDisplay:
         """Nothing: what is shown stays."""
 
     def __call__(self, event: Event) -> None:
-        self.shown.add(event)
+        if self._collects:
+            self.shown.add(event)
         now = self._clock()
         between = _BETWEEN_TRIALS if isinstance(event, Trial) else _BETWEEN
         if self.shown.ended or now - self._last >= between:
             self._last = now
-            self._handle.update(self.shown)
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw what is known now."""
+        self._handle.update(self.shown)
 
 
 def in_notebook() -> bool:

@@ -33,16 +33,17 @@ class SafeDisplay:
         self._failed = False
 
     def __enter__(self) -> Self:
-        self._attempt(self._display.__enter__)
+        self.attempt(self._display.__enter__)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._attempt(self._display.__exit__, None, None, None)
+        self.attempt(self._display.__exit__, None, None, None)
 
     def __call__(self, event: Event) -> None:
-        self._attempt(self._display, event)
+        self.attempt(self._display, event)
 
-    def _attempt(self, action: Callable[..., object], *arguments: object) -> None:
+    def attempt(self, action: Callable[..., object], *arguments: object) -> None:
+        """Let the display do something, unless it failed before."""
         if self._failed:
             return
         try:

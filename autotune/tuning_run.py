@@ -7,19 +7,24 @@ import atexit
 import logging
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
 from ..display import html
 from .events import Callback, Event
+from .notebook import NotebookDisplay, in_notebook
 from .picture import Pictures
+from .progress import SafeDisplay
 from .result import BestResult
 from .session import Tuning
 
 _log = logging.getLogger(__name__)
 _GRACE = 10.0
 """Seconds that a run gets to end well when the process exits."""
+_LIVE = 4
+"""The newest outputs of a run that are live: each drawing takes time of the process that tunes."""
 R = TypeVar("R")
 """The result: of one program a `TuneResult`, of several a list of them."""
 B = TypeVar("B")
@@ -34,7 +39,7 @@ class TuningRun(Generic[R, B]):
 
     `best` is the fastest schedule so far, `done` whether the run has ended. `stop()` asks it to
     end, and `result()` waits for its result; so does `await`. What the run raises is raised there,
-    and is logged when it happens.
+    and is logged when it happens. In a notebook it shows itself live.
 
     The run ends with the process: it is stopped when the interpreter exits, and its worker
     processes die with it. Everything it has measured is in the database; `tw.open_run` shows it
@@ -43,6 +48,7 @@ class TuningRun(Generic[R, B]):
 
     def __init__(self, work: Work[R], choose: Callable[[Sequence[BestResult | None]], B]) -> None:
         self.pictures = Pictures()
+        self._outputs: deque[tuple[NotebookDisplay, SafeDisplay]] = deque(maxlen=_LIVE)
         self._choose = choose
         self._tunings: list[Tuning] = []
         self._stop = threading.Event()
@@ -97,6 +103,19 @@ class TuningRun(Generic[R, B]):
 
     _repr_html_ = html
 
+    def _ipython_display_(self) -> None:
+        """Show the run in the output of a cell, which is live until the run ends.
+
+        The thread that tunes updates it, so nothing is left when that ends. Where no cell can be
+        updated, IPython shows the picture of the moment instead.
+        """
+        if self.done or not in_notebook():
+            raise NotImplementedError
+        output = NotebookDisplay(pictures=self.pictures)
+        self._outputs.append((output, SafeDisplay(output)))
+        if self.done:  # meanwhile
+            output.draw()
+
     def _run(self, work: Work[R]) -> None:
         try:
             result = work(self._stop, self._see, self._tunings)
@@ -104,11 +123,15 @@ class TuningRun(Generic[R, B]):
             self.pictures.error = f"{type(error).__name__}: {error}"
             _log.error("tuning in the background failed: %s", error)
             self._future.set_exception(error)
+            for output, safe in list(self._outputs):
+                safe.attempt(output.draw)
         else:
             self._future.set_result(result)
 
     def _see(self, event: Event) -> None:
         self.pictures.add(event)
+        for _, output in list(self._outputs):
+            output(event)
 
 
 _RUNS: weakref.WeakSet[TuningRun[Any, Any]] = weakref.WeakSet()

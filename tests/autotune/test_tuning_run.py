@@ -66,6 +66,9 @@ def test_a_run_has_its_best_and_its_result(db: TuningDatabase, play: Play) -> No
     assert repr(run).startswith("<TuningRun, running: matmul A:float32[")
     assert "trial 2/4, best 2 s, 0.0 GFLOP/s: timing" in repr(run)
     assert "trial 2/4" in run._repr_html_()
+    formatters = pytest.importorskip("IPython.core.formatters")
+    shown, _ = formatters.DisplayFormatter().format(run)  # no cell to update: the moment is shown
+    assert "trial 2/4" in shown["text/html"]
     with pytest.raises(TimeoutError, match=r"no result after 0.01 s; run.best .* run.stop\(\)"):
         run.result(timeout=0.01)
     gate.opened.set()

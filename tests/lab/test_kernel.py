@@ -128,6 +128,20 @@ def test_a_run_in_the_background_updates_its_cell(kernel: Kernel, tmp_path: Path
     assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
 
 
+def test_a_run_that_is_shown_is_live(kernel: Kernel) -> None:
+    kernel.run(
+        "run = tw.tune(matmul(), trials=100_000, background=True, progress=False, **options)\nrun",
+        until=AT_WORK,
+    )
+    kernel.run("run", until=AT_WORK)
+    assert len(kernel.shown) == 2
+    kernel.run("run.stop(); result = await run")
+    assert all("interrupted" in shown for shown in kernel.shown.values())
+    assert kernel.printed == "", "no picture of a moment beside it"
+    kernel.run("run")
+    assert kernel.printed.startswith("<TuningRun, ended")
+
+
 @pytest.mark.parametrize("now", [True, False])
 def test_a_restart_leaves_no_process(kernel: Kernel, tmp_path: Path, now: bool) -> None:
     kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
