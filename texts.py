@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable, Sequence
+
 MAX_LENGTH = 200
 """Characters of a name in a line or in a cell of a table, at most."""
+LINE = 80
+"""Cells of a line of a `repr`, at most."""
+MAX_ARGUMENTS = 6
+"""Arguments that a `repr` names."""
+_ARGUMENT = 36
+"""Cells of an argument in a `repr`, of which a line has room for two."""
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -18,3 +27,50 @@ def excerpt(text: str, most: int = MAX_LENGTH) -> str:
     """A printable text of one line and of at most so many characters; what is cut ends in `…`."""
     shown = text if len(text) <= most else f"{text[: most - 1]}…"
     return printable(shown.replace("\n", "\0").replace("\t", " "))
+
+
+def in_lines(parts: Iterable[str], room: int = LINE) -> str:
+    """Parts with a space between them, in lines of at most `room` cells; later ones are indented.
+
+    A part that is longer than a line is cut.
+    """
+    lines = [""]
+    for part in parts:
+        whole = f"{lines[-1]} {part}" if lines[-1] else part
+        if cells(whole) <= room:
+            lines[-1] = whole
+        elif lines[-1].strip():
+            lines.append(cut(f"  {part}", room))
+        else:
+            lines[-1] = cut(whole, room)
+    return "\n".join(lines)
+
+
+def arguments(name: str, given: Sequence[str]) -> list[str]:
+    """The parts of `name(A: float32[64], B: float32[64])`; of many arguments it names the first."""
+    shown = [cut(argument, _ARGUMENT) for argument in given[:MAX_ARGUMENTS]]
+    if len(given) > MAX_ARGUMENTS:
+        shown.append(f"and {len(given) - MAX_ARGUMENTS} more")
+    first, *rest = [*(f"{argument}," for argument in shown[:-1]), f"{''.join(shown[-1:])})"]
+    return [f"{cut(name, _ARGUMENT)}({first}", *rest]
+
+
+def cut(text: str, room: int) -> str:
+    """A text of at most `room` cells; what is cut ends in `…`."""
+    if cells(text) <= room:
+        return text
+    kept = text[:room]
+    while cells(kept) >= room:
+        kept = kept[:-1]
+    return f"{kept}…"
+
+
+def cells(text: str) -> int:
+    """The cells of a terminal that a text takes: a character is none, one or two wide."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def _width(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from ..display import html
 from ..durations import format_measured, format_ratio
 from ..ids import short_id
-from ..texts import excerpt, printable
+from ..texts import LINE, cut, excerpt, in_lines, printable
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import finalist_times
 from ..tuning_db.values import ComparedSchedule, Outcome
@@ -23,6 +24,8 @@ from .noise import trials_text
 from .result import origin_text, slower_finals_text
 
 _ERROR = 120
+_PROGRAMS = 5
+"""Programs that the `repr` of a run shows."""
 _CALM = 0.1
 """The share by which the time of a kernel may change unmentioned."""
 
@@ -255,12 +258,19 @@ class Pictures:
         return bool(self.pictures) and all(p.ended for p in self.pictures.values())
 
     def __repr__(self) -> str:
-        lines = (
+        return self.text()
+
+    def text(self, room: int = LINE) -> str:
+        """A line or two for each of the first programs, of at most `room` cells."""
+        told = [
             f"{excerpt(p.started.workload)}: {p.trial}, {p.rate}: {p.doing}"
-            for p in self.pictures.values()
-        )
-        after = () if self.error is None else (self.error,)
-        return printable("\n".join((*lines, *after))) or "tuning: nothing has begun yet"
+            for p in islice(self.pictures.values(), _PROGRAMS)
+        ]
+        if len(self.pictures) > _PROGRAMS:
+            told.append(f"and {len(self.pictures) - _PROGRAMS} more programs")
+        told += [] if self.error is None else [self.error]
+        lines = (in_lines(cut(printable(line), 2 * room - 8).split(), room) for line in told)
+        return "\n".join(lines) or "tuning: nothing has begun yet"
 
     _repr_html_ = html
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import indent
 
 from ..display import html
 from ..errors import DatabaseError, checked_call
 from ..ids import short_id
+from ..texts import LINE
 from ..tuning_db import TuningDatabase
 from ..tuning_db.arguments import opened
 from ..tuning_db.sessions import is_alive
@@ -144,7 +146,8 @@ class RecordedRun:
 
     def __repr__(self) -> str:
         state = "running" if self.running else self.session.status
-        return f"<RecordedRun {short_id(self.session.id)}, {state}: {self.pictures!r}>"
+        pictures = indent(self.pictures.text(LINE - 3), "  ")
+        return f"<RecordedRun {short_id(self.session.id)}, {state}:\n{pictures}>"
 
     _repr_html_ = html
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..display import html
 from ..durations import format_measured, format_seconds
 from ..ids import short_id
 from ..schedule import Trace
-from ..texts import excerpt, printable
+from ..texts import LINE, excerpt, in_lines, printable
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
 from .events import Trial
@@ -235,9 +236,12 @@ class TuneResult:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
             lines = [f"best {self.best.time_text}{whose}"]
             lines += filter(None, [self.gains_text])
-        lines.append(f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}")
-        name = excerpt(self.workload)
-        return printable("\n  ".join([f"<TuneResult of {name}", *lines]) + ">")
+        lines.append(
+            f"{self.trials_text('trials')} in {self.seconds:.1f} s: {excerpt(self.reason)}"
+        )
+        first = in_lines(f"<TuneResult of {excerpt(self.workload)}".split())
+        rest = "\n".join(in_lines(printable(line).split(), LINE - 3) for line in lines)
+        return f"{first}\n{indent(rest, '  ')}>"
 
     def _finals_text(self) -> str | None:
         if self.best is None or not self.best.comparison or self.best.session != self.session:

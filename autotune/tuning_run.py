@@ -10,9 +10,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
+from textwrap import indent
 from typing import Any, Generic, TypeVar
 
 from ..display import html
+from ..texts import LINE
 from .events import Callback, Event
 from .notebook import NotebookDisplay, in_notebook
 from .picture import Pictures
@@ -99,7 +101,8 @@ class TuningRun(Generic[R, B]):
         return asyncio.wrap_future(self._future).__await__()
 
     def __repr__(self) -> str:
-        return f"<TuningRun, {'ended' if self.done else 'running'}: {self.pictures!r}>"
+        pictures = indent(self.pictures.text(LINE - 3), "  ")
+        return f"<TuningRun, {'ended' if self.done else 'running'}:\n{pictures}>"
 
     _repr_html_ = html
 

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, checked_call, similar
 from ..hints import MissingNameError, instead
 from ..ids import short_id
 from ..target import Target
+from ..texts import in_lines
 from .argument_checks import compact, keyword_error
 from .kernel import Kernel, NativeKernel
 from .memory import Memory
@@ -306,4 +307,5 @@ class Module:
     _repr_html_ = html
 
     def __repr__(self) -> str:
-        return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"
+        built = f"for {self.target}, from {self.origin}>"
+        return in_lines(["<Module", *self.signature.text, *built.split()])

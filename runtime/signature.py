@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args
 
 from .. import dtypes
 from ..errors import ArtifactError
+from ..texts import arguments, in_lines
 from .c_names import is_c_identifier, is_function_name
 
 ABI_VERSION = 3
@@ -191,8 +192,13 @@ class Signature:
     workspace_bytes: int = 0
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{a.name}: {a.type_text} {a.role}" for a in self.arguments)
-        return f"<Signature {self.name}({arguments})>"
+        *parts, last = self.text
+        return in_lines(["<Signature", *parts, f"{last}>"])
+
+    @property
+    def text(self) -> list[str]:
+        """The parts of `matmul(A: float32[64, 64] in, C: float32[64, 64] out)`, for lines."""
+        return arguments(self.name, [f"{a.name}: {a.type_text} {a.role}" for a in self.arguments])
 
     @property
     def packers(self) -> tuple[Signature, ...]:

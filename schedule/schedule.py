@@ -16,7 +16,7 @@ from ..tir.initialised import wraps_around
 from ..tir.ir import Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
 from ..tir.printer import func_text
-from ..tir.summary import signature
+from ..tir.summary import count, summary
 from ..tir.verify import verify
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
@@ -131,13 +131,13 @@ class Schedule:
         return f"{programs}\n\n# {len(self._steps)} steps{at}\n{self.trace}"
 
     def __repr__(self) -> str:
-        """A line; `str` has the programs and the steps."""
-        parts = [f"{len(self._steps)} steps"]
+        """A line or two; `str` has the programs and the steps."""
+        facts = [count(len(self._steps), "step")]
         if len(self._names) > 1:
-            parts.append(f"{len(self._names)} programs, at {self._names[self._outputs.at]!r}")
+            facts += [f"{len(self._names)} programs", f"at {self._names[self._outputs.at]!r}"]
         if self.space is not None:
-            parts.append(f"{len(self.space.bounds)} open decisions")
-        return f"<Schedule of {signature(self.func)}: {', '.join(parts)}; print it for the program>"
+            facts.append(count(len(self.space.bounds), "open decision"))
+        return summary("Schedule of", self.func, facts)
 
     def copy(self) -> Schedule:
         """An independent schedule in the same state; handles are valid in both.

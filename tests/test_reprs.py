@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from rich.cells import cell_len
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.events import Batch, Drift, Ended, Final, Started, Waiting
+from tilewright.autotune.picture import Pictures
 from tilewright.runtime.module import Origin
+from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
@@ -60,12 +63,19 @@ def module() -> tw.Module:
 def test_programs_schedules_and_traces() -> None:
     sch = scheduled()
     assert repr(sch.original) == (
-        "<Func matmul(A: float32[64, 16], B: float32[16, 32], C: float32[64, 32]): "
-        "3 loops, 1 block; print it for the program>"
+        "<Func matmul(A: float32[64, 16], B: float32[16, 32], C: float32[64, 32]):\n"
+        "  3 loops, 1 block; print it for the program>"
     )
     assert repr(sch) == (
-        "<Schedule of matmul(A: float32[64, 16], B: float32[16, 32], C: float32[64, 32]): "
-        "3 steps; print it for the program>"
+        "<Schedule of matmul(A: float32[64, 16], B: float32[16, 32], C: float32[64, 32]):\n"
+        "  3 steps; print it for the program>"
+    )
+    assert repr(ops.matmul_func(512, 512, 512)) == (
+        "<Func matmul(A: float32[512, 512], B: float32[512, 512], C: float32[512, 512]):\n"
+        "  3 loops, 1 block; print it for the program>"
+    )
+    assert repr(tw.Schedule(ops.activation_func(8))) == (
+        "<Schedule of relu(X: float32[8], Y: float32[8]): 0 steps;\n  print it for the program>"
     )
     assert repr(sch.trace) == "<Trace of 3 steps; print it for Python>"
     assert repr(sch.trace.steps[2]) == "<Step sch.split(l1, factors=[None, 8])>"
@@ -82,12 +92,12 @@ def test_schedules_of_several_programs_and_symbolic_ones() -> None:
     several = tw.Schedule({"one": ops.matmul_func(8, 8, 8), "two": ops.matmul_func(4, 4, 4)})
     several.work_on("two")
     assert repr(several) == (
-        "<Schedule of matmul(A: float32[4, 4], B: float32[4, 4], C: float32[4, 4]): "
-        "1 steps, 2 programs, at 'two'; print it for the program>"
+        "<Schedule of matmul(A: float32[4, 4], B: float32[4, 4], C: float32[4, 4]):\n"
+        "  1 step, 2 programs, at 'two'; print it for the program>"
     )
     symbolic = tw.Schedule(ops.matmul_func(8, 8, 8), symbolic=True)
     symbolic.sample_perfect_tile(symbolic.get_loop("i"), 2)
-    assert "3 steps, 1 open decisions; print" in repr(symbolic)
+    assert "\n  3 steps, 1 open decision; print" in repr(symbolic)
 
 
 def test_parts_of_programs() -> None:
@@ -122,7 +132,12 @@ def test_targets_read_back() -> None:
 
 def test_modules(module: tw.Module) -> None:
     assert repr(module.signature) == (
-        "<Signature matmul(A: float32[64, 16] in, B: float32[16, 32] in, C: float32[64, 32] out)>"
+        "<Signature matmul(A: float32[64, 16] in, B: float32[16, 32] in,\n"
+        "  C: float32[64, 32] out)>"
+    )
+    assert repr(module) == (
+        "<Module matmul(A: float32[64, 16] in, B: float32[16, 32] in,\n"
+        "  C: float32[64, 32] out) for cpu -mcpu=x86-64 -threads=1, from schedule>"
     )
     assert repr(module.signature.arguments[0]) == "<Argument A: float32[64, 16], in>"
     origin = Origin("record", "1f2e", "of 64 sizes", schedule_id="a9d3")
@@ -148,7 +163,7 @@ def test_what_rules_are_given() -> None:
     assert repr(group) == f"<Group C: {of}>"
     assert repr(tw.Variant.of("tiled", print, width=8)) == "<Variant tiled(width=8): 1 steps>"
     draft = tw.Draft(sch, tw.Target.parse("cuda"))
-    assert repr(draft) == f"<Draft for cuda: {sch!r}>"
+    assert repr(draft) == "<Draft of matmul for cuda>"
 
 
 def test_long_names_and_many_parameters_are_cut() -> None:
@@ -156,7 +171,8 @@ def test_long_names_and_many_parameters_are_cut() -> None:
     params.insert(0, Buffer("x" * 10_000, (1,), "int8"))
     text = repr(Func("f" * 10_000_000, tuple(params), (), Seq(())))
     assert len(text) < 300
-    assert ", and 45 more): 0 loops, 0 blocks; print" in text
+    assert ", and 45 more): 0 loops,\n  0 blocks; print" in text
+    assert max(map(len, text.splitlines())) <= 80
     assert len(repr(Label("b" * 10_000))) < MAX_NAME + 10
     assert "\x1b" not in repr(Func("\x1b[2J", (), (), Seq(())))
 
@@ -183,6 +199,10 @@ def test_texts_of_databases_are_printable() -> None:
 def test_lookups_and_comparisons() -> None:
     compared = ComparedSchedule("ab" * 32, 1e-3, 9, 1.0, None, Verdict.FASTEST)
     assert repr(compared) == "<ComparedSchedule abababababab: 1 ms, fastest>"
+    tie = replace(compared, ratio=1.0123, interval=(0.99, 1.03), verdict=Verdict.UNSETTLED)
+    text = "<ComparedSchedule abababababab: 1 ms, unsettled, 1.012x (0.990 to 1.030)>"
+    assert repr(tie) == text
+    assert str(tie) == "unsettled (0.990 to 1.030)"
     schedule = ScheduleRecord("{}", 1, "written")
     best = Best(schedule, None, True, "a.db")
     assert repr(best) == f"<Best not measured: schedule {schedule.id[:12]}, pinned>"
@@ -244,11 +264,11 @@ EVENTS = (
     Ended(LONG, True, 0, None, 4.30921893499999, kept=LONG, noise=LONG),
 )
 WIDTHS = (40, 80, 200)
-WIDER = (
-    "Func", "Schedule", "Module", "Signature", "Workload", "ScheduleRecord", "Pictures",
-    "RecordedRun", "ComparedSchedule",
-)  # fmt: skip
-"""What has a program, rules or an interval in its line, of which a terminal makes two."""
+MOST_LINES = {
+    "Func": 3, "Schedule": 3, "Module": 3, "Signature": 5, "TuneResult": 10, "Pictures": 13,
+    "RecordedRun": 14,
+}  # fmt: skip
+"""Of what has parameters, or tells of several programs; anything else is a line."""
 
 
 def values_by_kind(module: tw.Module, db: tw.TuningDatabase) -> dict[str, list[Any]]:
@@ -266,11 +286,32 @@ def values_by_kind(module: tw.Module, db: tw.TuningDatabase) -> dict[str, list[A
     several += [RESULT, RESULT.best, *RESULT.history, *RESULT.gains.values(), *RESULT.finals]
     several += [RESULT.roofline, RESULT.spent]
     several += [*db.explain(measured[0].workload, target_of(db)).refused, *EVENTS]
+    several += [
+        tw.Draft(sch, tw.Target.parse("cuda -arch=sm_90a")),
+        *tw.fusion_groups(sch.func).groups,
+    ]
+    several += [tw.Variant.of("tiled", print, width=8), ops.attention_func(), module_of_many()]
+    several += [*played(), replace(RESULT, workload=LONG, reason=LONG)]
     several.append(Near("12" * 32, "A[64,64] " * 9, 1000, 0.123, 1.0, db.location, None))
     kinds: dict[str, list[Any]] = {}
     for value in several:
         kinds.setdefault(type(value).__name__, []).append(value)
     return kinds
+
+
+def module_of_many() -> Signature:
+    """A signature of more parameters than a line has room for."""
+    return Signature("g" * 90, tuple(Argument(f"a{n}", "float32", (64,) * 30) for n in range(9)))
+
+
+def played() -> Iterator[Any]:
+    """Runs of no program, and of more than anybody reads the names of."""
+    yield Pictures()
+    pictures = Pictures()
+    for n in range(9):
+        pictures.add(replace(EVENTS[0], program=n))
+    pictures.error = f"TuningError: {LONG}"
+    yield pictures
 
 
 def target_of(db: tw.TuningDatabase) -> TargetRecord:
@@ -293,8 +334,9 @@ def test_reprs_at_each_width(
         assert repr(db) == f"TuningDatabase({db.location!r})"
         for kind, several in kinds.items():
             for value in several:
-                widest = max(map(cell_len, repr(value).splitlines()))
-                assert widest <= (160 if kind in WIDER else 80), value
+                lines_of = repr(value).splitlines()
+                assert max(map(cell_len, lines_of)) <= 80, value
+                assert len(lines_of) <= MOST_LINES.get(kind, 1), value
                 assert not NESTED.search(repr(value)), value
                 assert not re.search(r"[0-9a-f]{13}", repr(value)), "ids are short"
     text = "\n".join(lines) + "\n"

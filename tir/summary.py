@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from ..texts import arguments, in_lines
 from .ir import Block, Buffer, Dim, For, Func, Iter, Region, Stmt
 from .names import Names, identifier
 from .visit import nested
 
-MAX_PARAMETERS = 6
-"""Parameters that a signature lists."""
 MAX_NAME = 40
 """Characters of a name; what is longer ends in an ellipsis."""
 
 
-def signature(func: Func) -> str:
-    """`matmul(A: float32[64, 64], n: int64)`: a program's name and parameters."""
+def signature(func: Func) -> list[str]:
+    """The parts of `matmul(A: float32[64, 64], n: int64)`: a program's name and parameters."""
     parts = [
         f"{shortened(p.name)}: {array_type(p) if isinstance(p, Buffer) else p.dtype}"
-        for p in func.params[:MAX_PARAMETERS]
+        for p in func.params
     ]
-    left = len(func.params) - MAX_PARAMETERS
-    more = [f"and {left} more"] if left > 0 else []
-    return f"{shortened(func.name)}({', '.join([*parts, *more])})"
+    return arguments(shortened(func.name), parts)
+
+
+def summary(kind: str, func: Func, facts: Sequence[str]) -> str:
+    """`<Func matmul(A: float32[64, 64]): 3 loops, 1 block; print it for the program>`, in lines."""
+    *parts, last = signature(func)
+    told = [*(f"{fact}," for fact in facts[:-1]), f"{facts[-1]};"]
+    return in_lines([f"<{kind}", *parts, f"{last}:", *told, "print it for the program>"])
 
 
 def func_summary(func: Func) -> str:
-    """`<Func matmul(A: float32[64, 64], ..), 3 loops, 1 block; print it for the program>`."""
+    """A program, and how many loops and blocks it has."""
     kinds = Counter[type]()
     stack: list[Stmt] = [func.body]
     while stack:
         stmt = stack.pop()
         kinds[type(stmt)] += 1
         stack += nested(stmt)
-    counts = f"{_count(kinds[For], 'loop')}, {_count(kinds[Block], 'block')}"
-    return f"<Func {signature(func)}: {counts}; print it for the program>"
+    return summary("Func", func, [count(kinds[For], "loop"), count(kinds[Block], "block")])
 
 
 def stmt_summary(text: str) -> str:
     """The first line of a statement's text, and how many follow."""
     first, *rest = text.split("\n")
-    return f"{first}  # and {_count(len(rest), 'more line')}" if rest else first
+    return f"{first}  # and {count(len(rest), 'more line')}" if rest else first
 
 
 def array_type(buffer: Buffer) -> str:
@@ -76,5 +80,6 @@ def shortened(name: str) -> str:
     return clean if len(clean) <= MAX_NAME else f"{clean[: MAX_NAME - 1]}…"
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """`1 loop`, `2 loops`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

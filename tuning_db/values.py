@@ -25,16 +25,15 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
 from ..display import html
-from ..durations import format_measured
+from ..durations import format_measured, format_seconds
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..texts import LINE, cut
 from .intervals import median_interval
 
 Json = Any
 
 ERROR_LIMIT = 16_000
-_MOST_TOLD = 100
-"""Characters of what `repr` tells of a record."""
 
 
 class Outcome(StrEnum):
@@ -90,9 +89,10 @@ class Record:
     def __repr__(self) -> str:
         """A line; `to_plain` has all of it."""
         words = " ".join(str(v) for name in self.told_by if (v := getattr(self, name)))
-        about = words if len(words) <= _MOST_TOLD else f"{words[:_MOST_TOLD]}…"
-        named = f"{type(self).__name__} {short_id(cast('AnyRecord', self).id)}"
-        return f"<{named}: {repr(about)[1:-1]}>" if about else f"<{named}>"
+        named = f"<{type(self).__name__} {short_id(cast('AnyRecord', self).id)}"
+        if not words:
+            return f"{named}>"
+        return cut(f"{named}: {repr(words[:LINE])[1:-1]}", LINE - 1) + ">"
 
     def __post_init__(self) -> None:
         for name, normalise in _normalisers(self.kind):
@@ -469,24 +469,30 @@ class ComparedSchedule:
     seconds_interval: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        time = format_measured(self.seconds, self.seconds_interval)
-        return f"<ComparedSchedule {short_id(self.schedule)}: {time}, {self}>"
+        """A line: the ratio is to the fastest. `str` says it in words."""
+        told = f"{short_id(self.schedule)}: {format_seconds(self.seconds)}, {self.verdict}"
+        if self.verdict is Verdict.FASTEST:
+            return f"<ComparedSchedule {told}>"
+        return f"<ComparedSchedule {told}, {self.ratio:.3f}x ({self._between})>"
 
     def __str__(self) -> str:
         if self.verdict is Verdict.FASTEST:
             return "fastest"
-        between = "too few rounds"
-        if self.interval is not None:
-            between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
         if self.verdict is Verdict.UNSETTLED:
-            return f"unsettled ({between})"
+            return f"unsettled ({self._between})"
         if self.ratio < 1:
             ties = self.verdict is Verdict.TIE
             how = "tie, as fast within the noise" if ties else f"out after {self.rounds} rounds"
-            return f"{how} ({between})"
+            return f"{how} ({self._between})"
         surely = self.interval is not None and self.interval[0] > 1
         word = "behind" if self.verdict is Verdict.SLOWER and not surely else self.verdict
-        return f"{word}, {self.ratio:.3f} times the fastest ({between})"
+        return f"{word}, {self.ratio:.3f} times the fastest ({self._between})"
+
+    @property
+    def _between(self) -> str:
+        if self.interval is None:
+            return "too few rounds"
+        return f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
+from ...texts import in_lines
 from ...tir.ir import Block, Expr, Func, Label, Var
+from ...tir.summary import shortened
 from .rule_sets import rules_for
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Draft:
     handoff: dict[Label, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<Draft for {self.target}: {self.schedule!r}>"
+        return in_lines(f"<Draft of {shortened(self.func.name)} for {self.target}>".split())
 
     @property
     def func(self) -> Func:

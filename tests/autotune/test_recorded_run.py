@@ -87,7 +87,9 @@ def test_a_finished_session_is_shown_as_it_was(place: Path, play: Play) -> None:
     assert run.best is not None
     assert run.best.schedule.id == result.best.schedule_id
     assert result.best.time_text in run._repr_html_()
-    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, finished: matmul A:float32[")
+    first, second = repr(run).split("\n")[:2]
+    assert first == f"<RecordedRun {run.session.id[:12]}, finished:"
+    assert second.startswith("  matmul A:float32[")
     assert run.poll() == []
 
 
@@ -291,10 +293,10 @@ def test_whether_it_runs_is_asked_of_the_database(place: Path, play: Play) -> No
     running(place)
     run = open_run(place)
     assert (run.running, run.done, run.how_to_go_on) == (True, False, None)
-    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, running: ")
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, running:\n  ")
     finish(place)
     assert (run.running, run.done) == (False, True), "without a poll"
-    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, finished: ")
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, finished:\n  ")
 
 
 def test_a_session_of_another_host_runs_while_its_heart_beats(

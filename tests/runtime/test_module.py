@@ -456,6 +456,6 @@ def test_packing_where_nothing_is_packed(probe: Make) -> None:
 
 def test_a_module_says_what_it_is(probe: Make) -> None:
     assert repr(probe(A, OUT).mod) == (
-        "<Module int32_t probe(const float *a_in, float *c_out, void *workspace) "
-        "for cpu -mcpu=x86-64 -threads=1, from schedule>"
+        "<Module probe(a: float32[3, 4] in, c: float32[3, 4] out) for cpu -mcpu=x86-64\n"
+        "  -threads=1, from schedule>"
     )
