@@ -14,11 +14,16 @@ def format_seconds(seconds: float) -> str:
     return f"{_number(seconds / scale)} {unit}"
 
 
-def format_measured(seconds: float, interval: tuple[float, float] | None) -> str:
+def format_measured(
+    seconds: float, interval: tuple[float, float] | None, samples: int | None = None
+) -> str:
     """A measured time with its interval, if there is one: `8.86 ms (8.81 to 9.02)`.
 
-    Every time of a best schedule is printed by this, so that texts can be compared.
+    One of a single sample says so: `748 ms (1 sample)`. Every time of a schedule is printed by
+    this, so that texts can be compared.
     """
+    if samples == 1:
+        return f"{format_seconds(seconds)} (1 sample)"
     if interval is None:
         return format_seconds(seconds)
     unit, scale = _unit(seconds)

@@ -153,8 +153,8 @@ class Ended:
     """The session is over, for `reason`; `interrupted` if its budget was not used up.
 
     `best_interval` contains the true best time with a confidence of 95%, `None` for too few
-    samples. `best_session` is the session that measured the best, `own_seconds` the best time of
-    this one.
+    samples, of which there are `best_samples`. `best_session` is the session that measured the
+    best, `own_seconds` the best time of this one.
     `kept` says in plain words what the database has of an interrupted session, and how to go on;
     `noise` that the machine was not calm.
     """
@@ -169,6 +169,7 @@ class Ended:
     own_seconds: float | None = None
     kept: str | None = None
     best_interval: tuple[float, float] | None = None
+    best_samples: int | None = None
     noise: str | None = None
     budget_elapsed: float | None = None
 

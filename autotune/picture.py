@@ -16,7 +16,6 @@ from ..durations import format_measured, format_ratio
 from ..ids import short_id
 from ..texts import LINE, cut, excerpt, in_lines, printable
 from ..tuning_db.gains import gains_text
-from ..tuning_db.interleaved_comparison import finalist_times
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import changed, drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
@@ -33,11 +32,11 @@ _CALM = 0.1
 class Picture:
     """A session: what began (`started`), its `trials` so far, and what it is `doing`.
 
-    `best` is the best time in seconds with its `interval` once that is known. `drift` has the last
-    event that compared the machine with its start. `comparison` are the finalists, the choice
-    first. `elapsed` and `budget_elapsed` are those of the last event. `kept` says how to go on
-    after an interrupt. `ended` is set by the last event, and so is `noise`, if the machine was not
-    calm.
+    `best` is the best time in seconds, with its `interval` and its number of `samples` once these
+    are known. `drift` has the last event that compared the machine with its start. `comparison` are
+    the finalists, the choice first. `elapsed` and `budget_elapsed` are those of the last event.
+    `kept` says how to go on after an interrupt. `ended` is set by the last event, and so is
+    `noise`, if the machine was not calm.
     """
 
     def __init__(self, started: Started) -> None:
@@ -46,6 +45,7 @@ class Picture:
         self.outcomes: Counter[Outcome] = Counter()
         self.best = started.best_seconds
         self.interval: tuple[float, float] | None = None
+        self.samples: int | None = None
         self.doing = "starting"
         self.elapsed = 0.0
         self.budget_elapsed = 0.0
@@ -158,7 +158,8 @@ class Picture:
             return "no result yet"
         flops = self.started.flops
         speed = f", {flops / self.best / 1e9:.1f} GFLOP/s" if flops and self.best > 0 else ""
-        return f"best {format_measured(self.best, self.interval)}{speed}{self._origin}"
+        time = format_measured(self.best, self.interval, self.samples)
+        return f"best {time}{speed}{self._origin}"
 
     @property
     def trial(self) -> str:
@@ -178,11 +179,10 @@ class Picture:
     @property
     def finalists(self) -> list[str]:
         """The finalists, a line each, the choice first."""
-        times = finalist_times(self.comparison)
-        widest = max(map(len, times), default=0)
+        widest = max((len(c.time_text) for c in self.comparison), default=0)
         return [
-            f"{'->' if n == 0 else '  '} {short_id(compared.schedule)}  {time:{widest}}  {compared}"
-            for n, (compared, time) in enumerate(zip(self.comparison, times, strict=True))
+            f"{'  ' if n else '->'} {short_id(c.schedule)}  {c.time_text:{widest}}  {c}"
+            for n, c in enumerate(self.comparison)
         ]
 
     @property
@@ -230,6 +230,7 @@ class Picture:
     def _end(self, event: Ended) -> None:
         self.doing, self.ended = event.reason, True
         self.best, self.interval = event.best_seconds, event.best_interval
+        self.samples = event.best_samples
         self.kept, self.noise = event.kept, event.noise
         if event.best_session is not None:
             own = event.own_seconds

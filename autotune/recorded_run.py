@@ -209,6 +209,7 @@ class RecordedRun:
             best_session=None if measured is None else measured.session,
             own_seconds=self._history.fastest,
             best_interval=None if best is None else best.seconds_interval,
+            best_samples=None if measured is None else len(measured.samples),
             noise=session.noise,
             kept=self.how_to_go_on,
         )

@@ -36,7 +36,7 @@ class BestResult:
     first; it is empty where there were none. `gains` are those of the same comparison over the
     baselines that took part. `generator` names the rules of the schedule, with their options.
     `session` is the one that measured it. `resources` are what its kernels take, as the compiler
-    reports it (see `Measurement`).
+    reports it (see `Measurement`). `samples` is how many times were measured.
     """
 
     seconds: float
@@ -49,13 +49,14 @@ class BestResult:
     session: str = ""
     resources: Mapping[str, Json] | None = None
     interval: tuple[float, float] | None = None
+    samples: int | None = None
 
     _repr_html_ = html
 
     @property
     def time_text(self) -> str:
         """The time with its interval, as it is printed everywhere."""
-        return format_measured(self.seconds, self.interval)
+        return format_measured(self.seconds, self.interval, self.samples)
 
     def __repr__(self) -> str:
         text = f"{self.time_text}, schedule {short_id(self.schedule_id)}"

@@ -227,6 +227,7 @@ class Tuning:
                 own_seconds=result.own_seconds,
                 kept=kept,
                 best_interval=None if self.best is None else self.best.interval,
+                best_samples=None if self.best is None else self.best.samples,
                 noise=noise,
             )
         )
@@ -365,6 +366,7 @@ class Tuning:
             session=written.session,
             resources=written.resources,
             interval=written.seconds_interval,
+            samples=len(written.samples),
         )
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)

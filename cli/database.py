@@ -202,7 +202,7 @@ def best(
         row = [
             f"{best['name']} {best['shape']}",
             time_text(best["seconds"]),
-            interval_text(best["seconds"], best["interval"]),
+            interval_text(best["seconds"], best["interval"], best["samples"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             best["how"],
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),

@@ -74,6 +74,7 @@ def _best(workload: Workload, choice: Best) -> dict[str, Any]:
         "shape": workload.shape,
         "seconds": choice.seconds,
         "interval": choice.seconds_interval,
+        "samples": None if choice.measurement is None else len(choice.measurement.samples),
         "gflops": _rate(workload.flops, choice.seconds),
         "pinned": choice.pinned,
         "verified": choice.verified,
@@ -97,6 +98,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         else {
             "seconds": best.seconds,
             "interval": best.interval,
+            "samples": best.samples,
             "gflops": _rate(flops, best.seconds),
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
@@ -284,15 +286,15 @@ def time_text(seconds: float | None) -> str:
 
 def measured_text(m: Measurement) -> str:
     """The time of a measurement with its interval, or its outcome."""
+    return m.time_text or m.outcome
+
+
+def interval_text(
+    seconds: float | None, interval: tuple[float, float] | None, samples: int | None
+) -> str:
+    """The interval of a time, in its unit; `1 sample` where there is but one."""
     from ..durations import format_measured
 
-    return m.outcome if m.seconds is None else format_measured(m.seconds, m.seconds_interval)
-
-
-def interval_text(seconds: float | None, interval: tuple[float, float] | None) -> str:
-    """The interval of a time, in its unit."""
-    from ..durations import format_measured
-
-    if seconds is None or interval is None:
+    if seconds is None:
         return ""
-    return format_measured(seconds, interval).partition("(")[2].removesuffix(")")
+    return format_measured(seconds, interval, samples).partition("(")[2].removesuffix(")")

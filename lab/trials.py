@@ -16,7 +16,6 @@ from ..autotune.events import Trial
 from ..durations import format_seconds
 from ..ids import short_id
 from ..tuning_db.gains import Baseline, Gains, gains_text
-from ..tuning_db.interleaved_comparison import common_seconds
 from ..tuning_db.values import ComparedSchedule, Verdict
 from .bars import Interval, bars, intervals
 from .charts import Layer, chart
@@ -109,12 +108,12 @@ def finals(comparison: Sequence[ComparedSchedule]) -> h.Node:
     rows = [
         Interval(
             short_id(c.schedule),
-            [format_seconds(seconds)],
+            [format_seconds(c.seconds)],
             c.ratio,
             (1.0, 1.0) if c.verdict is Verdict.FASTEST else c.interval,
             f"{'chosen; ' if n == 0 else ''}{c}",
         )
-        for n, (c, seconds) in enumerate(zip(comparison, common_seconds(comparison), strict=True))
+        for n, c in enumerate(comparison)
     ]
     head = [Column("schedule"), Column("time", number=True)]
     axis = Axis("times the fastest", "{:.4g}".format)

@@ -40,7 +40,7 @@ class Timing:
         return {
             "seconds": self.seconds,
             "interval": None if interval is None else list(interval),
-            "text": format_measured(self.seconds, interval),
+            "text": format_measured(self.seconds, interval, len(self.samples)),
             "samples": len(self.samples),
             "checked": self.checked,
         }

@@ -71,16 +71,23 @@ class Timing:
         return min(self.samples)
 
     @property
-    def spread(self) -> float:
-        """Median distance from the median, as a fraction of it: the noise of the samples."""
+    def spread(self) -> float | None:
+        """Median distance from the median, as a fraction of it: the noise of the samples.
+
+        `None` for one sample, which does not show how noisy it is.
+        """
+        if len(self.samples) == 1:
+            return None
         median = self.median
         if median == 0:
             return 0.0
         return statistics.median(abs(s - median) for s in self.samples) / median
 
     def __str__(self) -> str:
-        count = f"{len(self.samples)} samples of {self.repeats} calls"
         note = ", stopped early" if self.stopped else ""
+        if self.spread is None:
+            return f"{format_seconds(self.median)} (1 sample{note})"
+        count = f"{len(self.samples)} samples of {self.repeats} calls"
         return f"{format_seconds(self.median)} +- {self.spread:.1%} ({count}{note})"
 
     def __repr__(self) -> str:

@@ -46,6 +46,11 @@ def test_measured_times_have_their_interval_in_the_same_unit(
     assert format_measured(seconds, interval) == text
 
 
+def test_one_sample_is_told_as_such() -> None:
+    assert format_measured(0.748, None, 1) == "748 ms (1 sample)"
+    assert format_measured(0.748, None, 2) == "748 ms"
+
+
 @pytest.mark.parametrize(
     ("ratio", "text"),
     [

@@ -34,7 +34,7 @@ from ..texts import excerpt, printable
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
-from .interleaved_comparison import finalist_times, summary
+from .interleaved_comparison import summary
 from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
@@ -389,9 +389,8 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
     if best is None or not best.comparison:
         return
     yield f"  {summary(best.comparison)}:"
-    times = finalist_times(best.comparison)
-    for compared, time in zip(best.comparison, times, strict=True):
-        in_rounds = f"{time} in {compared.rounds} rounds"
+    for compared in best.comparison:
+        in_rounds = f"{compared.time_text} in {compared.rounds} rounds"
         yield f"    {short_id(compared.schedule)}: {in_rounds}, {compared}"
 
 

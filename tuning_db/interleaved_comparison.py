@@ -29,7 +29,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..durations import format_measured, format_seconds
 from .intervals import median_interval
 from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
 
@@ -144,7 +143,7 @@ def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
 def compare_schedules(
     entries: Sequence[tuple[Measurement, ScheduleRecord]], earlier: EarlierTimes
 ) -> list[ComparedSchedule]:
-    """How interleaved measurements compare: the choice first, then the others by their ratio.
+    """How interleaved measurements compare: the choice first, then the others by their times.
 
     The entries are `ok`, each of another schedule; their order does not matter. `earlier` is called
     only where one of them is unsettled.
@@ -176,23 +175,22 @@ def compare_schedules(
         **dict.fromkeys(tied, Verdict.TIE),
         first: Verdict.FASTEST,
     }
-    order = sorted(range(len(rows)), key=lambda n: (n != choice, n != first, ratios[n].ratio))
     compared = []
-    for n in order:
-        measured = entries[n][0]
+    for n, (measured, _) in enumerate(entries):
         assert measured.seconds is not None, "an ok measurement has a time"
         compared.append(
             ComparedSchedule(
                 schedule=measured.schedule,
                 seconds=measured.seconds,
                 rounds=len(measured.samples),
-                seconds_interval=median_interval(rows[n]),
+                seconds_interval=measured.seconds_interval,
                 ratio=ratios[n].ratio,
                 interval=None if n == first else ratios[n].interval,
                 verdict=verdicts.get(n, Verdict.SLOWER),
             )
         )
-    return compared
+    chosen = entries[choice][0].schedule
+    return sorted(compared, key=lambda c: (c.schedule != chosen, c.seconds, c.schedule))
 
 
 def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:
@@ -233,25 +231,6 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
     if unsettled:
         outcome += f"; noise hides how {unsettled} compare, whose shortest times are longer"
     return outcome
-
-
-def finalist_times(comparison: Sequence[ComparedSchedule]) -> list[str]:
-    """The times of all as text, on one base; that of the choice, which comes first, in full."""
-    if not comparison:
-        return []
-    choice = comparison[0]
-    others = map(format_seconds, common_seconds(comparison)[1:])
-    return [format_measured(choice.seconds, choice.seconds_interval), *others]
-
-
-def common_seconds(comparison: Sequence[ComparedSchedule]) -> list[float]:
-    """The times of all on one base: that of the choice, which comes first, by the ratios.
-
-    The choice has its own median. Those of the others are of other rounds where they were out
-    early, and are not comparable.
-    """
-    choice = comparison[0]
-    return [choice.seconds, *(choice.seconds * c.ratio / choice.ratio for c in comparison[1:])]
 
 
 def _inverse(bounds: tuple[float, float] | None) -> tuple[float, float] | None:

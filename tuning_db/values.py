@@ -354,10 +354,10 @@ class Measurement(Digested):
 
     @property
     def time_text(self) -> str | None:
-        """The time with its interval, if there is one."""
+        """The time with its interval, as it is printed everywhere; `None` if it has none."""
         if self.seconds is None:
             return None
-        return format_measured(self.seconds, self.seconds_interval)
+        return format_measured(self.seconds, self.seconds_interval, len(self.samples))
 
 
 @dataclass(frozen=True, repr=False)
@@ -454,10 +454,11 @@ class Verdict(StrEnum):
 class ComparedSchedule:
     """A schedule (id) in an interleaved comparison.
 
-    `seconds` is the median time of one call in its `rounds`, and `seconds_interval` contains the
-    true one with a confidence of 95%. `ratio` is its time over that of the fastest: the median over
-    the rounds in which both took part. `interval` contains the true ratio with the same confidence.
-    It is None for the fastest; both intervals are if there were too few rounds.
+    `seconds` is the time of its measurement: the median in its `rounds`. `seconds_interval`
+    contains the true one with a confidence of 95%. `ratio` is its time over that of the fastest:
+    the median over the rounds in which both took part, which is not the ratio of the two medians.
+    `interval` contains the true ratio with the same confidence. It is None for the fastest; both
+    intervals are if there were too few rounds.
     """
 
     schedule: str
@@ -467,6 +468,11 @@ class ComparedSchedule:
     interval: tuple[float, float] | None
     verdict: Verdict
     seconds_interval: tuple[float, float] | None = None
+
+    @property
+    def time_text(self) -> str:
+        """The time with its interval, as it is printed everywhere."""
+        return format_measured(self.seconds, self.seconds_interval, self.rounds)
 
     def __repr__(self) -> str:
         """A line: the ratio is to the fastest. `str` says it in words."""
@@ -546,9 +552,7 @@ class Best:
     @property
     def time_text(self) -> str | None:
         """The time with its interval, as it is printed everywhere; `None` if not measured."""
-        if self.seconds is None:
-            return None
-        return format_measured(self.seconds, self.seconds_interval)
+        return None if self.measurement is None else self.measurement.time_text
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ def best_known(
         best.measurement.session,
         best.measurement.resources,
         best.seconds_interval,
+        len(best.measurement.samples),
     )
 
 

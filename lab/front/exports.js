@@ -12,7 +12,7 @@ function recordsTab(lab) {
 function recordsTable(lab, records) {
   const heads = ["record", "generator", "time", "when", "begin there"];
   return el("table.records", {},
-    el("caption", {}, "Schedules of this program, the fastest first"),
+    el("caption", {}, "Schedules of this program: the choice, then the fastest first"),
     el("thead", {}, el("tr", {}, heads.map((name) =>
       el("th", { scope: "col", class: name === "time" ? "num" : null }, name)))),
     el("tbody", {}, records.map((r) => el("tr", { key: r.record },

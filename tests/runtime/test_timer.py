@@ -248,6 +248,17 @@ def test_a_timing_says_what_it_is() -> None:
     assert str(timing) == "11 ms +- 9.1% (3 samples of 1 calls, stopped early)"
 
 
+def test_one_sample_has_no_spread() -> None:
+    """It does not show how noisy it is, and is no time without noise."""
+    fake = Fake()
+    timing = time_calls(fake.function(0.748), budget_seconds=0.5, clock=fake.clock)
+    assert timing.samples == pytest.approx((0.748,))
+    assert timing.spread is None
+    assert str(timing) == "748 ms (1 sample)"
+    stopped = Timing((0.748,), 1, 0.8, stopped=True)
+    assert str(stopped) == "748 ms (1 sample, stopped early)"
+
+
 @pytest.mark.parametrize(
     "options",
     [

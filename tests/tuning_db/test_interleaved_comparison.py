@@ -24,7 +24,6 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.gains import Baseline, Gain, gain_cell, gains_text
 from tilewright.tuning_db.interleaved_comparison import (
     TimeRatio,
-    common_seconds,
     compare_schedules,
     fastest_row,
     simplicity,
@@ -290,14 +289,19 @@ def test_one_that_was_out_early_does_not_win() -> None:
     assert str(verdicts[SMALL.id]) == "out after 9 rounds (0.700 to 0.700)"
 
 
-def test_all_times_are_shown_on_the_base_of_the_choice() -> None:
-    """That is the time of the best everywhere; one that was out early has its own rounds only."""
-    tie = ComparedSchedule("ab" * 32, 80e-6, 72, 1.01, (0.98, 1.05), Verdict.TIE)
-    fastest = ComparedSchedule("cd" * 32, 79e-6, 72, 1.0, None, Verdict.FASTEST)
-    out = ComparedSchedule("ef" * 32, 608e-6, 9, 2.02, (1.9, 2.1), Verdict.SLOWER)
-    times = common_seconds([tie, fastest, out])
-    assert times[0] == 80e-6
-    assert times[1:] == pytest.approx([80e-6 / 1.01, 160e-6])
+def test_a_finalist_has_the_time_of_its_record_and_lists_are_in_that_order() -> None:
+    """One that was out early, in slower rounds, comes behind: its ratio is said beside its time."""
+    early = timed(LONG, 1.02, (5.0,) * 6)
+    late = timed(SMALL, 1.0, (5.0,) * 6 + (1.0,) * 30)
+    other = timed(LARGE, 1.1, (5.0,) * 6 + (1.0,) * 30)
+    compared = compare([early, late, other])
+    assert [(c.schedule, c.seconds) for c in compared] == [
+        (e[1].id, e[0].seconds) for e in (late, other, early)
+    ]
+    assert [c.seconds_interval for c in compared] == [
+        e[0].seconds_interval for e in (late, other, early)
+    ]
+    assert compared[2].ratio == pytest.approx(1.02)
 
 
 def test_slower_is_said_only_of_what_is_surely_slower() -> None:
@@ -344,8 +348,9 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     story = str(db.explain(MATMUL, CPU, LLVM))
     assert f"schedule {SMALL.id[:12]}, ties with the fastest verified, 1 s (0.983 to 1.02)" in story
     assert "\n  ties with 1 of the 2 other finalists, and is the simplest:\n" in story
-    assert f"\n    {LARGE.id[:12]}: 1 s in 9 rounds, fastest\n" in story
-    assert f"\n    {LONG.id[:12]}: 1.5 s in 9 rounds, slower, 1.500 times" in story
+    assert f"\n    {LARGE.id[:12]}: 1 s (0.98 to 1.02) in 9 rounds, fastest\n" in story
+    slower = "1.5 s (1.47 to 1.53) in 9 rounds, slower, 1.500 times"
+    assert f"\n    {LONG.id[:12]}: {slower}" in story
 
 
 def test_a_schedule_that_took_no_part_and_is_faster_is_the_best(db: TuningDatabase) -> None:

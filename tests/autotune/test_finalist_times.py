@@ -1,0 +1,140 @@
+"""Every list calls the time of a finalist by one number, and is in the order of these numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from statistics import median
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.autotune.events import Final, Started
+from tilewright.autotune.picture import Picture
+from tilewright.autotune.records import target_record
+from tilewright.codegen.detect import resolve
+from tilewright.ids import short_id
+from tilewright.lab import records
+from tilewright.lab.trials import finals as picture_of_finals
+from tilewright.tuning_db import (
+    Measurement,
+    Order,
+    Outcome,
+    ScheduleRecord,
+    TuningDatabase,
+    Verification,
+)
+
+from ..tuning_db.samples import HOST, LLVM, MATMUL, NOON, SESSION
+
+TARGET = resolve("cpu -mcpu=znver4 -threads=2")
+HERE = target_record(TARGET)
+TUNING = dataclasses.replace(SESSION, target=HERE.id)
+STARTED = Started("s" * 64, "matmul", "cpu", 8, None, 0, 0, 0, None)
+_TIMES = st.floats(150e-6, 250e-6)
+
+
+def _row(rounds: int) -> st.SearchStrategy[list[float]]:
+    return st.lists(_TIMES, min_size=rounds, max_size=rounds)
+
+
+_FINALS = st.tuples(
+    st.lists(_row(12), min_size=1, max_size=4),  # stay to the end
+    st.lists(_row(3), min_size=1, max_size=3),  # are out early
+)
+
+
+def _schedule(n: int) -> ScheduleRecord:
+    steps = [{"op": "sample_categorical", "args": {}, "decision": [n + 2]}]
+    return ScheduleRecord(json.dumps({"version": 1, "steps": steps}), 1, "tiling")
+
+
+def _measured(n: int, samples: Sequence[float], after: float) -> Measurement:
+    return Measurement(
+        session=TUNING.id,
+        schedule=_schedule(n).id,
+        workload=MATMUL.id,
+        target=HERE.id,
+        toolchain=LLVM.id,
+        environment=HOST.id,
+        outcome=Outcome.OK,
+        seconds=median(samples),
+        samples=tuple(samples),
+        error=None,
+        created=NOON + timedelta(seconds=after),
+    )
+
+
+def _fill(db: TuningDatabase, rows: Sequence[Sequence[float]]) -> None:
+    """A session of a trial for each row, which is as fast as its first sample, and its finals."""
+    db.put(MATMUL, HERE, LLVM, HOST, TUNING)
+    for n, row in enumerate(rows):
+        db.put(
+            _schedule(n),
+            _measured(n, row[:1], n),
+            Verification(
+                MATMUL.id, HERE.id, _schedule(n).id, LLVM.id, True, 1e-6, 1e-4, NOON
+            ),
+        )  # fmt: skip
+    db.put(*(_measured(n, row, 100.0) for n, row in enumerate(rows)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(_FINALS)
+def test_all_lists_agree_on_the_time_of_each_finalist(
+    drawn: tuple[list[list[float]], list[list[float]]],
+) -> None:
+    rows = [*drawn[0], *drawn[1]]
+    with TuningDatabase("sqlite://") as db:
+        _fill(db, rows)
+        best = db.best(MATMUL.id, HERE, LLVM)
+        assert best is not None
+        assert len(best.comparison) == len(rows)
+        number = {c.schedule: c.seconds for c in best.comparison}
+        text = {c.schedule: c.time_text for c in best.comparison}
+        assert best.comparison[0].schedule == best.schedule.id
+        assert (number[best.schedule.id], text[best.schedule.id]) == (best.seconds, best.time_text)
+
+        picture = Picture(STARTED)
+        picture.add(Final(best.comparison, 1.0))
+        order = [c.schedule for c in best.comparison]
+        for schedule, line in zip(order, picture.finalists, strict=True):
+            assert f"{short_id(schedule)}  {text[schedule]}  " in line
+        explained = str(db.explain(MATMUL, HERE, LLVM))
+        for schedule in order:
+            assert f"    {short_id(schedule)}: {text[schedule]} in " in explained
+        shown = re.sub(r"<[^>]*>", " ", str(picture_of_finals(best.comparison)))
+        for schedule in order:
+            time, _, _ = text[schedule].partition(" (")
+            assert re.search(rf"{short_id(schedule)}\s+{time}\s", shown)
+        _check_order([number[id] for id in order])
+
+        listed = records.listed(db, MATMUL, TARGET)
+        assert {row["record"]: (row["seconds"], row["text"]) for row in listed} == {
+            id: (number[id], text[id]) for id in number
+        }
+        assert listed[0]["record"] == order[0]
+        _check_order([row["seconds"] for row in listed])
+
+        last = [m for m in db.measurements(order=Order.TIME) if m.id not in _old(db)]
+        assert {m.schedule: (m.seconds, m.time_text) for m in last} == {
+            id: (number[id], text[id]) for id in number
+        }
+        assert [m.seconds for m in last] == sorted(number.values())
+        trials = db.to_pandas("trials")
+        now = trials[trials.superseded == 0].set_index("schedule").seconds
+        assert now.to_dict() == number
+        (fastest,) = db.to_pandas("best").itertuples()
+        assert fastest.seconds == number[str(fastest.schedule)] == min(number.values())
+
+
+def _old(db: TuningDatabase) -> set[str]:
+    return db.superseded([m.id for m in db.measurements()])
+
+
+def _check_order(seconds: Sequence[float]) -> None:
+    """The choice comes first, then the others by the numbers that are shown."""
+    assert list(seconds[1:]) == sorted(seconds[1:])
