@@ -31,6 +31,10 @@ _ALIKE = 0.5
 """Places have alike ink if one has more than this share of the other's."""
 _MOVED = 0.2
 """The share of all ink that may be where the other picture has none that is alike."""
+_PLACE = 4
+"""Squares of a side of a place that must not lose its ink."""
+_COVERED, _LEFT = 0.5, 0.25
+"""A place has ink from this share of the mean on, and has lost it below this share of its own."""
 _SIZE = 0.1
 """By which share the sides may differ."""
 
@@ -70,6 +74,27 @@ def difference(new: Image.Image, kept: Image.Image) -> str | None:
     moved = moved_ink(new, kept)
     if moved > _MOVED:
         return f"{moved:.0%} of its ink is gone or new, more than {_MOVED:.0%}"
+    empty = lost_place(new, kept) or lost_place(kept, new)
+    if empty is not None:
+        return f"the ink around {empty[0]}, {empty[1]} pixels is gone or new: a panel may be lost"
+    return None
+
+
+def lost_place(new: Image.Image, kept: Image.Image) -> tuple[int, int] | None:
+    """The middle (x, y) of a place that has ink in `kept` and hardly any in `new`, if there is one.
+
+    A panel may be little of a page: each place is looked at by itself, with what is around it.
+    """
+    grid = max(1, kept.width // _GRID), max(1, kept.height // _GRID)
+    ink, other = _ink(kept, grid), _ink(new, grid)
+    for top in range(0, grid[1], _PLACE):
+        for left in range(0, grid[0], _PLACE):
+            place = ink[top : top + _PLACE, left : left + _PLACE]
+            rows = slice(max(0, top - _AROUND), top + _PLACE + _AROUND)
+            columns = slice(max(0, left - _AROUND), left + _PLACE + _AROUND)
+            covered = place.mean() > _COVERED * ink.mean()
+            if covered and other[rows, columns].sum() < _LEFT * place.sum():
+                return (left + _PLACE // 2) * _GRID, (top + _PLACE // 2) * _GRID
     return None
 
 
