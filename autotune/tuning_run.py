@@ -116,7 +116,7 @@ class TuningRun(Generic[R, B]):
             raise NotImplementedError
         output = NotebookDisplay(pictures=self.pictures)
         self._outputs.append((output, SafeDisplay(output)))
-        if self.done:  # meanwhile
+        if self._future.done():  # meanwhile
             output.draw()
 
     def _run(self, work: Work[R]) -> None:
