@@ -46,6 +46,7 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
     here = target_record(target)
     best = database.best(workload.id, here)
     first = None if best is None or best.pinned else best.schedule.id
+    pin = best.schedule.id if best is not None and best.pinned else None
     found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
     for where in (here, None):
         entries = _last(database, workload, where).values()
@@ -53,7 +54,9 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
         for measured, schedule in ranked:
             found.setdefault(schedule.id, (measured, schedule))
     targets: dict[str, TargetRecord] = {}
-    return [_row(database, m, s, here, targets) for m, s in found.values()]
+    return [
+        {**_row(database, m, s, here, targets), "pinned": s.id == pin} for m, s in found.values()
+    ]
 
 
 def times(database: TuningDatabase, workload: Workload, target: Target) -> dict[str, float]:

@@ -99,7 +99,8 @@ has `seconds, text, bound, flops, bytes, intensity, peak, bandwidth`; its `point
 have `version, seconds, measured, rate, share`.
 
 A **record** has `record` (its id), `id` for short, its last time as `seconds`, `interval` and
-`text`, `generator`, `target`, `comparable` (whether its time is one of such a machine), `created`.
+`text`, `generator`, `target`, `comparable` (whether its time is one of such a machine), `created`,
+and `pinned`: whether builds take it because it is pinned.
 
 An **error** has `kind`, `text` and `hint`; for steps also `example` (what clashes: two iterations,
 say), `place` (the id of the loop or block in the way) with its `name`, `alternatives`, and of the

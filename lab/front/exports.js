@@ -10,16 +10,18 @@ function recordsTab(lab) {
 }
 
 function recordsTable(lab, records) {
-  const heads = ["record", "generator", "time", "when", "begin there"];
+  const heads = ["schedule", "made", "time", "begin there"];
   return el("table.records", {},
     el("caption", {}, "Schedules of this program: the choice, then the fastest first"),
     el("thead", {}, el("tr", {}, heads.map((name) =>
       el("th", { scope: "col", class: name === "time" ? "num" : null }, name)))),
     el("tbody", {}, records.map((r) => el("tr", { key: r.record },
-      el("th", { scope: "row" }, el("code", {}, r.id)),
-      el("td", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
+      el("th", { scope: "row" }, el("code", {}, r.id),
+        r.pinned ? el("div", {}, el("span.badge", {}, el("span", { "aria-hidden": "true" }, "◆ "), "pinned")) : null),
+      el("td.made", {},
+        el("div", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
+        el("span.soft.when", {}, r.created.slice(0, 16).replace("T", " "))),
       el("td.num", {}, r.text),
-      el("td.soft", {}, r.created.slice(0, 16).replace("T", " ")),
       el("td", {}, el("button", {
         type: "button",
         "aria-label": `Open schedule ${r.id}`,

@@ -261,8 +261,14 @@ def test_a_verified_version_is_pinned(database: tw.TuningDatabase) -> None:
     func = ops.matmul_func(64, 64, 64)
     record = schedule_record(tiled(func, 16).trace)
     database.put(check(put(database, func, record, 1e-3)))
+    put(database, func, schedule_record(tiled(func, 8).trace), 2e-3)
     bench = Workbench(tiled(func, 16), TARGET, database)
+    assert [r["pinned"] for r in done(bench, do="records")["records"]] == [False, False]
     assert done(bench, do="pin")["record"] == record.id
+    rows = done(bench, do="records")["records"]
+    assert [r["record"] for r in rows if r["pinned"]] == [record.id]
+    done(bench, do="unpin")
+    assert [r["pinned"] for r in done(bench, do="records")["records"]] == [False, False]
 
 
 def test_without_a_database_there_are_no_records() -> None:

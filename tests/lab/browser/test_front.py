@@ -357,6 +357,32 @@ def test_a_pin_is_taken_back(page: Page, tmp_path: Path) -> None:
     expect(lab.get_by_role("status").first).to_contain_text("No version was pinned.")
 
 
+@pytest.mark.parametrize("width", [480, 1068, 1500])
+def test_records_say_when_and_which_is_pinned(page: Page, tmp_path: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    tuning = Tuning(tmp_path / "when.db", ops.matmul_func(64, 48, 32))
+    session = tuning.start()
+    for tile in (8, 16):
+        tuning.trial(session, tile, tile * 1e-3)
+    bench = Workbench(ops.matmul_func(64, 48, 32), "cpu -mcpu=znver4 -threads=2", tuning.database)
+    row = bench.do({"do": "records"})["result"]["records"][0]
+    bench.do({"do": "open", "record": row["record"]})
+    assert bench.do({"do": "pin", "unverified": True})["ok"]
+    lab = open_front(page, bench)
+    lab.get_by_role("tab", name="Records").click()
+    rows = lab.locator(".records tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="pinned")).to_contain_text(row["id"])
+    panel = lab.get_by_role("tabpanel").bounding_box()
+    assert panel is not None
+    for moment in lab.locator(".records .when").all():
+        box = moment.bounding_box()
+        assert box is not None
+        assert panel["x"] <= box["x"]
+        assert box["x"] + box["width"] <= panel["x"] + panel["width"]
+    assert violations(page) == []
+
+
 def test_two_versions_are_compared(page: Page, bench: Workbench) -> None:
     (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
     applied(bench, "parallel", loop=loop)
