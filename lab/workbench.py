@@ -115,7 +115,7 @@ from typing import Any, TypeVar
 
 from ..autotune.config import TuneConfig
 from ..autotune.measure.machine import with_rates
-from ..autotune.model.profile import Visit
+from ..autotune.model.memo import Memo
 from ..autotune.records import schedule_record, workload_record
 from ..autotune.search.drawing import model_or_none
 from ..codegen.detect import check_runnable, resolve
@@ -137,7 +137,6 @@ from .versions import Comparison, LabError, Version, Versions
 T = TypeVar("T")
 _KEPT = 64
 """Answers that are kept: trees, moves and sliders of versions."""
-_VISITS = 4096
 
 
 class Workbench:
@@ -169,7 +168,7 @@ class Workbench:
         self.handles = Handles()
         self.workload = workload_record(self.func)
         self.model = model_or_none(self.target)
-        self._visits: dict[object, Visit] = {}
+        self._memo = Memo()
         self._lock = RLock()
         self.on_change = on_change
         self._revision = 0
@@ -233,9 +232,7 @@ class Workbench:
         """The predicted seconds of a concrete program; `None` without a model of its target."""
         if self.model is None:
             return None
-        if len(self._visits) > _VISITS:
-            self._visits.clear()
-        return self.model.estimate(func, self.target, self._visits).seconds
+        return self.model.estimate(func, self.target, self._memo).seconds
 
     def measured(self, trace: Trace) -> float | None:
         """The seconds of a schedule that the lab measured, or another session on such a machine."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ from ...tir.structure import key_of
 from ...tir.visit import children, substitute, walk
 from ...tir.windows import variables
 from ..rules.access_patterns import EXPENSIVE
+from .memo import Memo
 
 Ints = npt.NDArray[np.int64]
 
@@ -115,7 +117,7 @@ class Operation(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Visit:
     """A block with the loops around it, outermost first, and what one visit of it computes.
 
@@ -123,7 +125,8 @@ class Visit:
     each with the number of the access that it is computed from alone, if there is one: what a
     vector of that holds is computed once. `operations` are all of them but casts, and `expensive`
     the calls that are not among them. One iteration of the loops above the vectors is one
-    `instruction`, where it runs as one. `loops` are those around the `block` itself.
+    `instruction`, where it runs as one. `loops` are those around the `block` itself. Visits compare
+    by identity, as nodes do: programs that are read with one memo have them in common.
     """
 
     name: str
@@ -147,23 +150,24 @@ class Profile:
     """The visits of a program, whose dimensions are over the variables with `bounds`.
 
     `bytes` are those of all that outlives a call, and of internal buffers that are not made anew in
-    some loop.
+    some loop. `memo` is that of programs that are read like this one.
     """
 
     visits: tuple[Visit, ...]
     bytes: Dim
     bounds: Mapping[Var, tuple[int, int]]
+    memo: Memo
 
 
 def profile(
     func: Func,
     bounds: Mapping[Var, tuple[int, int]] | None = None,
-    read: dict[object, Visit] | None = None,
+    memo: Memo | None = None,
 ) -> Profile:
     """Read a scheduled program; `bounds` has the ranges of its decisions, in order.
 
-    What is computed ahead of the calls is left out, and so are hints and what never runs. `read`
-    has the visits of schedules that have blocks in common, and is added to.
+    What is computed ahead of the calls is left out, and so are hints and what never runs. A `memo`
+    is for programs that have blocks in common.
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     func = take_ahead(func, computed_ahead(func))
@@ -173,17 +177,14 @@ def profile(
         if type(b.body) is not Prefetch and runs:
             around[b] = loops
     private = _private(func, around)
-    read = {} if read is None else read
+    memo = Memo() if memo is None else memo
     alone = []
     for b, loops in around.items():
         made = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
-        key = (b, made, *((s.var, s.extent, s.kind, s.thread) for s in loops))
-        visit = read.get(key)
-        if visit is None:
-            visit = read[key] = _visit(b, loops, ranges, private)
-        alone.append(visit)
-    visits = _sharing(alone, list(around.values()))
-    return Profile(visits, _bytes(func, private), dict(bounds or {}))
+        key = (_visit, b, made, *((s.var, s.extent, s.kind, s.thread) for s in loops))
+        alone.append(memo.kept(key, partial(_visit, b, loops, ranges, private)))
+    visits = _sharing(alone, list(around.values()), memo)
+    return Profile(visits, _bytes(func, private), dict(bounds or {}), memo)
 
 
 def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
@@ -280,20 +281,30 @@ def _visit(
     )
 
 
-def _sharing(visits: Sequence[Visit], around: Sequence[Sequence[For]]) -> tuple[Visit, ...]:
+def _sharing(
+    visits: Sequence[Visit], around: Sequence[Sequence[For]], memo: Memo
+) -> tuple[Visit, ...]:
     """The visits with what their accesses share with earlier ones; `around` has the loops."""
-    touched: dict[tuple[Buffer, tuple[object, ...]], list[Sequence[For]]] = {}
+    # By the outermost loop: without that, loops have nothing in common.
+    touched: dict[tuple[object, ...], list[Sequence[For]]] = {}
     found = []
     for visit, loops in zip(visits, around, strict=True):
-        accesses = []
+        shared = []
         for a in visit.accesses:
-            earlier = touched.get((a.buffer, a.start), ())
-            shared = max((len(_common(loops, other)) for other in earlier), default=0)
-            accesses.append(replace(a, shared=shared) if shared else a)
-        found.append(replace(visit, accesses=tuple(accesses)))
+            earlier = touched.get((*loops[:1], a.buffer, a.start), ())
+            shared.append(max((len(_common(loops, other)) for other in earlier), default=0))
+        if any(shared):
+            key = (_with_shared, visit, *shared)
+            visit = memo.kept(key, partial(_with_shared, visit, shared))
+        found.append(visit)
         for a in visit.accesses:
-            touched.setdefault((a.buffer, a.start), []).append(loops)
+            touched.setdefault((*loops[:1], a.buffer, a.start), []).append(loops)
     return tuple(found)
+
+
+def _with_shared(visit: Visit, shared: Sequence[int]) -> Visit:
+    accesses = zip(visit.accesses, shared, strict=True)
+    return replace(visit, accesses=tuple([replace(a, shared=n) for a, n in accesses]))
 
 
 def _common(a: Sequence[For], b: Sequence[For]) -> Sequence[For]:

@@ -19,7 +19,8 @@ from ...errors import TuningError
 from ...target import Target
 from ...target.registry import Registry
 from ...tir.ir import Expr, Func
-from .profile import Ints, Profile, Visit, profile
+from .memo import Memo
+from .profile import Ints, Profile, profile
 
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
 """Rows of features: single floats as they are computed here, double ones out of a database."""
@@ -159,11 +160,12 @@ class TargetModel:
     figures: Figures = no_figures
     limits: Limits = no_limits
 
-    def estimate(
-        self, func: Func, target: Target, read: dict[object, Visit] | None = None
-    ) -> ProgramEstimate:
-        """The estimate of a concrete program on a resolved target; `read` as `profile` takes it."""
-        row = self.estimator(profile(func, read=read), target)(np.empty((1, 0), np.int64))
+    def estimate(self, func: Func, target: Target, memo: Memo | None = None) -> ProgramEstimate:
+        """The estimate of a concrete program on a resolved target.
+
+        A `memo` is for programs that have blocks in common. No bit of an estimate depends on it.
+        """
+        row = self.estimator(profile(func, memo=memo), target)(np.empty((1, 0), np.int64))
         return ProgramEstimate(float(row.seconds[0]), tuple(row.features[0].tolist()))
 
     @property

@@ -23,7 +23,8 @@ from ...tir.ir import Func
 from ...tuning_db.values import Outcome, ScheduleRecord
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, TrainingRows
-from ..model.profile import Visit, profile
+from ..model.memo import Memo
+from ..model.profile import profile
 from ..model.target_model import Estimator, model_for
 from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
@@ -189,10 +190,10 @@ class Search:
         self._seconds: list[float] = []
         self._fitted = True
         self._pools: list[_Pool] = []
-        visits: dict[object, Visit] = {}
+        memo = Memo()
         for sketch in self.sketches:
             space = Rowspace(sketch)
-            read = profile(sketch.func, sketch.space.bounds, visits)
+            read = profile(sketch.func, sketch.space.bounds, memo)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
             features = np.empty((0, self._columns), dtype=np.float32)
             estimator = self.target_model.estimator(read, target)

@@ -18,7 +18,8 @@ from ...target import Target
 from ...tir.ir import Func
 from ..model.base_model import SHIPPED, BaseModel, named
 from ..model.cost_model import CostModel
-from ..model.profile import Visit, profile
+from ..model.memo import Memo
+from ..model.profile import profile
 from ..model.target_model import Features, TargetModel, model_for
 from .candidates import Rows, Rowspace
 from .search import SearchConfig, rows_of_each
@@ -75,11 +76,11 @@ def _chosen(
     prepared = sketches_of(func, target) if sketches is None else sketches
     count = rows_of_each(SearchConfig().pool, len(prepared))
     model, rng = CostModel(seed, base), np.random.default_rng(seed)
-    visits: dict[object, Visit] = {}
+    memo = Memo()
     drawn: list[Rows] = []
     estimated: list[Features] = []
     for sketch in prepared:
-        read = profile(sketch.func, sketch.space.bounds, visits)
+        read = profile(sketch.func, sketch.space.bounds, memo)
         drawn.append(Rowspace(sketch).sample(rng, count))
         estimated.append(target_model.estimator(read, target)(drawn[-1]).features)
     features = np.concatenate(estimated)

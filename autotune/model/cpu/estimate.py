@@ -14,13 +14,16 @@ registers and caches. So what was learned on one machine is told in the terms of
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping, Sequence
 from operator import add, mul
+from typing import TypeAlias
 
 import numpy as np
 
 from .... import dtypes
 from ....target import CpuTarget, Target
 from ....tir.columns import (
+    Column,
     Floats,
     Number,
     Program,
@@ -40,7 +43,7 @@ from ..profile import Ints, Profile, Visit, straight_code
 from ..target_model import Estimate, Features
 from .footprints import Evaluated, Numbers
 from .instructions import instructions_of
-from .traffic import Cache, at_capacity, traffic
+from .traffic import Cache, at_capacity, staying, traffic
 
 FEATURES = (
     "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
@@ -65,6 +68,9 @@ LEAST = 2.0**-20
 FUNCTION_INSTRUCTIONS = 28.0
 """Vector instructions of an expensive function: a polynomial, and what is around it."""
 
+BlockNumbers: TypeAlias = "Mapping[str, Floats | float]"
+"""The numbers of a block, `_OF_BLOCK`: of each row, or the same for all."""
+
 
 class Estimator:
     """The estimate of a profile's rows on a processor, worked out once for all of them."""
@@ -73,25 +79,39 @@ class Estimator:
         tape = Tape()
         data = Evaluated(source, tape)
         cpu = CpuTarget.of(target)
-        blocks = [_Block(data, n, cpu) for n in data.visits]
-        results = [getattr(block, name) for block in blocks for name in _OF_BLOCK]
-        self._blocks = len(blocks)
-        self._program = Program(tape, results)
+        machine = _Machine(cpu, data)
+        self._program: Program | None = None
+        self._blocks: list[BlockNumbers] = []
+        if source.bounds:
+            results = [x for n in data.visits for x in _numbers(data, n, machine)]
+            self._program = Program(tape, results)
+        else:
+            kept = source.memo.kept
+            given = kept((Estimator, *machine.facts), object)  # for short: it is quick to hash
+            self._blocks = [
+                kept((given, n.visit, n.shuffles), functools.partial(_plain, data, n, machine))
+                for n in data.visits
+            ]
         tape.forget()
 
     def __call__(self, rows: Ints) -> Estimate:
         """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
         seconds = np.full(len(rows), CALL)
         features = np.zeros((len(rows), len(FEATURES)), dtype=np.float32)
-        if self._blocks:
-            for part, numbers in self._program.run(np.ascontiguousarray(rows.T), len(rows)):
-                count = len(_OF_BLOCK)
-                parts = [
-                    dict(zip(_OF_BLOCK, numbers[start : start + count], strict=True))
-                    for start in range(0, len(numbers), count)
-                ]
-                seconds[part], features[part] = _together(parts, part.stop - part.start)
+        for part, blocks in self._of_slices(rows):
+            if blocks:
+                seconds[part], features[part] = _together(blocks, part.stop - part.start)
         return Estimate(seconds, features)
+
+    def _of_slices(self, rows: Ints) -> Iterator[tuple[slice, Sequence[BlockNumbers]]]:
+        """For slices of the rows, the numbers of each block."""
+        if self._program is None:
+            yield slice(0, len(rows)), self._blocks
+            return
+        count = len(_OF_BLOCK)
+        for part, numbers in self._program.run(np.ascontiguousarray(rows.T), len(rows)):
+            blocks = (numbers[start : start + count] for start in range(0, len(numbers), count))
+            yield part, [dict(zip(_OF_BLOCK, block, strict=True)) for block in blocks]
 
 
 _OF_ALL = ("log_seconds", "main_share", "blocks", "other_seconds", "other_memory", "other_vectors")
@@ -100,13 +120,13 @@ _TIMES = ("compute", "l1", "l2", "l3", "memory", "overhead", "other_seconds", "o
 _OF_BLOCK = ("seconds", *(name for name in FEATURES if name not in _OF_ALL))
 
 
-def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Features]:
+def _together(blocks: Sequence[BlockNumbers], rows: int) -> tuple[Floats, Features]:
     """The seconds and features of rows from the numbers of each block."""
     stacked = np.stack([np.broadcast_to(block["seconds"], rows) for block in blocks])
     seconds = stacked.sum(axis=0)
     # The block that takes longest stands for the program; of the others there are only sums.
     slowest = stacked.argmax(axis=0)
-    main = [(block, where) for n, block in enumerate(blocks) if (where := slowest == n).any()]
+    main = [(blocks[n], slowest == n) for n in np.flatnonzero(np.bincount(slowest)).tolist()]
     longest = stacked.max(axis=0)
     of_all = {
         "log_seconds": seconds,
@@ -129,6 +149,36 @@ def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Featu
         table[FEATURES.index(name)] /= seconds
     table[1:] += LEAST
     return seconds, np.log2(table, out=table).T.astype(np.float32)
+
+
+def _numbers(data: Evaluated, n: Numbers, machine: _Machine) -> list[Number]:
+    """The numbers of a block, in the order of `_OF_BLOCK`."""
+    block = _Block(data, n, machine)
+    return [getattr(block, name) for name in _OF_BLOCK]
+
+
+def _plain(data: Evaluated, n: Numbers, machine: _Machine) -> dict[str, float]:
+    """The numbers of a block of a concrete program, which are on no tape."""
+    plain: dict[str, float] = {}
+    for name, number in zip(_OF_BLOCK, _numbers(data, n, machine), strict=True):
+        assert not isinstance(number, Column), "a concrete program has plain numbers"
+        plain[name] = number
+    return plain
+
+
+class _Machine:
+    """The caches of a processor, and the share that `stays` in each of all bytes of a program."""
+
+    def __init__(self, target: CpuTarget, data: Evaluated) -> None:
+        sizes = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        self.target = target
+        self.caches = tuple(map(Cache, sizes, target.ways, (target.line_bytes,) * len(sizes)))
+        self.stays = tuple(staying(data.bytes, USABLE * cache.size) for cache in self.caches)
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """All that numbers of a block rest on; equal targets may have other caches and rates."""
+        return self.target, self.caches, self.target.rates, self.stays
 
 
 class _Block:
@@ -155,9 +205,11 @@ class _Block:
     converting: Number
     multiplying: Number
 
-    def __init__(self, data: Evaluated, n: Numbers, target: CpuTarget) -> None:
+    def __init__(self, data: Evaluated, n: Numbers, machine: _Machine) -> None:
+        target = machine.target
         self._data = data
         self._n = n
+        self._machine = machine
         self._rates = target.rates
         self._target = target
         places = [k for k, a in enumerate(n.visit.accesses) if a.buffer.scope != "register"]
@@ -302,13 +354,12 @@ class _Block:
 
     def _time_memory(self) -> None:
         """Bytes moved into each cache over its bandwidth."""
-        rates, target = self._rates, self._target
-        sizes = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
-        caches = tuple(map(Cache, sizes, target.ways, (target.line_bytes,) * len(sizes)))
+        rates, machine = self._rates, self._machine
+        caches = machine.caches
         levels = traffic(self._data, self._n, self._accesses, self._footprints, caches)
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
-            at_capacity(levels, k, USABLE * cache.size, self._data.bytes)
-            for k, cache in enumerate(caches)
+            at_capacity(levels, k, USABLE * cache.size, stays)
+            for k, (cache, stays) in enumerate(zip(caches, machine.stays, strict=True))
         )
         self.l2_bytes = self.l2_bytes * self.covered
         self.l2 = self.l2_bytes / rates.l2 / rates.hertz

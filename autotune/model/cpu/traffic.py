@@ -148,19 +148,19 @@ def _crowded(
     ]
 
 
-def at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: Number) -> Number:
+def at_capacity(levels: list[Traffic], cache: int, capacity: float, stays: Number) -> Number:
     """The bytes moved into a cache: those of the outermost level whose data fits it.
 
-    Data of up to twice the capacity stays in part. Where the `kept` bytes of the program do, what
-    is touched for the first time is there from the call before, or from who made it.
+    Data of up to twice the capacity stays in part. Of what is touched for the first time, the share
+    that `stays` of the whole program is there from the call before, or from who made it.
     """
     result = levels[-1].moved
     for level in reversed(levels[:-1]):
-        result = _less(result, level.moved, _staying(level.needed[1 + cache], capacity))
-    return maximum(result - _staying(kept, capacity) * levels[0].moved, 0.0)
+        result = _less(result, level.moved, staying(level.needed[1 + cache], capacity))
+    return maximum(result - stays * levels[0].moved, 0.0)
 
 
-def _staying(needed: Number, capacity: float) -> Number:
+def staying(needed: Number, capacity: float) -> Number:
     """The share of data that stays: all up to the capacity, nothing from twice that on."""
     least, most = ends(needed)
     low, high = (min(max(2.0 - n / capacity, 0.0), 1.0) for n in (most, least))
