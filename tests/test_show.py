@@ -13,7 +13,13 @@ from tilewright.cli import showing
 from tilewright.codegen.hot_block import hot_block
 from tilewright.errors import BuildError
 from tilewright.tir.parser import parse
-from tilewright.tuning_db import Measurement, ScheduleRecord, TargetRecord, Workload
+from tilewright.tuning_db import (
+    Measurement,
+    ScheduleRecord,
+    TargetRecord,
+    Verification,
+    Workload,
+)
 
 from .test_cli import COMMAND, SIZES, Run, db, in_terminal, matmul, run, tuned
 
@@ -25,9 +31,11 @@ ANSI = re.compile("\x1b\\[[0-9;]*m")
 
 @pytest.fixture
 def records(db: Path) -> Iterator[tuple[Measurement, ScheduleRecord]]:
-    """A measurement that ran, and its schedule, which has steps."""
+    """A measurement that ran and was checked, and its schedule, which has steps."""
     with tw.TuningDatabase(db) as opened:
+        checked = {v.schedule for v in opened.records(Verification) if v.passed}
         ran = [m for m in opened.records(Measurement) if m.outcome == "ok"]
+        ran = [m for m in ran if m.schedule in checked]
         pairs = ((m, opened.get(ScheduleRecord, m.schedule)) for m in ran)
         yield next((m, s) for m, s in pairs if tw.Trace.from_json(s.trace).steps)
 
