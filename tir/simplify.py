@@ -49,7 +49,7 @@ from .polynomial import (
     wrapped,
 )
 from .rules import RULES, negation
-from .structure import key_of, same, size
+from .structure import key_of, same, tree_size
 from .visit import rewrite_children
 
 _SUMS = frozenset({Op.ADD, Op.SUB, Op.MUL})
@@ -82,6 +82,7 @@ class Simplifier(Context):
         super().__init__(ranges)
         self._done: dict[Expr, Expr] = {}
         self._polys: dict[Expr, Poly] = {}
+        self._sizes: dict[Expr, int] = {}
         for condition in assuming:
             self.assume(condition)
 
@@ -132,7 +133,7 @@ class Simplifier(Context):
         if new is not e:
             if same(new, e):
                 new = e
-            elif size(new) > size(e):
+            elif tree_size(new, self._sizes) > tree_size(e, self._sizes):
                 new = self._kept(e)
         self._done[e] = new
         return new

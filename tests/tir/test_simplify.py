@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright import dtypes
+from tilewright.tir import structure
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import (
@@ -37,6 +38,7 @@ from tilewright.tir.ir import (
 )
 from tilewright.tir.simplify import Simplifier, simplify, simplify_dim
 from tilewright.tir.structure import same, size
+from tilewright.tir.visit import children
 
 from .expressions import SEEDS, Maker, raw, value
 
@@ -358,3 +360,20 @@ def test_quotient_and_a_reduced_remainder_are_one_number() -> None:
         for j in range(16):
             wanted = (i * 320 + j) // 56 * 56 + (i * 41 + j) % 56
             assert evaluate(other, {x: i, y: j}) == wanted
+
+
+def test_sizes_of_a_long_sum_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[object] = []
+
+    def counting(n: object) -> list[object]:
+        counted.append(n)
+        return children(n)
+
+    monkeypatch.setattr(structure, "children", counting)
+    terms = 100
+    total: Expr = Cast(I, "float32")
+    for _ in range(terms):
+        term = Cast(Binary(Op.ADD, I, const(0), INDEX), "float32")
+        total = Binary(Op.ADD, total, term, "float32")
+    Simplifier()(total)
+    assert len(counted) <= 16 * terms
