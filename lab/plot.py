@@ -304,8 +304,8 @@ def ablation(
 ) -> Axes:
     """What each step of a schedule gains.
 
-    `without`: how many times as long the schedule takes without a step, and without the steps that
-    need it; below 1 it would be faster. `prefixes`: the time in seconds after each step, from the
+    `without`: by what factor the schedule is slower (to the right) or faster without a step, and
+    without the steps that need it. `prefixes`: the time in seconds after each step, from the
     program as written on. `seconds` returns the time of a `Schedule`, such as
     `lambda sch: tw.build(sch, target).time(*arrays).median`; by default it is the estimate for
     `target`.
@@ -332,8 +332,8 @@ def ablation(
     ax.barh(range(len(rows)), widths, left=left)
     if kind == "without":
         ax.axvline(1.0, color="0.4", linestyle="--")
-        logarithmic(ax, "x", "{:.4g}".format)
-        ax.set_xlabel("times as long without the step")
+        logarithmic(ax, "x", _factor)
+        ax.set_xlabel("faster ← without the step → slower")
     else:
         log_seconds(ax, "x", "time after the step")
     return ax
@@ -364,6 +364,11 @@ def _times(result: TuneResult) -> dict[str, float]:
 
 def _markers() -> Iterator[str]:
     return cycle("os^Dvx+*")
+
+
+def _factor(ratio: float) -> str:
+    """A ratio of times as a factor above 1, the same for faster and slower: `1.25x`."""
+    return f"{max(ratio, 1 / ratio):.4g}x"
 
 
 def _worth(row: Ablated, ratio: float) -> str:

@@ -227,6 +227,9 @@ def test_ablation_draws_ratios_and_times() -> None:
     assert steps[-1] == "sch.parallel(l4)"
     assert "with 3 steps that need it" in worth[0]
     assert worth[-1] == format_change(1 + 10 / whole)
+    assert ax.get_xlabel() == "faster ← without the step → slower"
+    ticks = ax.xaxis.get_major_formatter()
+    assert [ticks(ratio, 0) for ratio in (0.5, 1.0, 1.25)] == ["2x", "1x", "1.25x"]
     best = BestResult(1.0, SCHEDULE.trace, "", "")
     ax = tw.plot.ablation(FUNC, best, steps="prefixes", seconds=loops)
     assert widths(ax)[-1] == whole
