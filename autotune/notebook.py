@@ -26,12 +26,13 @@ class NotebookDisplay:
     It collects the events, or draws `pictures` that somebody else has updated by the event.
 
     The output is made at once, in the cell that runs; other threads may then update it. Once the
-    front end or its connection is gone, drawing raises.
+    front end or its connection is gone, drawing raises. `in_cell` is whether that cell still runs.
     """
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, pictures: Pictures | None = None
     ) -> None:
+        from IPython import get_ipython
         from IPython.display import display
 
         self.shown = Pictures() if pictures is None else pictures
@@ -39,6 +40,10 @@ class NotebookDisplay:
         self._clock = clock
         self._last = clock()
         self._handle: Any = display(self.shown, display_id=True)  # type: ignore[no-untyped-call]
+        self._shell: Any = get_ipython()
+        self.in_cell = self._shell is not None
+        if self.in_cell:
+            self._shell.events.register("post_run_cell", self._leave_cell)
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +63,10 @@ class NotebookDisplay:
     def draw(self) -> None:
         """Draw what is known now."""
         self._handle.update(self.shown)
+
+    def _leave_cell(self, _: object) -> None:
+        self.in_cell = False
+        self._shell.events.unregister("post_run_cell", self._leave_cell)
 
 
 def in_notebook() -> bool:

@@ -21,6 +21,7 @@ from .budget import Budget
 from .config import TuneConfig
 from .events import Callback
 from .measure.numeric_check import require_tolerance
+from .notebook import in_notebook
 from .progress import each_of, progress_here
 from .result import BestResult, TuneResult
 from .session import Tuning
@@ -196,7 +197,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         tolerance,
         config or TuneConfig(),
     )
-    shown = progress_here(background=background) if progress else None
+    run_shows = background and progress and in_notebook()
+    shown = progress_here(background=background) if progress and not run_shows else None
 
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
         with shown or nullcontext():
@@ -204,7 +206,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         return results if several else results[0]
 
     if background:
-        return TuningRun(work, partial(_each, len(programs)) if several else _only)
+        choose = partial(_each, len(programs)) if several else _only
+        return TuningRun(work, choose, shown=run_shows)
     return work(threading.Event(), None, [])
 
 

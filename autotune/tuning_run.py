@@ -48,9 +48,18 @@ class TuningRun(Generic[R, B]):
     from there, and `tune(..., resume=True)` continues it.
     """
 
-    def __init__(self, work: Work[R], choose: Callable[[Sequence[BestResult | None]], B]) -> None:
+    def __init__(
+        self,
+        work: Work[R],
+        choose: Callable[[Sequence[BestResult | None]], B],
+        *,
+        shown: bool = False,
+    ) -> None:
+        """Begin the run; `shown` in the cell of a notebook that runs."""
         self.pictures = Pictures()
         self._outputs: deque[tuple[NotebookDisplay, SafeDisplay]] = deque(maxlen=_LIVE)
+        if shown:
+            self._show()
         self._choose = choose
         self._tunings: list[Tuning] = []
         self._stop = threading.Event()
@@ -109,15 +118,23 @@ class TuningRun(Generic[R, B]):
     def _ipython_display_(self) -> None:
         """Show the run in the output of a cell, which is live until the run ends.
 
-        The thread that tunes updates it, so nothing is left when that ends. Where no cell can be
-        updated, IPython shows the picture of the moment instead.
+        The thread that tunes updates it, so nothing is left when that ends. A cell that shows the
+        run already shows no second picture of it. Where no cell can be updated, IPython shows the
+        picture of the moment instead.
         """
+        if any(output.in_cell for output, _ in self._outputs):
+            return
         if self.done or not in_notebook():
             raise NotImplementedError
-        output = NotebookDisplay(pictures=self.pictures)
-        self._outputs.append((output, SafeDisplay(output)))
+        output = self._show()
         if self._future.done():  # meanwhile
             output.draw()
+
+    def _show(self) -> NotebookDisplay:
+        """Make an output of the cell that runs, which is live."""
+        output = NotebookDisplay(pictures=self.pictures)
+        self._outputs.append((output, SafeDisplay(output)))
+        return output
 
     def _run(self, work: Work[R]) -> None:
         try:

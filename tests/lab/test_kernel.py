@@ -142,6 +142,18 @@ def test_a_run_that_is_shown_is_live(kernel: Kernel) -> None:
     assert kernel.printed.startswith("<TuningRun, ended")
 
 
+def test_the_cell_that_starts_a_run_shows_it_once(kernel: Kernel) -> None:
+    tune = "run = tw.tune(matmul(), trials=100_000, background=True, **options)\nrun"
+    kernel.run(tune, until=AT_WORK)
+    kernel.run("6 * 7")
+    assert kernel.printed == "42", "the cell has ended, and had no second picture"
+    assert len(kernel.shown) == 1
+    kernel.run("run", until=AT_WORK)
+    assert len(kernel.shown) == 2, "another cell has one of its own"
+    kernel.run("run.stop(); result = await run")
+    assert all("interrupted" in shown for shown in kernel.shown.values())
+
+
 @pytest.mark.parametrize("now", [True, False])
 def test_a_restart_leaves_no_process(kernel: Kernel, tmp_path: Path, now: bool) -> None:
     kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
