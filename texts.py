@@ -29,6 +29,11 @@ def excerpt(text: str, most: int = MAX_LENGTH) -> str:
     return printable(shown.replace("\n", "\0").replace("\t", " "))
 
 
+def count(number: int, what: str) -> str:
+    """`1 loop`, `2 loops`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def in_lines(parts: Iterable[str], room: int = LINE) -> str:
     """Parts with a space between them, in lines of at most `room` cells; later ones are indented.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..durations import format_ratio, format_seconds
 from ..ids import short_id
-from ..texts import excerpt
+from ..texts import count, excerpt
 from ..tuning_db.gains import Gains
 from ..tuning_db.values import ComparedSchedule, Outcome
 
@@ -58,7 +58,7 @@ class Batch:
     budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Batch {self.number}: {self.size} candidates>"
+        return f"<Batch {self.number}: {count(self.size, 'candidate')}>"
 
 
 @dataclass(frozen=True)

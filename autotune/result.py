@@ -11,7 +11,7 @@ from ..display import html
 from ..durations import format_measured, format_seconds
 from ..ids import short_id
 from ..schedule import Trace
-from ..texts import LINE, excerpt, in_lines, printable
+from ..texts import LINE, count, excerpt, in_lines, printable
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
 from .events import Trial
@@ -60,7 +60,7 @@ class BestResult:
 
     def __repr__(self) -> str:
         text = f"{self.time_text}, schedule {short_id(self.schedule_id)}"
-        return f"<BestResult: {text}, {len(self.trace.steps)} steps>"
+        return f"<BestResult: {text}, {count(len(self.trace.steps), 'step')}>"
 
 
 @dataclass(frozen=True)

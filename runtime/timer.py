@@ -27,6 +27,7 @@ import numpy as np
 from ..durations import format_seconds
 from ..errors import ArgumentError
 from ..target import Target
+from ..texts import count
 from .memory import memory_for
 
 Clock = Callable[[], float]
@@ -87,8 +88,8 @@ class Timing:
         note = ", stopped early" if self.stopped else ""
         if self.spread is None:
             return f"{format_seconds(self.median)} (1 sample{note})"
-        count = f"{len(self.samples)} samples of {self.repeats} calls"
-        return f"{format_seconds(self.median)} +- {self.spread:.1%} ({count}{note})"
+        told = f"{len(self.samples)} samples of {count(self.repeats, 'call')}"
+        return f"{format_seconds(self.median)} +- {self.spread:.1%} ({told}{note})"
 
     def __repr__(self) -> str:
         return f"<Timing {self}>"
@@ -317,9 +318,9 @@ def turn_seconds(seconds: float, min_sample_seconds: float) -> float:
 
 
 def _check_counts(**counts: object) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, Integral) or count < 1:
-            raise ArgumentError("{0}: expected a whole number from 1 on, found {1!r}", name, count)
+    for name, number in counts.items():
+        if not isinstance(number, Integral) or number < 1:
+            raise ArgumentError("{0}: expected a whole number from 1 on, found {1!r}", name, number)
 
 
 def _check_seconds(allowed: float | None = None, **times: object) -> None:

@@ -12,11 +12,12 @@ import numpy as np
 from ..display import html
 from ..errors import IRError, ScheduleError, VerifyError
 from ..hints import MissingNameError, instead
+from ..texts import count
 from ..tir.initialised import wraps_around
 from ..tir.ir import Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
 from ..tir.printer import func_text
-from ..tir.summary import count, summary
+from ..tir.summary import summary
 from ..tir.verify import verify
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
@@ -128,7 +129,7 @@ class Schedule:
         """The programs, and the steps as runnable Python."""
         programs = "\n\n".join(func_text(func) for func in self._history[-1])
         at = f", working on {self._names[self._outputs.at]!r}" if len(self._names) > 1 else ""
-        return f"{programs}\n\n# {len(self._steps)} steps{at}\n{self.trace}"
+        return f"{programs}\n\n# {count(len(self._steps), 'step')}{at}\n{self.trace}"
 
     def __repr__(self) -> str:
         """A line or two; `str` has the programs and the steps."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from ..display import html
 from ..errors import ScheduleError
+from ..texts import count
 from .facts import keeping_facts
 from .primitive import PRIMITIVES, find_primitive
 from .step_arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
@@ -70,7 +71,7 @@ class Trace:
 
     def __repr__(self) -> str:
         """A line; `str` has the steps."""
-        return f"<Trace of {len(self.steps)} steps; print it for Python>"
+        return f"<Trace of {count(len(self.steps), 'step')}; print it for Python>"
 
     def apply(
         self, func: Func | Mapping[str, Func], *, seed: int = 0, symbolic: bool = False

@@ -95,6 +95,8 @@ def test_schedules_of_several_programs_and_symbolic_ones() -> None:
         "<Schedule of matmul(A: float32[4, 4], B: float32[4, 4], C: float32[4, 4]):\n"
         "  1 step, 2 programs, at 'two'; print it for the program>"
     )
+    assert repr(several.trace) == "<Trace of 1 step; print it for Python>"
+    assert str(several).splitlines()[-2] == "# 1 step, working on 'two'"
     symbolic = tw.Schedule(ops.matmul_func(8, 8, 8), symbolic=True)
     symbolic.sample_perfect_tile(symbolic.get_loop("i"), 2)
     assert "\n  3 steps, 1 open decision; print" in repr(symbolic)
@@ -143,7 +145,7 @@ def test_modules(module: tw.Module) -> None:
     origin = Origin("record", "1f2e", "of 64 sizes", schedule_id="a9d3")
     assert repr(origin) == "<Origin record of schedule a9d3: of 64 sizes>"
     timing = Timing((1e-3, 1e-3), 1, 2e-3)
-    assert repr(timing) == "<Timing 1 ms +- 0.0% (2 samples of 1 calls)>"
+    assert repr(timing) == "<Timing 1 ms +- 0.0% (2 samples of 1 call)>"
 
 
 def test_errors_are_their_first_line() -> None:
@@ -157,11 +159,11 @@ def test_what_rules_are_given() -> None:
     sch = scheduled()
     fusion = tw.fusion_groups(sch.original)
     of = "a contraction, and the spatial block that follows it"
-    assert repr(fusion) == "<Fusion of matmul: 1 groups>"
+    assert repr(fusion) == "<Fusion of matmul: 1 group>"
     assert repr(fusion.groups[0]) == f"<FusionGroup C: {of}>"
     group = tw.Group(tw.GroupKind.CONTRACTION, tuple(blocks_in(sch.original.body)))
     assert repr(group) == f"<Group C: {of}>"
-    assert repr(tw.Variant.of("tiled", print, width=8)) == "<Variant tiled(width=8): 1 steps>"
+    assert repr(tw.Variant.of("tiled", print, width=8)) == "<Variant tiled(width=8): 1 step>"
     draft = tw.Draft(sch, tw.Target.parse("cuda"))
     assert repr(draft) == "<Draft of matmul for cuda>"
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 from ..display import html
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..texts import count
 from .read import raw
 from .removal import counted
 from .tables import TABLES, pin
@@ -31,7 +32,7 @@ class RecordDiff:
 
     def __repr__(self) -> str:
         names = f"{self.first.kind}s {short_id(self.first.id)} and {short_id(self.second.id)}"
-        return f"<RecordDiff of {names}: {len(self.fields)} fields>"
+        return f"<RecordDiff of {names}: {count(len(self.fields), 'field')}>"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class DatabaseDiff:
 
     def __repr__(self) -> str:
         first, second = (sum(map(len, o.values())) for o in (self.only_first, self.only_second))
-        pins = f", and {len(self.pins)} pins" if self.pins else ""
+        pins = f", and {count(len(self.pins), 'pin')}" if self.pins else ""
         return f"<DatabaseDiff: {first} records of the first alone, {second} of the second{pins}>"
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from ..display import html
 from ..durations import format_seconds
 from ..ids import short_id
-from ..texts import excerpt, printable
+from ..texts import count, excerpt, printable
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
@@ -81,7 +81,7 @@ class Refused:
 
     def __repr__(self) -> str:
         """Its reason is named, not told, and one record stands for all."""
-        some = _counted(self.count) + _at_best(self.seconds)
+        some = count(self.count, "record") + _at_best(self.seconds)
         such = f", such as {short_id(self.examples[0])}" if self.examples else ""
         return f"<Refused {self.reason.name}: {some}{such}>"
 
@@ -352,7 +352,7 @@ def _lines(story: Explanation) -> Iterator[str]:
         detail = f" ({excerpt(group.detail, _DETAIL)})" if group.detail else ""
         ids = ", ".join(map(short_id, group.examples))
         more = ", ..." if group.count > len(group.examples) else ""
-        some = _counted(group.count) + _at_best(group.seconds)
+        some = count(group.count, "record") + _at_best(group.seconds)
         yield f"  {some}: {group.reason.value}{detail}: {ids}{more}"
     if not story.refused and story.best is None:
         yield "  there are no measurements of this workload"
@@ -390,12 +390,8 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
         return
     yield f"  {summary(best.comparison)}:"
     for compared in best.comparison:
-        in_rounds = f"{compared.time_text} in {compared.rounds} rounds"
+        in_rounds = f"{compared.time_text} in {count(compared.rounds, 'round')}"
         yield f"    {short_id(compared.schedule)}: {in_rounds}, {compared}"
-
-
-def _counted(records: int) -> str:
-    return "1 record" if records == 1 else f"{records} records"
 
 
 def _at_best(seconds: float | None) -> str:

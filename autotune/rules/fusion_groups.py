@@ -21,6 +21,7 @@ from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import loops_in
 from ...target import Target
+from ...texts import count
 from ...tir.ir import Block, Buffer, Func, Label, Var
 from ...tir.verify import verify
 from .access_patterns import (
@@ -84,8 +85,8 @@ class Fusion:
     kept: tuple[Label, ...]
 
     def __repr__(self) -> str:
-        kept = f", {len(self.kept)} blocks kept" if self.kept else ""
-        return f"<Fusion of {self.func.name}: {len(self.groups)} groups{kept}>"
+        kept = f", {count(len(self.kept), 'block')} kept" if self.kept else ""
+        return f"<Fusion of {self.func.name}: {count(len(self.groups), 'group')}{kept}>"
 
 
 def fusion_groups(func: Func, target: Target | str = "cpu") -> Fusion:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ...schedule import Schedule
+from ...texts import count
 from ...tir.ir import Block, Label, Var
 from .access_patterns import is_product
 from .draft import Draft, Option, RuleChoice, Step
@@ -59,7 +60,7 @@ class Variant:
     options: tuple[tuple[str, Option], ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Variant {RuleChoice(self.name, self.options)}: {len(self.steps)} steps>"
+        return f"<Variant {RuleChoice(self.name, self.options)}: {count(len(self.steps), 'step')}>"
 
     @staticmethod
     def of(name: str, *steps: Step, **options: Option) -> Variant:

@@ -245,7 +245,7 @@ def test_threads_that_compute_are_waited_for(busy: float, idle: bool, waited: fl
 
 def test_a_timing_says_what_it_is() -> None:
     timing = Timing((0.010, 0.012, 0.011), 1, 0.05, stopped=True)
-    assert str(timing) == "11 ms +- 9.1% (3 samples of 1 calls, stopped early)"
+    assert str(timing) == "11 ms +- 9.1% (3 samples of 1 call, stopped early)"
 
 
 def test_one_sample_has_no_spread() -> None:
