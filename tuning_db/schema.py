@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from . import views
 from .connect import Opened, use_wal
 from .guard import check_columns, check_constraints, check_objects, check_views, constraints
 from .read import location
-from .tables import HEAD, METADATA, VERSION_TABLE
+from .tables import HEAD, METADATA, REVISION, VERSION_TABLE
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ def prepare(opened: Opened, create: bool) -> None:
         revision = _revision(connection)
         if revision is not None:
             _check_constraints(connection, revision)
-        if revision != HEAD:
+        if revision is None:
+            _create(connection)
+        elif revision != HEAD:
             _migrate(connection, revision)
         _check_current(connection)
 
@@ -116,21 +119,35 @@ def _constraints_of(revision: str) -> Mapping[str, frozenset[str]]:
         engine.dispose()
 
 
-def _migrate(connection: Connection, revision: str | None) -> None:
+def _create(connection: Connection) -> None:
+    """Make in one step what all migrations make, without importing them."""
+    with _nothing_in_the_way(connection, f"cannot be made of revision {HEAD}"):
+        METADATA.create_all(connection, checkfirst=False)
+        views.make(connection)
+        REVISION.create(connection)
+        connection.execute(REVISION.insert().values(version_num=HEAD))
+
+
+def _migrate(connection: Connection, revision: str) -> None:
     """Bring the schema up to date, inside the connection's transaction."""
-    try:
-        if revision is not None and revision >= _FIRST_WITH_VIEWS:
+    with _nothing_in_the_way(connection, f"cannot be migrated from revision {revision} to {HEAD}"):
+        if revision >= _FIRST_WITH_VIEWS:
             views.drop(connection)
         _upgrade(connection, HEAD)
         views.make(connection)
+
+
+@contextmanager
+def _nothing_in_the_way(connection: Connection, failure: str) -> Iterator[None]:
+    try:
+        yield
     except DBAPIError as error:
         if not _in_the_way(error):
             raise  # a full disk, say
         raise DatabaseError(
-            "database {0} cannot be migrated from revision {1} to {2}: {3}",
+            "database {0} {1}: {2}",
             location(connection),
-            revision,
-            HEAD,
+            failure,
             error.orig,
             hint="an index, view, trigger or table that was added is in the way: remove it first",
         ) from error

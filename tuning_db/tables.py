@@ -20,6 +20,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -128,3 +129,11 @@ target = TABLES["target"]
 toolchain = TABLES["toolchain"]
 verification = TABLES["verification"]
 workload = TABLES["workload"]
+
+REVISION = Table(
+    VERSION_TABLE,
+    MetaData(),  # alembic's own: no migration makes it
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
+"""One row: the revision of the schema."""

@@ -7,6 +7,7 @@ import errno
 import os
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, inspect, select, text
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import Machine, Measurement, TuningDatabase, schema
 from tilewright.tuning_db.connect import open_engine
 from tilewright.tuning_db.schema import MIGRATIONS
-from tilewright.tuning_db.tables import HEAD, METADATA, TABLES, VERSION_TABLE
+from tilewright.tuning_db.tables import HEAD, METADATA, REVISION, TABLES, VERSION_TABLE
 from tilewright.tuning_db.values import KINDS
 
 from .samples import CPU, MATMUL, ONE_OF_EACH, measurement
 
+Place = Callable[[], str]
 OLD = Path(__file__).parent / "old"
 SINCE = {Machine.kind: "0005"}
 """The first revisions with kinds of records that were not there from the beginning."""
@@ -40,11 +42,44 @@ def test_the_head_is_the_last_migration() -> None:
     assert scripts().get_heads() == [HEAD]
 
 
-def test_migrations_make_what_the_tables_say(db: TuningDatabase) -> None:
-    with db._layers[0].reading() as connection:
+def parts(connection: Connection) -> dict[str, dict[str, list[str]]]:
+    """What each table has.
+
+    Columns that a migration added are the last, and have a default for the rows that were there.
+    """
+    inspector = inspect(connection)
+    made: dict[str, dict[str, list[str]]] = {}
+    for table in inspector.get_table_names():
+        columns = [
+            {**column, "type": str(column["type"]), "default": None}
+            for column in inspector.get_columns(table)
+        ]
+        made[table] = {
+            "columns": sorted(map(str, columns)),
+            "primary key": [str(inspector.get_pk_constraint(table))],
+            "foreign keys": sorted(map(str, inspector.get_foreign_keys(table))),
+            "indices": sorted(map(str, inspector.get_indexes(table))),
+            "unique": sorted(map(str, inspector.get_unique_constraints(table))),
+            "checks": sorted(map(str, inspector.get_check_constraints(table))),
+        }
+    return made
+
+
+def test_migrations_make_what_the_tables_say_and_what_a_new_database_is_made_of(
+    new_place: Place,
+) -> None:
+    opened = open_engine(new_place(), create=True, read_only=False)
+    with opened.writing() as connection:
+        schema._upgrade(connection, HEAD)
         options = {"version_table": VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, METADATA) == []
+        migrated = parts(connection)
+        revisions = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).all()
+    opened.release()
+    with TuningDatabase(new_place()) as db, db._layers[0].reading() as connection:
+        assert parts(connection) == migrated
+        assert connection.execute(select(REVISION)).all() == revisions == [(HEAD,)]
 
 
 def test_every_kind_has_a_table_with_its_fields() -> None:
@@ -238,6 +273,7 @@ def test_modules_that_cannot_be_imported_are_an_error_of_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What migrates a database is imported when it is needed, and files may be lacking then."""
+    old_database(tmp_path / "tuning.db", "0003")
 
     def upgrade(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
