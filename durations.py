@@ -53,10 +53,10 @@ def format_change(ratio: float, decimals: int = 2) -> str:
     faster = ratio < 1
     factor = ratio if ratio >= 1 else 1 / ratio if ratio > 0 else inf
     if factor == inf:
-        return _SAME
+        return SAME_TIME
     much = f"{factor:.{decimals}f}" if factor < 9.995 else _number(factor)
     if float(much) == 1:
-        return _SAME
+        return SAME_TIME
     return f"{much}x {'faster' if faster else 'slower'}"
 
 
@@ -74,7 +74,7 @@ def format_changes(low: float, high: float, decimals: int = 2) -> str:
     return " to ".join(factors if all(end.endswith("slower") for end in ends) else ends)
 
 
-_SAME = "same time"
+SAME_TIME = "same time"
 
 
 def _unit(seconds: float) -> tuple[str, float]:

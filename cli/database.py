@@ -79,6 +79,7 @@ def list_measurements(
     only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
     moment = None if since is None else parse_moment(since, "--since")
     location = database_named(database, db)
+    pinned: dict[tuple[str, str], str] = {}
     with open_database(location) as opened:
         programs = {w.id: w.text for w in opened.records(Workload)}
         wanted = None if workload is None else _matching(programs, workload, location)
@@ -86,11 +87,21 @@ def list_measurements(
             workload=wanted, outcome=only, since=moment, order=order, limit=limit
         )
         old = opened.superseded([m.id for m, _ in measured])
-        texts = programs | {t.id: t.text for t in opened.records(TargetRecord)}
+        targets = {t.id: t for t in opened.records(TargetRecord)}
+        for group in {(m.workload, m.target) for m, _ in measured if m.target in targets}:
+            pin = opened.pinned(group[0], targets[group[1]])
+            if pin is not None:
+                pinned[group] = pin.schedule
+        texts = programs | {id: target.text for id, target in targets.items()}
+    marked = {m.id for m, _ in measured if pinned.get((m.workload, m.target)) == m.schedule}
     if as_json:
         print_json(
             [
-                {**measurement_row(m, schedule, texts), "superseded": m.id in old}
+                {
+                    **measurement_row(m, schedule, texts),
+                    "superseded": m.id in old,
+                    "pinned": m.id in marked,
+                }
                 for m, schedule in measured
             ]
         )
@@ -101,7 +112,7 @@ def list_measurements(
     tables: dict[tuple[str, str], list[list[str]]] = {}
     for m, schedule in measured:
         tables.setdefault((m.workload, m.target), []).append(
-            _row(m, schedule, wide, superseded=m.id in old)
+            _row(m, schedule, wide, superseded=m.id in old, pinned=m.id in marked)
         )
     for n, (group, rows) in enumerate(tables.items()):
         print_headings(n, *(texts.get(id, short_id(id)) for id in group))
@@ -139,11 +150,14 @@ def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
     return matches
 
 
-def _row(m: Measurement, schedule: ScheduleRecord, wide: bool, *, superseded: bool) -> list[str]:
+def _row(
+    m: Measurement, schedule: ScheduleRecord, wide: bool, *, superseded: bool, pinned: bool
+) -> list[str]:
     more = [schedule.generator, decisions_text(schedule)] if wide else ["", ""]
+    marks = f"{f' {_SUPERSEDED}' if superseded else ''}{', pinned' if pinned else ''}"
     return [
         short_id(m.id),
-        f"{m.outcome.value} {_SUPERSEDED}" if superseded else m.outcome.value,
+        f"{m.outcome.value}{marks}",
         time_text(m.seconds),
         schedule.inexact,
         short_id(m.session),

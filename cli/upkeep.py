@@ -122,9 +122,13 @@ def pin(
     with open_database(db, write=True) as database:
         measured = _measurement_of(database, id)
         target = _target(database, measured.target)
-        choice = database.pin(measured.workload, target, measured.schedule, unverified=unverified)
-        text = _pin_text(database, choice)
-    _print_pins("pinned", [choice], [text], as_json)
+        pinned = database.pin(measured.workload, target, measured.schedule, unverified=unverified)
+        text = _pin_text(database, pinned.pin)
+    if as_json:
+        more = {"replaced": pinned.replaced, "ratio": pinned.ratio, "price": pinned.price}
+        print_json([{**_pin_row(pinned.pin), **more}])
+        return
+    print_text(f"pinned: {text}{pinned.instead}\n{pinned.price}")
 
 
 def unpin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> None:
@@ -138,21 +142,20 @@ def unpin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> Non
             wanted = {record.schedule}
         pins = [p for p in database.records(Pin) if wanted & {p.id, p.schedule, p.workload}]
         texts = [_pin_text(database, p) for p in pins]
-        for removed in pins:
-            database.unpin(removed.workload, _target(database, removed.target))
+        nexts = [database.unpin(p.workload, _target(database, p.target)).next_text for p in pins]
     if not pins:
         raise DatabaseError("nothing is pinned by {0} {1}", record.kind, short_id(record.id))
-    _print_pins("unpinned", pins, texts, as_json)
+    if as_json:
+        print_json([{**_pin_row(p), "next": n} for p, n in zip(pins, nexts, strict=True)])
+        return
+    for text, now in zip(texts, nexts, strict=True):
+        print_text(f"unpinned: {text}\n{now}")
 
 
-def _print_pins(word: str, pins: list[Pin], texts: list[str], as_json: bool) -> None:
+def _pin_row(pin: Pin) -> dict[str, Any]:
     from ..tuning_db import to_plain
 
-    if as_json:
-        print_json([{"id": p.id, **to_plain(p)} for p in pins])
-        return
-    for text in texts:
-        print_text(f"{word}: {text}")
+    return {"id": pin.id, **to_plain(pin)}
 
 
 def _measurement_of(database: TuningDatabase, id: str) -> Measurement:

@@ -306,7 +306,7 @@ def pin(bench: Workbench, given: Arguments) -> Data:
 def unpin(bench: Workbench, _: Arguments) -> Data:
     """Takes the choice back."""
     database = records.required(bench.database)
-    return {"unpinned": database.unpin(bench.workload.id, target_record(bench.target))}
+    return {"unpinned": bool(database.unpin(bench.workload.id, target_record(bench.target)))}
 
 
 def export(bench: Workbench, given: Arguments) -> Data:

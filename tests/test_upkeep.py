@@ -77,16 +77,23 @@ def test_pin_and_unpin(db: TuningDatabase, run: Run) -> None:
     code, out, _ = run("pin", other.id[:8])
     assert code == 0
     assert out.startswith(f"pinned: schedule {other.schedule[:12]} for conv2d X:float32[1,64,")
+    assert "the recorded best: " in out.splitlines()[-1]
     best = db.best(other.workload, CPU)
     assert best is not None
     assert (best.pinned, best.schedule.id) == (True, other.schedule)
     again = json.loads(run("pin", other.schedule[:12], "--json")[1])
-    assert [p["schedule"] for p in again] == [other.schedule]
+    assert [(p["schedule"], p["replaced"]) for p in again] == [(other.schedule, other.schedule)]
+    assert again[0]["price"] in out.replace("\n", " ")
+    marked = [m for m in json.loads(run("list", "--json")[1]) if m["pinned"]]
+    assert {m["schedule"] for m in marked} == {other.schedule}
+    rows = [line for line in run("list")[1].splitlines() if ", pinned" in line]
+    assert [row.split()[0] for row in rows] == [m["id"][:12] for m in marked]
     (pinned,) = db.records(Pin)
     for id in (pinned.id, other.id, other.schedule, other.workload):
         db.pin(other.workload, CPU, other.schedule)
         code, out, _ = run("unpin", id[:12])
         assert (code, out.partition(":")[0]) == (0, "unpinned")
+        assert out.splitlines()[-1].startswith("Builds take the recorded best now, schedule ")
         assert db.records(Pin) == []
     code, _, err = run("unpin", other.id)
     assert (code, err) == (1, f"tilewright: nothing is pinned by measurement {other.id[:12]}\n")

@@ -89,6 +89,7 @@ from .values import (
 if TYPE_CHECKING:
     from .compare import DatabaseDiff, RecordDiff
     from .explain import Explanation, Near, Reason, Refused
+    from .pins import Pinned, Unpinned
     from .removal import Removal, RemovalReason
     from .stats import Stats
     from .store import TuningDatabase
@@ -109,6 +110,7 @@ __all__ = [
     "Order",
     "Outcome",
     "Pin",
+    "Pinned",
     "Reason",
     "RecordDiff",
     "Refused",
@@ -122,6 +124,7 @@ __all__ = [
     "TargetRecord",
     "Toolchain",
     "TuningDatabase",
+    "Unpinned",
     "Verdict",
     "Verification",
     "Workload",
@@ -135,6 +138,7 @@ _LAZY = {
     "DatabaseDiff": ".compare",
     "Explanation": ".explain",
     "Near": ".explain",
+    "Pinned": ".pins",
     "Reason": ".explain",
     "RecordDiff": ".compare",
     "Refused": ".explain",
@@ -142,6 +146,7 @@ _LAZY = {
     "RemovalReason": ".removal",
     "Stats": ".stats",
     "TuningDatabase": ".store",
+    "Unpinned": ".pins",
 }
 
 

@@ -337,16 +337,28 @@ def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None
     return None if row is None else to_record(Pin, row)
 
 
-def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best | None:
+def in_force(layers: Layers, workload: str, comparable: str, damage: Damage) -> Pin | None:
+    """The pin of the uppermost layer that has one. Damaged ones are left out, and noted."""
+    for connection in layers:
+        read = partial(pinned, connection, workload, comparable)
+        if (intact_pin := damage.or_none(connection, read)) is not None:
+            return intact_pin
+    return None
+
+
+def best(
+    layers: Layers, wanted: Wanted, applies: Applies | None = None, *, pins: bool = True
+) -> Best | None:
     """The best of all layers; of equal times the upper layer's. Pins of upper layers come first.
 
-    A schedule that does not apply is added to `wanted.refused`, and the next best is looked up.
-    `applies` is not asked about pinned schedules.
+    Without `pins` it is what it would be if there were none. A schedule that does not apply is
+    added to `wanted.refused`, and the next best is looked up. `applies` is not asked about pinned
+    schedules.
     """
     # Of one database alone, `verified` says it already.
     if len(layers) > 1:
         wanted.failed = failed_checks(layers, wanted.workload)
-    for connection in layers:
+    for connection in layers if pins else ():
         users_pin = pinned(connection, wanted.workload, wanted.comparable)
         if users_pin is not None:
             return _of_pin(layers, location(connection), users_pin, wanted)
@@ -419,13 +431,18 @@ def _time(record: Measurement | None) -> float:
 def _of_pin(layers: Layers, layer: str, choice: Pin, wanted: Wanted) -> Best | None:
     schedules = (get(connection, ScheduleRecord, choice.schedule) for connection in layers)
     schedule = next(filter(None, schedules), None)
-    only = replace(wanted, schedule=choice.schedule)
-    entries = filter(None, (fastest(connection, only) for connection in layers))
-    measured = min((measured for measured, _ in entries), key=_time, default=None)
+    measured = fastest_of(layers, wanted, choice.schedule)
     if schedule is None:
         return None
     checks = checks_of(layers, choice.workload, wanted.comparable, schedule.id, wanted.damage)
     return Best(schedule, measured, True, layer, verified=verified(checks))
+
+
+def fastest_of(layers: Layers, wanted: Wanted, schedule: str) -> Measurement | None:
+    """The fastest usable measurement of a schedule (id) in all layers."""
+    only = replace(wanted, schedule=schedule)
+    entries = filter(None, (fastest(connection, only) for connection in layers))
+    return min((measured for measured, _ in entries), key=_time, default=None)
 
 
 def checks_of(

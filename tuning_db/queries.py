@@ -314,6 +314,14 @@ class Queries:
             wanted = _wanted(workload, target, toolchain, tolerance, damage)
             return lookup.best(layers, wanted, applies)
 
+    def pinned(self, workload: str, target: TargetRecord) -> Pin | None:
+        """The pin of a workload (id) on comparable targets that `best` takes, or None.
+
+        A damaged one is left out, with a warning.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            return lookup.in_force(layers, workload, target.comparable, damage)
+
     def gains(self, best: Best) -> Gains:
         """The gains of a result of `best` over the program as written and the untuned build.
 

@@ -14,23 +14,23 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import IO, Self, TypeAlias
 
-from sqlalchemy import URL, Connection, select
+from sqlalchemy import URL, Connection
 
 from ..display import html
 from ..errors import DatabaseError, system_errors
 from ..ids import short_id
-from . import json_lines, lookup, removal, sessions
+from . import json_lines, lookup, pins, removal, sessions
 from .arguments import Amount, Count, checked_arguments
 from .compare import DatabaseDiff, compare_databases
+from .confirm import Wanted
 from .connect import Opened, compact, open_engine
 from .json_lines import Inexact
+from .pins import Pinned, Unpinned
 from .queries import Queries, leaving_out
-from .read import every, unique, with_prefix
+from .read import Damage, Layers, every, unique, with_prefix
 from .removal import Removal, RemovalReason
 from .require_verified import require_verified
 from .schema import prepare
-from .tables import pin as pins
-from .tables import target as targets
 from .values import (
     AnyRecord,
     Json,
@@ -134,11 +134,12 @@ class TuningDatabase(Queries):
         schedule: ScheduleRecord | str,
         *,
         unverified: bool = False,
-    ) -> Pin:
+    ) -> Pinned:
         """Make a schedule the choice for a workload on a target, whatever times were measured.
 
         Those given by ids must be in this database or a layer. It holds for comparable targets
-        also; a newer pin replaces an older one.
+        also; a newer pin replaces an older one. The result says what it costs: its time over that
+        of the recorded best. Printed, it is a few sentences.
 
         Raises `DatabaseError` for a schedule that is not verified there: builds would take it, and
         its results may be wrong. With `unverified` one is pinned of which no numeric check was
@@ -147,24 +148,29 @@ class TuningDatabase(Queries):
         program = self.get(Workload, workload) if isinstance(workload, str) else workload
         record = self.get(ScheduleRecord, schedule) if isinstance(schedule, str) else schedule
         choice = Pin(program.id, target.id, record.id, self._clock())
+        with self._over_layers() as (layers, damage):  # nobody adds or deletes a check now
+            checks = lookup.checks_of(layers, program.id, target.comparable, record.id, damage)
+            require_verified(checks, record, program, target, unverified=unverified)
+            wanted = Wanted(program.id, target.comparable, damage=damage)
+            return pins.pin(layers, program, target, record, choice, wanted)
+
+    def unpin(self, workload: str, target: TargetRecord) -> Unpinned:
+        """Remove the pins of a workload (id) on comparable targets.
+
+        The result is true if there were any, and has the schedule that `best` returns now.
+        """
+        with self._over_layers() as (layers, damage):
+            wanted = Wanted(workload, target.comparable, damage=damage)
+            return pins.unpin(layers, workload, target, wanted)
+
+    @contextmanager
+    def _over_layers(self) -> Iterator[tuple[Layers, Damage]]:
+        """Connections to write to this database, and to read the layers below it."""
         top, *below = self._layers
         with ExitStack() as stack:
             damage = stack.enter_context(leaving_out())
             layers = [stack.enter_context(layer.reading()) for layer in below]
-            connection = stack.enter_context(top.writing())  # nobody adds or deletes a check now
-            checks = lookup.checks_of(
-                [connection, *layers], program.id, target.comparable, record.id, damage
-            )
-            require_verified(checks, record, program, target, unverified=unverified)
-            write(connection, [program, target, record, choice], repin=True)
-        return choice
-
-    def unpin(self, workload: str, target: TargetRecord) -> bool:
-        """Remove the pins of a workload on comparable targets; return whether there were any."""
-        same = select(targets.c.id).where(targets.c.comparable == target.comparable)
-        with self._layers[0].writing() as connection:
-            gone = pins.delete().where(pins.c.workload == workload, pins.c.target.in_(same))
-            return connection.execute(gone).rowcount > 0
+            yield [stack.enter_context(top.writing()), *layers], damage
 
     # Sessions
 

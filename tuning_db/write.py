@@ -158,7 +158,7 @@ _CHANGES: dict[str, tuple[Collection[str], Callable[[Any, Any], ColumnElement[bo
     Session.kind: (Session.outside_id, lambda old, new: new.heartbeat > old.heartbeat),
     Workload.kind: (["family"], lambda old, new: and_(old.family == "", new.family != "")),
     ScheduleRecord.kind: (["inexact"], lambda old, new: and_(old.inexact == "", new.inexact != "")),
-    Pin.kind: (["schedule", "created"], lambda *_: true()),
+    Pin.kind: (["workload", "target", "schedule", "created"], lambda *_: true()),
 }
 
 

@@ -44,6 +44,7 @@ from .samples import (
     MACHINE,
     MATMUL,
     NOON,
+    SAME_CPU,
     SESSION,
     SLOW_CPU,
     WIDER,
@@ -285,7 +286,7 @@ def test_damaged_ones_take_no_part_in_a_comparison(db: TuningDatabase) -> None:
 
 def test_a_damaged_pin_is_an_error_until_it_is_removed(two: TuningDatabase) -> None:
     """A pin is somebody's decision, and not passed over."""
-    pin = two.pin(MATMUL.id, CPU, schedule(8).id)
+    pin = two.pin(MATMUL.id, CPU, schedule(8).id).pin
     execute(two, "UPDATE pin SET workload = ? WHERE id = ?", WIDER.id, pin.id)
     with pytest.raises(DatabaseError, match=f"pin {pin.id[:12]} is damaged"):
         two.best(WIDER.id, CPU)
@@ -300,6 +301,32 @@ def test_a_damaged_pin_is_an_error_until_it_is_removed(two: TuningDatabase) -> N
     assert best is not None
     assert best.measurement == BAD
     assert two.records(Pin) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("UPDATE pin SET workload = ?", WIDER.id),
+        ("UPDATE pin SET target = ?", SAME_CPU.id),
+        ("UPDATE pin SET id = ?", "f" * 64),
+    ],
+    ids=["workload", "target", "id"],
+)
+def test_pinning_again_repairs_a_damaged_pin(
+    two: TuningDatabase, damage: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pin = two.pin(MATMUL.id, CPU, schedule(8).id).pin
+    execute(two, *damage)
+    again = two.pin(MATMUL.id, CPU, schedule(8).id)
+    if damage[1] != WIDER.id:  # as that of another program it is not read
+        assert "damaged records are set aside: pin" in caplog.text
+    assert again.replaced is None
+    best = two.best(MATMUL.id, CPU)
+    assert best is not None
+    assert (best.pinned, best.schedule.id) == (True, schedule(8).id)
+    assert two.records(Pin) == [again.pin]
+    assert two.pinned(WIDER.id, CPU) is None
+    assert pin.id == again.pin.id
 
 
 def test_of_relatives_and_others_damaged_ones_are_left_out(db: TuningDatabase) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tilewright.errors import DatabaseError
+from tilewright.ids import short_id
 from tilewright.tuning_db import (
     AnyRecord,
     Best,
@@ -191,7 +192,7 @@ def test_a_tie_is_decided_the_same_way_always(db: TuningDatabase) -> None:
 
 def test_a_pin_wins(db: TuningDatabase, clock: Clock) -> None:
     db.put(*verified(8, 1.0), *verified(16, 2.0), schedule(32))
-    pin = db.pin(MATMUL.id, CPU, schedule(16).id)
+    pin = db.pin(MATMUL.id, CPU, schedule(16).id).pin
     assert (pin.schedule, pin.created) == (schedule(16).id, clock.now)
     best = db.best(MATMUL.id, SAME_CPU)
     assert best == Best(schedule(16), measurement(16, 2.0), pinned=True, layer=db.location)
@@ -205,6 +206,83 @@ def test_a_pin_wins(db: TuningDatabase, clock: Clock) -> None:
     assert db.unpin(MATMUL.id, CPU)
     assert db.best(MATMUL.id, CPU) == Best(schedule(8), measurement(8, 1.0), False, db.location)
     assert not db.unpin(MATMUL.id, CPU)
+
+
+def test_a_pin_says_what_it_costs_and_replaces(db: TuningDatabase, clock: Clock) -> None:
+    fast, slow, unmeasured = (short_id(schedule(tile).id) for tile in (8, 16, 32))
+    db.put(*verified(8, 1e-3), *verified(16, 2e-3), schedule(32), schedule(64))
+    first = db.pin(MATMUL.id, CPU, schedule(16).id)
+    assert (first.replaced, first.ratio) == (None, 2.0)
+    assert str(first) == (
+        f"Schedule {slow} is pinned. "
+        f"It is 2.00x slower than the recorded best: 2 ms against 1 ms of schedule {fast}."
+    )
+    clock.tick()
+    second = db.pin(MATMUL.id, SAME_CPU, schedule(32).id, unverified=True)
+    assert (second.replaced, second.ratio) == (schedule(16).id, None)
+    assert str(second) == (
+        f"Schedule {unmeasured} is pinned instead of schedule {slow}. "
+        "It has no measured time that is verified, so its price is not known."
+    )
+    clock.tick()
+    third = db.pin(MATMUL.id, CPU, schedule(8).id)
+    assert (third.replaced, third.ratio) == (schedule(32).id, 1.0)
+    assert third.price == "It is the recorded best: 1 ms."
+    assert db.pin(MATMUL.id, CPU, schedule(8).id).instead == ", as it was before"
+    assert db.pinned(MATMUL.id, SAME_CPU) == third.pin
+    assert (db.pinned(MATMUL.id, ARM), db.pinned(WIDER.id, CPU)) == (None, None)
+
+
+def test_an_inexact_pin_is_compared_with_exact_schedules(db: TuningDatabase) -> None:
+    inexact, measured, check = winograd(4, 1e-3, 0.5)
+    db.put(inexact, measured, check)
+    alone = db.pin(MATMUL.id, CPU, inexact.id)
+    assert alone.price == "Its time is 1 ms, and no other usable one is recorded."
+    db.put(*verified(8, 2e-3))
+    assert db.pin(MATMUL.id, CPU, inexact.id).price == (
+        "It is 2.00x faster than the recorded best: "
+        f"1 ms against 2 ms of schedule {short_id(schedule(8).id)}."
+    )
+
+
+def test_removing_a_pin_says_what_is_next(db: TuningDatabase) -> None:
+    db.put(schedule(16))
+    db.pin(MATMUL.id, CPU, schedule(16).id, unverified=True)
+    gone = db.unpin(MATMUL.id, SAME_CPU)
+    assert (gone.removed, gone.next, gone.problem) == (1, None, None)
+    assert str(gone) == (
+        "The pin was removed. No usable record is left, so builds choose a schedule without one."
+    )
+    db.put(*verified(8, 1e-3))
+    none = db.unpin(MATMUL.id, CPU)
+    assert not none
+    assert none.next == db.best(MATMUL.id, CPU)
+    assert str(none) == (
+        "Nothing was pinned. "
+        f"Builds take the recorded best now, schedule {short_id(schedule(8).id)}: 1 ms."
+    )
+
+
+def test_a_pin_of_a_layer_is_next(tmp_path: Path) -> None:
+    team = TuningDatabase(tmp_path / "team.db")
+    fill(team)
+    team.put(*verified(8, 1e-3), *verified(16, 2e-3))
+    team.pin(MATMUL.id, CPU, schedule(16).id)
+    with TuningDatabase(tmp_path / "own.db", layers=[tmp_path / "team.db"]) as own:
+        assert own.pin(MATMUL.id, CPU, schedule(8).id).replaced == schedule(16).id
+        gone = own.unpin(MATMUL.id, CPU)
+        assert gone.next == own.best(MATMUL.id, CPU)
+        assert gone.next_text == (
+            f"Builds take schedule {short_id(schedule(16).id)} now, which {team.location} pins: "
+            "2 ms."
+        )
+        own.pin(MATMUL.id, CPU, schedule(8).id)
+        with team._layers[0].writing() as connection:
+            connection.exec_driver_sql(f"UPDATE pin SET id = '{'f' * 64}'")
+        gone = own.unpin(MATMUL.id, CPU)
+        assert gone.next_text.startswith("Builds fail: pin ffffffffffff is damaged: ")
+        assert gone
+        assert own.records(Pin) == []
 
 
 def test_a_pin_of_what_is_not_verified(db: TuningDatabase) -> None:

@@ -1,0 +1,152 @@
+"""What pinning a schedule and removing a pin change: the price, what is replaced, what is next.
+
+The recorded best is that of `TuningDatabase.best` without pins, of any compiler and without inexact
+schedules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from ..durations import SAME_TIME, format_change
+from ..errors import DatabaseError
+from ..ids import short_id
+from . import lookup
+from .confirm import Wanted
+from .read import Layers
+from .tables import pin as pins
+from .tables import target as targets
+from .values import Best, Measurement, Pin, ScheduleRecord, TargetRecord, Workload
+from .write import write
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """The result of pinning.
+
+    `replaced` is the schedule (id) that was pinned until now, in the database or a layer; None if
+    none was, or if it cannot be read. `measurement` is the usable one of the pinned schedule, and
+    `best` the recorded best.
+    """
+
+    pin: Pin
+    replaced: str | None
+    measurement: Measurement | None
+    best: Best | None
+
+    @property
+    def ratio(self) -> float | None:
+        """The time of the pinned schedule over that of the recorded best; None if one has none."""
+        own = None if self.measurement is None else self.measurement.seconds
+        best = None if self.best is None else self.best.seconds
+        return None if own is None or best is None else own / best
+
+    @property
+    def price(self) -> str:
+        """What the choice costs, as a sentence."""
+        if self.measurement is None:
+            return "It has no measured time that is verified, so its price is not known."
+        time = self.measurement.time_text
+        if self.best is None or self.ratio is None:
+            return f"Its time is {time}, and no other usable one is recorded."
+        if self.best.schedule.id == self.pin.schedule:
+            return f"It is the recorded best: {time}."
+        change = format_change(self.ratio)
+        compared = "as fast as" if change == SAME_TIME else f"{change} than"
+        other = f"{self.best.time_text} of schedule {short_id(self.best.schedule.id)}"
+        return f"It is {compared} the recorded best: {time} against {other}."
+
+    @property
+    def instead(self) -> str:
+        """Which schedule was pinned until now, as the end of a sentence; empty if none was."""
+        if self.replaced is None:
+            return ""
+        if self.replaced == self.pin.schedule:
+            return ", as it was before"
+        return f" instead of schedule {short_id(self.replaced)}"
+
+    def __repr__(self) -> str:
+        return f"<Pinned schedule {short_id(self.pin.schedule)}{self.instead}>"
+
+    def __str__(self) -> str:
+        return f"Schedule {short_id(self.pin.schedule)} is pinned{self.instead}. {self.price}"
+
+
+@dataclass(frozen=True)
+class Unpinned:
+    """The result of removing the pins of a workload: true if there were any.
+
+    `next` is what `best` returns now; None if there is no usable record, or for a `problem`: a pin
+    of a layer that is damaged.
+    """
+
+    removed: int
+    next: Best | None
+    problem: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.removed > 0
+
+    @property
+    def next_text(self) -> str:
+        """Which schedule builds take now, as a sentence."""
+        if self.problem is not None:
+            return f"Builds fail: {self.problem}."
+        if self.next is None:
+            return "No usable record is left, so builds choose a schedule without one."
+        schedule = f"schedule {short_id(self.next.schedule.id)}"
+        time = "" if self.next.time_text is None else f": {self.next.time_text}"
+        if self.next.pinned:
+            return f"Builds take {schedule} now, which {self.next.layer} pins{time}."
+        return f"Builds take the recorded best now, {schedule}{time}."
+
+    def __repr__(self) -> str:
+        return f"<Unpinned: {self._what}>"
+
+    def __str__(self) -> str:
+        return f"{self._what[0].upper()}{self._what[1:]}. {self.next_text}"
+
+    @property
+    def _what(self) -> str:
+        if not self.removed:
+            return "nothing was pinned"
+        return "the pin was removed" if self.removed == 1 else f"{self.removed} pins were removed"
+
+
+def pin(
+    layers: Layers,
+    program: Workload,
+    target: TargetRecord,
+    schedule: ScheduleRecord,
+    choice: Pin,
+    wanted: Wanted,
+) -> Pinned:
+    """Write a pin into the uppermost layer, and compare it with what else there is."""
+    top = layers[0]
+    before = lookup.in_force(layers, program.id, target.comparable, wanted.damage)
+    write(top, [program, target, schedule, choice], repin=True)
+    if lookup.in_force([top], program.id, target.comparable, wanted.damage) is None:
+        _remove(top, program.id, target)  # a damaged one hides the new one
+        write(top, [choice], repin=True)
+    best = lookup.best(layers, wanted, pins=False)
+    measured = lookup.fastest_of(layers, wanted, schedule.id)
+    return Pinned(choice, None if before is None else before.schedule, measured, best)
+
+
+def unpin(layers: Layers, workload: str, target: TargetRecord, wanted: Wanted) -> Unpinned:
+    """Remove the pins of comparable targets from the uppermost layer, and say what is next."""
+    removed = _remove(layers[0], workload, target)
+    try:
+        return Unpinned(removed, lookup.best(layers, wanted))
+    except DatabaseError as error:
+        if "record" not in error.data:
+            raise
+        return Unpinned(removed, None, str(error).partition("\n")[0])
+
+
+def _remove(connection: Connection, workload: str, target: TargetRecord) -> int:
+    same = select(targets.c.id).where(targets.c.comparable == target.comparable)
+    gone = pins.delete().where(pins.c.workload == workload, pins.c.target.in_(same))
+    return connection.execute(gone).rowcount
