@@ -7,6 +7,7 @@ candidates are drawn strong, the fastest of all with the words of its values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
 
 import htpy as h
 
@@ -15,7 +16,7 @@ from .page import text
 from .scales import Axis, Scale, plottable
 from .tables import Column, table
 
-_HEIGHT, _TOP, _BOTTOM = 300, 44, 16
+_HEIGHT, _TOP, _BOTTOM = 320, 64, 16
 _SIDE = 56
 _STEP = 78
 """Pixels between two axes."""
@@ -24,7 +25,9 @@ _LABELS = 9
 _LINES = 300
 _STRONG = 6
 _WORDS = 11
-"""Characters of a name or value on an axis."""
+"""Characters of a value on an axis."""
+_NAME, _NAME_LINES, _LINE = 13, 3, 13
+"""Characters of a line of the name of an axis, lines of it, and pixels of a line."""
 
 Choices = Mapping[str, int | float | str]
 
@@ -70,7 +73,7 @@ def parallel(
         ],
     ]
     best, seconds = known[0]
-    chosen = ", ".join(f"{name} {best[name]}" for name in open_names if name in best)
+    chosen = ", ".join(f"{name} = {best[name]}" for name in open_names if name in best)
     description = (
         f"{title}: {len(known):,} candidates; the fastest takes {write(seconds)}: {chosen}"
     )
@@ -124,10 +127,20 @@ def _axis(name: str, at: float, places: Mapping[int | float | str, float]) -> h.
     shown = list(places.items())[::stride]
     return [
         h.path(d=f"M{number(at)} {_TOP}V{_HEIGHT - _BOTTOM}"),
-        _words(at, _TOP - 14, name),
+        [
+            _words(at, _TOP - 14 - _LINE * above, line, most=_NAME)
+            for above, line in enumerate(reversed(name_lines(name, _NAME)))
+        ],
         [_words(at - 5, y + 4, str(value), "end") for value, y in shown],
     ]
 
 
-def _words(x: float, y: float, words: str, anchor: str = "middle") -> h.Element:
-    return h.text(x=number(x), y=number(y), text_anchor=anchor)[text(words, _WORDS)]
+def name_lines(name: str, most: int) -> list[str]:
+    """The name of an axis in a few lines of `most` characters at most, the last of which is cut."""
+    shown = text(name, _NAME_LINES * most)
+    lines = wrap(shown, most, break_on_hyphens=False, max_lines=_NAME_LINES, placeholder="…")
+    return lines or [""]
+
+
+def _words(x: float, y: float, words: str, anchor: str = "middle", most: int = _WORDS) -> h.Element:
+    return h.text(x=number(x), y=number(y), text_anchor=anchor)[text(words, most)]

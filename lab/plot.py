@@ -32,6 +32,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.store import DatabaseOrPath
 from .ablation import Ablated, Seconds, estimate, prefixes, without_each
+from .parallel import name_lines
 from .plot_arguments import (
     measuring,
     one_of,
@@ -73,7 +74,9 @@ _PAIRED = 5
 """Decisions that `pairs` shows by default."""
 _STEP = 48
 """Characters of a step, or of the name of a version, that are shown."""
-_COLUMN, _LINE = 0.45, 0.2
+_NAME = 13
+"""Characters of a line of the name of a decision."""
+_COLUMN, _LINE = 0.8, 0.2
 """Inches between the decisions of parallel coordinates, at least, and between names of a legend."""
 
 
@@ -149,7 +152,9 @@ def decisions(
 ) -> Axes:
     """Parallel coordinates: the decisions of the candidates of a sketch, and their times.
 
-    Each decision is named as the printed trace names it, and has its values at even distances.
+    Each decision is named as the sliders of the lab name it, `split(i) factors[1]`, and has its
+    values at even distances. If the database does not have the program, names are those of the
+    printed trace, `t3`.
     `sketch` is by default that of the fastest candidate. A result or a run needs its `database`,
     which has the schedules.
 
@@ -190,8 +195,9 @@ def decisions(
     ends = candidates[0].seconds, candidates[-1].seconds
     for height, seconds in zip((0.0, 1.0), ends, strict=True):
         ax.text(len(columns), height, f" {format_seconds(seconds)}", va="center", size=SMALL)
-    names = [*columns, "time"]
-    ax.set_xticks(range(len(names)), names, fontsize=fitting(names, 0.9 * room))
+    names = [_in_lines(name) for name in (*columns, "time")]
+    longest = [line for name in names for line in name.split("\n")]
+    ax.set_xticks(range(len(names)), names, fontsize=fitting(longest, 0.9 * room))
     ax.set_yticks([])
     ax.set_title(plain(name), wrap=True, fontsize="medium")
     ax.legend(loc="upper right", bbox_to_anchor=(1.0, -0.07), fontsize=SMALL, frameon=False)
@@ -243,9 +249,9 @@ def pairs(
                 colours = np.log10(seconds)
                 ax.scatter(varying[across], varying[below], c=colours, cmap="viridis", s=8)
             if i == len(chosen) - 1:
-                ax.set_xlabel(across)
+                ax.set_xlabel(_in_lines(across))
             if j == 0:
-                ax.set_ylabel("time" if i == 0 else below)
+                ax.set_ylabel("time" if i == 0 else _in_lines(below))
     return axes
 
 
@@ -346,6 +352,11 @@ def _varying(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
     names = [n for n in candidates[0].decisions if all(n in c.decisions for c in candidates)]
     columns = {n: [c.decisions[n] for c in candidates] for n in names}
     return {n: values for n, values in columns.items() if len(set(values)) > 1}
+
+
+def _in_lines(name: str) -> str:
+    """The name of a decision beside an axis."""
+    return "\n".join(map(plain, name_lines(name, _NAME)))
 
 
 def _heights(values: Sequence[int]) -> NDArray[np.float64]:

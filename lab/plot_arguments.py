@@ -76,7 +76,8 @@ def optional_names(names: object) -> list[str] | None:
         listed = list(names)
         if all(isinstance(name, str) for name in listed):
             return listed
-    raise refused("names", names, "a list of names of decisions", 'write names=["t3", "t7"]')
+    hint = 'write names=["split(i) factors[1]", "split(j) factors[1]"]'
+    raise refused("names", names, "a list of names of decisions", hint)
 
 
 def optional_text(name: str, value: object, hint: str) -> None:

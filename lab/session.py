@@ -24,11 +24,12 @@ from ..tuning_db import (
     ScheduleRecord,
     Session,
     TuningDatabase,
+    Workload,
 )
 from ..tuning_db.gains import gains_text
 from ..tuning_db.interleaved_comparison import compare_schedules
 from .database import moment, schedule, seconds_cell
-from .decisions import decisions_chart
+from .decisions import DecisionNames, decisions_chart
 from .page import text
 from .programs import Tuned
 from .scales import format_si, some
@@ -110,7 +111,7 @@ def session_section(
             failures(_frequent(trials.reasons)),
         ],
         finals(comparison),
-        _decisions(database, trials.timed),
+        _decisions(database, trials.timed, tuned.workload),
         _fastest(trials.timed, rows),
         schedule(best.schedule) if best is not None else None,
     ]
@@ -176,7 +177,9 @@ def _earlier(database: TuningDatabase, found: Iterable[Measurement]) -> dict[str
     }
 
 
-def _decisions(database: TuningDatabase, timed: Sequence[Timed]) -> h.Node:
+def _decisions(
+    database: TuningDatabase, timed: Sequence[Timed], workload: Workload | None
+) -> h.Node:
     """The decisions of the sketch that the fastest candidate is of."""
     if not timed:
         return None
@@ -189,7 +192,8 @@ def _decisions(database: TuningDatabase, timed: Sequence[Timed]) -> h.Node:
             candidates.append((Trace.from_json(record.trace), one.seconds))
         except TilewrightError:
             continue
-    return decisions_chart(candidates, f"Decisions against time: {timed[0].generator}")
+    title = f"Decisions against time: {timed[0].generator}"
+    return decisions_chart(candidates, title, DecisionNames.of(workload))
 
 
 def _fastest(timed: Sequence[Timed], most: int) -> h.Node:

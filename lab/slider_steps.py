@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args, get_origin
@@ -94,10 +95,13 @@ def _renumbered(value: Argument, places: dict[int, int]) -> Argument:
             return value
 
 
-def sliders_of(schedule: Schedule) -> list[Slider]:
-    """The numbers of a schedule, in the order in which its sketch decides them."""
-    replayed = Schedule(schedule.original)
-    trace, handles, sliders = schedule.trace, list[Any](), list[Slider]()
+def sliders_of(func: Func, trace: Trace) -> list[Slider]:
+    """The numbers of a schedule, in the order in which its sketch decides them.
+
+    No two have one label. Raises `ScheduleError` if the trace does not apply to the program.
+    """
+    replayed = Schedule(func)
+    handles, sliders = list[Any](), list[Slider]()
     funcs: list[Func] = []
     for number, step in enumerate(trace.steps):
         before, count = replayed.func, len(handles)
@@ -111,11 +115,20 @@ def sliders_of(schedule: Schedule) -> list[Slider]:
             sliders.append(Slider(number, argument, place, size, None, values))
     uses = [_use_of(s, trace) for s in sliders]
     labels = [_label(trace, funcs, handles, use) for use in uses]
-    told_apart = [
-        _label(trace, funcs, handles, use, blocks=True) if labels.count(label) > 1 else label
-        for use, label in zip(uses, labels, strict=True)
-    ]
-    return [replace(s, label=label) for s, label in zip(sliders, told_apart, strict=True)]
+    for more in ({"blocks": True}, {"blocks": True, "constants": True}):
+        labels = [
+            _label(trace, funcs, handles, use, **more) if labels.count(label) > 1 else label
+            for use, label in zip(uses, labels, strict=True)
+        ]
+    return [replace(s, label=label) for s, label in zip(sliders, _unique(labels), strict=True)]
+
+
+def _unique(labels: Sequence[str]) -> Iterator[str]:
+    """Labels, of which the second of a kind ends in `#2`."""
+    seen = Counter[str]()
+    for label in labels:
+        seen[label] += 1
+        yield label if seen[label] == 1 else f"{label} #{seen[label]}"
 
 
 _Use: TypeAlias = tuple[int, str, int | None]
@@ -152,17 +165,31 @@ def _flat(result: Any) -> list[Any]:
 
 
 def _label(
-    trace: Trace, funcs: Sequence[Func], handles: Sequence[Any], use: _Use, *, blocks: bool = False
+    trace: Trace,
+    funcs: Sequence[Func],
+    handles: Sequence[Any],
+    use: _Use,
+    *,
+    blocks: bool = False,
+    constants: bool = False,
 ) -> str:
     """A number in words: `split(i) factors[1]`, with the names in the text of the program that the
-    step is taken of. Loops beside each other may have one name: `blocks` are those inside them,
-    `split(i of C) factors[1]`."""
+    step is taken of. Steps beside each other may have one name: `blocks` are those inside loops,
+    `split(i of C) factors[1]`, and `constants` are arguments before the number, `pack(C, 1)
+    factors[0]`."""
     number, argument, item = use
     step, func = trace.steps[number], funcs[number]
-    refs = [r for _, v in step.arguments for r in (v if type(v) is tuple else (v,))]
-    known = [handles[r.index] for r in refs if type(r) is Ref and r.kind in "lb"]
-    names = loop_names(func)
-    said = [names.get(h, h.name) + (_inside(h, func) if blocks else "") for h in known]
+    names, said = loop_names(func), list[str]()
+    before = True
+    for name, value in step.arguments:
+        before = before and name != argument
+        for part in value if type(value) is tuple else (value,):
+            if type(part) is Ref and part.kind in "lb":
+                handle = handles[part.index]
+                inside = _inside(handle, func) if blocks else ""
+                said.append(names.get(handle, handle.name) + inside)
+            elif constants and before and type(part) in (int, str):
+                said.append(repr(part))
     where = f"{step.op}({', '.join(said)})"
     return " ".join(filter(None, [where, argument])) + ("" if item is None else f"[{item}]")
 

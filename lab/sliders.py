@@ -58,7 +58,7 @@ class Sliders:
 
     def __init__(self, schedule: Schedule, target: Target) -> None:
         self._schedule, self._target = schedule, target
-        sliders = sliders_of(schedule)
+        sliders = sliders_of(schedule.original, schedule.trace)
         if not sliders:
             raise LabError(
                 "this version has no sizes to move",

@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeAlias
 from ..autotune.events import Trial
 from ..autotune.picture import HasPictures
 from ..autotune.result import TuneResult
-from ..errors import TilewrightError, TuningError
+from ..errors import DatabaseError, TilewrightError, TuningError
 from ..ids import short_id
 from ..schedule import Trace
-from ..tuning_db import ScheduleRecord, Session, TuningDatabase
+from ..tuning_db import ScheduleRecord, Session, TuningDatabase, Workload
 from ..tuning_db.arguments import is_address, opened
 from ..tuning_db.store import DatabaseOrPath
-from .decisions import decisions_of
+from .decisions import DecisionNames
 from .plot_arguments import optional_text, refused
 from .session import Timed, session_trials
 
@@ -55,7 +55,8 @@ def candidates_of(
     optional_text("sketch", sketch, "the titles of plots are names of sketches")
     if not isinstance(source, (TuneResult, HasPictures)):
         own = _opened(source)
-        return _of_sketch(own, session_trials(own, _session(own, session)).timed, sketch)
+        chosen = _session(own, session)
+        return _of_sketch(own, session_trials(own, chosen).timed, sketch, chosen.id)
     if database is None:
         raise TuningError(
             "the decisions of a {0} are in its database",
@@ -68,11 +69,11 @@ def candidates_of(
             generator = store.get(ScheduleRecord, trial.schedule).generator
             more = (trial.schedule, generator, trial.predicted, trial.elapsed)
             timed.append(Timed(trial.seconds, trial.schedule, *more))
-    return _of_sketch(store, sorted(timed), sketch)
+    return _of_sketch(store, sorted(timed), sketch, _session_id(source))
 
 
 def _of_sketch(
-    database: TuningDatabase, timed: list[Timed], sketch: str | None
+    database: TuningDatabase, timed: list[Timed], sketch: str | None, session: str
 ) -> tuple[list[Candidate], str]:
     if not timed:
         return [], sketch or ""
@@ -81,14 +82,30 @@ def _of_sketch(
     if not same:
         known = ", ".join(sorted({t.generator for t in timed}))
         raise TuningError("no candidate is of the sketch {0!r}", wanted, hint=f"there are: {known}")
-    found = []
+    names, found = _names(database, session), []
     for one in same:
         try:
             trace = Trace.from_json(database.get(ScheduleRecord, one.schedule).trace)
         except TilewrightError:
             continue  # damaged, or of a primitive that is not here
-        found.append(Candidate(decisions_of(trace), one.seconds))
+        found.append(Candidate(names.decisions(trace), one.seconds))
     return found, wanted
+
+
+def _names(database: TuningDatabase, session: str) -> DecisionNames:
+    """The names of decisions of the program of a session, if the database has it."""
+    try:
+        workload = database.get(Session, session).workload
+        return DecisionNames.of(database.get(Workload, workload))
+    except DatabaseError:
+        return DecisionNames(None)
+
+
+def _session_id(source: TuneResult | HasPictures) -> str:
+    """The session of a result, or of a run of one program."""
+    if isinstance(source, TuneResult):
+        return source.session
+    return next((p.started.session for p in source.pictures.pictures.values()), "")
 
 
 def _opened(source: object) -> TuningDatabase:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tilewright import Trace
+import tilewright as tw
+from tilewright import Trace, ops
+from tilewright.codegen.detect import resolve
 from tilewright.lab.database import view
-from tilewright.lab.decisions import decisions_of, uses_of
+from tilewright.lab.decisions import DecisionNames, printed_decisions
+from tilewright.lab.sliders import Sliders
+from tilewright.tir.printer import func_text
 from tilewright.tuning_db import Best, ScheduleRecord, Session, TuningDatabase, Workload
 
 from .checks import checked, words
-from .databases import CPU, HOSTILE, LLVM, Tuning, tuned
+from .databases import CPU, FUNC, HOSTILE, LLVM, Tuning, tuned
+
+TARGET = resolve(CPU.text)
 
 
 @pytest.fixture
@@ -107,14 +114,51 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
         assert "<script>document.title = 'run'" in words(main)
 
 
-def test_decisions_have_the_names_of_the_printed_trace(database: TuningDatabase) -> None:
+def test_decisions_have_the_names_of_sliders(database: TuningDatabase) -> None:
     (workload,) = database.records(Workload)
     best = database.best(workload.id, CPU, LLVM)
     assert best is not None
     trace = Trace.from_json(best.schedule.trace)
-    (name,) = decisions_of(trace)
-    assert decisions_of(trace) == {name: 8}
-    assert f"{name} = sch.sample_categorical" in str(trace)
-    assert uses_of(trace)[name].startswith("sch.split(")
-    assert name in uses_of(trace)[name]
-    assert decisions_of(trace.opened()) == {}
+    (slider,) = Sliders(trace.apply(FUNC), TARGET).sliders
+    names = DecisionNames.of(workload)
+    assert names.decisions(trace) == {slider.label: 8} == {"split(i) factors[1]": 8}
+    assert names.uses(trace)[slider.label].startswith("sch.split(")
+    assert names.decisions(trace.opened()) == {}
+    (printed,) = printed_decisions(trace)
+    assert f"{printed} = sch.sample_categorical" in str(trace)
+    assert printed in names.uses(trace)[slider.label]
+
+
+@pytest.mark.parametrize("ir", ["@tw.script", func_text(ops.add_relu_func(8))])
+def test_where_a_trace_does_not_apply_decisions_are_those_of_the_trace(
+    database: TuningDatabase, ir: str
+) -> None:
+    (workload,) = database.records(Workload)
+    names = DecisionNames.of(replace(workload, ir=ir))
+    best = database.best(workload.id, CPU, LLVM)
+    assert best is not None
+    trace = Trace.from_json(best.schedule.trace)
+    assert names.decisions(trace) == printed_decisions(trace)
+
+
+def test_names_of_decisions_are_unique() -> None:
+    sch = tw.Schedule(FUNC)
+    (i, j, _) = sch.get_loops(sch.get_block("C"))
+    a, b, c = (sch.sample_categorical([2, 4, 8], decision=[n]) for n in (2, 4, 8))
+    sch.split(i, [None, a * b])
+    sch.split(j, [None, c])
+    assert DecisionNames(FUNC).decisions(sch.trace) == {
+        "split(i of C) factors[1]": 2,
+        "split(i of C) factors[1] #2": 4,
+        "split(j) factors[1]": 8,
+    }
+
+
+def test_steps_of_one_name_are_told_apart_by_their_arguments() -> None:
+    sch = tw.Schedule(FUNC)
+    block = sch.get_block("C")
+    for operand, layout in enumerate(("ABa", "BAb")):
+        size = sch.sample_categorical([8, 16], decision=[8])
+        sch.pack(block, operand, layout, [size])
+    names = DecisionNames(FUNC).decisions(sch.trace)
+    assert list(names) == ["pack(C, 0, 'ABa') factors[0]", "pack(C, 1, 'BAb') factors[0]"]

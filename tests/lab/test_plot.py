@@ -18,7 +18,7 @@ from tilewright.durations import format_change
 from tilewright.errors import BuildError, DatabaseError, TuningError
 from tilewright.lab import plot
 from tilewright.lab.ablation import prefixes, without_each
-from tilewright.lab.sources import Candidate
+from tilewright.lab.sources import Candidate, trials_of
 from tilewright.tuning_db import TuningDatabase
 
 from .databases import FUNC, Tuning, tuned
@@ -111,7 +111,7 @@ def test_decisions_are_parallel_coordinates(database: TuningDatabase) -> None:
         [[0, 1], [1, 1]],
         [[0, 0], [1, 0]],
     ]
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["t4", "time"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["split(i)\nfactors[1]", "time"]
     assert texts(ax) == ["8", "16", "1 ms", "2 ms"]
     assert labels(ax) == ["fastest: 1 ms"]
     other = tw.plot.decisions(database, sketch="tiling(vector=False)")
@@ -135,6 +135,22 @@ def test_decisions_of_a_result_are_in_its_database(tmp_path: Path) -> None:
         tw.plot.decisions(result)
 
 
+NAME = "split(i) factors[1]"
+
+
+def test_decisions_of_an_unknown_program_have_the_names_of_the_trace(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    for tile, seconds in ((8, 2e-3), (16, 1e-3)):
+        tuning.trial(session, tile, seconds)
+    result = replace(RESULT, session=session.id, history=tuple(trials_of(tuning.database)))
+    (ax,) = tw.plot.pairs(result, tuning.database).flat
+    assert ax.get_xlabel() == "split(i)\nfactors[1]"
+    elsewhere = replace(RESULT, history=result.history)
+    (ax,) = tw.plot.pairs(elsewhere, tuning.database).flat
+    assert ax.get_xlabel() == "t4"
+
+
 def test_pairs_of_decisions(tmp_path: Path) -> None:
     tuning = Tuning(tmp_path / "tuning.db")
     session = tuning.start()
@@ -144,7 +160,7 @@ def test_pairs_of_decisions(tmp_path: Path) -> None:
     assert axes.shape == (1, 1)
     assert marks(axes[0, 0]) == [[8, 2e-3], [16, 1e-3]]
     _, given = plt.subplots(2, 2)
-    both = tw.plot.pairs(tuning.database, names=["t4", "t4"], axes=given)
+    both = tw.plot.pairs(tuning.database, names=[NAME, NAME], axes=given)
     assert both is given
     assert marks(both[0, 1]) == [[8, 8], [16, 16]]
     with pytest.raises(TuningError, match="t9 varies in"):
