@@ -11,6 +11,8 @@ IMPLAUSIBLE = 16.0
 """From this factor over its prediction on, a short trial is taken to be disturbed."""
 _SHORT = 0.1
 """Seconds of a call that some time slices of other processes do not lengthen so much."""
+_CALL = 1e-7
+"""Seconds that a call takes by itself, which predictions of small programs leave out."""
 _CONFIRMED = 8
 
 
@@ -31,7 +33,7 @@ class Plausibility:
         if seconds is None or seconds >= _SHORT:
             return False
         off = min(self._confirmed) if len(self._confirmed) >= _CONFIRMED else 1.0
-        return seconds >= IMPLAUSIBLE * max(off * predicted, best or 0.0)
+        return seconds >= IMPLAUSIBLE * max(off * predicted, best or 0.0, _CALL)
 
     def conclude(self, seconds: float, predicted: float, *, doubtful: bool) -> None:
         """Count a trial that was timed again: whether its time is `doubtful` as before."""
@@ -46,7 +48,7 @@ class Plausibility:
         predicted: float,
         best: float | None,
         run: Callable[[], MeasureResult],
-        look: Callable[[], None],
+        look: Callable[[], object],
     ) -> Iterator[MeasureResult]:
         """The results that replace the `first` of a candidate, each as soon as it is known.
 

@@ -1,8 +1,9 @@
 """Measuring versions in a thread of its own, as a session does it: checked, timed, recorded.
 
 Each run is a session of the database whose search is `{"lab": true}`. It beats while it runs, times
-a kernel again to see whether the machine is calm, and is marked if that was not so. What could not
-be written, because the database was locked or is gone, is tried again (`unsaved`).
+a kernel again to see whether the machine is calm, and is marked if that was not so. Times that are
+far beyond their predictions are measured again (`autotune/retiming.py`). What could not be
+written, because the database was locked or is gone, is tried again (`unsaved`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +40,7 @@ from ..autotune.records import (
     toolchain_record,
     workload_record,
 )
+from ..autotune.retiming import Plausibility
 from ..autotune.search.drawing import drawn_of_traces, model_or_none
 from ..autotune.search.replay import Replays
 from ..autotune.search.sketch import Sketch
@@ -285,12 +287,15 @@ class Measurements:
         measurer.await_reference()
         for version, code in zip(versions, built, strict=True):
             say(f"timing {version.id}")
-            result = code if isinstance(code, MeasureResult) else measurer.run(code)
             record = schedule_record(version.schedule.trace, GENERATOR)
-            features = _features(version, result, model, self._target)
-            self._put(
-                timed, *timed.recorder.trial_records(record, result, features, version.predicted)
-            )
+            best = min((t.seconds for t in measured.timings.values()), default=None)
+            for result in _results(timed, version, code, best):
+                features = _features(version, result, model, self._target)
+                self._put(
+                    timed,
+                    *timed.recorder.trial_records(record, result, features, version.predicted),
+                )
+                earlier.setdefault(record.id, []).extend(result.samples)
             if result.seconds is None or result.kernel is None:
                 measured.problems[version] = text(f"{result.outcome.value}: {result.error}")
                 continue
@@ -298,7 +303,6 @@ class Measurements:
             measured.timings[version] = Timing(result.seconds, result.samples, checked)
             trace, kernel = version.schedule.trace, result.kernel
             finalists.append((version, Finalist(result.seconds, record, trace, kernel, checked)))
-            earlier.setdefault(record.id, []).extend(result.samples)
             timed.drift.watch(len(finalists), finalists[0][1], measurer)
         if len(finalists) > 1:
             say("timing interleaved")
@@ -381,7 +385,26 @@ class _Timed:
     recorder: Recorder
     measurer: Measurer
     drift: DriftMonitor
+    plausibility: Plausibility = field(default_factory=Plausibility)
     comparison: list[ComparedSchedule] = field(default_factory=list)
+
+
+def _results(
+    timed: _Timed, version: Version, code: Built | MeasureResult, best: float | None
+) -> Iterator[MeasureResult]:
+    """The result of a version, and those that replace it where its time is not plausible.
+
+    `best` is the shortest time of the versions before it.
+    """
+    if isinstance(code, MeasureResult):
+        yield code
+        return
+    run = partial(timed.measurer.run, code)
+    first = run()
+    yield first
+    if version.predicted is not None:
+        look = partial(timed.drift.look, timed.measurer)
+        yield from timed.plausibility.better(first, version.predicted, best, run, look)
 
 
 def _features(

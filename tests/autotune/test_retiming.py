@@ -40,6 +40,7 @@ def test_times_far_beyond_their_predictions_and_the_best_are_doubted() -> None:
     assert not plausible.doubts(10e-3, 14e-6, 1e-3), "the best is not much faster"
     assert not plausible.doubts(1.0, 14e-6, None), "a time slice explains little of it"
     assert not plausible.doubts(None, 14e-6, None), "it failed"
+    assert not plausible.doubts(50e-9, 1.3e-9, None), "a call takes that"
 
 
 def test_a_model_that_is_off_for_all_candidates_is_believed_no_more() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,10 +20,12 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measure_result import MeasureConfig
+from tilewright.autotune.measure.builds import Built
+from tilewright.autotune.measure.measure_result import MeasureConfig, MeasureResult
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure_import import import_results
-from tilewright.autotune.records import schedule_record
+from tilewright.autotune.records import schedule_record, target_record, workload_record
+from tilewright.autotune.retiming import Plausibility
 from tilewright.lab.measuring import GENERATOR
 from tilewright.lab.workbench import Workbench
 from tilewright.runtime.measure.pack import read_pack
@@ -50,6 +53,15 @@ QUICK = TuneConfig(
     ),
 )
 Data = dict[str, Any]
+
+
+DOUBTS = Plausibility.doubts
+
+
+@pytest.fixture(autouse=True)
+def believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time is measured again because the machine is busy."""
+    monkeypatch.setattr(Plausibility, "doubts", lambda *_: False)
 
 
 @pytest.fixture
@@ -380,6 +392,43 @@ def test_a_machine_that_is_not_calm_is_told(
     assert session.noise == says
     assert says.endswith("Measure again when the machine is calm.")
     assert list(times) == []  # it waited, and timed again
+
+
+@pytest.mark.parametrize(
+    ("factors", "left"),
+    [
+        ([1e4, 1.0], []),  # something disturbed it
+        ([1e4, 9e3, 1.0], []),  # for longer
+        ([1e4, 9e3, 8e3, 1.0], [1.0]),  # the prediction is off
+        ([2.0, 1.0], [1.0]),  # it is plausible
+    ],
+)
+def test_a_time_that_is_not_plausible_is_measured_again(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, factors: list[float], left: list[float]
+) -> None:
+    predicted = bench.versions.current.predicted
+    assert predicted is not None
+    assert predicted * max(factors) < 0.1, "it is a short call"
+    times = [predicted * factor for factor in factors]
+    upcoming = iter(times)
+    run = Measurer.run
+
+    def disturbed(measurer: Measurer, built: Built, best: float | None = None) -> MeasureResult:
+        seconds = next(upcoming)
+        return replace(run(measurer, built, best), seconds=seconds, samples=(seconds,) * 2)
+
+    monkeypatch.setattr(Measurer, "run", disturbed)
+    monkeypatch.setattr(Plausibility, "doubts", DOUBTS)
+    timing = measured(bench, "v1")["versions"][1]["measured"]
+    assert list(upcoming) == [predicted * factor for factor in left]
+    ran = times[: len(times) - len(left)]
+    assert timing["seconds"] == ran[-1]
+    database = bench.database
+    assert database is not None
+    assert sorted(m.seconds or 0.0 for m in database.records(Measurement)) == sorted(ran)
+    best = database.best(workload_record(bench.func).id, target_record(bench.target))
+    assert best is not None
+    assert best.seconds == ran[-1]
 
 
 def test_two_labs_share_a_database(file: Path) -> None:
