@@ -10,6 +10,7 @@ from __future__ import annotations
 import copyreg
 import errno
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -339,6 +340,8 @@ def system_errors(kind: type[TilewrightError], doing: str) -> Iterator[None]:
         raise kind("{0} failed: {1}", doing, error, hint=open_files_hint(error)) from error
 
 
+_OPEN_FILES = 1024
+"""The usual limit of open files of a process."""
 STAGES_HINT = "compute parts of a long expression in stages of their own"
 
 
@@ -356,9 +359,22 @@ def depth_errors(kind: type[TilewrightError], subject: str, done: str) -> Iterat
 
 def open_files_hint(error: OSError) -> str | None:
     """What to do where the system lets no more files be opened; `None` for other errors."""
-    if error.errno not in (errno.EMFILE, errno.ENFILE):
+    if error.errno == errno.ENFILE:
+        return "all files that this system can have open are: end programs that have many"
+    if error.errno != errno.EMFILE:
         return None
-    return "close files, or raise the limit of open files: ulimit -n"
+    limit = os.sysconf("SC_OPEN_MAX")
+    more = max(_OPEN_FILES, 2 * limit)
+    return f"close files, or raise the limit of {limit} open files: ulimit -n {more}"
+
+
+def no_files_hint() -> str | None:
+    """What to do if no file can be opened now, for errors that do not say that this is why."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return open_files_hint(error)
+    return None
 
 
 def bind(

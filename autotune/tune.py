@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, overload
 
 from ..codegen.detect import check_runnable, resolve, usable_processors
-from ..errors import TuningError, checked_call
+from ..errors import TuningError, checked_call, open_files_hint, system_errors
 from ..schedule import Schedule
 from ..target import Target
 from ..tir.ir import Func
@@ -19,7 +19,7 @@ from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
 from .budget import Budget
 from .config import TuneConfig
-from .events import Callback
+from .events import Callback, Event
 from .measure.numeric_check import require_tolerance
 from .notebook import in_notebook
 from .progress import each_of, progress_here
@@ -176,33 +176,34 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     `DatabaseError`. Of a run in the background, what is not refused at once is raised by its
     `result`.
     """
-    programs, several = tasks(func)
-    require_tolerance(tolerance, TuningError)
-    for program in programs:
-        verify(program.func)
-    budget = Budget(trials, seconds)
-    rules = StopRules(stop_at, min_gain)
-    shares = weights_of(weights, len(programs))
-    if trials is not None and trials < len(programs):
-        raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
-    job = TuningJob(
-        programs,
-        _runnable(target),
-        opened(database, TuningError, write=True),
-        budget,
-        rules,
-        shares,
-        seed,
-        resume,
-        tolerance,
-        config or TuneConfig(),
-    )
-    run_shows = background and progress and in_notebook()
-    shown = progress_here(background=background) if progress and not run_shows else None
+    with system_errors(TuningError, "preparing to tune"):
+        programs, several = tasks(func)
+        require_tolerance(tolerance, TuningError)
+        for program in programs:
+            verify(program.func)
+        budget = Budget(trials, seconds)
+        rules = StopRules(stop_at, min_gain)
+        shares = weights_of(weights, len(programs))
+        if trials is not None and trials < len(programs):
+            raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
+        job = TuningJob(
+            programs,
+            _runnable(target),
+            opened(database, TuningError, write=True),
+            budget,
+            rules,
+            shares,
+            seed,
+            resume,
+            tolerance,
+            config or TuneConfig(),
+        )
+        run_shows = background and progress and in_notebook()
+        shown = progress_here(background=background) if progress and not run_shows else None
 
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
-        with shown or nullcontext():
-            results = job.run(each_of(see, shown, callback), stop, tunings)
+        with shown or nullcontext(), _system_errors(callback) as given:
+            results = job.run(each_of(see, shown, given), stop, tunings)
         return results if several else results[0]
 
     if background:
@@ -222,6 +223,30 @@ def _only(best: Sequence[BestResult | None]) -> BestResult | None:
 def _each(count: int, best: Sequence[BestResult | None]) -> list[BestResult | None]:
     """The best of a run of so many programs, some of which may not have begun."""
     return [*best, *[None] * (count - len(best))]
+
+
+@contextmanager
+def _system_errors(callback: Callback | None) -> Iterator[Callback | None]:
+    """Raise `TuningError` for an `OSError` inside, but for one of the callback.
+
+    That is given back to be called in its place.
+    """
+    raised: list[OSError] = []
+
+    def call(event: Event) -> None:
+        assert callback is not None
+        try:
+            callback(event)
+        except OSError as error:
+            raised.append(error)
+            raise
+
+    try:
+        yield None if callback is None else call
+    except OSError as error:
+        if error in raised:
+            raise
+        raise TuningError("tuning failed: {0}", error, hint=open_files_hint(error)) from error
 
 
 def _runnable(target: Target | str) -> Target:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from ..errors import DatabaseError
+from ..errors import DatabaseError, no_files_hint
 from .codec import LONGEST_ROW
 
 _FULL = (
@@ -135,4 +135,6 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
     if meaning is None:
         return DatabaseError("database {0}: {1}", location, cause)
     what, hint = meaning
+    if meaning is _SQLITE[sqlite3.SQLITE_CANTOPEN]:
+        hint = no_files_hint() or hint
     return DatabaseError("database {0} {1} ({2})", location, what, cause, hint=hint)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import suppress
+
+from ...errors import open_files_hint
 
 
 def unnamed_file(label: str) -> int:
@@ -13,7 +14,10 @@ def unnamed_file(label: str) -> int:
     `label` is what the system shows of it.
     """
     if hasattr(os, "memfd_create"):
-        with suppress(OSError):  # a sandbox may refuse it
+        try:
             return os.memfd_create(label)
+        except OSError as error:  # a sandbox may refuse it
+            if open_files_hint(error):  # no temporary file can be opened either
+                raise
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import TuningError
+from ...errors import TuningError, open_files_hint
 from ...runtime.signature import Argument, Signature
 from ...tir.widen import WIDEST
 from .anonymous_file import unnamed_file
@@ -39,7 +39,11 @@ def new_memory(signature: Signature) -> int:
             os.close(fd)
             raise
     except OSError as error:
-        raise TuningError("no memory for the unscheduled program's results: {0}", error) from error
+        raise TuningError(
+            "no memory for the unscheduled program's results: {0}",
+            error,
+            hint=open_files_hint(error),
+        ) from error
     return fd
 
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ...errors import TuningError
+from ...errors import TuningError, open_files_hint
 from .anonymous_file import unnamed_file
 from .protocol import Assembler, Message, encode
 
@@ -129,7 +129,8 @@ class Worker:
             try:
                 self._start(arguments, {**os.environ, **environment}, inherit, opened)
             except (OSError, psutil.Error) as error:
-                raise TuningError("cannot start a worker process: {0}", error) from error
+                hint = open_files_hint(error) if isinstance(error, OSError) else None
+                raise TuningError("cannot start a worker process: {0}", error, hint=hint) from error
             self._opened = opened.pop_all()
         self._outbox = bytearray()
         self._timeouts: deque[_Limits] = deque()
