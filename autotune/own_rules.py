@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .rules.rule import GroupKind, SketchRule
 from .rules.user_rules import SKETCH_RULES
-from .search.sketch import Sketch
+from .search.search import Search
 
 _log = logging.getLogger(__name__)
+_NO_TURN = "the session ended before its turn"
+_ALL_MEASURED = "all its candidates are measured already"
 
 
 class RuleUse(NamedTuple):
-    """The number of trials of candidates by a rule; or the reason why no sketch has it."""
+    """The number of trials of candidates by a rule; or the reason why no sketch has it.
+
+    `untried` is why a rule that sketches have got no trial.
+    """
 
     trials: int
     refusal: str | None
+    untried: str | None = None
 
 
 @dataclass
@@ -30,23 +36,25 @@ class OwnRules:
     """
 
     rules: Mapping[str, tuple[int, ...] | str] = field(default_factory=dict)
+    _has_candidate: Callable[[Sequence[int]], bool] = field(default=lambda _: False)
     _trials: Counter[int] = field(default_factory=Counter)
 
     @staticmethod
-    def of(sketches: Sequence[Sketch], refusals: Mapping[str, str]) -> OwnRules:
-        """Those that are registered, for a program with `sketches`.
+    def of(search: Search, refusals: Mapping[str, str]) -> OwnRules:
+        """Those that are registered, for the program of a search.
 
         `refusals` are the first reasons of rules that did not apply to it, or to a part of it.
         """
 
         def positions(rule: SketchRule) -> tuple[int, ...]:
-            named = ({choice.rule for choice in sketch.choices} for sketch in sketches)
+            named = ({choice.rule for choice in sketch.choices} for sketch in search.sketches)
             return tuple(n for n, names in enumerate(named) if rule.name in names)
 
-        return OwnRules({
+        rules = {
             name: positions(rule) or refusals.get(name, _no_sketch(rule))
             for name, rule in SKETCH_RULES.items()
-        })  # fmt: skip
+        }
+        return OwnRules(rules, search.has_candidate)
 
     def count(self, sketch: int) -> None:
         """Count a trial of a candidate of a sketch (its position)."""
@@ -61,11 +69,16 @@ class OwnRules:
     def uses(self) -> dict[str, RuleUse]:
         """What became of each rule so far."""
         return {
-            name: RuleUse(0, known)
-            if isinstance(known, str)
-            else RuleUse(sum(self._trials[s] for s in known), None)
+            name: RuleUse(0, known) if isinstance(known, str) else self._use(known)
             for name, known in self.rules.items()
         }
+
+    def _use(self, sketches: Sequence[int]) -> RuleUse:
+        trials = sum(self._trials[s] for s in sketches)
+        if trials:
+            return RuleUse(trials, None)
+        left = self._has_candidate(sketches)
+        return RuleUse(0, None, _NO_TURN if left else _ALL_MEASURED)
 
 
 def warn_of_unused(programs: Sequence[tuple[str, OwnRules]]) -> None:
@@ -80,12 +93,16 @@ def warn_of_unused(programs: Sequence[tuple[str, OwnRules]]) -> None:
 def rules_text(uses: Mapping[str, RuleUse], trials: int) -> str | None:
     """What became of each rule in a session of `trials`, as a phrase."""
     phrases = (
-        f"{name}: {use.trials} of {trials} trials"
+        f"{name}: {use.trials} of {trials} trials{_reason(use.untried)}"
         if use.refusal is None
         else f"{name}: not for this program: {use.refusal}"
         for name, use in uses.items()
     )
     return "; ".join(phrases) or None
+
+
+def _reason(why: str | None) -> str:
+    return "" if why is None else f": {why}"
 
 
 def _no_sketch(rule: SketchRule) -> str:

@@ -263,7 +263,7 @@ class TuningJob:
             for rival in rivals:
                 if rival.baseline is Baseline.UNTUNED:
                     search.begin_with(rival.trace)
-            own_rules = OwnRules.of(search.sketches, prepared.refusals)
+            own_rules = OwnRules.of(search, prepared.refusals)
             search.begin_with_each(own_rules.sketches)
             for trace in program.first:
                 search.begin_with(trace)

@@ -222,7 +222,10 @@ class Search:
             self._fit()
 
     def suggest(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
-        """Put rows of sketches (positions) into the next batch: into half of it at most."""
+        """Put rows of sketches (positions) into the next batch: into half of it at most.
+
+        A batch that `begin_with_each` fills is not counted.
+        """
         for s, row in rows:
             self._add(self._pools[s], np.array([row], dtype=np.int64))
         self._suggested = list(rows)
@@ -238,10 +241,19 @@ class Search:
         """Put a candidate of one sketch (position) of each group into the first batches."""
         self._one_of += groups
 
+    def has_candidate(self, sketches: Iterable[int]) -> bool:
+        """Whether any of these sketches (positions) has a row that `ask` may still return."""
+        return any(
+            schedule_record(self.sketches[s].trace.with_row(row)).id not in self._asked
+            for s in sketches
+            for row in self._pools[s].rows.tolist()
+        )
+
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, drawn as `SearchConfig` says.
 
-        Suggested ones come first, then those to begin with, then the best predicted.
+        One of each group to begin with comes first, then suggested ones, the others to begin with,
+        and the best predicted.
         """
         if count < 1:
             return []
@@ -251,15 +263,17 @@ class Search:
         order = self._ranked(count)
         limit = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
         limit += self.config.explored
-        for s, row in self._suggested:
-            if 2 * len(batch) >= count:
-                break
-            self._take_row(batch, drawn_rows, s, row)
-        self._suggested = []
-        while self._first and len(batch) < count and count > 1:
-            self._take_row(batch, drawn_rows, *self._first.pop(0))
         while self._one_of and len(batch) < count:
             self._take_one_of(batch, drawn_rows, self._one_of.pop(0))
+        begun = len(batch)
+        if begun < count:
+            for s, row in self._suggested:
+                if 2 * (len(batch) - begun) >= count - begun:
+                    break
+                self._take_row(batch, drawn_rows, s, row)
+            self._suggested = []
+        while self._first and len(batch) < count and count > 1:
+            self._take_row(batch, drawn_rows, *self._first.pop(0))
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, drawn_rows, order, greedy)
         for _ in range(8 * count):

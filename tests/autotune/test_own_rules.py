@@ -17,6 +17,7 @@ from tilewright import (
     Draft,
     Group,
     GroupKind,
+    Schedule,
     Target,
     TuningDatabase,
     TuningError,
@@ -546,3 +547,45 @@ def test_a_rule_of_ours_that_fails_is_left_out_with_a_warning(
     assert caplog.messages == [
         f"{func.name}: the sketch rule {name} fails, and is left out: KeyError: '{func.name}'"
     ]
+
+
+def test_a_rule_is_tried_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer trials than baselines and schedules of other sizes, too."""
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+    with TuningDatabase("sqlite://") as db:
+        tune(ops.matmul_func(32, 32, 32), HERE, database=db, trials=8, config=QUICK)
+        sketch_rule(needless)
+        for size, trials in ((64, 1), (96, 2), (128, 3)):
+            func = ops.matmul_func(size, size, size)
+            result = tune(func, HERE, database=db, trials=trials, config=QUICK)
+            assert result.rules["needless"].trials == 1
+
+
+def test_more_rules_than_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch_rule(rows_of_vectors)
+    sketch_rule(needless)
+    result = played(ops.matmul_func(64, 64, 64), monkeypatch, trials=1)
+    assert str(result).endswith(
+        "rows_of_vectors: 1 of 1 trials; needless: 0 of 1 trials: the session ended before its turn"
+    )
+
+
+def in_rows(draft: Draft) -> None:
+    """A rule of two candidates."""
+    sch = draft.schedule
+    loops = sch.get_loops(sch.get_block("C"))
+    sch.split(loops[0], factors=[None, sch.sample_categorical([2, 4])])
+
+
+def test_a_rule_whose_candidates_are_measured_already_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+    func = ops.matmul_func(64, 64, 64)
+    own = Schedule(func, symbolic=True)
+    in_rows(Draft(own, TARGET))
+    with TuningDatabase("sqlite://") as db:
+        assert tune(own, HERE, database=db, trials=4, config=QUICK).trials == 2
+        sketch_rule(in_rows)
+        result = tune(func, HERE, database=db, trials=4, config=QUICK)
+    assert "in_rows: 0 of 4 trials: all its candidates are measured already" in str(result)
