@@ -62,6 +62,12 @@ class MeasureConfig:
         for name, value in vars(self).items():
             if name != "seed" and value is not None and not value > 0:
                 raise TuningError("MeasureConfig.{0}: expected more than 0, found {1}", name, value)
+        if self.slack < 1:
+            raise TuningError(
+                "MeasureConfig.slack: expected at least 1, found {0}: candidates that are faster "
+                "than the best would be dropped",
+                self.slack,
+            )
 
 
 class BuildRequest(NamedTuple):
