@@ -270,7 +270,10 @@ def is_urgent(command: object) -> bool:
 def listed_records(bench: Workbench, given: Arguments) -> Data:
     """A page of the schedules of this program in the database."""
     found = records.listed(records.required(bench.database), bench.workload, bench.target)
-    return _page(given, "records", found, _RECORDS)
+    page = _page(given, "records", found, _RECORDS)
+    page["records"] = records.told_apart(page["records"], bench.decision_names)
+    bench.look_up_pin()
+    return page
 
 
 def open_record(bench: Workbench, given: Arguments) -> Data:
@@ -300,13 +303,16 @@ def pin(bench: Workbench, given: Arguments) -> Data:
         GENERATOR,
         unverified=flag_of(given, "unverified"),
     )
+    bench.look_up_pin()
     return {"version": version.id, "record": record.id, "id": short_id(record.id)}
 
 
 def unpin(bench: Workbench, _: Arguments) -> Data:
     """Takes the choice back."""
     database = records.required(bench.database)
-    return {"unpinned": bool(database.unpin(bench.workload.id, target_record(bench.target)))}
+    gone = database.unpin(bench.workload.id, target_record(bench.target))
+    bench.look_up_pin()
+    return {"unpinned": bool(gone)}
 
 
 def export(bench: Workbench, given: Arguments) -> Data:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ..autotune.records import schedule_record, target_record
+from ..errors import ScheduleError
 from ..ids import short_id
+from ..schedule import Trace
 from ..target import Target
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import (
@@ -17,12 +20,16 @@ from ..tuning_db.values import (
     Workload,
     verified,
 )
+from .decisions import DecisionNames
 from .page import text
 from .program_tree import Data
+from .sliders import MOST as MOST_SLIDERS
 from .versions import LabError, Timing, Version
 
 MOST = 2000
 """The newest measurements among which the schedules of a program are listed."""
+_NAME = 120
+"""Characters of the name of a decision."""
 _FAST = 200
 """The fastest measurements whose schedules are listed too, however old they are."""
 
@@ -37,7 +44,11 @@ def required(database: TuningDatabase | None) -> TuningDatabase:
     return database
 
 
-def listed(database: TuningDatabase, workload: Workload, target: Target) -> list[Data]:
+Listed = tuple[Data, ScheduleRecord]
+"""A row of the list of schedules, and the schedule."""
+
+
+def listed(database: TuningDatabase, workload: Workload, target: Target) -> list[Listed]:
     """The schedules of a program that ran, by their last times, as `open` shows them.
 
     The best of the database comes first, then the fastest; those of comparable targets before
@@ -46,7 +57,7 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
     here = target_record(target)
     best = database.best(workload.id, here)
     first = None if best is None or best.pinned else best.schedule.id
-    pin = best.schedule.id if best is not None and best.pinned else None
+    pin = pinned_schedule(database, workload, target)
     found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
     for where in (here, None):
         entries = _last(database, workload, where).values()
@@ -55,8 +66,44 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
             found.setdefault(schedule.id, (measured, schedule))
     targets: dict[str, TargetRecord] = {}
     return [
-        {**_row(database, m, s, here, targets), "pinned": s.id == pin} for m, s in found.values()
+        ({**_row(database, m, s, here, targets), "pinned": s.id == pin}, s)
+        for m, s in found.values()
     ]
+
+
+def told_apart(entries: Sequence[Listed], names: DecisionNames) -> list[Data]:
+    """Rows with the `decisions` in which schedules of the same decisions differ."""
+    decisions = [_decisions(schedule, names) for _, schedule in entries]
+    groups: dict[tuple[str, ...], list[dict[str, int]]] = {}
+    for row in decisions:
+        groups.setdefault(tuple(row), []).append(row)
+    differ = {
+        key: {n for n in key if len({r[n] for r in rows}) > 1} for key, rows in groups.items()
+    }
+    return [
+        {
+            **row,
+            "decisions": [
+                {"name": text(name, _NAME), "value": value}
+                for name, value in taken.items()
+                if name in differ[tuple(taken)]
+            ][:MOST_SLIDERS],
+        }
+        for (row, _), taken in zip(entries, decisions, strict=True)
+    ]
+
+
+def _decisions(schedule: ScheduleRecord, names: DecisionNames) -> dict[str, int]:
+    try:
+        return names.decisions(Trace.from_json(schedule.trace))
+    except ScheduleError:  # damaged, or of a primitive that is not here
+        return {}
+
+
+def pinned_schedule(database: TuningDatabase, workload: Workload, target: Target) -> str | None:
+    """The id of the schedule that is pinned for builds of a program; `None` without a pin."""
+    pin = database.pinned(workload.id, target_record(target))
+    return None if pin is None else pin.schedule
 
 
 def times(database: TuningDatabase, workload: Workload, target: Target) -> dict[str, float]:

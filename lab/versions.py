@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from ..autotune.records import schedule_record
 from ..durations import format_change, format_changes, format_measured
 from ..errors import TilewrightError
 from ..schedule import Schedule
@@ -109,6 +111,11 @@ class Version:
         if self.timing is None or not self.predicted:
             return None
         return self.timing.seconds / self.predicted
+
+    @cached_property
+    def schedule_id(self) -> str:
+        """The id of its schedule in databases."""
+        return schedule_record(self.schedule.trace).id
 
     def data(self) -> Data:
         return {

@@ -20,8 +20,9 @@ in the program, in all versions.
 | `program` | `name`, `shape` and `workload` (the id in the database) of the unscheduled program |
 | `target` | `text`; `runs_here`, else `why_not`; `model`: whether there are predicted times |
 | `database` | its location, `null` without one |
+| `pinned` | the id of the schedule that builds take because it is pinned, or `null` |
 | `version` | the id of the current version |
-| `versions` | `id, parent, text, steps, predicted, measured, problem` of each; seconds |
+| `versions` | `id, parent, text, steps, predicted, measured, problem, pinned` of each; seconds |
 | `can_undo`, `can_redo` | booleans |
 | `compared` | of two versions timed interleaved: `a, b, ratio, interval, verdict, text` |
 | `run` | the last run, or `null`: `versions, says, running, seconds, error, unsaved` |
@@ -100,7 +101,8 @@ have `version, seconds, measured, rate, share`.
 
 A **record** has `record` (its id), `id` for short, its last time as `seconds`, `interval` and
 `text`, `generator`, `target`, `comparable` (whether its time is one of such a machine), `created`,
-and `pinned`: whether builds take it because it is pinned.
+`pinned`: whether builds take it because it is pinned, and `decisions`, of each its `name` and
+`value`: those in which it differs from others in the answer that took the same ones.
 
 An **error** has `kind`, `text` and `hint`; for steps also `example` (what clashes: two iterations,
 say), `place` (the id of the loop or block in the way) with its `name`, `alternatives`, and of the
@@ -128,6 +130,7 @@ from ..tuning_db import TuningDatabase
 from . import records
 from .answers import plain, problem
 from .commands import COMMANDS, is_urgent, text, tree
+from .decisions import DecisionNames
 from .measuring import Measurements, Run, VersionResults
 from .moves import refusal
 from .page import text as shown
@@ -179,6 +182,8 @@ class Workbench:
         )
         self.versions = Versions(Schedule(self.func), self.predict(self.func))
         self.handles.learn(self.func)
+        self.decision_names = DecisionNames(self.func)
+        self.pinned = self._pin()
         if given is not None:
             self.add(self.versions.root, "the given schedule", given)
 
@@ -196,7 +201,10 @@ class Workbench:
                 "target": self._target(),
                 "database": None if self.database is None else self.database.location,
                 "version": current.id,
-                "versions": [v.data() for v in self.versions],
+                "pinned": self.pinned,
+                "versions": [
+                    {**v.data(), "pinned": v.schedule_id == self.pinned} for v in self.versions
+                ],
                 "can_undo": current.parent is not None,
                 "can_redo": self.versions.can_redo,
                 "compared": [c.data() for c in self.comparisons.values()],
@@ -245,6 +253,14 @@ class Workbench:
             return None
         return known.get(schedule_record(trace).id) if known else None
 
+    def _pin(self) -> str | None:
+        if self.database is None:
+            return None
+        try:
+            return records.pinned_schedule(self.database, self.workload, self.target)
+        except DatabaseError:  # versions are shown whether it can be read or not
+            return None
+
     def _times(self) -> dict[str, float]:
         if self.database is None:
             return {}
@@ -266,6 +282,13 @@ class Workbench:
         with self._lock:
             self._revision += 1
         self.on_change()
+
+    def look_up_pin(self) -> None:
+        """Read again which schedule is pinned: others pin too."""
+        pinned = self._pin()
+        if pinned != self.pinned:
+            self.pinned = pinned
+            self.changed()
 
     def close(self) -> None:
         """End what goes on; measured times are kept."""

@@ -2,7 +2,7 @@
 
 function recordsTab(lab) {
   const { answer, more } = pages(lab, { do: "records" },
-    { name: "records", unit: "schedules", also: `${lab.runs} ${lab.opened}` });
+    { name: "records", unit: "schedules", also: `${lab.runs} ${lab.opened} ${lab.state.pinned}` });
   return answered(lab, answer, "Reading the database …",
     (records) => records.length === 0
       ? el("p.soft", {}, "The database has no schedule of this program that ran.")
@@ -17,8 +17,10 @@ function recordsTable(lab, records) {
       el("th", { scope: "col", class: name === "time" ? "num" : null }, name)))),
     el("tbody", {}, records.map((r) => el("tr", { key: r.record },
       el("th", { scope: "row" }, el("code", {}, r.id),
-        r.pinned ? el("div", {}, el("span.badge", {}, el("span", { "aria-hidden": "true" }, "◆ "), "pinned")) : null),
+        r.pinned ? el("div", {}, pinnedBadge()) : null),
       el("td.made", {},
+        r.decisions.length === 0 ? null : el("div.decisions", {}, r.decisions.map(({ name, value }) =>
+          el("code", { key: name }, `${name} = ${value} `))),
         el("div", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
         el("span.soft.when", {}, r.created.slice(0, 16).replace("T", " "))),
       el("td.num", {}, r.text),

@@ -66,8 +66,15 @@ function versionRow(lab, version, best) {
     },
       el("span.soft.id", {}, version.id),
       el("code", {}, version.text.replace(/^sch\./, "")),
+      version.pinned ? pinnedBadge() : null,
       best ? el("span.badge.c2", {}, "fastest") : null,
       versionTime(version)));
+}
+
+/** The mark of a schedule that builds take, whatever is the fastest; where it is narrow, the sign alone. */
+function pinnedBadge() {
+  return el("span.badge.pinned", { title: "Builds of this program take it" },
+    el("span", { "aria-hidden": "true" }, "◆"), el("span.word", {}, " pinned"));
 }
 
 function versionTime(version) {

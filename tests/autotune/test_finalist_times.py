@@ -112,7 +112,7 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
             assert re.search(rf"{short_id(schedule)}\s+{time}\s", shown)
         _check_order([number[id] for id in order])
 
-        listed = records.listed(db, MATMUL, TARGET)
+        listed = [row for row, _ in records.listed(db, MATMUL, TARGET)]
         assert {row["record"]: (row["seconds"], row["text"]) for row in listed} == {
             id: (number[id], text[id]) for id in number
         }

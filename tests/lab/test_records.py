@@ -271,6 +271,57 @@ def test_a_verified_version_is_pinned(database: tw.TuningDatabase) -> None:
     assert [r["pinned"] for r in done(bench, do="records")["records"]] == [False, False]
 
 
+def sampled(rows: int, columns: int, depth: int = 4) -> ScheduleRecord:
+    """A schedule of three decisions."""
+    sch = tw.Schedule(ops.matmul_func(64, 64, 64))
+    sizes = (rows, columns, depth)
+    for loop, size in zip(sch.get_loops(sch.get_block("C")), sizes, strict=True):
+        sch.split(loop, [None, sch.sample_categorical([2, 4, 8, 16], decision=[size])])
+    return schedule_record(sch.trace, "tiling")
+
+
+def test_records_have_the_decisions_that_tell_them_apart(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(func, TARGET, database)
+    for record, seconds in ((sampled(8, 2), 1e-3), (sampled(8, 16), 2e-3), (sampled(4, 2), 3e-3)):
+        put(database, func, record, seconds)
+    put(database, func, schedule_record(tiled(func, 8).trace, "by hand"), 4e-3)
+    put(database, func, ScheduleRecord("{}", 1, "damaged"), 5e-3)
+    rows = done(bench, do="records")["records"]
+    told = [", ".join(f"{d['name']} = {d['value']}" for d in r["decisions"]) for r in rows]
+    assert told == [
+        "split(i) factors[1] = 8, split(j) factors[1] = 2",
+        "split(i) factors[1] = 8, split(j) factors[1] = 16",
+        "split(i) factors[1] = 4, split(j) factors[1] = 2",
+        "",
+        "",
+    ], "the last factor is the same in all, and other schedules have no decisions"
+    done(bench, do="open", record=rows[0]["record"])
+    labels = [s["label"] for s in done(bench, do="sliders")["sliders"]]
+    assert {d["name"] for d in rows[0]["decisions"]} <= set(labels), "the names of the sliders"
+
+
+def test_versions_say_which_schedule_is_pinned(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    bench = Workbench(tiled(func, 16), TARGET, database)
+
+    def pinned(bench: Workbench) -> list[str]:
+        return [v["id"] for v in bench.state()["versions"] if v["pinned"]]
+
+    assert (pinned(bench), bench.state()["pinned"]) == ([], None)
+    before = bench.state()["revision"]
+    found = done(bench, do="pin", unverified=True)
+    assert (pinned(bench), bench.state()["pinned"]) == (["v1"], found["record"])
+    assert bench.state()["revision"] > before, "there is something new to draw"
+    assert pinned(Workbench(tiled(func, 16), TARGET, database)) == ["v1"]
+    done(bench, do="unpin")
+    assert pinned(bench) == []
+    other = schedule_record(bench.versions.root.schedule.trace)
+    database.pin(workload_record(func), target_record(TARGET), other, unverified=True)
+    done(bench, do="records")
+    assert pinned(bench) == ["v0"], "others pin too"
+
+
 def test_without_a_database_there_are_no_records() -> None:
     bench = Workbench(ops.add_relu_func(8), TARGET)
     for command in ("records", "pin", "unpin"):

@@ -375,8 +375,17 @@ def test_records_say_when_and_which_is_pinned(page: Page, tmp_path: Path, width:
     expect(rows.filter(has_text="pinned")).to_contain_text(row["id"])
     panel = lab.get_by_role("tabpanel").bounding_box()
     assert panel is not None
-    for moment in lab.locator(".records .when").all():
-        box = moment.bounding_box()
+    mark = rows.filter(has_text="pinned").locator(".badge").inner_text()
+    assert mark == "◆ pinned"
+    pinned = lab.locator(".version", has=page.locator(".pinned"))
+    expect(pinned).to_have_count(1)
+    expect(pinned.locator(".id")).to_have_text("v1")
+    expect(pinned.locator(".pinned")).to_be_visible()
+    assert pinned.locator(".pinned").text_content() == mark, "the same mark, read aloud in full"
+    expect(rows.nth(0).locator(".decisions")).to_have_text("split(i) factors[1] = 8")
+    expect(rows.nth(1).locator(".decisions")).to_have_text("split(i) factors[1] = 16")
+    for shown in lab.locator(".records .when, .records .decisions code").all():
+        box = shown.bounding_box()
         assert box is not None
         assert panel["x"] <= box["x"]
         assert box["x"] + box["width"] <= panel["x"] + panel["width"]
