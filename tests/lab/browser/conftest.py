@@ -1,4 +1,4 @@
-"""One browser, and one of each front end of notebooks, where there is a Chromium."""
+"""One browser and one JupyterLab, where there is a Chromium."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from .jupyter import FRONT_ENDS, Notebook, Server, running, show, switch
+from .jupyter import JUPYTERLAB, Notebook, Server, running, show, switch
 
 _PROGRAMS = "chromium", "chromium-browser", "google-chrome"
 _ARGUMENTS = (
@@ -43,23 +43,19 @@ def page(browser: Browser) -> Iterator[Page]:
         yield context.new_page()
 
 
-@pytest.fixture(scope="session", params=FRONT_ENDS, ids=lambda front_end: front_end.package)
-def server(
-    browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Server]:
-    front_end = request.param
-    pytest.importorskip(front_end.package, reason=f"{front_end.package} is not installed")
-    with running(front_end, tmp_path_factory.mktemp("jupyter")) as server:
+@pytest.fixture(scope="session")
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(JUPYTERLAB, tmp_path_factory.mktemp("jupyter")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def front_end_page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page of the front end, which loads once for all tests."""
+    """A page of JupyterLab, which loads once for all tests."""
     with browser.new_context(viewport={"width": 1600, "height": 1000}) as context:
         context.set_default_timeout(_TIMEOUT)
         page = context.new_page()
-        show(page, server, "lab" if server.front_end.package == "jupyterlab" else "tree")
+        show(page, server, "lab")
         yield page
 
 

@@ -51,21 +51,17 @@ _START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
 
 class FrontEnd(NamedTuple):
-    """The package of a front end, its module with a function `main`, and options of its own."""
+    """The module of a front end with a function `main`, and options of its own."""
 
-    package: str
     module: str
     options: tuple[str, ...]
 
 
-FRONT_ENDS = (
-    FrontEnd(
-        "jupyterlab",
-        "jupyterlab.labapp",
-        ("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
-    ),
-    FrontEnd("notebook", "notebook.app", ("--JupyterNotebookApp.expose_app_in_browser=True",)),
+JUPYTERLAB = FrontEnd(
+    "jupyterlab.labapp",
+    ("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
 )
+NOTEBOOK_7 = FrontEnd("notebook.app", ("--JupyterNotebookApp.expose_app_in_browser=True",))
 
 
 class Server(NamedTuple):
@@ -114,7 +110,7 @@ class Notebook:
         path.write_text(json.dumps(_notebook(sources)), encoding="utf-8")
         page.on("console", self._note)
         page.on("pageerror", self._fail)
-        if server.front_end.package == "notebook":
+        if server.front_end is NOTEBOOK_7:
             show(page, server, f"notebooks/{path.name}")
         else:
             self.command("docmanager:open", path=path.name)

@@ -1,4 +1,4 @@
-"""The lab as people use it, in a real JupyterLab and a real Notebook 7."""
+"""The lab as people use it, in a real JupyterLab; in short, in a real Notebook 7."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Page, expect
+
+from tilewright.tir.equality import structural_equal
+from tilewright.tir.parser import parse
 
 from .accessibility import violations
-from .jupyter import Notebook, Server, switch
+from .jupyter import NOTEBOOK_7, Notebook, Server, running, switch
 from .pictures import check_picture
 
 LAB = """\
@@ -25,6 +28,14 @@ lab"""
 AGAIN = """\
 again = tw.lab(func, "cpu -threads=2", tw.TuningDatabase(database.location))
 again"""
+TUNE = """\
+import tilewright as tw
+func = tw.ops.matmul_func(64, 48, 32)
+database = tw.TuningDatabase("tuning.db")
+tw.tune(func, "cpu -threads=2", trials=3, database=database)"""
+OPEN = """\
+lab = tw.lab(func, "cpu -threads=2", database)
+lab"""
 
 
 def opened_lab(opened: Notebook, cell: int = 0) -> Locator:
@@ -116,6 +127,36 @@ def test_work_in_the_lab(notebook: Callable[..., Notebook], tmp_path: Path, upda
     opened.restart()
     expect(lab.get_by_role("alert")).to_contain_text("Run the cell again")
     assert opened.errors == []
+
+
+def test_the_lab_in_notebook_7(page: Page, tmp_path: Path) -> None:
+    """What depends on the front end: outputs that change, and the widget with its messages."""
+    with running(NOTEBOOK_7, tmp_path / "notebook") as server:
+        opened = Notebook(page, server, "lab", TUNE, OPEN)
+        opened.run()
+        progress, result = opened.output(0).locator(".tw").all()
+        expect(progress).to_contain_text("trial 3/3")
+        expect(result).to_contain_text("all 3 trials are done")
+
+        lab = opened_lab(opened, 1)
+        lab.get_by_role("treeitem", name="for i").click()
+        lab.get_by_role("button", name="sch.split(i, factors=[None, 8])").click()
+        expect(current(lab)).to_contain_text("split(i, factors=[None, 8])")
+        slider = lab.get_by_role("slider", name="split(i) factors[1]")
+        slider.focus()
+        page.keyboard.press("End")
+        expect(slider).to_have_attribute("aria-valuetext", "64")
+        lab.get_by_role("button", name="Keep as a version").click()
+        expect(current(lab)).to_contain_text("split(i) factors[1] = 64")
+        measured(lab)
+
+        lab.get_by_role("tab", name="Export").click()
+        source = lab.locator(".source").inner_text()
+        lab.get_by_role("button", name="Text").click()
+        shown = [line.inner_text() for line in lab.locator(".program .line").all()]
+        program = parse("\n".join(re.sub(r"^\d+", "", line) for line in shown))
+        assert structural_equal(program, parse("\n".join(replayed(source, tmp_path))))
+        assert opened.errors == []
 
 
 def replayed(source: str, folder: Path) -> list[str]:

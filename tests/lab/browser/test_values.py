@@ -1,4 +1,4 @@
-"""What values show in cells of JupyterLab and Notebook 7, in the light and the dark theme."""
+"""What values show in cells of JupyterLab, in the light and the dark theme."""
 
 from __future__ import annotations
 
