@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII_BARS = "_.-=*#"
 _WIDTH = 32
+_HANG = " " * 5
+"""Behind the mark of a finalist."""
 
 
 class LiveDisplay:
@@ -111,7 +113,7 @@ def render(picture: Picture, console: Console) -> RenderableType:
         rows.append(line(picture.predicted, "dim"))
     if (calm := picture.calm) is not None:
         rows.append(line(calm, "dim" if picture.is_calm else "yellow"))
-    rows += [line(text) for text in picture.finalists]
+    rows += [part for text in picture.finalists for part in _hanging(line(text), console)]
     rows.append(line(picture.doing, "dim"))
     rows += [line(text) for text in picture.conclusions]
     if picture.failed is not None:
@@ -158,6 +160,21 @@ def _joined(parts: list[Text], console: Console) -> list[RenderableType]:
 
     joined = Text("  ").join(parts)
     return [joined] if len(joined) <= console.width else list(parts)
+
+
+def _hanging(line: Text, console: Console) -> list[Text]:
+    """A line, or its parts where it does not fit; those behind the first are indented."""
+    from rich.text import Text
+
+    if len(line) <= console.width:
+        return [line]
+    first = line.wrap(console, console.width)[0]
+    rest = line.plain[len(first) :].lstrip()
+    later = line[len(line) - len(rest) :].wrap(console, max(1, console.width - len(_HANG)))
+    parts = [first, *(Text(_HANG).append_text(part) for part in later)]
+    for part in parts:
+        part.rstrip()
+    return parts
 
 
 def _bars(console: Console) -> str:

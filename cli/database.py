@@ -11,6 +11,7 @@ import typer
 
 from ..errors import DatabaseError
 from ..ids import FEWEST_DIGITS, short_id
+from ..texts import count
 from . import upkeep
 from .options import (
     OPTIONS,
@@ -189,7 +190,7 @@ def show(
     facts["resources"] = taken or None
     print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
     if schedule is not None:
-        print_text(f"\n{steps(schedule)}")
+        print_text(f"\n{steps(schedule)}", hang=4)
     elif "ir" in facts:
         print_text(f"\n{facts['ir']}")
 
@@ -255,8 +256,8 @@ def export(
 ) -> None:
     """Write every record as JSON lines."""
     with open_database(db) as database:
-        count = database.export_lines(sys.stdout if file == "-" else file)
-    typer.echo(f"{count} records written", err=True)
+        written = database.export_lines(sys.stdout if file == "-" else file)
+    typer.echo(f"{count(written, 'record')} written", err=True)
 
 
 @app.command("import")

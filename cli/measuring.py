@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..texts import count
 from .options import (
     OPTIONS,
     AsJson,
@@ -20,6 +21,7 @@ from .options import (
 )
 from .program_file import load_program
 from .report import print_json
+from .table import print_text
 
 app = typer.Typer(
     help="Measure on a machine elsewhere: pack candidates here, run them there, import.", **OPTIONS
@@ -68,15 +70,13 @@ def pack(
             "drawn at random",
             err=True,
         )
-    count, built = len(packed.pack.candidates), packed.built
+    of, built = len(packed.pack.candidates), packed.built
     if as_json:
-        told = {"folder": str(out), "candidates": count, "built": built}
+        told = {"folder": str(out), "candidates": of, "built": built}
         print_json({**told, "digest": packed.pack.digest, "searched": packed.searched})
         return
-    typer.echo(f"{out}: {built} of {count} candidates of {func.name} compiled")
-    typer.echo(
-        f"measure them there: python -m tilewright.runtime.measure {out} --out results.jsonl"
-    )
+    print_text(f"{out}: {built} of {of} candidates of {func.name} compiled\nmeasure them there:")
+    typer.echo(f"  python -m tilewright.runtime.measure {out} --out results.jsonl")
 
 
 @app.command("import")
@@ -97,6 +97,7 @@ def import_results(
     if as_json:
         print_json(imported._asdict())
         return
-    typer.echo(f"{imported.measurements} measurements, {imported.new} new records")
+    measured, new = count(imported.measurements, "measurement"), count(imported.new, "new record")
+    print_text(f"{measured}, {new}")
     if imported.missing:
-        typer.echo(f"{imported.missing} candidates are not measured yet")
+        print_text(f"not measured yet: {count(imported.missing, 'candidate')}")

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from ..errors import BuildError
+from ..texts import count
 from .options import OPTIONS, AsJson, Databases, Kind, Shipped, sweeps_of
 from .report import print_assessment, print_json
+from .table import print_text
 
 app = typer.Typer(help="Train and evaluate cost models.", **OPTIONS)
 
@@ -40,7 +42,8 @@ def train(
     if as_json:
         print_json({"file": str(out), "rows": trained.rows, "tasks": len(learned.tasks)})
         return
-    typer.echo(f"{out}: learned from {trained.rows} candidates of {len(learned.tasks)} tasks")
+    tasks = count(len(learned.tasks), "task")
+    print_text(f"{out}: learned from {count(trained.rows, 'candidate')} of {tasks}")
 
 
 @app.command("report")

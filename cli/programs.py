@@ -22,7 +22,7 @@ from .options import (
 )
 from .program_file import load_program
 from .report import print_json, print_results, tune_row
-from .table import print_facts
+from .table import print_facts, print_text
 
 
 def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
@@ -146,7 +146,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
         return
     for path in made.files:
         typer.echo(path)
-    typer.echo(f"{func.name} for {made.target}, from {made.origin}")
+    print_text(f"{func.name} for {made.target}, from {made.origin}")
 
 
 def target(
@@ -203,4 +203,4 @@ def target(
         return
     print_facts(facts)
     for told in missing:
-        typer.echo(f"\nmissing: {told}")
+        print_text(f"\nmissing: {told}")

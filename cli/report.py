@@ -226,8 +226,9 @@ def print_new(new: Mapping[str, int], as_json: bool) -> None:
     if as_json:
         print_json(new)
         return
-    counts = ", ".join(f"{count} {kind}" for kind, count in new.items() if count)
-    print_text(f"new: {counts or 'nothing'}")
+    from ..tuning_db.removal import counted
+
+    print_text(f"new: {counted({kind: n for kind, n in new.items() if n}) or 'nothing'}")
 
 
 def print_assessment(report: Report) -> None:

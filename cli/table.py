@@ -28,6 +28,12 @@ _MARKS = ">~?"
 _GAP = "  "
 _NARROWEST = 16
 """Cells of a column that is wrapped, at least."""
+_HANG = 2
+"""Cells by which the later lines of an indented line are indented further."""
+_BREAKS = "/-+,;_("
+"""Marks in a long word, such as a path or the name of a processor, behind which it is divided."""
+_LONGEST = 4
+"""Characters that are looked at for each cell: some take none."""
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
@@ -59,9 +65,12 @@ def print_facts(facts: Mapping[str, object]) -> None:
         typer.echo(line)
 
 
-def print_text(text: str) -> None:
-    """Print a text, wrapped where a line is longer than the terminal is wide."""
-    for line in _wrapped(output_text(text), output_width()):
+def print_text(text: str, hang: int = 0) -> None:
+    """Print a text, wrapped where a line is longer than the terminal is wide.
+
+    What a line goes on with is indented by `hang` cells, that of an indented line by 2 at least.
+    """
+    for line in _wrapped(output_text(text), output_width(), hang):
         typer.echo(line)
 
 
@@ -142,28 +151,45 @@ def _facts(facts: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]
             yield f"{name if n == 0 else '':{margin}}{part}".rstrip()
 
 
-def _wrapped(text: str, width: int | None) -> Iterator[str]:
+def _wrapped(text: str, width: int | None, hang: int = 0) -> Iterator[str]:
     """The lines of a text, of at most so many cells: divided at spaces, in long words anywhere.
 
-    The parts of an indented line are indented as it is, where there is room.
+    What an indented line goes on with is indented by 2 cells more, or by `hang`, where there is
+    room: so one sees where the next line begins.
     """
     for line in text.split("\n"):
         if width is None or _cells(line) <= width:
             yield line
             continue
-        from rich.cells import chop_cells
-
         words = line.lstrip(" ")
-        indent = " " * max(0, min(len(line) - len(words), width - _NARROWEST))
-        room, now = width - len(indent), ""
+        room = max(0, width - _NARROWEST)
+        indent = min(len(line) - len(words), room)
+        later = min(indent + max(hang, _HANG if indent else 0), room)
+        now, margin = "", " " * indent
         for word in words.split(" "):
             longer = f"{now} {word}" if now else word
-            if _cells(longer) <= room:
+            if len(margin) + _cells(longer) <= width:
                 now = longer
                 continue
-            *full, now = [*([now] if now else []), *chop_cells(word, room)]
-            yield from (indent + part for part in full)
-        yield indent + now
+            *full, now = [*([now] if now else []), *_parts(word, width - later)]
+            for part in full:
+                yield margin + part
+                margin = " " * later
+        yield margin + now
+
+
+def _parts(word: str, room: int) -> Iterator[str]:
+    """A word in parts of at most so many cells, a long one divided behind marks where it can be."""
+    from rich.cells import chop_cells
+
+    start = 0
+    while len(part := word[start : start + _LONGEST * room]) > 0:
+        if _cells(part) > room:
+            part = chop_cells(part, room)[0] or part[0]
+            end = max(part.rfind(mark) for mark in _BREAKS) + 1
+            part = part[:end] if end > len(part) // 3 else part
+        yield part
+        start += len(part)
 
 
 def _cell(text: str) -> str:

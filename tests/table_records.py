@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
+from tilewright import ops
+from tilewright.autotune.records import workload_record
 from tilewright.tuning_db import (
     AnyRecord,
     Outcome,
@@ -17,12 +21,15 @@ from tilewright.tuning_db import (
     Workload,
 )
 
+from .lab.databases import Tuning, tuned
 from .tuning_db.samples import (
+    ARM,
     BASE,
     CPU,
     LLVM,
     MATMUL,
     NOON,
+    OLD_LLVM,
     SESSION,
     SLOW_CPU,
     measurement,
@@ -57,6 +64,24 @@ def fill(path: Path) -> TuningDatabase:
     db.put(*_measured(first, [4, 8, 2], 1.1e-6, minutes=13))  # it is superseded
     for n, program in enumerate(programs[1:]):
         db.put(*_measured(program, [n, 2], 0.0123 / (n + 1)))
+    return db
+
+
+def fill_session(path: Path) -> TuningDatabase:
+    """Make a database of a matmul that was tuned, here and elsewhere, and of one of other sizes."""
+    with patch("uuid.uuid4", lambda: SimpleNamespace(hex="0123")):
+        db = tuned(path)
+        wider = Tuning(path, ops.matmul_func(64, 64, 128))
+        session = wider.start()
+    wider.trial(session, 8, 2e-3)
+    wider.trial(session, 16, 2.5e-3)
+    wider.end(session)
+    wider.database.close()
+    ran = [m for m in db.measurements(workload=wider.workload.id) if m.seconds is not None]
+    program = workload_record(ops.matmul_func(64, 64, 64))
+    here = [replace(m, workload=program.id) for m in ran]
+    db.put(workload_record(ops.matmul_func(32, 32, 32)), ARM, SLOW_CPU, OLD_LLVM)
+    db.put(*(replace(m, target=ARM.id) for m in here), replace(here[0], toolchain=OLD_LLVM.id))
     return db
 
 

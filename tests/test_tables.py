@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,24 +17,33 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import tilewright as tw
 from tilewright.autotune.examine import Examined
-from tilewright.autotune.model import assess, samples
+from tilewright.autotune.measure_import import Imported
+from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
+from tilewright.building import Library
+from tilewright.cli.main import app
 from tilewright.cli.main import main as command_line
 from tilewright.cli.report import best_rows
 from tilewright.cli.table import output_text, print_table, print_text, table_lines
+from tilewright.codegen.cpu.generator import CpuGenerator
+from tilewright.codegen.cuda.generator import CudaGenerator
+from tilewright.codegen.generator import Tools
+from tilewright.runtime.module import Origin
 from tilewright.tir.ir import Buffer
-from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TuningDatabase
+from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TargetRecord, TuningDatabase
 
 from .golden import check_golden
+from .lab.databases import CPU, LLVM
 from .lab.test_result import RESULT
-from .table_records import fill
+from .table_records import fill, fill_session
 
 GOLDENS = Path(__file__).parent / "tables"
 WIDTHS = (40, 80, 200)
@@ -49,15 +60,35 @@ COMMANDS = {
     "diff-databases": "db diff tables.db other.db",
     "show-measurement": "db show {measurement}",
     "show-schedule": "db show {schedule}",
+    "explain": "db explain programs.py:matmul --db session.db",
+    "import": "db import records.jsonl --db {new}",
+    "merge": "db merge tables.db --db {new}",
     "tune": "tune programs.py:matmul --trials 4",
     "tune-several": "tune programs.py:matmul programs.py:failed programs.py:empty",
     "check": "check programs.py:matmul",
     "check-large": "check programs.py:large",
+    "pin": "db pin {schedule} --db {tables}",
+    "unpin": "db unpin {schedule} --db {pinned}",
+    "build": "build programs.py:matmul -o build/libmatmul.so",
+    "target": "target 'cpu -mcpu=x86-64-v3 -threads=1'",
+    "target-gpu": "target 'cuda -arch=sm_90a'",
+    "watch": "watch session.db --once",
     "model-report": "model report",
+    "model-train": "model train --out base.json",
+    "measure-pack": "measure pack programs.py:matmul --out packed",
+    "measure-import": "measure import results.jsonl --db {new}",
+}
+"""Words that follow `tilewright`, and `--db tables.db` where they name no database."""
+WITHOUT_GOLDEN = {
+    "show": "tests/lab/test_terminal.py has its goldens",
+    "report": "it writes a page for browsers, and prints the name of its file",
+    "db compact": "it prints two sizes, which depend on SQLite's version",
+    "db export": "it prints JSON lines, of any width",
 }
 STATUS = {"tune-several": 1, "check": 1}
 """The exit status of what finds something wrong."""
-WITHOUT_DATABASE = ("check", "check-large", "model-report")
+WARNS = ("check", "measure-pack", "measure-import")
+WITH_DATABASE = ("tune", "db")
 PROGRAMS = """
 from tilewright import ops
 
@@ -110,6 +141,22 @@ EXAMINED = {
 """Of a small program and a large one."""
 
 
+LIBRARY = Library(
+    tuple(Path(f"build/libmatmul.{ending}") for ending in ("so", "so.json", "h")),
+    tw.Target.parse("cpu -mcpu=x86-64-v3 -threads=1"),
+    Origin(
+        "transfer",
+        detail="that of A:float32[64,128] B:float32[128,64], about 12% slower than a tuned one",
+        loss=0.12,
+        schedule_id="ab" * 32,
+    ),
+)
+NO_DEVICE = tw.TargetError(
+    "there is no driver of NVIDIA's devices on this machine",
+    hint="install the driver, or start the container with its devices",
+)
+
+
 class NamedTask(NamedTuple):
     """What a report says of a task."""
 
@@ -127,11 +174,17 @@ Run = Callable[..., tuple[str, str]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two databases."""
     path = tmp_path_factory.mktemp("tables")
-    fill(path / "tables.db").close()
+    with fill(path / "tables.db") as db:
+        db.export_lines(path / "records.jsonl")
+    fill_session(path / "session.db").close()
     (path / "programs.py").write_text(PROGRAMS)
     with TuningDatabase(path / "other.db") as other:
         other.merge(path / "tables.db")
         other.delete(other.measurements()[0].id)
+    with TuningDatabase(path / "pinned.db") as pinned:
+        pinned.merge(path / "tables.db")
+        first = pinned.measurements()[0]
+        pinned.pin(first.workload, pinned.get(TargetRecord, first.target), first.schedule)
     return path
 
 
@@ -164,8 +217,41 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.autotune.tune.tune", tuned)
     monkeypatch.setattr("tilewright.autotune.examine.examine", examined)
     monkeypatch.setattr(samples, "shipped", lambda kind: [])
-    monkeypatch.setattr(samples, "featurise", lambda sweeps, kind: SimpleNamespace(tasks=[]))
+    learned = SimpleNamespace(tasks=[SimpleNamespace(session="")])
+    monkeypatch.setattr(samples, "featurise", lambda sweeps, kind: learned)
     monkeypatch.setattr(assess, "assess", lambda *_, **__: report)
+    trained = SimpleNamespace(rows=12_345, save=lambda path: None)
+    monkeypatch.setattr(base_model, "train", lambda learned: trained)
+    pack = SimpleNamespace(candidates=range(64), digest="ab" * 32)
+    packed = SimpleNamespace(pack=pack, built=61, searched=False)
+    monkeypatch.setattr("tilewright.autotune.measure_pack.write_pack", lambda *_, **__: packed)
+    imported = Imported(new=9, measurements=1, missing=63, cut=True)
+    monkeypatch.setattr("tilewright.autotune.measure_import.import_results", lambda *_: imported)
+    monkeypatch.setattr("tilewright.runtime.measure.results.read_results", lambda path: None)
+    monkeypatch.setattr("tilewright.building.build_library", lambda *_, **__: LIBRARY)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands see the same machine always, which has no device."""
+
+    def no_device(self: CudaGenerator) -> None:
+        raise NO_DEVICE
+
+    openmp = {"openmp": "/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0"}
+    for generator, tools, runtimes in (
+        (CpuGenerator, Tools("llvm 22", {"llvm": "22.1.0", "llvmlite": "0.50.0"}), openmp),
+        (CudaGenerator, Tools("ptxas 13.0", {"nvcc": "13.0.88"}), {"pycuda": None}),
+    ):
+        monkeypatch.setattr(generator, "tools", lambda _, tools=tools: tools)
+        monkeypatch.setattr(generator, "runtimes", lambda _, runtimes=runtimes: runtimes)
+    monkeypatch.setattr(CudaGenerator, "missing", lambda _: [NO_DEVICE])
+    monkeypatch.setattr("tilewright.codegen.detect.usable_memory", lambda: 32 * 2**30)
+    monkeypatch.setattr("tilewright.autotune.records.target_record", lambda target: CPU)
+    monkeypatch.setattr("tilewright.autotune.records.toolchain_record", lambda target: LLVM)
+    path = "/srv/measurements/of-all-machines/tuning.db"
+    for module in ("explain", "lookup"):
+        monkeypatch.setattr(f"tilewright.tuning_db.{module}.location", lambda _: path)
 
 
 @pytest.fixture
@@ -192,9 +278,14 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.usefixtures("played")
+@pytest.mark.usefixtures("played", "machine")
 def test_golden(
-    name: str, width: int, db: TuningDatabase, run: Run, request: pytest.FixtureRequest
+    name: str,
+    width: int,
+    db: TuningDatabase,
+    run: Run,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     first, other, *_ = db.measurements()
     empty = next(s for s in db.records(Session) if s.id != first.session)
@@ -205,17 +296,44 @@ def test_golden(
         "session": first.session[:12],
         "empty": empty.id[:12],
     }
-    database = () if name in WITHOUT_DATABASE else ("--db", "tables.db")
-    words = COMMANDS[name].format(**ids).split()
-    text, err = run(*words, *database, width=width, status=STATUS.get(name, 0))
+    databases = {name: tmp_path / f"{name}.db" for name in ("new", "tables", "pinned")}
+    for copied in ("tables", "pinned"):
+        if f"{{{copied}}}" in COMMANDS[name]:  # it writes into this one
+            shutil.copy(f"{copied}.db", databases[copied])
+    words = shlex.split(COMMANDS[name].format(**ids, **databases))
+    if words[0] in WITH_DATABASE and "--db" not in words:
+        words += ["--db", "tables.db"]
+    text, err = run(*words, width=width, status=STATUS.get(name, 0))
     text = re.sub(r"(?m)^size .*", "size ...", text)  # it depends on SQLite's version
-    assert bool(err) == (name in STATUS and name != "tune-several")
+    assert bool(err) == (name in WARNS)
     assert all(c.isprintable() for line in err.splitlines() for c in line)
     lines = text.splitlines()
-    assert max(map(cell_len, lines)) <= width
+    wide = [line for line in lines if cell_len(line) > width]
+    assert all(line.startswith("  python -m ") for line in wide), "commands are copied whole"
     assert all(c.isprintable() for line in lines for c in line), "no control characters"
     update = request.config.getoption("--update")
     check_golden(GOLDENS / f"{name}-{width}.txt", text, update=update)
+
+
+def commands(group: typer.Typer, *words: str) -> Iterator[str]:
+    """The names of all commands, as `db list`."""
+    for command in group.registered_commands:
+        assert command.callback is not None
+        yield " ".join([*words, command.name or command.callback.__name__])
+    for below in group.registered_groups:
+        assert below.typer_instance is not None
+        assert below.name is not None
+        yield from commands(below.typer_instance, *words, below.name)
+
+
+def test_each_command_has_goldens_or_a_reason() -> None:
+    names = set(commands(app))
+    groups = {group.name for group in app.registered_groups}
+    given = [words.split() for words in COMMANDS.values()]
+    shown = {" ".join(words[: 2 if words[0] in groups else 1]) for words in given}
+    assert {"tune", "db list", "measure pack"} <= names
+    assert names - shown == set(WITHOUT_GOLDEN)
+    assert shown <= names
 
 
 def test_each_golden_has_its_command() -> None:
@@ -297,7 +415,25 @@ def test_parts_of_an_indented_line_are_indented(
         "finals:",
         "    2beab274: 1 us",
         "    07af206a: 1.5 us in 30 rounds, 1.5",
-        "    times the choice",
+        "      times the choice",
+    ]
+
+
+def test_long_words_are_divided_behind_marks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of processors and paths are; ids, which have none near, are divided anywhere."""
+    monkeypatch.setenv("COLUMNS", "40")
+    print_text(f"cpu/x86-64-v4+sse4a+adx+prfchw+aes+pclmul+sha {'0' * 64}")
+    print_text("+t0 = sch.sample_categorical(candidates=[16, 32], decision=[16])", hang=4)
+    assert capsys.readouterr().out.splitlines() == [
+        "cpu/x86-64-v4+sse4a+adx+prfchw+aes+",
+        "pclmul+sha",
+        "0" * 40,
+        "0" * 24,
+        "+t0 =",
+        "    sch.sample_categorical(",
+        "    candidates=[16, 32], decision=[16])",
     ]
 
 
