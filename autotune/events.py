@@ -156,7 +156,7 @@ class Ended:
     samples, of which there are `best_samples`. `best_session` is the session that measured the
     best, `own_seconds` the best time of this one.
     `kept` says in plain words what the database has of an interrupted session, and how to go on;
-    `noise` that the machine was not calm.
+    `noise` that the machine was not calm; `pinned` that builds take another schedule.
     """
 
     reason: str
@@ -171,6 +171,7 @@ class Ended:
     best_interval: tuple[float, float] | None = None
     best_samples: int | None = None
     noise: str | None = None
+    pinned: str | None = None
     budget_elapsed: float | None = None
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ class Picture:
     are known. `drift` has the last event that compared the machine with its start. `comparison` are
     the finalists, the choice first. `elapsed` and `budget_elapsed` are those of the last event.
     `kept` says how to go on after an interrupt. `ended` is set by the last event, and so is
-    `noise`, if the machine was not calm.
+    `noise`, if the machine was not calm, and `pinned`, if builds take another schedule.
     """
 
     def __init__(self, started: Started) -> None:
@@ -53,6 +53,7 @@ class Picture:
         self.comparison: tuple[ComparedSchedule, ...] = ()
         self.kept: str | None = None
         self.noise: str | None = None
+        self.pinned: str | None = None
         self.ended = False
         self._done = started.done
         self._failed: Trial | None = None
@@ -188,7 +189,7 @@ class Picture:
     @property
     def conclusions(self) -> list[str]:
         """Why the choice is slower than in its trial, what it gained, and what went wrong."""
-        texts = (self._slower, self._gains, self.noise, self.kept)
+        texts = (self._slower, self._gains, self.pinned, self.noise, self.kept)
         return [text for text in texts if text is not None]
 
     def line(self, event: Event) -> str | None:
@@ -210,8 +211,8 @@ class Picture:
                 count = self.outcomes.total() if self.which else self._done
                 trials = "1 trial" if count == 1 else f"{count} trials"
                 ended = f"{self.which}{self.rate} after {trials} in {elapsed:.1f} s: {self.doing}"
-                more = (f"{self.which}{text}" for text in (self.noise, self.kept) if text)
-                return "\n".join((ended, *more))
+                more = (self.pinned, self.noise, self.kept)
+                return "\n".join((ended, *(f"{self.which}{text}" for text in more if text)))
             case _:
                 return None
 
@@ -231,7 +232,7 @@ class Picture:
         self.doing, self.ended = event.reason, True
         self.best, self.interval = event.best_seconds, event.best_interval
         self.samples = event.best_samples
-        self.kept, self.noise = event.kept, event.noise
+        self.kept, self.noise, self.pinned = event.kept, event.noise, event.pinned
         if event.best_session is not None:
             own = event.own_seconds
             self._origin = origin_text(event.best_session, self.started.session, own)

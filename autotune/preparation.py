@@ -73,6 +73,7 @@ def interrupted_result(
     best = history.best_known(
         database, workload, record, toolchain_record(target), tolerance, replays=Replays(func)
     )
+    pin = database.pinned(workload.id, record)
     new = max(0.0, session.duration - begun.seconds)
     return TuneResult(
         best=best,
@@ -93,4 +94,5 @@ def interrupted_result(
         noise=None,
         kept=kept_text(database, session.id),
         earlier_trials=database.trials(session.id),
+        pinned=None if pin is None else pin.schedule,
     )

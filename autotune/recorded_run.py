@@ -32,6 +32,7 @@ from ..tuning_db.values import (
 from .budget import budget_text
 from .events import Drift, Ended, Event, Final, Started, Waiting
 from .picture import Pictures
+from .result import instead_text
 from .session_history import SessionHistory
 
 _PREPARING = "measuring this machine and preparing the search"
@@ -62,8 +63,8 @@ def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRu
 class RecordedRun:
     """A session that is read from a database; `poll` reads what is new.
 
-    `session` is its record as last read, `pictures` its state for displays. `best` is what a build
-    would take now for its program and target.
+    `session` is its record as last read, `pictures` its state for displays: at the end with the
+    recorded best of its program and target. `best` is what a build would take now for these.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
@@ -108,14 +109,8 @@ class RecordedRun:
 
     @property
     def best(self) -> Best | None:
-        """The schedule that a build would take now; `None` while none is verified."""
-        tolerance = self.session.search.get("tolerance")
-        return self._database.best(
-            self.session.workload,
-            self._target,
-            self._toolchain,
-            tolerance=tolerance if isinstance(tolerance, (int, float)) else None,
-        )
+        """The schedule that a build would take now; `None` while none is pinned or verified."""
+        return self._look_up(pins=True)
 
     @property
     def how_to_go_on(self) -> str | None:
@@ -167,7 +162,7 @@ class RecordedRun:
             self._drift = drift
             yield Drift(drift, self.session.duration)
         measured = self._history.last != before
-        best = self.best if measured or over else None
+        best = self._look_up(pins=False) if measured or over else None
         if measured and best is not None and self._is_of_finals(best):
             gains = self._database.gains(best)
             yield Final(best.comparison, self._history.elapsed, gains=gains)
@@ -176,6 +171,17 @@ class RecordedRun:
             yield self._ended(best)
         else:
             yield Waiting(self._whereabouts(), self.session.duration)
+
+    def _look_up(self, *, pins: bool) -> Best | None:
+        """The best by now; without `pins` the recorded one."""
+        tolerance = self.session.search.get("tolerance")
+        return self._database.best(
+            self.session.workload,
+            self._target,
+            self._toolchain,
+            tolerance=tolerance if isinstance(tolerance, (int, float)) else None,
+            pins=pins,
+        )
 
     def _started(self) -> Started:
         session = self.session
@@ -212,7 +218,13 @@ class RecordedRun:
             best_samples=None if measured is None else len(measured.samples),
             noise=session.noise,
             kept=self.how_to_go_on,
+            pinned=None if best is None else instead_text(self._pinned, best.schedule.id),
         )
+
+    @property
+    def _pinned(self) -> str | None:
+        pin = self._database.pinned(self.session.workload, self._target)
+        return None if pin is None else pin.schedule
 
     def _why_it_ended(self) -> str:
         session = self.session

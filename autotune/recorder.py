@@ -150,6 +150,12 @@ class Recorder:
         """The best checked schedule in the database, whoever measured it."""
         return best_known(self._database, *self.subject[:3], self._tolerance, replays=self._replays)
 
+    @property
+    def pinned(self) -> str | None:
+        """The schedule (id) that is pinned for the program; `None` if none is."""
+        pin = self._database.pinned(self.subject.workload.id, self.subject.target)
+        return None if pin is None else pin.schedule
+
     def known_seconds(self, schedule: str) -> float | None:
         """The last time of a schedule (id) here; `None` if it never ran."""
         workload, target, toolchain, _ = self.subject

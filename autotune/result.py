@@ -129,6 +129,9 @@ class TuneResult:
 
     `kept` says in plain words what the database has of an interrupted session, and how to go on.
 
+    `pinned` is the schedule (id) that is pinned for the program, `None` if none is: builds take it,
+    whatever the best is.
+
     `doubts` says in plain words if most candidates, or one of the baselines, computed wrong
     results.
 
@@ -161,6 +164,7 @@ class TuneResult:
     earlier_trials: int = 0
     history: tuple[Trial, ...] = ()
     finals: tuple[ComparedSchedule, ...] = ()
+    pinned: str | None = None
 
     _repr_html_ = html
 
@@ -192,6 +196,11 @@ class TuneResult:
         """The gains as a phrase, with the session if that is another one; `None` without any."""
         return self._gains_text(explained=False)
 
+    @property
+    def pinned_text(self) -> str | None:
+        """That builds take a pinned schedule instead of the best, if so, as a sentence."""
+        return None if self.best is None else instead_text(self.pinned, self.best.schedule_id)
+
     def trials_text(self, unit: str = "") -> str:
         """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and those of the session.
 
@@ -221,7 +230,8 @@ class TuneResult:
             rules = None if own is None else f"rules of your own: {own}"
             gains = self._gains_text(explained=True)
             finals = self._finals_text()
-            lines = (best, finals, gains, rules, self.noise, self.doubts, self.kept)
+            pinned = self.pinned_text
+            lines = (best, finals, gains, pinned, rules, self.noise, self.doubts, self.kept)
             return "\n".join(filter(None, lines))
         more = "" if self.kept is None else f"\n{self.kept}"
         if not self.trials:
@@ -236,7 +246,7 @@ class TuneResult:
         else:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
             lines = [f"best {self.best.time_text}{whose}"]
-            lines += filter(None, [self.gains_text])
+            lines += filter(None, [self.gains_text, self.pinned_text])
         lines.append(
             f"{self.trials_text('trials')} in {self.seconds:.1f} s: {excerpt(self.reason)}"
         )
@@ -259,6 +269,13 @@ def slower_finals_text(trials: float | None, finals: float) -> str | None:
         f"The fastest trial took {before}; timed again in the finals, the winner takes {after}. "
         "The finals count."
     )
+
+
+def instead_text(pinned: str | None, best: str) -> str | None:
+    """That builds take a `pinned` schedule (id) instead of the `best`, as a sentence, if so."""
+    if pinned in (None, best):
+        return None
+    return f"Builds take schedule {short_id(pinned)} instead: it is pinned."
 
 
 def origin_text(best: str, session: str, own_seconds: float | None = None) -> str:

@@ -209,6 +209,7 @@ class Tuning:
             trial_seconds=self._trial_seconds(),
             rules=self.own_rules.uses,
             kept=kept,
+            pinned=self.recorder.pinned,
         )
         if result.doubts is not None:
             _log.warning("%s: %s", self._name, result.doubts)
@@ -229,6 +230,7 @@ class Tuning:
                 best_interval=None if self.best is None else self.best.interval,
                 best_samples=None if self.best is None else self.best.samples,
                 noise=noise,
+                pinned=result.pinned_text,
             )
         )
         return result

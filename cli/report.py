@@ -121,6 +121,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         "drift": list(result.drift),
         "gains": gains_json(result.gains),
         "own_rules": {name: use._asdict() for name, use in result.rules.items()},
+        "pinned": result.pinned,
         "kept": result.kept,
         "noise": result.noise,
         "doubts": result.doubts,
@@ -205,6 +206,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
         {
             "best": best,
             "gain": result.gains_text,
+            "pinned": result.pinned_text,
             "finals": f"{summary(comparison)}{whose}" if comparison else None,
             "roofline": roof,
             "rules": None if result.best is None else result.best.generator or None,

@@ -67,7 +67,7 @@ def _headline(result: TuneResult) -> h.Node:
     rules = rules_text(result.rules, result.trials)
     return [
         lead(f"{best.time_text}{whose}", _rate(result.flops, best.seconds), roof),
-        remarks(gains_text(result.gains, explained=True), rest, slower),
+        remarks(gains_text(result.gains, explained=True), rest, slower, result.pinned_text),
         remarks(f"Rules of your own: {rules}" if rules else None, result.kept),
         troubles,
     ]

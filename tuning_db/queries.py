@@ -289,6 +289,7 @@ class Queries:
         *,
         tolerance: Amount | None = None,
         applies: Applies | None = None,
+        pins: bool = True,
     ) -> Best | None:
         """The pinned schedule, else the fastest verified one or one that ties with it, or None.
 
@@ -298,6 +299,8 @@ class Queries:
         It is verified if at least one `Verification` of the same workload, target, schedule and
         toolchain passed and none failed, put before or after it. A check that failed in any layer
         refuses the schedule in all layers. Of equal times the upper layer's wins.
+
+        Without `pins` it is the recorded best: what it would be if nothing were pinned.
 
         If the fastest was timed interleaved with others, the simplest of those that tie with it is
         the choice (see `interleaved_comparison`).
@@ -312,7 +315,7 @@ class Queries:
         """
         with self._connections() as layers, leaving_out() as damage:
             wanted = _wanted(workload, target, toolchain, tolerance, damage)
-            return lookup.best(layers, wanted, applies)
+            return lookup.best(layers, wanted, applies, pins=pins)
 
     def pinned(self, workload: str, target: TargetRecord) -> Pin | None:
         """The pin of a workload (id) on comparable targets that `best` takes, or None.

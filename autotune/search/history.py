@@ -60,13 +60,15 @@ def best_known(
     *,
     replays: Replays,
 ) -> BestResult | None:
-    """The best checked schedule in the database; `tolerance` as for `TuningDatabase.best`.
+    """The recorded best, whatever is pinned; `tolerance` as for `TuningDatabase.best`.
 
     One that does not apply to the program of `replays` is set aside with a warning.
     """
-    best = database.best(workload.id, target, toolchain, tolerance=tolerance, applies=replays)
+    best = database.best(
+        workload.id, target, toolchain, tolerance=tolerance, applies=replays, pins=False
+    )
     replays.warn(database.location)
-    if best is None or best.measurement is None or best.seconds is None or best.pinned:
+    if best is None or best.measurement is None or best.seconds is None:
         return None
     trace = replays.schedule(best.schedule).trace
     return BestResult(
