@@ -15,22 +15,21 @@ from dataclasses import astuple, dataclass, field, replace
 
 from ..durations import format_seconds
 from ..errors import TilewrightError
-from ..runtime.timer import turn_seconds
 from ..schedule import Trace
 from ..tuning_db.gains import Baseline, Gains
 from ..tuning_db.interleaved_comparison import summary
 from ..tuning_db.values import (
-    ComparedSchedule,
     Measurement,
     Outcome,
     ScheduleRecord,
     SessionStatus,
 )
 from .budget import Meter
-from .config import MIN_FINALISTS, TuneConfig
-from .drift import DISTURBED, DriftMonitor, drift_text
+from .config import TuneConfig
+from .drift import DriftMonitor, drift_text
 from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting, ignore
-from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
+from .final_comparison import FinalComparison
+from .finals import Fastest, Finalist
 from .gain import Progress
 from .measure.builds import Built
 from .measure.measure_result import BuildRequest, MeasureResult
@@ -38,21 +37,17 @@ from .measure.measurer import Measurer
 from .model.target_model import Roofline
 from .noise import advice, noise_text, was_disturbed
 from .own_rules import OwnRules
-from .recorder import FinalsResult, Recorder
+from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
 from .retiming import Plausibility
 from .rivals import Rival, Rivals
 from .search.search import Candidate, Search
+from .wrong_results import WrongResults
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
 _STEP = 0.2
 """Seconds of a pause between looks at interrupts and the time."""
-_PAUSES = 3
-"""Pauses before disturbed finals are repeated."""
-_FINALS_DISTURBED = 3.0
-"""From this factor between trials and finals on, finals choose nothing: what they hold in caches
-and the warmth of the processor explain less."""
 
 
 class OutOfTime(Exception):
@@ -101,14 +96,22 @@ class Tuning:
         self._outcomes: Counter[Outcome] = Counter()
         self._history: list[Trial] = []
         self._error: str | None = None
-        self._difference = ""
-        self._wrong_rivals: dict[Baseline, str] = {}
+        self._wrong = WrongResults(self.rivals)
         self._fastest = Fastest()
         self._rivals = Rivals(self.rivals)
         self._drift = DriftMonitor(self.config.calm, self._pause)
         self._plausibility = Plausibility()
-        self._finals_slowdown = 1.0
-        self._compared: list[ComparedSchedule] = []
+        self._finals = FinalComparison(
+            config=self.config,
+            measurer=self.measurer,
+            recorder=self.recorder,
+            fastest=self._fastest,
+            rivals=self._rivals,
+            drift=self._drift,
+            tolerance=self.tolerance,
+            measured=self._finalist,
+            pause=self._pause,
+        )
         self._last_word = time.monotonic()
         self.measurer.tick = self._tick
         self._batches = 0
@@ -170,7 +173,22 @@ class Tuning:
         """
         self._at_work = True
         try:
-            self._hold_finals()
+            compared = self._finals.hold()
+            if self._finals.disturbed:
+                self._tell(Drift(self._finals.slowdown, self._elapsed(), finals=True))
+            if compared is None:
+                return
+            self._look_up()
+            comparison, gains = compared
+            _log.info("%s: %s", self._name, summary(comparison))
+            self._tell(
+                Final(
+                    tuple(comparison),
+                    self._elapsed(),
+                    gains=gains,
+                    trial_seconds=self._trial_seconds(),
+                )
+            )
         finally:
             self._rest()
 
@@ -190,7 +208,7 @@ class Tuning:
             target=self.recorder.subject.target.text,
             flops=workload.flops,
             history=tuple(self._history),
-            finals=tuple(self._compared),
+            finals=tuple(self._finals.compared),
             trials=self._outcomes.total(),
             earlier_trials=self._earlier,
             outcomes=dict(self._outcomes),
@@ -204,7 +222,7 @@ class Tuning:
             drift=tuple(self._drift.ratios),
             gains=self._gains(),
             noise=noise,
-            doubts=self._doubts(),
+            doubts=self._wrong.text(self._outcomes[Outcome.WRONG_RESULT], self._outcomes.total()),
             own_seconds=self._own_seconds(),
             trial_seconds=self._trial_seconds(),
             rules=self.own_rules.uses,
@@ -341,9 +359,7 @@ class Tuning:
         """A schedule that was measured, if it may be the best; it is noted if it is a rival."""
         finalist = None
         if measured.outcome is Outcome.WRONG_RESULT:
-            self._difference = measured.error or ""
-            wrong = (r.baseline for r in self.rivals if r.schedule.id == schedule.id)
-            self._wrong_rivals.update(dict.fromkeys(wrong, self._difference))
+            self._wrong.note(schedule.id, measured.error or "")
         if measured.seconds is not None:
             assert measured.kernel is not None, "what ran was built"
             checked = measured.accepted(self.tolerance)
@@ -399,57 +415,6 @@ class Tuning:
             time.sleep(min(left, _STEP))
             self._tick()
 
-    def _hold_finals(self) -> None:
-        near, config = self._near(), self.config
-        if len(near) != 1 and not self._timing(near).rounds:
-            return
-        self._try_rivals(near[0].seconds)
-        limit = FAR * near[0].seconds
-        joined = [*near, *(f for f in self._rivals.besides(near) if f.seconds <= limit)]
-        if self._timing(joined).rounds:
-            near = joined
-        slow, rounds, extra = short_heat(
-            self._rivals.besides(near),
-            config.rounds,
-            config.final_seconds / 4,
-            config.measure.sample_seconds,
-        )
-        if len(near) + len(slow) < 2:
-            return
-        finalists = [f for f in (*near, *slow) if f.checked or self._passes(f)]
-        compared = self._compare(finalists, rounds, extra)
-        if compared is not None:
-            self._look_up()
-            comparison, gains = compared
-            _log.info("%s: %s", self._name, summary(comparison))
-            self._tell(
-                Final(
-                    tuple(comparison),
-                    self._elapsed(),
-                    gains=gains,
-                    trial_seconds=self._trial_seconds(),
-                )
-            )
-
-    def _try_rivals(self, best: float) -> None:
-        """Measure the rivals that were no candidates of this session, where that is short.
-
-        One that was faster in another session than this machine now shows takes no part: its
-        record would be replaced.
-        """
-        short = self.config.final_seconds / 16
-        for rival in self._rivals.untried if best <= short else ():
-            if rival.baseline is Baseline.WRITTEN and self.measurer.await_reference() > short:
-                continue
-            request = BuildRequest(rival.schedule.trace, rival.trace.error_factor)
-            known = self.recorder.known_seconds(rival.schedule.id)
-            for measured in self.measurer.measure([request], best):
-                if known is None:
-                    self.recorder.rival(rival.schedule, measured)
-                elif measured.seconds is None or measured.seconds >= DISTURBED * known:
-                    continue
-                self._finalist(rival.schedule, rival.trace, measured)
-
     def _gains(self) -> Gains:
         """The gains of the best; lower bounds of those that were not measured in its finals."""
         if self.best is None:
@@ -462,7 +427,7 @@ class Tuning:
 
     def _own_seconds(self) -> float | None:
         """The best time of this session: that of its finals, or else of its trials."""
-        return self._compared[0].seconds if self._compared else self._trial_seconds()
+        return self._finals.compared[0].seconds if self._finals.compared else self._trial_seconds()
 
     def _trial_seconds(self) -> float | None:
         """The time of the fastest trial of this session; `None` if none ran."""
@@ -472,79 +437,13 @@ class Tuning:
     def _noise(self) -> str | None:
         """Plain words where the machine was so disturbed that it was not fit to choose."""
         threads = self.search.target.threads
-        if self._finals_slowdown >= _FINALS_DISTURBED:
-            return f"{drift_text(self._finals_slowdown, finals=True)} {advice(threads)}"
+        if self._finals.disturbed:
+            return f"{drift_text(self._finals.slowdown, finals=True)} {advice(threads)}"
         best, gains = self.best, None
-        if self._compared and best is not None and best.session == self.recorder.session.id:
+        if self._finals.compared and best is not None and best.session == self.recorder.session.id:
             gains = best.gains
         disturbed = [trial.disturbed for trial in self._history]
-        return noise_text(self._drift.ratios, self._compared, threads, gains, disturbed)
-
-    def _doubts(self) -> str | None:
-        """Plain words where most candidates, or a baseline, computed wrong results."""
-        wrong, trials = self._outcomes[Outcome.WRONG_RESULT], self._outcomes.total()
-        texts = [
-            f"{baseline.phrase} computes wrong results, and is no baseline: {difference}"
-            for baseline, difference in self._wrong_rivals.items()
-        ]
-        if 2 * wrong > trials:
-            texts.append(
-                f"{wrong} of {trials} candidates computed wrong results; "
-                f"the last: {self._difference}"
-            )
-        return "\n".join(texts) or None
-
-    def _near(self) -> list[Finalist]:
-        """The candidates that may be the fastest."""
-        config, first = self.config, self._fastest.first
-        if first is None:
-            return []
-        each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
-        count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
-        margin = config.margin * self._drift.spread
-        least = 2 if self._drift.spread >= DISTURBED else 1
-        return self._fastest.finalists(min(config.finalists, count), margin, least)
-
-    def _passes(self, finalist: Finalist) -> bool:
-        """Check the results of a finalist that was not checked yet; return whether they pass."""
-        result = self.measurer.check(finalist.kernel)
-        self.recorder.check(finalist.schedule.id, result)
-        return result.passed and finalist.kernel.allows(result, self.tolerance)
-
-    def _timing(
-        self, finalists: Sequence[Finalist], first: int | None = None, extra: float = 0.0
-    ) -> InterleavedTiming:
-        config = self.config
-        seconds, sample_seconds = config.final_seconds + extra, config.measure.sample_seconds
-        return InterleavedTiming(finalists, config.rounds, seconds, sample_seconds, first)
-
-    def _compare(
-        self, finalists: Sequence[Finalist], first: int, extra: float
-    ) -> FinalsResult | None:
-        """Time kernels interleaved and record it; `None` if there is no time for that.
-
-        Times that are several times those of the trials are not recorded: they would take their
-        place. The timing is repeated once, after a pause.
-        """
-        for again in (False, True):
-            timing = self._timing(finalists, first, extra)
-            result: FinalsResult | None = None
-            try:
-                timing.run(self.measurer.interleave)
-            finally:
-                self._finals_slowdown = timing.slowdown
-                if any(timing.samples) and timing.slowdown < _FINALS_DISTURBED:
-                    timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
-                    result = self.recorder.finals([(s, row) for s, row in timed if row])
-                    self._compared = result.comparison
-            if timing.slowdown < _FINALS_DISTURBED:
-                return result
-            _log.info("the finals took %.3g times as long as the trials", timing.slowdown)
-            if not again:
-                for _ in range(_PAUSES):
-                    self._pause()
-        self._tell(Drift(self._finals_slowdown, self._elapsed(), finals=True))
-        return None
+        return noise_text(self._drift.ratios, self._finals.compared, threads, gains, disturbed)
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self.measurer, self.search.seconds_in_model

@@ -1,0 +1,147 @@
+"""The finals of a session: which schedules take part, and what their interleaved times say.
+
+The fastest of the session and its rivals do (`finals.py`, `rivals.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..runtime.timer import turn_seconds
+from ..schedule import Trace
+from ..tuning_db.gains import Baseline
+from ..tuning_db.values import ComparedSchedule, ScheduleRecord
+from .config import MIN_FINALISTS, TuneConfig
+from .drift import DISTURBED, DriftMonitor
+from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
+from .measure.measure_result import BuildRequest, MeasureResult
+from .measure.measurer import Measurer
+from .recorder import FinalsResult, Recorder
+from .rivals import Rivals
+
+_log = logging.getLogger(__name__)
+_PAUSES = 3
+"""Pauses before disturbed finals are repeated."""
+_DISTURBED = 3.0
+"""From this factor between trials and finals on, finals choose nothing: what they hold in caches
+and the warmth of the processor explain less."""
+
+
+@dataclass(eq=False)
+class FinalComparison:
+    """The finals of a session.
+
+    `measured` is called with a rival that was measured for them, and `pause` to wait for a calm
+    machine. `compared` are the finalists of finals that were recorded, the choice first, and
+    `slowdown` is how many times as long the last finals took as the trials.
+    """
+
+    config: TuneConfig
+    measurer: Measurer
+    recorder: Recorder
+    fastest: Fastest
+    rivals: Rivals
+    drift: DriftMonitor
+    tolerance: float | None
+    measured: Callable[[ScheduleRecord, Trace, MeasureResult], object]
+    pause: Callable[[], None]
+    slowdown: float = 1.0
+    compared: list[ComparedSchedule] = field(default_factory=list)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether they took so long that they chose nothing."""
+        return self.slowdown >= _DISTURBED
+
+    def hold(self) -> FinalsResult | None:
+        """Time the fastest and the rivals, and record it; `None` where nothing was compared."""
+        near, config = self._near(), self.config
+        if len(near) != 1 and not self._timing(near).rounds:
+            return None
+        self._try_rivals(near[0].seconds)
+        limit = FAR * near[0].seconds
+        joined = [*near, *(f for f in self.rivals.besides(near) if f.seconds <= limit)]
+        if self._timing(joined).rounds:
+            near = joined
+        slow, rounds, extra = short_heat(
+            self.rivals.besides(near),
+            config.rounds,
+            config.final_seconds / 4,
+            config.measure.sample_seconds,
+        )
+        if len(near) + len(slow) < 2:
+            return None
+        finalists = [f for f in (*near, *slow) if f.checked or self._passes(f)]
+        return self._compare(finalists, rounds, extra)
+
+    def _try_rivals(self, best: float) -> None:
+        """Measure the rivals that were no candidates of this session, where that is short.
+
+        One that was faster in another session than this machine now shows takes no part: its
+        record would be replaced.
+        """
+        short = self.config.final_seconds / 16
+        for rival in self.rivals.untried if best <= short else ():
+            if rival.baseline is Baseline.WRITTEN and self.measurer.await_reference() > short:
+                continue
+            request = BuildRequest(rival.schedule.trace, rival.trace.error_factor)
+            known = self.recorder.known_seconds(rival.schedule.id)
+            for measured in self.measurer.measure([request], best):
+                if known is None:
+                    self.recorder.rival(rival.schedule, measured)
+                elif measured.seconds is None or measured.seconds >= DISTURBED * known:
+                    continue
+                self.measured(rival.schedule, rival.trace, measured)
+
+    def _near(self) -> list[Finalist]:
+        """The candidates that may be the fastest."""
+        config, first = self.config, self.fastest.first
+        if first is None:
+            return []
+        each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
+        count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
+        margin = config.margin * self.drift.spread
+        least = 2 if self.drift.spread >= DISTURBED else 1
+        return self.fastest.finalists(min(config.finalists, count), margin, least)
+
+    def _passes(self, finalist: Finalist) -> bool:
+        """Check the results of a finalist that was not checked yet; return whether they pass."""
+        result = self.measurer.check(finalist.kernel)
+        self.recorder.check(finalist.schedule.id, result)
+        return result.passed and finalist.kernel.allows(result, self.tolerance)
+
+    def _timing(
+        self, finalists: Sequence[Finalist], first: int | None = None, extra: float = 0.0
+    ) -> InterleavedTiming:
+        config = self.config
+        seconds, sample_seconds = config.final_seconds + extra, config.measure.sample_seconds
+        return InterleavedTiming(finalists, config.rounds, seconds, sample_seconds, first)
+
+    def _compare(
+        self, finalists: Sequence[Finalist], first: int, extra: float
+    ) -> FinalsResult | None:
+        """Time kernels interleaved and record it; `None` if there is no time for that.
+
+        Times that are several times those of the trials are not recorded: they would take their
+        place. The timing is repeated once, after a pause.
+        """
+        for again in (False, True):
+            timing = self._timing(finalists, first, extra)
+            result: FinalsResult | None = None
+            try:
+                timing.run(self.measurer.interleave)
+            finally:
+                self.slowdown = timing.slowdown
+                if any(timing.samples) and timing.slowdown < _DISTURBED:
+                    timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
+                    result = self.recorder.finals([(s, row) for s, row in timed if row])
+                    self.compared = result.comparison
+            if timing.slowdown < _DISTURBED:
+                return result
+            _log.info("the finals took %.3g times as long as the trials", timing.slowdown)
+            if not again:
+                for _ in range(_PAUSES):
+                    self.pause()
+        return None
