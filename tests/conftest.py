@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -19,6 +20,7 @@ os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name
 os.environ["TILEWRIGHT_MACHINE"] = "table"  # choices do not depend on how busy this machine is
 
 import tilewright
+from tilewright.autotune.config import TuneConfig
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.errors import TargetError
 
@@ -42,6 +44,11 @@ if Path(tilewright.__file__).resolve().parent != ROOT:
 # The same examples in every run, and no test that depends on how fast the machine is.
 hypothesis.settings.register_profile("suite", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("suite")
+
+# Finals of two seconds are for times that somebody reads. A test that needs some says how long.
+defaults: Any = TuneConfig.__init__
+defaults.__defaults__ = tuple(0.1 if at == 2.0 else at for at in defaults.__defaults__)
+assert TuneConfig() == TuneConfig(final_seconds=0.1)
 
 
 class RootIsNoTestPackage:
