@@ -12,7 +12,7 @@ from ..errors import BuildError, ScheduleError, TilewrightError, TuningError
 from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.ir import Func
-from .trace import statements
+from .step_texts import step_texts
 
 Seconds: TypeAlias = Callable[[Schedule], float]
 """The time of a call of a scheduled program, which is built as it is."""
@@ -23,7 +23,7 @@ _REFUSALS = (ScheduleError, BuildError)
 
 
 class Ablated(NamedTuple):
-    """A step, and the time of the schedule without it, or of the steps up to it.
+    """A step as people write it, and the time of the schedule without it, or of the steps up to it.
 
     `along` are the steps that need it and are left out with it. Without `seconds`, the rest of the
     schedule is refused or does not compile, for a `reason`.
@@ -54,7 +54,7 @@ def without_each(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated
     Raises `ScheduleError` if the trace does not apply to the program.
     """
     data = trace.to_data()["steps"]
-    lines = statements(trace)
+    lines = step_texts(func, trace)
     for number in _changing(func, trace):
         left_out = _dependents(data, number)
         rest = [step for k, step in enumerate(data) if k not in left_out]
@@ -72,7 +72,7 @@ def prefixes(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
     Raises `ScheduleError` if the trace does not apply to the program.
     """
     yield Ablated("as written", seconds(Schedule(func)))
-    lines = statements(trace)
+    lines = step_texts(func, trace)
     for number in _changing(func, trace):
         try:
             yield Ablated(lines[number], seconds(Trace(trace.steps[: number + 1]).apply(func)))

@@ -106,7 +106,7 @@ def sliders_of(func: Func, trace: Trace) -> list[Slider]:
     for number, step in enumerate(trace.steps):
         before, count = replayed.func, len(handles)
         funcs.append(before)
-        handles += _flat(replayed.replay(step))
+        handles += flat(replayed.replay(step))
         for item, value in enumerate(step.decision):
             if value is not None:
                 sliders.append(Slider(number, "", item, value, Ref("t", count + item)))
@@ -157,10 +157,10 @@ def _uses(value: Argument, drawn: Ref) -> bool:
     return bool(value == drawn)
 
 
-def _flat(result: Any) -> list[Any]:
+def flat(result: Any) -> list[Any]:
     """The outputs in the result of a step, in order."""
     if isinstance(result, tuple):
-        return [v for part in result for v in _flat(part)]
+        return [v for part in result for v in flat(part)]
     return [] if result is None else [result]
 
 

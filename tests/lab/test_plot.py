@@ -206,6 +206,22 @@ def test_a_schedule_without_each_step_and_what_needs_it() -> None:
     assert unroll.seconds == whole + 1
 
 
+def test_steps_of_an_ablation_have_the_names_of_the_program() -> None:
+    sch = tw.Schedule(FUNC)
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    size = sch.sample_categorical([2, 4], decision=[4])
+    outer, _ = sch.split(i, [None, size * 2])
+    sch.parallel(outer)
+    sch.cache_read(sch.get_block("C"), 0, "global")
+    sch.transform_layout(sch.get_block("C"), ("read", 0), lambda i, j: (j, i))
+    assert [row.step for row in without_each(FUNC, sch.trace, loops)] == [
+        "sch.split(i, factors=[None, 8])",
+        "sch.parallel(i_0)",
+        "sch.cache_read(C, read_buffer_index=0, storage_scope='global')",
+        "sch.transform_layout(C, buffer=['read', 0], index_map=lambda i, j: (j, i))",
+    ]
+
+
 def test_what_is_refused_without_a_step_has_its_reason() -> None:
     sch = tw.Schedule(FUNC)
     sch.unroll(sch.get_loops(sch.get_block("C"))[2])
@@ -240,7 +256,7 @@ def test_ablation_draws_ratios_and_times() -> None:
     whole = loops(SCHEDULE)
     assert widths(ax)[-1] == pytest.approx(10 / whole)
     steps, worth = row_texts(ax)
-    assert steps[-1] == "sch.parallel(l4)"
+    assert steps[-1] == "sch.parallel(i_0)"
     assert "with 3 steps that need it" in worth[0]
     assert worth[-1] == format_change(1 + 10 / whole)
     assert ax.get_xlabel() == "faster ← without the step → slower"
