@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..autotune.records import schedule_record, target_record
@@ -11,7 +11,10 @@ from ..ids import short_id
 from ..schedule import Trace
 from ..target import Target
 from ..tuning_db import TuningDatabase
+from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
+    Best,
+    ComparedSchedule,
     Measurement,
     Order,
     Outcome,
@@ -32,6 +35,9 @@ _NAME = 120
 """Characters of the name of a decision."""
 _FAST = 200
 """The fastest measurements whose schedules are listed too, however old they are."""
+Entry = tuple[Measurement, ScheduleRecord]
+Compared = tuple[Measurement, ScheduleRecord, ComparedSchedule | None]
+"""A schedule with its last time, and how it compares where that is of finals."""
 
 
 def required(database: TuningDatabase | None) -> TuningDatabase:
@@ -51,23 +57,22 @@ Listed = tuple[Data, ScheduleRecord]
 def listed(database: TuningDatabase, workload: Workload, target: Target) -> list[Listed]:
     """The schedules of a program that ran, by their last times, as `open` shows them.
 
-    The best of the database comes first, then the fastest; those of comparable targets before
-    others.
+    The pinned one comes first and the recorded best next, then the fastest, finals in their own
+    order at the place of their choice; those of comparable targets before others.
     """
     here = target_record(target)
-    best = database.best(workload.id, here)
-    first = None if best is None or best.pinned else best.schedule.id
+    best = database.best(workload.id, here, pins=False)
     pin = pinned_schedule(database, workload, target)
-    found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
+    ranked: list[Compared] = []
     for where in (here, None):
-        entries = _last(database, workload, where).values()
-        ranked = sorted(entries, key=lambda e: (e[1].id != first, _timing(e[0]).seconds))
-        for measured, schedule in ranked:
-            found.setdefault(schedule.id, (measured, schedule))
+        ranked += _ranked(_last(database, workload, where).values(), best)
+    found: dict[str, Compared] = {}
+    for entry in sorted(ranked, key=lambda entry: entry[1].id != pin):
+        found.setdefault(entry[1].id, entry)
     targets: dict[str, TargetRecord] = {}
     return [
-        ({**_row(database, m, s, here, targets), "pinned": s.id == pin}, s)
-        for m, s in found.values()
+        ({**_row(database, m, s, here, targets), "pinned": s.id == pin, "finals": _of_finals(c)}, s)
+        for m, s, c in found.values()
     ]
 
 
@@ -104,6 +109,36 @@ def pinned_schedule(database: TuningDatabase, workload: Workload, target: Target
     """The id of the schedule that is pinned for builds of a program; `None` without a pin."""
     pin = database.pinned(workload.id, target_record(target))
     return None if pin is None else pin.schedule
+
+
+def _ranked(entries: Iterable[Entry], best: Best | None) -> list[Compared]:
+    """Schedules by their times, finals in their own order; the best before all."""
+    first = None if best is None else best.schedule.id
+    comparison = () if best is None else best.comparison
+    groups: dict[object, list[Entry]] = {}
+    for measured, schedule in entries:
+        moment = measured.session, measured.created, measured.target, measured.toolchain
+        groups.setdefault(moment, []).append((measured, schedule))
+    ranked = [_compared(group, comparison) for group in groups.values()]
+    ranked.sort(key=lambda group: (group[0][1].id != first, _timing(group[0][0]).seconds))
+    listed = [entry for group in ranked for entry in group]
+    return sorted(listed, key=lambda entry: entry[1].id != first)
+
+
+def _compared(group: Sequence[Entry], best: Sequence[ComparedSchedule]) -> list[Compared]:
+    """Measurements of one moment, in the order of their comparison."""
+    if len(group) == 1:
+        return [(*group[0], None)]
+    by_id = {schedule.id: (measured, schedule) for measured, schedule in group}
+    if by_id.keys() != {c.schedule for c in best}:
+        # Nothing is chosen by this: the times before the finals, which may, are not read.
+        best = compare_schedules(group, dict)
+    return [(*by_id[c.schedule], c) for c in best]
+
+
+def _of_finals(compared: ComparedSchedule | None) -> str | None:
+    """How a finalist compares, where its time does not show it."""
+    return f"finals: {compared}" if compared is not None and compared.early else None
 
 
 def times(database: TuningDatabase, workload: Workload, target: Target) -> dict[str, float]:

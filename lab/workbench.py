@@ -65,7 +65,7 @@ of the `buffers`. A `block` has `id`, `name`, the first line of what it does as 
 | `measure` | `versions`: ids; of several, times are interleaved | the `run` that begins |
 | `pack` | `versions`, `folder`: a new one | the `run` that compiles them for a machine elsewhere |
 | `cancel` | | the `run` |
-| `records` | `start`, `count` | `records` of this program in the database, the best first |
+| `records` | `start`, `count` | `records` of this program in the database, the choice first |
 | `open` | `record`: the beginning of an id | the `version` |
 | `pin` | `version`, `unverified` | the `record` that builds take from now on, `id` for short |
 | `unpin` | | `unpinned`: whether there was one |

@@ -388,10 +388,10 @@ def _best_line(best: Best | None) -> str:
 def _comparison_lines(best: Best | None) -> Iterator[str]:
     if best is None or not best.comparison:
         return
-    yield f"  {summary(best.comparison)}:"
+    rounds = best.comparison[0].rounds_text
+    yield f"  {summary(best.comparison)}; timed interleaved in {rounds}:"
     for compared in best.comparison:
-        in_rounds = f"{compared.time_text} in {count(compared.rounds, 'round')}"
-        yield f"    {short_id(compared.schedule)}: {in_rounds}, {compared}"
+        yield f"    {short_id(compared.schedule)}: {compared.time_text}, {compared}"
 
 
 def _at_best(seconds: float | None) -> str:

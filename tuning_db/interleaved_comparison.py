@@ -3,7 +3,7 @@
 Measurements of one session with the same `created` are interleaved: sample n of each was taken in
 round n. A disturbance that lasts longer than a round hits all alike. Times are therefore compared
 by their ratios within rounds; times of different rounds are not comparable. A schedule that was
-out early has fewer samples.
+out early has fewer samples: its median is never compared with those of others.
 
 The fastest is found among those that have the most samples: each time is divided by the mean of
 its round, and the lowest median wins, unless another is ahead of it in the median of their ratios.
@@ -143,10 +143,11 @@ def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
 def compare_schedules(
     entries: Sequence[tuple[Measurement, ScheduleRecord]], earlier: EarlierTimes
 ) -> list[ComparedSchedule]:
-    """How interleaved measurements compare: the choice first, then the others by their times.
+    """How interleaved measurements compare: the choice first, then the others by how they compare.
 
-    The entries are `ok`, each of another schedule; their order does not matter. `earlier` is called
-    only where one of them is unsettled.
+    The others are the fastest, then by their ratios: their times are of different rounds where one
+    was out early. The entries are `ok`, each of another schedule; their order does not matter.
+    `earlier` is called only where one of them is unsettled.
     """
     entries = sorted(entries, key=lambda entry: entry[0].schedule)
     rows = [measured.samples for measured, _ in entries]
@@ -175,8 +176,10 @@ def compare_schedules(
         **dict.fromkeys(tied, Verdict.TIE),
         first: Verdict.FASTEST,
     }
+    order = sorted(range(len(rows)), key=lambda n: (n != choice, n != first, ratios[n].ratio))
     compared = []
-    for n, (measured, _) in enumerate(entries):
+    for n in order:
+        measured, _ = entries[n]
         assert measured.seconds is not None, "an ok measurement has a time"
         compared.append(
             ComparedSchedule(
@@ -187,10 +190,10 @@ def compare_schedules(
                 ratio=ratios[n].ratio,
                 interval=None if n == first else ratios[n].interval,
                 verdict=verdicts.get(n, Verdict.SLOWER),
+                of_rounds=most,
             )
         )
-    chosen = entries[choice][0].schedule
-    return sorted(compared, key=lambda c: (c.schedule != chosen, c.seconds, c.schedule))
+    return compared
 
 
 def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:

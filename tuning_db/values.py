@@ -28,7 +28,7 @@ from ..display import html
 from ..durations import format_measured, format_seconds
 from ..errors import DatabaseError
 from ..ids import short_id
-from ..texts import LINE, cut
+from ..texts import LINE, count, cut
 from .intervals import median_interval
 
 Json = Any
@@ -458,7 +458,8 @@ class ComparedSchedule:
     contains the true one with a confidence of 95%. `ratio` is its time over that of the fastest:
     the median over the rounds in which both took part, which is not the ratio of the two medians.
     `interval` contains the true ratio with the same confidence. It is None for the fastest; both
-    intervals are if there were too few rounds.
+    intervals are if there were too few rounds. `of_rounds` are those of the fastest: one that was
+    out early has a time of other rounds than that, and its `ratio` says which is faster.
     """
 
     schedule: str
@@ -468,15 +469,28 @@ class ComparedSchedule:
     interval: tuple[float, float] | None
     verdict: Verdict
     seconds_interval: tuple[float, float] | None = None
+    of_rounds: int | None = None
 
     @property
     def time_text(self) -> str:
         """The time with its interval, as it is printed everywhere."""
         return format_measured(self.seconds, self.seconds_interval, self.rounds)
 
+    @property
+    def early(self) -> bool:
+        """Whether it was out early: its time is that of fewer rounds than those of the fastest."""
+        return self.of_rounds is not None and self.rounds < self.of_rounds
+
+    @property
+    def rounds_text(self) -> str:
+        """The rounds that its time is of: `36 rounds`, or `6 of 36 rounds`."""
+        of = f"{self.rounds} of " if self.early else ""
+        return f"{of}{count(self.of_rounds or self.rounds, 'round')}"
+
     def __repr__(self) -> str:
         """A line: the ratio is to the fastest. `str` says it in words."""
-        told = f"{short_id(self.schedule)}: {format_seconds(self.seconds)}, {self.verdict}"
+        early = f" in {self.rounds_text}" if self.early else ""
+        told = f"{short_id(self.schedule)}: {format_seconds(self.seconds)}{early}, {self.verdict}"
         if self.verdict is Verdict.FASTEST:
             return f"<ComparedSchedule {told}>"
         return f"<ComparedSchedule {told}, {self.ratio:.3f}x ({self._between})>"
@@ -488,11 +502,12 @@ class ComparedSchedule:
             return f"unsettled ({self._between})"
         if self.ratio < 1:
             ties = self.verdict is Verdict.TIE
-            how = "tie, as fast within the noise" if ties else f"out after {self.rounds} rounds"
+            how = "tie, as fast within the noise" if ties else f"out after {self.rounds_text}"
             return f"{how} ({self._between})"
         surely = self.interval is not None and self.interval[0] > 1
         word = "behind" if self.verdict is Verdict.SLOWER and not surely else self.verdict
-        return f"{word}, {self.ratio:.3f} times the fastest ({self._between})"
+        early = f" in {self.rounds_text}" if self.early else ""
+        return f"{word}{early}, {self.ratio:.3f} times the fastest ({self._between})"
 
     @property
     def _between(self) -> str:

@@ -12,7 +12,7 @@ function recordsTab(lab) {
 function recordsTable(lab, records) {
   const heads = ["schedule", "made", "time", "begin there"];
   return el("table.records", {},
-    el("caption", {}, "Schedules of this program: the choice, then the fastest first"),
+    el("caption", {}, "Schedules of this program: the choice, then the fastest first, finals by their comparison"),
     el("thead", {}, el("tr", {}, heads.map((name) =>
       el("th", { scope: "col", class: name === "time" ? "num" : null }, name)))),
     el("tbody", {}, records.map((r) => el("tr", { key: r.record },
@@ -23,7 +23,7 @@ function recordsTable(lab, records) {
           el("code", { key: name }, `${name} = ${value} `))),
         el("div", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
         el("span.soft.when", {}, r.created.slice(0, 16).replace("T", " "))),
-      el("td.num", {}, r.text),
+      el("td.num", {}, r.text, r.finals ? el("div.soft", {}, r.finals) : null),
       el("td", {}, el("button", {
         type: "button",
         "aria-label": `Open schedule ${r.id}`,

@@ -1,4 +1,4 @@
-"""Every list calls the time of a finalist by one number, and is in the order of these numbers."""
+"""Every list calls the time of a finalist by one number, and is in the order of the finals."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tilewright.tuning_db import (
     Outcome,
     ScheduleRecord,
     TuningDatabase,
+    Verdict,
     Verification,
 )
 
@@ -44,6 +45,7 @@ def _row(rounds: int) -> st.SearchStrategy[list[float]]:
 _FINALS = st.tuples(
     st.lists(_row(12), min_size=1, max_size=4),  # stay to the end
     st.lists(_row(3), min_size=1, max_size=3),  # are out early
+    st.sampled_from([0.25, 1.0, 4.0]),  # how much longer all takes afterwards
 )
 
 
@@ -85,14 +87,21 @@ def _fill(db: TuningDatabase, rows: Sequence[Sequence[float]]) -> None:
 @settings(max_examples=25, deadline=None)
 @given(_FINALS)
 def test_all_lists_agree_on_the_time_of_each_finalist(
-    drawn: tuple[list[list[float]], list[list[float]]],
+    drawn: tuple[list[list[float]], list[list[float]], float],
 ) -> None:
-    rows = [*drawn[0], *drawn[1]]
+    complete, early, later = drawn
+    rows = [*(row[:3] + [later * time for time in row[3:]] for row in complete), *early]
     with TuningDatabase("sqlite://") as db:
         _fill(db, rows)
         best = db.best(MATMUL.id, HERE, LLVM)
         assert best is not None
         assert len(best.comparison) == len(rows)
+        assert best.schedule.id in {_schedule(n).id for n in range(len(complete))}
+        finals_say = [c.ratio for c in best.comparison if c.verdict is not Verdict.FASTEST]
+        finals_say = finals_say[best.comparison[0].verdict is not Verdict.FASTEST :]
+        assert finals_say == sorted(finals_say)
+        out = {c.schedule for c in best.comparison if c.early}
+        assert out == {_schedule(len(complete) + n).id for n in range(len(early))}
         number = {c.schedule: c.seconds for c in best.comparison}
         text = {c.schedule: c.time_text for c in best.comparison}
         assert best.comparison[0].schedule == best.schedule.id
@@ -103,21 +112,22 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
         order = [c.schedule for c in best.comparison]
         for schedule, line in zip(order, picture.finalists, strict=True):
             assert f"{short_id(schedule)}  {text[schedule]}  " in line
+            assert (" 3 of 12 rounds" in line) is (schedule in out)
         explained = str(db.explain(MATMUL, HERE, LLVM))
-        for schedule in order:
-            assert f"    {short_id(schedule)}: {text[schedule]} in " in explained
+        lines = [f"    {short_id(c.schedule)}: {c.time_text}, {c}\n" for c in best.comparison]
+        assert "".join(lines) in explained
         shown = re.sub(r"<[^>]*>", " ", str(picture_of_finals(best.comparison)))
-        for schedule in order:
-            time, _, _ = text[schedule].partition(" (")
-            assert re.search(rf"{short_id(schedule)}\s+{time}\s", shown)
-        _check_order([number[id] for id in order])
+        times = (text[schedule].partition(" (")[0] for schedule in order)
+        cells = [rf"{short_id(id)}\s+{time}\s" for id, time in zip(order, times, strict=True)]
+        assert re.search(".*".join(cells), shown, re.DOTALL)
+        assert shown.count(" 3 of 12 rounds") == len(early)
 
         listed = [row for row, _ in records.listed(db, MATMUL, TARGET)]
         assert {row["record"]: (row["seconds"], row["text"]) for row in listed} == {
             id: (number[id], text[id]) for id in number
         }
-        assert listed[0]["record"] == order[0]
-        _check_order([row["seconds"] for row in listed])
+        assert [row["record"] for row in listed] == order
+        assert {row["record"] for row in listed if row["finals"] is not None} == out
 
         last = [m for m in db.measurements(order=Order.TIME) if m.id not in _old(db)]
         assert {m.schedule: (m.seconds, m.time_text) for m in last} == {
@@ -133,8 +143,3 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
 
 def _old(db: TuningDatabase) -> set[str]:
     return db.superseded([m.id for m in db.measurements()])
-
-
-def _check_order(seconds: Sequence[float]) -> None:
-    """The choice comes first, then the others by the numbers that are shown."""
-    assert list(seconds[1:]) == sorted(seconds[1:])
