@@ -19,8 +19,8 @@ function recordsTable(lab, records) {
       el("th", { scope: "row" }, el("code", {}, r.id),
         r.pinned ? el("div", {}, pinnedBadge()) : null),
       el("td.made", {},
-        r.decisions.length === 0 ? null : el("div.decisions", {}, r.decisions.map(({ name, value }) =>
-          el("code", { key: name }, `${name} = ${value} `))),
+        r.decisions.length === 0 ? null : el("div.decisions", {}, r.decisions.map(({ name, value }, k) =>
+          el("code", { key: k }, `${name} = ${value} `))),
         el("div", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
         el("span.soft.when", {}, r.created.slice(0, 16).replace("T", " "))),
       el("td.num", {}, r.text, r.finals ? el("div.soft", {}, r.finals) : null),

@@ -725,7 +725,9 @@ def test_times_of_versions_are_whole(page: Page, bench: Workbench, width: int) -
     samples = tuple(k * 1e-6 for k in range(404, 453, 2))
     timings = {v: Timing(439e-6, samples, False) for v in (v0, v1)}
     bench._measured(Run([v0, v1], 0.0, says="done", ended=1.0), VersionResults(timings, {}, []))
+    bench.pinned = v1.schedule_id
     page.evaluate("refresh()")
+    expect(lab.locator(".version[aria-current] .pinned")).to_be_visible()
     time = lab.locator(".version[aria-current] .time")
     expect(time).to_contain_text("439 us (4")
     pane, box = lab.locator(".graph").bounding_box(), time.bounding_box()
