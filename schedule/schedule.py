@@ -10,7 +10,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, SupportsIndex, TypeVar
 import numpy as np
 
 from ..display import html
-from ..errors import IRError, ScheduleError, VerifyError
+from ..errors import STAGES_HINT, IRError, ScheduleError, VerifyError
 from ..hints import MissingNameError, instead
 from ..texts import count
 from ..tir.initialised import wraps_around
@@ -456,7 +456,12 @@ class Schedule:
             if space is not None and mark is not None:
                 space.rollback(mark)
             refusal = error
-            if not isinstance(refusal, ScheduleError):
+            if isinstance(error, RecursionError):
+                refusal = ScheduleError(
+                    "{0}: the program {1} is nested too deeply", name, self.func.name,
+                    hint=STAGES_HINT,
+                )  # fmt: skip
+            elif not isinstance(refusal, ScheduleError):
                 refusal = ScheduleError("{0}: {1}", name, error)
             explain(
                 refusal,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
+from ..errors import IRError, depth_errors
 from .constants import rounded
 from .ir import (
     Alloc,
@@ -98,7 +99,9 @@ class Encoder:
     def root(self, node: Node) -> None:
         self.out.append(VERSION)
         self.match_free = self.match_free or type(node) is Func
-        self.encode(node)
+        what = f"the program {node.name}" if type(node) is Func else "a part of a program"
+        with depth_errors(IRError, what, "compared with others"):
+            self.encode(node)
 
     def encode(self, node: Any) -> Any:
         """Append the tokens of `node`. Returns it, so that `rewrite_children` keeps it."""

@@ -1,4 +1,4 @@
-"""Structural keys, equality and size of expressions; variables and buffers count by identity.
+"""Structural keys, equality and measures of expressions; variables count by identity.
 
 `equality.py` compares programs up to the names that they bind. This module is for subexpressions of
 one program.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir import Binary, Const, Expr, Iter, Var
+from .ir import Binary, Const, Expr, Iter, Stmt, Var
 from .visit import children
 
 
@@ -74,4 +74,13 @@ def tree_size(root: Any, sizes: dict[Any, int]) -> int:
     if found is None:
         below = (c for c in children(root) if isinstance(c, Expr))
         found = sizes[root] = 1 + sum(tree_size(c, sizes) for c in below)
+    return found
+
+
+def tree_depth(root: Any, depths: dict[Any, int]) -> int:
+    """The nodes on the longest path down an expression or statement; `depths` keeps theirs."""
+    found = depths.get(root)
+    if found is None:
+        below = [tree_depth(c, depths) for c in children(root) if isinstance(c, (Expr, Stmt))]
+        found = depths[root] = 1 + max(below, default=0)
     return found

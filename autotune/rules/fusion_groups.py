@@ -23,6 +23,7 @@ from ...schedule.find import loops_in
 from ...target import Target
 from ...texts import count
 from ...tir.ir import Block, Buffer, Func, Label, Var
+from ...tir.structure import tree_depth
 from ...tir.verify import verify
 from .access_patterns import (
     consumers,
@@ -49,6 +50,9 @@ from .draft import Draft
 from .joining import join
 from .rule import Group, GroupKind
 from .rule_sets import rules_for
+
+MAX_DEPTH = 80
+"""The depth of expressions from which inlining does not make deeper ones: passes recurse."""
 
 
 @dataclass(frozen=True)
@@ -326,6 +330,8 @@ def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
             continue
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
+        if _depth(block) + max(map(_depth, readers)) > MAX_DEPTH:
+            continue
         if is_window(block, readers) and not any(r.label in left for r in readers):
             continue  # rules for pipelines decide
         trial = draft.copy()
@@ -333,6 +339,10 @@ def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
         if succeeds(sch.compute_inline, sch.get_block(block.label)):
             draft = trial
     return draft
+
+
+def _depth(block: Block) -> int:
+    return tree_depth(block.body, {})
 
 
 def _expand(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> Draft:
