@@ -28,13 +28,14 @@ class Pinned:
 
     `replaced` is the schedule (id) that was pinned until now, in the database or a layer; None if
     none was, or if it cannot be read. `measurement` is the usable one of the pinned schedule, and
-    `best` the recorded best.
+    `best` the recorded best, which is exact; `inexact` names the inexact steps of the pinned one.
     """
 
     pin: Pin
     replaced: str | None
     measurement: Measurement | None
     best: Best | None
+    inexact: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -56,7 +57,8 @@ class Pinned:
         change = format_change(self.ratio)
         compared = "as fast as" if change == SAME_TIME else f"{change} than"
         other = f"{self.best.time_text} of schedule {short_id(self.best.schedule.id)}"
-        return f"It is {compared} the recorded best: {time} against {other}."
+        which = "the best exact schedule" if self.inexact else "the recorded best"
+        return f"It is {compared} {which}: {time} against {other}."
 
     @property
     def instead(self) -> str:
@@ -132,7 +134,8 @@ def pin(
         write(top, [choice], repin=True)
     best = lookup.best(layers, wanted, pins=False)
     measured = lookup.fastest_of(layers, wanted, schedule.id)
-    return Pinned(choice, None if before is None else before.schedule, measured, best)
+    replaced = None if before is None else before.schedule
+    return Pinned(choice, replaced, measured, best, schedule.inexact)
 
 
 def unpin(layers: Layers, workload: str, target: TargetRecord, wanted: Wanted) -> Unpinned:

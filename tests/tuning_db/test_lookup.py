@@ -240,7 +240,7 @@ def test_an_inexact_pin_is_compared_with_exact_schedules(db: TuningDatabase) -> 
     assert alone.price == "Its time is 1 ms, and no other usable one is recorded."
     db.put(*verified(8, 2e-3))
     assert db.pin(MATMUL.id, CPU, inexact.id).price == (
-        "It is 2.00x faster than the recorded best: "
+        "It is 2.00x faster than the best exact schedule: "
         f"1 ms against 2 ms of schedule {short_id(schedule(8).id)}."
     )
 
