@@ -400,9 +400,17 @@ def bind(
             text = f"it takes no argument {unknown!r}"
             if similar(unknown, known) is None:
                 text += f"; it takes {', '.join(known)}"
-        elif len(args) > len(known):
-            text = f"found {len(args)} arguments; expected at most {len(known)}"
+        elif len(args) > len(by_position := _by_position(signature)):
+            text = f"found {len(args)} arguments; expected at most {len(by_position)}"
+            if len(by_position) < len(known):
+                text += f" ({', '.join(by_position)}), and others by name"
         raise error("{0}: {1}", name, text, hint=said) from None
+
+
+def _by_position(signature: inspect.Signature) -> list[str]:
+    """The parameters whose arguments need no name."""
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in signature.parameters.values() if p.kind not in by_name]
 
 
 def _value(of: Any) -> Any:

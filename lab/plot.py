@@ -24,7 +24,6 @@ import numpy as np
 
 from ..autotune.measure.machine import with_rates
 from ..autotune.result import BestResult, TuneResult
-from ..codegen.detect import resolve
 from ..durations import format_change, format_seconds
 from ..errors import TuningError, checked_call
 from ..schedule import Schedule, Trace
@@ -40,6 +39,7 @@ from .plot_arguments import (
     optional_names,
     program,
     require_grid,
+    target_of,
     times_by_name,
     trace_of,
 )
@@ -260,13 +260,14 @@ def roofline(
     func: Func,
     times: Mapping[str, float] | TuneResult,
     *,
-    target: Target | str = "cpu",
+    target: Target | str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The roofline of a program on a target, with versions by their times in seconds.
 
     Of a result of `tune` these are the best, and what it is compared with. The rates are operations
-    on floats in a second, the bandwidths those of the memories of the target.
+    on floats in a second, the bandwidths those of the memories of the target: by default that of
+    the result, else the CPU.
 
     Raises `TargetError` for a target whose rates are not known, and `TuningError` for a program
     without operations on floats.
@@ -276,7 +277,7 @@ def roofline(
     func, ax = program(func, "tw.plot.roofline"), optional_axes(ax)
     given = times_by_name(times)
     versions = _times(given) if isinstance(given, TuneResult) else given
-    resolved = with_rates(resolve(target))
+    resolved = with_rates(target_of(given, target))
     bounds = bounds_of(func, resolved)
     if bounds is None:
         raise TuningError("{0} has no operations on floats, and no roofline", func.name)
@@ -305,7 +306,7 @@ def ablation(
     *,
     steps: Steps = "without",
     seconds: Seconds | None = None,
-    target: Target | str = "cpu",
+    target: Target | str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """What each step of a schedule gains.
@@ -314,14 +315,14 @@ def ablation(
     without the steps that need it. `prefixes`: the time in seconds after each step, from the
     program as written on. `seconds` returns the time of a `Schedule`, such as
     `lambda sch: tw.build(sch, target).time(*arrays).median`; by default it is the estimate for
-    `target`.
+    `target`: by default that of the result, else the CPU.
 
     Raises `ScheduleError` if the trace does not apply to the program, and `TuningError` if there is
     no estimate for the target.
     """
     func, ax = program(func, "tw.plot.ablation"), optional_axes(ax)
     known, kind = trace_of(trace), one_of("steps", steps, get_args(Steps))
-    measure = measuring(seconds) or estimate(with_rates(resolve(target)))
+    measure = measuring(seconds) or estimate(with_rates(target_of(trace, target)))
     whole = measure(known.apply(func))
     if kind == "without":
         rows = list(without_each(func, known, measure))

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autotune.result import BestResult, TuneResult
+from ..codegen.detect import resolve
 from ..errors import TuningError
 from ..schedule import Schedule, Trace
+from ..target import Target
 from ..tir.ir import Func
 from ..tir.no_program import program_hint, shown
 from .ablation import Seconds
@@ -127,6 +129,13 @@ def trace_of(value: object) -> Trace:
         "a Trace, a Schedule, a result of tune or its best",
         "tw.plot.ablation(func, result); a recorded one is tw.Trace.from_json(record.trace)",
     )
+
+
+def target_of(value: object, target: Target | str | None) -> Target:
+    """The target that was given, else that of a result of `tune`, else this machine's CPU."""
+    if target is None:
+        target = value.target if isinstance(value, TuneResult) else "cpu"
+    return resolve(target)
 
 
 def measuring(seconds: object) -> Seconds | None:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import groupby
 from typing import (
     Any,
     Concatenate,
@@ -121,7 +122,11 @@ class Primitive:
         else:
             if len(args) > len(self.names) - len(self.keyword_only):
                 raise ScheduleError(
-                    "{0} takes {1}, found {2} arguments", self.name, self.signature, len(args)
+                    "{0} takes {1}, found {2} arguments",
+                    self.name,
+                    self.signature,
+                    len(args),
+                    hint=partial(self._in_lists, args),
                 )
             bound = dict(zip(self.names, args, strict=False))
         for name, value in kwargs.items():
@@ -202,6 +207,16 @@ class Primitive:
         if as_list is not None:
             return f"write {self._call(name, as_list)}"
         return f"{self.name} takes {self.signature()}"
+
+    def _in_lists(self, args: tuple[Any, ...]) -> str | None:
+        """The hint for arguments one by one, of a primitive that takes each kind in a list."""
+        takes_lists = any("sequence" in describe(self.types[name]) for name in self.names)
+        kinds = groupby(args, lambda v: v.kind if type(v) is Ref else type(v).__name__)
+        lists = [list(values) for _, values in kinds]
+        if not takes_lists or len(lists) != len(self.names) - len(self.keyword_only):
+            return None
+        texts = (f"[{', '.join(map(repr, values))}]" for values in lists)
+        return f"write {self.name}({', '.join(texts)})"
 
     def _meant(self, name: str, value: Any) -> str | None:
         """The hint for a keyword that the primitive does not have: the nearest, in a call."""

@@ -8,7 +8,7 @@ instance) are fields of the kind's record that do not compare.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
@@ -257,17 +257,25 @@ def no_text(found: object) -> TargetError:
         options = dict(found)
         hint = f"write it as a text: {_text_of(options.pop('kind', 'cpu'), options)}"
     return TargetError(
-        "target: expected a text or a tw.Target, found {0}", repr(found)[:_SHOWN], hint=hint
+        "target: expected a text or a tw.Target, found {0}", _shown(found), hint=hint
     )
 
 
-def _text_of(kind: object, options: Mapping[str, Any]) -> str:
+def _text_of(kind: object, options: Mapping[Any, Any]) -> str:
     """The text of a target of these options, which are spelt as they are elsewhere."""
-    words = [f"{kind}"[:_SHOWN]]
+    words = [_shown(kind, str)]
     for name, value in options.items():
-        option = name.replace("_", "-")
-        words.append(f"-{OPTIONS.get(option, option)}={value}")
+        option = _shown(name, str).replace("_", "-")
+        words.append(f"-{OPTIONS.get(option, option)}={_shown(value, str)}")
     return f'"{" ".join(words)}"'
+
+
+def _shown(value: object, text: Callable[[object], str] = repr) -> str:
+    """The first characters of whatever was given for a target."""
+    try:
+        return text(value)[:_SHOWN]
+    except Exception as error:  # noqa: BLE001 - of the user's class
+        return f"a {type(value).__name__} without a text ({type(error).__name__})"
 
 
 def _parse(text: str) -> Target:

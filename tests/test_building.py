@@ -205,7 +205,7 @@ def test_the_fastest_record_is_built(func: tw.Func, db: tw.TuningDatabase) -> No
     schedule, fastest = record(db, func, unrolled(func), seconds=1e-3)
     module = tw.build(func, SERIAL, db)
     assert str(module.origin).startswith(f"record of schedule {schedule[:12]}: measured in ")
-    assert f"from record of schedule {schedule[:12]}: " in repr(module)
+    assert f"from record of schedule {schedule[:12]}: " in " ".join(repr(module).split())
     assert (module.origin.kind, module.origin.record_id) == ("record", fastest)
     assert db.location in module.origin.detail
     assert loops(module) < loops(tw.build(plain, SERIAL))
@@ -522,6 +522,25 @@ def test_unknown_target(func: tw.Func) -> None:
         tw.build(func, "gpu")
     with pytest.raises(tw.TargetError, match='expected a text or a tw.Target, found None\n.*"cpu"'):
         tw.build(func, target=None)  # type: ignore[arg-type]
+
+
+class Untold:
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({1: 2}, r"found \{1: 2\}\n.*\"cpu -1=2\""),
+        ({"kind": "cpu", "threads": 2}, 'write it as a text: "cpu -threads=2"'),
+        (Untold(), r"found a Untold without a text \(ValueError\)"),
+        ({"mcpu": Untold()}, r"-mcpu=a Untold without a text"),
+    ],
+)
+def test_what_is_no_target_is_told(func: tw.Func, given: Any, said: str) -> None:
+    with pytest.raises(tw.TargetError, match=said):
+        tw.build(func, given)
 
 
 def test_kernels_come_from_the_cache(

@@ -111,9 +111,11 @@ def _check_arguments(
         used.update((v, v) for v in stage.scalars)
     for k, needed in used.items():
         if k not in keys:
+            same = needed.name in (a.name for a in args)
             raise IRError(
                 "{0}: {1!r} is used but is not an argument", name, needed.name,
-                hint="add it to the arguments of te.func",
+                hint=f"another tensor named {needed.name!r} is an argument: use the one that the "
+                "computation reads" if same else "add it to the arguments of te.func",
             )  # fmt: skip
     for k, a in keys.items():
         if k not in used and not (isinstance(a, Tensor) and a.stage is not None):

@@ -819,3 +819,11 @@ def test_a_disk_that_is_full_keeps_what_was_told_and_the_session_is_resumed(
         result = tuned(db, resume=True)
         assert (result.status, len(set(told))) == (SessionStatus.FINISHED, 40)
         assert len(db.records(Session)) == 1
+
+
+def test_a_database_is_given_by_its_name(tmp_path: Path) -> None:
+    wanted = (
+        r"found 3 arguments; expected at most 2 \(func, target\), and others by name\n.*database="
+    )
+    with pytest.raises(TuningError, match=wanted):
+        tune(matmul(8), "cpu", tmp_path / "x.db")  # type: ignore[call-overload]

@@ -179,6 +179,20 @@ def test_rooflines_have_bandwidths_the_peak_and_versions() -> None:
     assert labels(ax)[-3:] == ["written, 96 ms", "untuned, 260 ms", "best, 2 ms"]
 
 
+def test_the_target_of_a_figure_is_that_of_its_result() -> None:
+    target = "cpu -mcpu=x86-64-v2 -threads=1"
+    result = replace(RESULT, target=target)
+    peaks = [
+        next(name for name in labels(ax) if name.startswith("peak"))
+        for ax in (
+            tw.plot.roofline(FUNC, result),
+            tw.plot.roofline(FUNC, result, target=target),
+            tw.plot.roofline(FUNC, result, target="cpu -mcpu=x86-64-v3 -threads=8"),
+        )
+    ]
+    assert peaks[0] == peaks[1] != peaks[2]
+
+
 SCHEDULE = tw.Schedule(FUNC)
 ROWS, COLUMNS, SUM = SCHEDULE.get_loops(SCHEDULE.get_block("C"))
 OUTER, INNER = SCHEDULE.split(ROWS, [None, 4])

@@ -158,6 +158,10 @@ def test_arguments_of_another_type() -> None:
     assert error.as_data()["hint"] == (
         "split takes (loop: Var, factors: Sequence[Dim | None], *, perfect: bool = False)"
     )
+    j = loops(sch, "C")[1]
+    error = refusal_of(sch, "tile", i, j, 8, 16)
+    assert error.as_data()["hint"] == f"write tile([{i!r}, {j!r}], [8, 16])"
+    assert refusal_of(sch, "tile", i, 8, j, 16).as_data()["hint"] is None
     error = refusal_of(sch, "fuse", [i])
     assert error.as_data()["hint"] == "give them one by one: fuse(*loops)"
     error = refusal_of(sch, "parallel", "i")

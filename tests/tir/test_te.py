@@ -353,7 +353,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a name before the shape of a compute": (
         lambda: te.compute("C", (2,), lambda i: A[i, 0]),  # type: ignore[call-overload]
-        r"compute: too many positional arguments\n.*lambda i, j: .*name=",
+        r"compute: found 3 arguments; expected at most 2 .shape, fn.,.*\n.*lambda i, j: .*name=",
     ),
     "a tensor for a function": (
         lambda: te.compute((2,), A),  # type: ignore[call-overload]
@@ -385,7 +385,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a name by position": (
         lambda: te.placeholder((4,), "float32", "X"),  # type: ignore[call-arg]
-        r"placeholder: too many positional arguments\n.*name=",
+        r"placeholder: found 3 arguments; expected at most 2 .shape, dtype.,.*\n.*name=",
     ),
     "a tensor for a shape": (
         lambda: te.placeholder(A),  # type: ignore[arg-type]
@@ -427,7 +427,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "arguments by position": (
         lambda: te.func(A, C),  # type: ignore[call-arg, arg-type]
-        r"func: too many positional arguments\n.*te\.func\(\[X, Y\]",
+        r"func: found 2 arguments; expected at most 1 .args.,.*\n.*te\.func\(\[X, Y\]",
     ),
     "a product of tensors": (
         lambda: A @ C,  # type: ignore[operator]
@@ -506,6 +506,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "expected a tensor of te",
     ),
     "missing": (lambda: te.func([C]), "'A' is used but is not an argument"),
+    "twin": (
+        lambda: te.func([te.placeholder((4, 4), name="A"), C]),
+        "another tensor named 'A' is an argument: use the one that the computation reads",
+    ),
     "missing scalar": (
         lambda: te.func([I8, te.compute((4,), lambda i: I8[i] * S)]),
         "'s' is used but is not an argument",
