@@ -20,12 +20,15 @@ _ALL_MEASURED = "all its candidates are measured already"
 class RuleUse(NamedTuple):
     """The number of trials of candidates by a rule; or the reason why no sketch has it.
 
-    `untried` is why a rule that sketches have got no trial.
+    `untried` is why a rule that sketches have got no trial. `failed` of the trials have no time, of
+    which `error` is that of the last one.
     """
 
     trials: int
     refusal: str | None
     untried: str | None = None
+    failed: int = 0
+    error: str | None = None
 
 
 @dataclass
@@ -38,6 +41,7 @@ class OwnRules:
     rules: Mapping[str, tuple[int, ...] | str] = field(default_factory=dict)
     _has_candidate: Callable[[Sequence[int]], bool] = field(default=lambda _: False)
     _trials: Counter[int] = field(default_factory=Counter)
+    _errors: list[tuple[int, str]] = field(default_factory=list)
 
     @staticmethod
     def of(search: Search, refusals: Mapping[str, str]) -> OwnRules:
@@ -56,9 +60,11 @@ class OwnRules:
         }
         return OwnRules(rules, search.has_candidate)
 
-    def count(self, sketch: int) -> None:
-        """Count a trial of a candidate of a sketch (its position)."""
+    def count(self, sketch: int, error: str | None = None) -> None:
+        """Count a trial of a candidate of a sketch (its position), failed if it has an `error`."""
         self._trials[sketch] += 1
+        if error is not None:
+            self._errors.append((sketch, error))
 
     @property
     def sketches(self) -> list[tuple[int, ...]]:
@@ -76,7 +82,8 @@ class OwnRules:
     def _use(self, sketches: Sequence[int]) -> RuleUse:
         trials = sum(self._trials[s] for s in sketches)
         if trials:
-            return RuleUse(trials, None)
+            errors = [error for sketch, error in self._errors if sketch in sketches]
+            return RuleUse(trials, None, None, len(errors), errors[-1] if errors else None)
         left = self._has_candidate(sketches)
         return RuleUse(0, None, _NO_TURN if left else _ALL_MEASURED)
 
@@ -93,7 +100,7 @@ def warn_of_unused(programs: Sequence[tuple[str, OwnRules]]) -> None:
 def rules_text(uses: Mapping[str, RuleUse], trials: int) -> str | None:
     """What became of each rule in a session of `trials`, as a phrase."""
     phrases = (
-        f"{name}: {use.trials} of {trials} trials{_reason(use.untried)}"
+        f"{name}: {use.trials} of {trials} trials{_reason(use)}"
         if use.refusal is None
         else f"{name}: not for this program: {use.refusal}"
         for name, use in uses.items()
@@ -101,8 +108,11 @@ def rules_text(uses: Mapping[str, RuleUse], trials: int) -> str | None:
     return "; ".join(phrases) or None
 
 
-def _reason(why: str | None) -> str:
-    return "" if why is None else f": {why}"
+def _reason(use: RuleUse) -> str:
+    if use.error is not None:
+        last, *_ = use.error.split("\n", 1)
+        return f", {use.failed} of which failed: {last}"
+    return "" if use.untried is None else f": {use.untried}"
 
 
 def _no_sketch(rule: SketchRule) -> str:

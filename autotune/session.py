@@ -328,7 +328,7 @@ class Tuning:
         """Count a stored measurement, let its candidate compete, and tell the caller."""
         assert written.elapsed is not None, "a recorder knows the duration"
         self.meter.spend(1)
-        self.own_rules.count(candidate.sketch)
+        self.own_rules.count(candidate.sketch, measured.error)
         self._outcomes[measured.outcome] += 1
         self._error = measured.error or self._error
         _log.debug("trial %d: %s %s", self.meter.trials, measured.outcome, measured.error or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -41,7 +42,7 @@ from tilewright.autotune.search.sketch import sketches
 from tilewright.cli.report import print_results
 from tilewright.schedule import PRIMITIVES
 from tilewright.tir.ir import Func, Var
-from tilewright.tuning_db import Outcome, ScheduleRecord
+from tilewright.tuning_db import Measurement, Outcome, ScheduleRecord
 
 from ..schedule.machinery import check_meaning
 from .children import QUICK
@@ -589,3 +590,28 @@ def test_a_rule_whose_candidates_are_measured_already_says_so(
         sketch_rule(in_rows)
         result = tune(func, HERE, database=db, trials=4, config=QUICK)
     assert "in_rows: 0 of 4 trials: all its candidates are measured already" in str(result)
+
+
+def test_rows_that_no_build_accepts_are_failed_trials_of_the_rule() -> None:
+    """How long unrolled code is, is counted only once a program is lowered."""
+    x = te.placeholder((4096,), name="X")
+
+    def element(i: Any) -> Any:
+        return a_sum(80, x[i])
+
+    func = te.func([x, te.compute((4096,), element, name="Y")], name="many_terms")
+
+    @sketch_rule
+    def in_full(draft: Draft) -> None:
+        sch = draft.schedule
+        (loop,) = sch.get_loops(sch.get_block("Y"))
+        sch.unroll(sch.split(loop, factors=[None, sch.sample_categorical([2048, 4096])])[1])
+
+    with TuningDatabase("sqlite://") as db:
+        result = tune(func, HERE, database=db, trials=3, config=QUICK, progress=False)
+        assert result.outcomes == {Outcome.BUILD_ERROR: 1, Outcome.OK: 2}
+        (failed,) = (m for m in db.records(Measurement) if m.outcome is Outcome.BUILD_ERROR)
+    expected = r"the code of many_terms has \d+ operations and operands, more than 524288"
+    assert re.search(expected, str(failed.error))
+    assert result.rules["in_full"].trials == 1
+    assert f"in_full: 1 of 3 trials, 1 of which failed: {failed.error}"[:90] in str(result)
