@@ -28,8 +28,8 @@ _MARKS = ">~?"
 _GAP = "  "
 _NARROWEST = 16
 """Cells of a column that is wrapped, at least."""
-_HANG = 2
-"""Cells by which the later lines of an indented line are indented further."""
+_HANG = 4
+"""Cells by which the later lines of an indented line are indented further: twice a level."""
 _BREAKS = "/-+,;_("
 """Marks in a long word, such as a path or the name of a processor, behind which it is divided."""
 _LONGEST = 4
@@ -68,7 +68,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
 def print_text(text: str, hang: int = 0) -> None:
     """Print a text, wrapped where a line is longer than the terminal is wide.
 
-    What a line goes on with is indented by `hang` cells, that of an indented line by 2 at least.
+    What a line goes on with is indented by `hang` cells, that of an indented line by 4 at least.
     """
     for line in _wrapped(output_text(text), output_width(), hang):
         typer.echo(line)
@@ -154,8 +154,8 @@ def _facts(facts: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]
 def _wrapped(text: str, width: int | None, hang: int = 0) -> Iterator[str]:
     """The lines of a text, of at most so many cells: divided at spaces, in long words anywhere.
 
-    What an indented line goes on with is indented by 2 cells more, or by `hang`, where there is
-    room: so one sees where the next line begins.
+    What an indented line goes on with is indented by 4 cells more, or by `hang`, where there is
+    room: so one sees where the next line begins, and those below it.
     """
     for line in text.split("\n"):
         if width is None or _cells(line) <= width:

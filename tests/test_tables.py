@@ -415,7 +415,7 @@ def test_parts_of_an_indented_line_are_indented(
         "finals:",
         "    2beab274: 1 us",
         "    07af206a: 1.5 us in 30 rounds, 1.5",
-        "      times the choice",
+        "        times the choice",
     ]
 
 
