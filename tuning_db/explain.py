@@ -90,6 +90,8 @@ class Refused:
 class Near:
     """Another workload of the same family or name, with its usable measurements for the target.
 
+    `count` is their number: the last one of each schedule. `seconds` is the time of its recorded
+    best: after finals that of the winner, whatever a trial took, and whatever is pinned.
     `relative` is set if it is of the same family, so that its schedules can be transferred, and
     None if a family is unknown. `distance` is the sum of |log2| of the ratios of the numbers in the
     two shapes, and None if they differ in more than numbers.
@@ -158,7 +160,7 @@ def explain(
     for connection in layers:
         refused += _refused(connection, goal, wanted, chosen)
         if known is not None:
-            near += _near(connection, known, goal)
+            near += _near(layers, connection, known, wanted)
     near.sort(
         key=lambda n: (
             n.count == 0,
@@ -289,15 +291,18 @@ def _judge(
     return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
 
 
-def _near(connection: Connection, known: Workload, goal: TargetRecord) -> list[Near]:
+def _near(layers: Layers, connection: Connection, known: Workload, wanted: Wanted) -> list[Near]:
     # Of other sizes, schedules with inexact steps are not transferred.
+    same_compiler = select(toolchain.c.id).where(toolchain.c.generation == wanted.generation)
     usable = and_(
         measurement.c.schedule.in_(select(schedule.c.id).where(EXACT)),
         measurement.c.workload == workload.c.id,
-        measurement.c.comparable == goal.comparable,
+        measurement.c.comparable == wanted.comparable,
         measurement.c.outcome == Outcome.OK,
         measurement.c.verified,
         IN_RANGE,
+        ~SUPERSEDED,
+        *(() if wanted.generation is None else (measurement.c.toolchain.in_(same_compiler),)),
     )
     relative = and_(workload.c.family == known.family, workload.c.family != "")
     rows = connection.execute(
@@ -306,25 +311,35 @@ def _near(connection: Connection, known: Workload, goal: TargetRecord) -> list[N
             workload.c.shape,
             workload.c.family,
             func.count(measurement.c.id).label("number"),
-            func.min(measurement.c.seconds).label("fastest"),
         )
         .join_from(workload, measurement, usable, isouter=True)
         .where(or_(workload.c.name == known.name, relative), workload.c.id != known.id)
         .group_by(workload.c.id, workload.c.shape, workload.c.family)
     )
-    return [
-        Near(
-            row.id,
-            row.shape,
-            row.number,
-            row.fastest,
-            distance(known.shape, row.shape),
-            location(connection),
-            row.family == known.family if row.family and known.family else None,
+    found: list[Near] = []
+    for row in rows:
+        if not (isinstance(row.id, str) and _is_shape(row.shape)):
+            continue
+        choice = _transferable(layers, connection, row.id, wanted) if row.number else None
+        found.append(
+            Near(
+                row.id,
+                row.shape,
+                0 if choice is None else row.number,
+                None if choice is None else choice.seconds,
+                distance(known.shape, row.shape),
+                location(connection),
+                row.family == known.family if row.family and known.family else None,
+            )
         )
-        for row in rows
-        if isinstance(row.id, str) and _is_shape(row.shape)
-    ]
+    return found
+
+
+def _transferable(layers: Layers, connection: Connection, near: str, wanted: Wanted) -> Best | None:
+    """The recorded best of another workload in one layer, whose schedule may be transferred."""
+    failed = failed_checks(layers, near) if len(layers) > 1 else ()
+    other = Wanted(near, wanted.comparable, wanted.generation, failed=failed, damage=wanted.damage)
+    return best([connection], other, pins=False)
 
 
 def _is_shape(shape: object) -> bool:

@@ -28,6 +28,7 @@ from .samples import (
     fill,
     measurement,
     schedule,
+    timed,
     verification,
     verified,
     winograd,
@@ -116,6 +117,22 @@ def test_near_shapes_of_the_same_operator(db: TuningDatabase) -> None:
         (far.id, 1, 9.0),
         (other.id, 0, None),
     ]
+
+
+def test_a_near_shape_has_the_time_of_its_choice(db: TuningDatabase) -> None:
+    """Not that of a trial that the finals of its session replace, nor one superseded since."""
+    finals = [timed(schedule(tile), 2.0 + tile / 16, after=9.0)[0] for tile in (16, 32)]
+    at_once = [
+        dataclasses.replace(final, workload=WIDER.id, created=finals[0].created) for final in finals
+    ]
+    db.put(*verified(8, 1.0, workload=WIDER), *verified(16, 1.5, workload=WIDER))
+    db.put(*verified(32, 1.6, workload=WIDER), *at_once)
+    best = db.best(WIDER.id, CPU, LLVM)
+    assert best is not None
+    assert best.seconds == at_once[0].seconds
+    (near,) = db.explain(MATMUL, CPU, LLVM).near
+    assert (near.workload, near.count, near.seconds) == (WIDER.id, 3, best.seconds)
+    assert db.explain(MATMUL, CPU, OLD_LLVM).near[0].count == 0
 
 
 def test_a_workload_never_put_still_has_near_shapes(db: TuningDatabase) -> None:
