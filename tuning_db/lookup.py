@@ -5,7 +5,9 @@ several measurements of a schedule only the last one counts: otherwise the lucki
 ones would win.
 
 Within a session, final timings replace earlier ones. What was measured before the finals lost to
-the finalists, and must not win later because the machine was slower during the finals.
+the finalists, and must not win later because the machine was slower during the finals. Of finals,
+only the choice competes with other measurements: one that lost to it may have a shorter time, of
+other rounds.
 
 A database may come from elsewhere. The records that a lookup returns are therefore checked like
 imported ones, `verified` and `comparable` against the records that they are derived from. A damaged
@@ -14,7 +16,8 @@ Other records are not read.
 
 A lookup is a seek in the index `ix_measurement_best`, a step for each faster measurement that was
 superseded, and seeks for the finals of its session and their measurements; as much again for each
-session that has faster measurements from before its finals.
+session that has faster measurements from before its finals. Where the choice of finals is slower
+than another finalist, the measurements up to its time are read too.
 """
 
 from __future__ import annotations
@@ -68,6 +71,8 @@ from .values import Best, Measurement, Outcome, Pin, ScheduleRecord, Session, Ve
 Finals = dict[str, datetime]
 MOST_REFUSED = 100
 """Schedules that do not apply before a lookup gives up: each takes a while to try."""
+_MORE = 8
+"""How many times as many measurements are read next where some were not enough."""
 _LARGEST_PAGE = 1000
 # A time that no call takes is not usable; in SQLite a text, say, is larger than any number.
 IN_RANGE = measurement.c.seconds.between(
@@ -264,7 +269,7 @@ def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> 
                 yield entry
         if len(rows) < most:
             return
-        more, most = True, min(8 * most, _LARGEST_PAGE)
+        more, most = True, min(_MORE * most, _LARGEST_PAGE)
         values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
 
 
@@ -384,17 +389,34 @@ def _best(layers: Layers, wanted: Wanted) -> Best | None:
 
 
 def _best_of(connection: Connection, wanted: Wanted) -> Best | None:
-    first = fastest(connection, wanted)
-    if first is None:
-        return None
-    entries = interleaved(connection, first[0], wanted)
+    """The best of one database: of finals their choice competes, else each measurement."""
+    best: Best | None = None
+    compared: set[str] = set()
+    most = 1
+    while True:
+        entries, _ = usable(connection, wanted, most)
+        for entry in entries:
+            if best is not None and _time(entry[0]) >= _time(best.measurement):
+                return best
+            if entry[0].id not in compared:
+                group = interleaved(connection, entry[0], wanted)
+                compared |= {entry[0].id, *(measured.id for measured, _ in group)}
+                choice = _choice(connection, group, entry, wanted)
+                best = min(filter(None, (best, choice)), key=lambda b: _time(b.measurement))
+        if len(entries) < most:
+            return best
+        most *= _MORE
+
+
+def _choice(connection: Connection, entries: list[Entry], known: Entry, wanted: Wanted) -> Best:
+    """The choice among interleaved measurements, of which the `known` one is confirmed."""
     while entries:
         choice = _compared(connection, entries, wanted)
         entry = next(e for e in entries if e[0] is choice.measurement)
-        if entry[0].id == first[0].id or confirmed(connection, entry, wanted):
+        if entry[0].id == known[0].id or confirmed(connection, entry, wanted):
             return choice
         entries.remove(entry)
-    return _compared(connection, [first], wanted)
+    return _compared(connection, [known], wanted)
 
 
 def _compared(connection: Connection, entries: list[Entry], wanted: Wanted) -> Best:

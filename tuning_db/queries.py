@@ -302,8 +302,8 @@ class Queries:
 
         Without `pins` it is the recorded best: what it would be if nothing were pinned.
 
-        If the fastest was timed interleaved with others, the simplest of those that tie with it is
-        the choice (see `interleaved_comparison`).
+        Of those that were timed interleaved, only the choice competes with others: the simplest of
+        those that tie with the fastest (see `interleaved_comparison`).
 
         Schedules with inexact steps count where `tolerance` is given, and no check has found a
         larger error; a pinned one always does.
