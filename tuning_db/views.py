@@ -6,8 +6,8 @@ Tilewright itself reads no view of a database, which may be somebody else's: it 
 this file. `guard.check_views` refuses others of their names.
 
 `best` has what `TuningDatabase.best` returns of this database alone, as far as SQL can express it:
-the fastest, where that returns the simplest of the finalists that tie with it, and rows as they
-are, which that checks.
+of finalists the fastest of those with the most rounds, where that compares them within rounds and
+returns the simplest of those that tie, and rows as they are, which that checks.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ WITH choice AS (
 usable AS (
     SELECT
         m.id, m.created, m.session, m.workload, m.target, m.toolchain, m.schedule, m.comparable,
-        m.seconds, s.generator, s.inexact, c.generation, p.schedule AS pinned
+        m.seconds, s.generator, s.inexact, c.generation, p.schedule AS pinned,
+        length(m.samples) - length(replace(m.samples, ',', '')) AS rounds
     FROM measurement AS m
     JOIN schedule AS s ON s.id = m.schedule
     JOIN toolchain AS c ON c.id = m.toolchain
@@ -102,16 +103,23 @@ finals AS (
     GROUP BY u.session, u.workload, u.target, u.toolchain, u.created
     HAVING count(*) > 1
 ),
+compared AS (
+    SELECT u.*, max(u.rounds) OVER (
+        PARTITION BY u.session, u.workload, u.target, u.toolchain, u.created, u.inexact = ''
+    ) AS most
+    FROM usable AS u
+),
 ranked AS (
     SELECT u.*, row_number() OVER (
         PARTITION BY u.workload, u.comparable, u.generation ORDER BY u.seconds, u.id
     ) AS place
-    FROM usable AS u
-    WHERE u.schedule = u.pinned OR u.pinned IS NULL AND u.inexact = '' AND NOT EXISTS (
-        SELECT 1 FROM finals AS f
-        WHERE f.session = u.session AND f.workload = u.workload AND f.target = u.target
-            AND f.toolchain = u.toolchain AND f.created > u.created
-    )
+    FROM compared AS u
+    WHERE u.schedule = u.pinned
+        OR u.pinned IS NULL AND u.inexact = '' AND u.rounds = u.most AND NOT EXISTS (
+            SELECT 1 FROM finals AS f
+            WHERE f.session = u.session AND f.workload = u.workload AND f.target = u.target
+                AND f.toolchain = u.toolchain AND f.created > u.created
+        )
 )
 SELECT
     r.id, r.created, w.name AS workload, w.shape, t.text AS target, r.generation AS compiler,
