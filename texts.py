@@ -13,6 +13,8 @@ MAX_ARGUMENTS = 6
 """Arguments that a `repr` names."""
 _ARGUMENT = 36
 """Cells of an argument in a `repr`, of which a line has room for two."""
+_CHARACTERS = 4
+"""Characters of a text for each of its cells, at most: some take none."""
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -42,7 +44,7 @@ def in_lines(parts: Iterable[str], room: int = LINE) -> str:
     lines = [""]
     for part in parts:
         whole = f"{lines[-1]} {part}" if lines[-1] else part
-        if cells(whole) <= room:
+        if _fits(whole, room):
             lines[-1] = whole
         elif lines[-1].strip():
             lines.append(cut(f"  {part}", room))
@@ -61,13 +63,21 @@ def arguments(name: str, given: Sequence[str]) -> list[str]:
 
 
 def cut(text: str, room: int) -> str:
-    """A text of at most `room` cells; what is cut ends in `…`."""
-    if cells(text) <= room:
+    """A text of at most `room` cells and not many characters; what is cut ends in `…`."""
+    if _fits(text, room):
         return text
-    kept = text[:room]
-    while cells(kept) >= room:
-        kept = kept[:-1]
-    return f"{kept}…"
+    if room <= 0:
+        return ""
+    start, used = text[: _CHARACTERS * room - 1], 0
+    for n, character in enumerate(start):
+        used += _width(character)
+        if used >= room:
+            return f"{start[:n]}…"
+    return f"{start}…"
+
+
+def _fits(text: str, room: int) -> bool:
+    return len(text) <= _CHARACTERS * room and cells(text) <= room
 
 
 def cells(text: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 import tilewright as tw
-from tilewright import ops, te
+from tilewright import ops, te, texts
 from tilewright.autotune.events import Batch, Drift, Ended, Final, Started, Waiting
 from tilewright.autotune.picture import Pictures
 from tilewright.runtime.module import Origin
@@ -177,6 +177,36 @@ def test_long_names_and_many_parameters_are_cut() -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert len(repr(Label("b" * 10_000))) < MAX_NAME + 10
     assert "\x1b" not in repr(Func("\x1b[2J", (), (), Seq(())))
+
+
+@pytest.mark.parametrize("character", ["x", "\u77e9", "\u0302"], ids=["one", "two", "no"])
+def test_no_more_of_a_text_is_looked_at_than_is_shown(
+    character: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A character takes one, two or no cells of a terminal."""
+    width, looked = texts._width, []
+
+    def counted(one: str) -> int:
+        looked.append(one)
+        return width(one)
+
+    monkeypatch.setattr(texts, "_width", counted)
+    long = character * 10_000_000
+    for room in (0, 1, 2, 80):
+        shown = texts.cut(long, room)
+        assert (shown == "") if room == 0 else shown.endswith("\u2026")
+        assert texts.cells(shown) <= room
+        assert len(shown) <= 4 * room
+        assert len(texts.in_lines([long], max(room, 1))) <= 4 * max(room, 1)
+    assert len(looked) < 5000
+
+
+def test_what_fits_is_not_cut() -> None:
+    for text in ("", "abc", "\u77e9a", "so\u0302"):
+        assert texts.cut(text, 3) == text
+    assert [texts.cut("so\u0302ftm\u0301ax", n) for n in (6, 4, 3, 1)] == [
+        "so\u0302ftm\u0301\u2026", "so\u0302f\u2026", "so\u0302\u2026", "\u2026"
+    ]  # fmt: skip
 
 
 def test_records_of_databases(tmp_path: Path) -> None:
