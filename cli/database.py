@@ -216,7 +216,7 @@ def best(
     for best in choices:
         row = [
             f"{best['name']} {best['shape']}",
-            time_text(best["seconds"]),
+            time_text(best["seconds"], best["samples"]),
             interval_text(best["seconds"], best["interval"], best["samples"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             best["how"],

@@ -281,10 +281,11 @@ def _ratios(ratios: Sequence[float] | None, points: Sequence[float]) -> list[str
     return [""] * len(points) if ratios is None else [f"{r:.3f}" for r in ratios]
 
 
-def time_text(seconds: float | None) -> str:
-    from ..durations import format_seconds
+def time_text(seconds: float | None, samples: int | None = None) -> str:
+    """A time; one of a single sample says so."""
+    from ..durations import format_measured
 
-    return "" if seconds is None else format_seconds(seconds)
+    return "" if seconds is None else format_measured(seconds, None, samples)
 
 
 def measured_text(m: Measurement) -> str:
@@ -295,9 +296,9 @@ def measured_text(m: Measurement) -> str:
 def interval_text(
     seconds: float | None, interval: tuple[float, float] | None, samples: int | None
 ) -> str:
-    """The interval of a time, in its unit; `1 sample` where there is but one."""
+    """The interval of a time, in its unit; nothing of a single sample, which has none."""
     from ..durations import format_measured
 
-    if seconds is None:
+    if seconds is None or samples == 1:
         return ""
     return format_measured(seconds, interval, samples).partition("(")[2].removesuffix(")")

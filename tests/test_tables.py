@@ -459,5 +459,18 @@ def test_the_best_of_a_tuning_has_its_interval_and_gains_in_any_width(
             assert shown in text
 
 
+def test_a_time_of_one_sample_has_no_interval(
+    db: TuningDatabase, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def once(*args: Any) -> Iterator[dict[str, Any]]:
+        for best in best_rows(*args):
+            yield {**best, "seconds": 0.748, "interval": None, "samples": 1}
+
+    monkeypatch.setattr("tilewright.cli.database.best_rows", once)
+    text, _ = run("db", "best", "--db", db.location, width=200)
+    assert "748 ms (1 sample)" in text
+    assert "95% interval" not in text, "the column is empty"
+
+
 def test_texts_of_others_have_no_tabs_or_control_characters() -> None:
     assert output_text("a\tb\n\x1b[31m") == "a b\n\ufffd[31m"
