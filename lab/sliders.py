@@ -280,14 +280,16 @@ def _of_search(schedule: Schedule, target: Target) -> Sketch | None:
     if not schedule.trace.decisions:
         return None
     opened = schedule.trace.opened()
-    made = _sketches(schedule.original, target, tuple(SKETCH_RULES.values()))
+    made = _sketches(schedule.original, target, target.key, tuple(SKETCH_RULES.values()))
     return next((s for s in made if s.trace == opened), None)
 
 
 @lru_cache(maxsize=4)
-def _sketches(func: Func, target: Target, rules: tuple[object, ...]) -> tuple[Sketch, ...]:
-    """The sketches of a program while `rules` are the user's."""
-    del rules
+def _sketches(
+    func: Func, target: Target, key: tuple[object, ...], rules: tuple[object, ...]
+) -> tuple[Sketch, ...]:
+    """The sketches of a program while `rules` are the user's; `key` is the target's."""
+    del key, rules
     try:
         return sketches(func, target, inexact=True)
     except TargetError:  # a kind of target that has no rules

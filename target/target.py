@@ -128,6 +128,14 @@ class Target(metaclass=_Named):
         """All that is known of it, for people."""
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """All its fields, to keep things by that rest on more than its text.
+
+        Equal targets may have other caches and rates, which rules and estimates read.
+        """
+        return (type(self), *(getattr(self, f.name) for f in fields(self)))
+
+    @property
     def speeds(self) -> dict[str, str]:
         """How fast it does what, for people, where that is known."""
         return {}

@@ -152,6 +152,18 @@ def test_perf_class_tells_threads_and_processors_apart() -> None:
     assert len({CpuTarget.parse(f"cpu {text}").perf_class for text in texts}) == 3
 
 
+def test_the_key_tells_equal_targets_of_other_facts_apart() -> None:
+    target = CpuTarget.named("haswell", threads=2)
+    others = [
+        replace(target, l2_bytes=4096),
+        replace(target, rates=target.rates._replace(l2=1.0)),
+        replace(target, cores=8),
+    ]
+    assert {target, *others} == {target}
+    assert len({t.key for t in (target, *others)}) == 4
+    assert target.key == CpuTarget.named("haswell", threads=2).key
+
+
 def test_running_needs_every_feature_and_the_same_architecture() -> None:
     host = CpuTarget.parse("cpu -mcpu=cascadelake -threads=2")
     check_runnable(CpuTarget.parse("cpu -mcpu=haswell"), host)

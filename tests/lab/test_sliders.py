@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.lab.slider_steps import opened_trace
 from tilewright.lab.sliders import FIXED, MOST, UNLIKE, Sliders
 from tilewright.lab.workbench import Workbench
+from tilewright.target import CpuTarget
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Dim, Func, Var
 from tilewright.tir.printer import loop_names
@@ -95,6 +97,16 @@ def test_the_figures_equal_those_of_the_search(target: tw.Target) -> None:
         program = candidate.trace.apply(bench.func).func
         seconds = model.estimate(program, target).seconds
         assert found["predicted"] == pytest.approx(seconds, rel=1e-12)
+
+
+def test_each_target_has_its_own_sketches() -> None:
+    small = replace(CpuTarget.of(TARGET), l1_bytes=4096, l2_bytes=16384, l3_bytes=65536)
+    assert small == TARGET, "caches do not compare"
+    func = ops.matmul_func(256, 256, 256)
+    for target in (TARGET, small):
+        prepared = sketches(func, target, inexact=True)
+        drawn = drawn_of_each(prepared, target, 1, seed=1)
+        assert all(Sliders(d.trace.apply(func), target).searched for d in drawn)
 
 
 def predicted_of(schedule: tw.Schedule, target: tw.Target) -> float:

@@ -87,7 +87,8 @@ class Estimator:
             self._program = Program(tape, results)
         else:
             kept = source.memo.kept
-            given = kept((Estimator, *machine.facts), object)  # for short: it is quick to hash
+            # For short: it is quick to hash.
+            given = kept((Estimator, cpu.key, machine.stays), object)
             self._blocks = [
                 kept((given, n.visit, n.shuffles), functools.partial(_plain, data, n, machine))
                 for n in data.visits
@@ -174,11 +175,6 @@ class _Machine:
         self.target = target
         self.caches = tuple(map(Cache, sizes, target.ways, (target.line_bytes,) * len(sizes)))
         self.stays = tuple(staying(data.bytes, USABLE * cache.size) for cache in self.caches)
-
-    @property
-    def facts(self) -> tuple[object, ...]:
-        """All that numbers of a block rest on; equal targets may have other caches and rates."""
-        return self.target, self.caches, self.target.rates, self.stays
 
 
 class _Block:
