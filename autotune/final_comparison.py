@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..runtime.timer import turn_seconds
 from ..schedule import Trace
@@ -18,8 +18,9 @@ from .drift import DISTURBED, DriftMonitor
 from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
-from .recorder import FinalsResult, Recorder
+from .recorder import Recorder
 from .rivals import Rivals
+from .session_finals import SessionFinals
 
 _log = logging.getLogger(__name__)
 _PAUSES = 3
@@ -48,14 +49,14 @@ class FinalComparison:
     measured: Callable[[ScheduleRecord, Trace, MeasureResult], object]
     pause: Callable[[], None]
     slowdown: float = 1.0
-    compared: list[ComparedSchedule] = field(default_factory=list)
+    compared: Sequence[ComparedSchedule] = ()
 
     @property
     def disturbed(self) -> bool:
         """Whether they took so long that they chose nothing."""
         return self.slowdown >= _DISTURBED
 
-    def hold(self) -> FinalsResult | None:
+    def hold(self) -> SessionFinals | None:
         """Time the fastest and the rivals, and record it; `None` where nothing was compared."""
         near, config = self._near(), self.config
         if len(near) != 1 and not self._timing(near).rounds:
@@ -121,7 +122,7 @@ class FinalComparison:
 
     def _compare(
         self, finalists: Sequence[Finalist], first: int, extra: float
-    ) -> FinalsResult | None:
+    ) -> SessionFinals | None:
         """Time kernels interleaved and record it; `None` if there is no time for that.
 
         Times that are several times those of the trials are not recorded: they would take their
@@ -129,7 +130,7 @@ class FinalComparison:
         """
         for again in (False, True):
             timing = self._timing(finalists, first, extra)
-            result: FinalsResult | None = None
+            result: SessionFinals | None = None
             try:
                 timing.run(self.measurer.interleave)
             finally:
@@ -137,7 +138,7 @@ class FinalComparison:
                 if any(timing.samples) and timing.slowdown < _DISTURBED:
                     timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
                     result = self.recorder.finals([(s, row) for s, row in timed if row])
-                    self.compared = result.comparison
+                    self.compared = () if result is None else result.comparison
             if timing.slowdown < _DISTURBED:
                 return result
             _log.info("the finals took %.3g times as long as the trials", timing.slowdown)

@@ -78,7 +78,7 @@ class Picture:
             case Final(comparison=comparison, gains=gains, trial_seconds=trial):
                 self.doing, self.comparison = "compared the finalists", comparison
                 self._gains = gains_text(gains, explained=True)
-                self._slower = slower_finals_text(trial, comparison[0].seconds)
+                self._slower = slower_finals_text(trial, comparison)
             case Ended():
                 self._end(event)
         self.elapsed = event.elapsed

@@ -33,6 +33,7 @@ from .budget import budget_text
 from .events import Drift, Ended, Event, Final, Started, Waiting
 from .picture import Pictures
 from .result import instead_text
+from .session_finals import SessionFinals
 from .session_history import SessionHistory
 
 _PREPARING = "measuring this machine and preparing the search"
@@ -76,6 +77,7 @@ class RecordedRun:
         self._toolchain: Toolchain | None = None
         self._pictures = Pictures()
         self._history = SessionHistory(database, session)
+        self._finals: SessionFinals | None = None
         self._over = False
         self._drift: float | None = None
 
@@ -162,13 +164,18 @@ class RecordedRun:
             self._drift = drift
             yield Drift(drift, self.session.duration)
         measured = self._history.last != before
-        best = self._look_up(pins=False) if measured or over else None
-        if measured and best is not None and self._is_of_finals(best):
-            gains = self._database.gains(best)
-            yield Final(best.comparison, self._history.elapsed, gains=gains)
+        finals = self._history.finals if measured else None
+        if finals is not None and finals is not self._finals:
+            self._finals = finals
+            yield Final(
+                finals.comparison,
+                self._history.elapsed,
+                gains=finals.gains,
+                trial_seconds=self._history.trial_seconds,
+            )
         if over:
             self._over = True
-            yield self._ended(best)
+            yield self._ended(self._look_up(pins=False))
         else:
             yield Waiting(self._whereabouts(), self.session.duration)
 
@@ -197,12 +204,6 @@ class RecordedRun:
             best_seconds=None,
         )
 
-    def _is_of_finals(self, best: Best) -> bool:
-        measured = best.measurement
-        return (
-            bool(best.comparison) and measured is not None and measured.session == self.session.id
-        )
-
     def _ended(self, best: Best | None) -> Ended:
         session = self.session
         measured = None if best is None else best.measurement
@@ -213,7 +214,7 @@ class RecordedRun:
             best_seconds=None if best is None else best.seconds,
             elapsed=session.duration,
             best_session=None if measured is None else measured.session,
-            own_seconds=self._history.fastest,
+            own_seconds=self._history.own_seconds,
             best_interval=None if best is None else best.seconds_interval,
             best_samples=None if measured is None else len(measured.samples),
             noise=session.noise,

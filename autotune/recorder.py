@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import NamedTuple
 
 from ..runtime.measure.comparison import CheckResult
 from ..tuning_db import TuningDatabase
-from ..tuning_db.gains import Gains, gains_of, untuned_of
-from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
-    ComparedSchedule,
     Environment,
     Json,
     Measurement,
@@ -32,6 +29,8 @@ from .measure.measure_result import MeasureResult
 from .result import BestResult
 from .search.history import best_known
 from .search.replay import Replays
+from .session_finals import SessionFinals, session_finals
+from .session_history import SessionHistory
 
 BEAT = 15.0
 """Seconds between heartbeats of a session."""
@@ -44,13 +43,6 @@ class Subject(NamedTuple):
     target: TargetRecord
     toolchain: Toolchain
     environment: Environment
-
-
-class FinalsResult(NamedTuple):
-    """How finalists compare, the choice first, and its gains over the baselines among them."""
-
-    comparison: list[ComparedSchedule]
-    gains: Gains
 
 
 class Recorder:
@@ -80,6 +72,7 @@ class Recorder:
         """The duration of the session by now; of several that share a budget, each has its own."""
         self._resources: dict[str, Mapping[str, Json] | None] = {}
         self._last_beat = time.monotonic()
+        self._history = SessionHistory(database, session)
 
     def trial(
         self,
@@ -126,15 +119,13 @@ class Recorder:
         """Record that the results of a schedule (id) were compared."""
         self._database.put(self._verification(schedule, result))
 
-    def finals(self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]) -> FinalsResult:
-        """Record interleaved samples of schedules; return how they compare."""
+    def finals(
+        self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
+    ) -> SessionFinals | None:
+        """Record interleaved samples of schedules; return how they compare, if they are several."""
         entries = self.final_entries(timed)
         self._database.put(*(measurement for measurement, _ in entries))
-        comparison = compare_schedules(entries, partial(self._earlier, entries[0][0].created))
-        choice = next(m for m, _ in entries if m.schedule == comparison[0].schedule)
-        untuned = untuned_of(self.session)
-        gains = gains_of(choice, entries if len(entries) > 1 else [], untuned)
-        return FinalsResult(comparison, gains)
+        return session_finals(self._database, [m for m, _ in entries])
 
     def final_entries(
         self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
@@ -149,6 +140,12 @@ class Recorder:
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""
         return best_known(self._database, *self.subject[:3], self._tolerance, replays=self._replays)
+
+    @property
+    def history(self) -> SessionHistory:
+        """What the database has of the session by now."""
+        deque(self._history.read(), maxlen=0)
+        return self._history
 
     @property
     def pinned(self) -> str | None:
@@ -198,15 +195,6 @@ class Recorder:
     def _beat(self, drift: float | None = None) -> None:
         self._last_beat = time.monotonic()
         self._database.heartbeat(self.session.id, self.elapsed(), drift)
-
-    def _earlier(self, moment: datetime) -> dict[str, list[float]]:
-        """The times of schedules (ids) that this session measured before a moment."""
-        times: dict[str, list[float]] = {}
-        for m in self._database.measurements(session=self.session.id, outcome=Outcome.OK):
-            same = (m.workload, m.target, m.toolchain) == tuple(r.id for r in self.subject[:3])
-            if same and m.created < moment:
-                times.setdefault(m.schedule, []).extend(m.samples)
-        return times
 
     def _verification(self, schedule: str, result: CheckResult) -> Verification:
         return Verification(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
@@ -229,7 +229,7 @@ class TuneResult:
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
             gains = self._gains_text(explained=True)
-            finals = self._finals_text()
+            finals = slower_finals_text(self.trial_seconds, self.finals)
             pinned = self.pinned_text
             lines = (best, finals, gains, pinned, rules, self.noise, self.doubts, self.kept)
             return "\n".join(filter(None, lines))
@@ -254,17 +254,14 @@ class TuneResult:
         rest = "\n".join(in_lines(printable(line).split(), LINE - 3) for line in lines)
         return f"{first}\n{indent(rest, '  ')}>"
 
-    def _finals_text(self) -> str | None:
-        if self.best is None or not self.best.comparison or self.best.session != self.session:
-            return None
-        return slower_finals_text(self.trial_seconds, self.best.seconds)
 
-
-def slower_finals_text(trials: float | None, finals: float) -> str | None:
-    """Which time counts where the finals' is longer than that of the trials; else `None`."""
-    if trials is None or finals <= _LONGER * trials:
+def slower_finals_text(
+    trial_seconds: float | None, finals: Sequence[ComparedSchedule]
+) -> str | None:
+    """Which time counts where finals, the choice first, took longer than the fastest trial."""
+    if trial_seconds is None or not finals or finals[0].seconds <= _LONGER * trial_seconds:
         return None
-    before, after = format_seconds(trials), format_seconds(finals)
+    before, after = format_seconds(trial_seconds), format_seconds(finals[0].seconds)
     return (
         f"The fastest trial took {before}; timed again in the finals, the winner takes {after}. "
         "The finals count."

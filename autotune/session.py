@@ -183,10 +183,10 @@ class Tuning:
             _log.info("%s: %s", self._name, summary(comparison))
             self._tell(
                 Final(
-                    tuple(comparison),
+                    comparison,
                     self._elapsed(),
                     gains=gains,
-                    trial_seconds=self._trial_seconds(),
+                    trial_seconds=self.recorder.history.trial_seconds,
                 )
             )
         finally:
@@ -201,6 +201,7 @@ class Tuning:
         self._recorded_end = True
         self._look_up()
         workload = self.recorder.subject.workload
+        history = self.recorder.history
         kept = self.recorder.kept if status is SessionStatus.INTERRUPTED else None
         result = TuneResult(
             best=self.best,
@@ -208,7 +209,7 @@ class Tuning:
             target=self.recorder.subject.target.text,
             flops=workload.flops,
             history=tuple(self._history),
-            finals=tuple(self._finals.compared),
+            finals=() if history.finals is None else history.finals.comparison,
             trials=self._outcomes.total(),
             earlier_trials=self._earlier,
             outcomes=dict(self._outcomes),
@@ -223,8 +224,8 @@ class Tuning:
             gains=self._gains(),
             noise=noise,
             doubts=self._wrong.text(self._outcomes[Outcome.WRONG_RESULT], self._outcomes.total()),
-            own_seconds=self._own_seconds(),
-            trial_seconds=self._trial_seconds(),
+            own_seconds=history.own_seconds,
+            trial_seconds=history.trial_seconds,
             rules=self.own_rules.uses,
             kept=kept,
             pinned=self.recorder.pinned,
@@ -424,15 +425,6 @@ class Tuning:
         bounds = self._rivals.bounds(self.best.seconds, reference) if here else {}
         gains = {**bounds, **self.best.gains}
         return {baseline: gains[baseline] for baseline in Baseline if baseline in gains}
-
-    def _own_seconds(self) -> float | None:
-        """The best time of this session: that of its finals, or else of its trials."""
-        return self._finals.compared[0].seconds if self._finals.compared else self._trial_seconds()
-
-    def _trial_seconds(self) -> float | None:
-        """The time of the fastest trial of this session; `None` if none ran."""
-        first = self._fastest.first
-        return None if first is None else first.seconds
 
     def _noise(self) -> str | None:
         """Plain words where the machine was so disturbed that it was not fit to choose."""

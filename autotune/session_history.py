@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -9,10 +10,11 @@ from typing import NamedTuple
 
 from ..tuning_db import TuningDatabase
 from ..tuning_db.tally import Trials
-from ..tuning_db.values import Measurement, Session
+from ..tuning_db.values import Measurement, Outcome, Session
 from .budget import running
 from .events import Trial
 from .noise import was_disturbed
+from .session_finals import SessionFinals, session_finals
 
 _TICK = timedelta(microseconds=1)
 """The resolution of times in a database."""
@@ -31,15 +33,14 @@ class SessionHistory:
 
     Which measurements are trials, `Trials` says. One of the same schedule that follows a trial at
     once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
-    the number of trials, `fastest` their best time in seconds, `None` if none ran, and `finals` are
-    the last ones. `elapsed` is the duration up to the `last` measurement; older versions did not
-    record it, and long pauses are then left out. `toolchain` is the id of that of the first.
+    the number of trials, `trial_seconds` their best time, `None` if none ran. `elapsed` is the
+    duration up to the `last` measurement; older versions did not record it, and long pauses are
+    then left out. `toolchain` is the id of that of the first.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
-        self.finals: list[Measurement] = []
         self.elapsed = 0.0
-        self.fastest: float | None = None
+        self.trial_seconds: float | None = None
         self.toolchain: str | None = None
         self._database = database
         self._session = session
@@ -47,10 +48,31 @@ class SessionHistory:
         self._counted = Trials(session.trials)
         self._latest: str | None = None
         self._fastest_before: float | None = None
+        self._finalists: list[Measurement] = []
+        self._finals: SessionFinals | None = None
+        self._later: dict[str, float] = {}
+        """The times of trials (schedules) since the last finals."""
 
     @property
     def trials(self) -> int:
         return len(self._counted)
+
+    @property
+    def finals(self) -> SessionFinals | None:
+        """How the last finals ended; `None` without any, or if a later trial is faster."""
+        if self._finals is None and self._finalists:
+            self._finals = session_finals(self._database, self._finalists)
+        later = min(self._later.values(), default=math.inf)
+        return None if self._finals is None or later < self._finals.seconds else self._finals
+
+    @property
+    def own_seconds(self) -> float | None:
+        """The best time of the session: finals replace the trials before them."""
+        if self.finals is not None:
+            return self.finals.seconds
+        if self._finals is not None:
+            return min(self._later.values())
+        return self.trial_seconds
 
     def read(self) -> Iterator[RecordedTrial]:
         """The trials since the last call; they are to be read to their end."""
@@ -67,28 +89,34 @@ class SessionHistory:
             self.last = created
             self.toolchain = self.toolchain or measurement.toolchain
             if len(together) > 1:
-                self.finals = [m for m, _ in together]
+                self._finalists = [m for m, _ in together if m.outcome is Outcome.OK]
+                self._finals, self._later = None, {}
             elif measurement.trial and measurement.schedule == self._latest:
-                self.fastest = self._fastest_before
+                self.trial_seconds = self._fastest_before
                 again = RecordedTrial(self._trial(measurement), measurement, generator)
                 pending = None if pending is None else again
             elif self._counted.add(measurement.schedule, measurement.trial, alone=True):
                 if pending is not None:
                     yield pending
-                self._latest, self._fastest_before = measurement.schedule, self.fastest
+                self._latest, self._fastest_before = measurement.schedule, self.trial_seconds
                 pending = RecordedTrial(self._trial(measurement), measurement, generator)
         if pending is not None:
             yield pending
 
     def _trial(self, measured: Measurement) -> Trial:
         seconds = measured.seconds
-        record = seconds is not None and (self.fastest is None or seconds < self.fastest)
-        self.fastest = seconds if record else self.fastest
+        self._later.pop(measured.schedule, None)
+        if seconds is not None:
+            self._later[measured.schedule] = seconds
+        record = seconds is not None and (
+            self.trial_seconds is None or seconds < self.trial_seconds
+        )
+        self.trial_seconds = seconds if record else self.trial_seconds
         return Trial(
             number=self.trials,
             outcome=measured.outcome,
             seconds=seconds,
-            best_seconds=self.fastest,
+            best_seconds=self.trial_seconds,
             record=record,
             error=measured.error,
             schedule=measured.schedule,

@@ -36,7 +36,6 @@ def _picture(picture: Picture) -> h.Node:
     started = picture.started
     total, done = picture.progress
     tried, note = _drawn(picture)
-    final = picture.best if picture.ended and picture.comparison else None
     return h.section(".result")[
         h.h3[text(started.workload)],
         h.p(".soft")[text(started.target)],
@@ -49,7 +48,7 @@ def _picture(picture: Picture) -> h.Node:
         if picture.calm
         else None,
         h.div(".grid")[
-            convergence(tried, final),
+            convergence(tried, picture.comparison),
             predictions(tried),
             failures(picture.failures),
         ],

@@ -35,15 +35,13 @@ def view(value: TuneResult | BestResult) -> h.Node:
 
 def _result(result: TuneResult) -> h.Node:
     best = result.best
-    here = best is not None and best.session == result.session
-    final = best.seconds if best is not None and here and result.finals else None
     spent = [(name, getattr(result.spent, part)) for part, name in _SPENT.items()]
     return h.section(".result")[
         h.h3[text(result.workload)],
         h.p(".soft")[text(f"{result.target}, session {short_id(result.session)}")],
         _headline(result),
         h.div(".grid")[
-            convergence(result.history, final),
+            convergence(result.history, result.finals),
             predictions(result.history),
             h.div[gains(result.gains), failures([f[:3] for f in result.failures])],
             parts("Where the time went", spent, format_seconds),
@@ -63,7 +61,7 @@ def _headline(result: TuneResult) -> h.Node:
     best = result.best
     whose = origin_text(best.session, result.session, result.own_seconds)
     roof = f"{result.roofline.seconds / best.seconds:.0%} of the roofline ({result.roofline})"
-    slower = slower_finals_text(result.trial_seconds, best.seconds) if result.finals else None
+    slower = slower_finals_text(result.trial_seconds, result.finals)
     rules = rules_text(result.rules, result.trials)
     return [
         lead(f"{best.time_text}{whose}", _rate(result.flops, best.seconds), roof),

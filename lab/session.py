@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import htpy as h
 
 from ..autotune.budget import budget_text
 from ..autotune.events import Trial
+from ..autotune.result import slower_finals_text
+from ..autotune.session_finals import SessionFinals
 from ..autotune.session_history import SessionHistory
 from ..durations import format_seconds
 from ..errors import TilewrightError
@@ -19,15 +20,12 @@ from ..ids import short_id
 from ..schedule import Trace
 from ..tuning_db import (
     ComparedSchedule,
-    Measurement,
-    Outcome,
     ScheduleRecord,
     Session,
     TuningDatabase,
     Workload,
 )
 from ..tuning_db.gains import gains_text
-from ..tuning_db.interleaved_comparison import compare_schedules
 from .database import moment, schedule, seconds_cell
 from .decisions import DecisionNames, decisions_chart
 from .page import text
@@ -58,12 +56,22 @@ class Timed(NamedTuple):
 
 @dataclass
 class SessionTrials:
-    """The measurements of a session: trials in order, failures by reason, the last finals."""
+    """The measurements of a session: trials in order, failures by reason, the last finals.
+
+    `trial_seconds` is the time of the fastest trial, `own_seconds` that of the finals or else it.
+    """
 
     tried: list[Trial] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    finals: list[Measurement] = field(default_factory=list)
+    finals: SessionFinals | None = None
+    trial_seconds: float | None = None
+    own_seconds: float | None = None
+
+    @property
+    def comparison(self) -> Sequence[ComparedSchedule]:
+        """How the finalists compare, the choice first; empty without finals."""
+        return () if self.finals is None else self.finals.comparison
 
     @property
     def outcomes(self) -> str:
@@ -86,7 +94,8 @@ def session_trials(database: TuningDatabase, session: Session) -> SessionTrials:
             more = (trial.schedule, generator, trial.predicted, trial.elapsed)
             trials.timed.append(Timed(trial.seconds, measured.id, *more))
     trials.timed.sort()
-    trials.finals = [m for m in history.finals if m.outcome is Outcome.OK]
+    trials.finals, trials.own_seconds = history.finals, history.own_seconds
+    trials.trial_seconds = history.trial_seconds
     return trials
 
 
@@ -97,20 +106,19 @@ def session_section(
     trials = session_trials(database, session)
     best = tuned.best
     here = best if tuned.session == session.id else None
-    comparison = _comparison(database, trials) if here is None else here.comparison
-    final = here.seconds if here is not None and comparison else None
+    gained = tuned.gains if trials.finals is None else trials.finals.gains
     facts = _facts(session)
     return h.section(".result")[
         heading,
         h.p(".soft")[text(", ".join(filter(None, (tuned.target, tuned.generation, facts))))],
         _headline(trials, session, tuned),
         h.div(".grid")[
-            convergence(trials.tried, final),
+            convergence(trials.tried, trials.comparison),
             predictions(trials.tried),
-            gains(tuned.gains) if here is not None else None,
+            gains(gained) if here is not None or trials.finals is not None else None,
             failures(_frequent(trials.reasons)),
         ],
-        finals(comparison),
+        finals(trials.comparison),
         _decisions(database, trials.timed, tuned.workload),
         _fastest(trials.timed, rows),
         schedule(best.schedule) if best is not None else None,
@@ -127,7 +135,7 @@ def _facts(session: Session) -> str:
 
 def _headline(trials: SessionTrials, session: Session, tuned: Tuned) -> h.Node:
     troubles = remarks(session.noise, tuned.trouble, kind="bad")
-    own = trials.timed[0].seconds if trials.timed else None
+    own = trials.own_seconds
     if tuned.best is None:
         what = "no correct candidate" if trials.tried else "nothing was measured"
         fastest = None if own is None else f"fastest trial {format_seconds(own)}, unverified"
@@ -135,12 +143,13 @@ def _headline(trials: SessionTrials, session: Session, tuned: Tuned) -> h.Node:
     best = tuned.best
     rate = None if tuned.rate is None else format_si(tuned.rate, "FLOP/s")
     elsewhere = None
-    if tuned.session != session.id:
-        trial = "" if own is None else f"; its fastest trial took {format_seconds(own)}"
-        elsewhere = f"The best is of session {short_id(tuned.session)}{trial}."
+    if best.measurement is not None and tuned.session != session.id:
+        its = "" if own is None else f"; this session's: {format_seconds(own)}"
+        elsewhere = f"The best is of session {short_id(tuned.session)}{its}."
+    slower = slower_finals_text(trials.trial_seconds, trials.comparison)
     return [
         lead(best.time_text or "no usable time", rate, best.how * best.pinned),
-        remarks(gains_text(tuned.gains, explained=True), trials.outcomes, elsewhere),
+        remarks(gains_text(tuned.gains, explained=True), trials.outcomes, elsewhere, slower),
         troubles,
     ]
 
@@ -151,30 +160,6 @@ def _frequent(reasons: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
     rest = reasons.total() - sum(n for _, _, n in shown)
     others = len(reasons) - len(shown)
     return [*shown, ("other", f"{others:,} more reasons", rest)] if rest else shown
-
-
-def _comparison(database: TuningDatabase, trials: SessionTrials) -> Sequence[ComparedSchedule]:
-    """How the finalists of a session compare; nothing where a schedule is damaged."""
-    if len(trials.finals) < 2:
-        return ()
-    try:
-        entries = [(m, database.get(ScheduleRecord, m.schedule)) for m in trials.finals]
-    except TilewrightError:
-        return ()
-    return compare_schedules(entries, partial(_earlier, database, trials.finals))
-
-
-def _earlier(database: TuningDatabase, found: Iterable[Measurement]) -> dict[str, list[float]]:
-    """The times of finalists in their session before the finals."""
-    return {
-        final.schedule: [
-            sample
-            for m in database.measurements(session=final.session, schedule=final.schedule)
-            if m.created < final.created and m.outcome is Outcome.OK
-            for sample in m.samples
-        ]
-        for final in found
-    }
 
 
 def _decisions(

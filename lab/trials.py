@@ -30,11 +30,15 @@ _FEW = 3
 Point: TypeAlias = tuple[float, float]
 
 
-def convergence(trials: Sequence[Trial], final: float | None = None) -> h.Element:
-    """The times of trials and the best so far against wall-clock; `final` is that of the finals."""
+def convergence(trials: Sequence[Trial], comparison: Sequence[ComparedSchedule] = ()) -> h.Element:
+    """The times of trials and the best so far against wall-clock.
+
+    Also that of the finals, by their `comparison`.
+    """
     timed, best = times_and_best(trials)
     layers = [Layer("trials", timed, "cloud"), Layer("best so far", best, "steps")]
-    if final is not None and best:
+    if comparison and best:
+        final = comparison[0].seconds
         name = f"finals: {format_seconds(final)}"
         layers.append(Layer("finals", [(best[-1][0], final)], "points", [name]))
     return chart("Best so far", CLOCK, CALL, *layers, empty="No trial ran to its end.")

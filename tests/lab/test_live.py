@@ -9,10 +9,10 @@ import html5lib
 import htpy as h
 import pytest
 
-from tilewright.autotune.events import Ended, Started, Trial
+from tilewright.autotune.events import Ended, Final, Started, Trial
 from tilewright.autotune.picture import Pictures
 from tilewright.lab import html_of, live
-from tilewright.tuning_db import Outcome
+from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
 
 HOSTILE = '<script>alert("x")</script>\x00\x1b[2J'
 
@@ -88,6 +88,17 @@ def test_each_program_has_its_picture_and_the_run_its_error() -> None:
     assert text.count("<h3>matmul</h3>") == 2
     for fact in ("Something else was running.", str(shown.error)):
         assert fact in text
+
+
+def test_the_point_of_the_finals_is_their_time_where_another_session_has_the_best() -> None:
+    shown = pictures(3)
+    shown.add(Final((ComparedSchedule("ab" * 32, 2.1e-3, 20, 1.0, None, Verdict.FASTEST),), 3.5))
+    assert "finals: 2.1 ms" in parsed(shown)
+    shown.add(Ended("done", False, 3, 1e-3, 4.0, best_session="9" * 64, own_seconds=2.1e-3))
+    text = parsed(shown)
+    assert "best 1 ms" in text
+    assert "finals: 2.1 ms" in text
+    assert "finals: 1 ms" not in text
 
 
 def test_programs_may_begin_while_others_are_shown() -> None:

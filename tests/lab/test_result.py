@@ -115,6 +115,19 @@ def test_a_best_of_an_earlier_session_is_named() -> None:
     assert "finals: 2 ms" not in shown
 
 
+def test_finals_that_took_longer_are_explained_by_their_own_time() -> None:
+    """Not by the best, which another session has."""
+    elsewhere = replace(CHOICE, seconds=1.5e-3, session="99" * 32, comparison=())
+    result = replace(RESULT, best=elsewhere, trial_seconds=1e-3, own_seconds=2e-3)
+    slower = (
+        "The fastest trial took 1 ms; timed again in the finals, the winner takes 2 ms. "
+        "The finals count."
+    )
+    assert slower in str(result).splitlines()
+    assert slower in words(result)
+    assert "finals: 2 ms" in words(result)
+
+
 def test_the_best_shows_itself() -> None:
     shown = words(CHOICE)
     assert f"2 ms (1.9 to 2.1) · schedule {BEST[:12]}, measured by session {SESSION[:12]}" in shown

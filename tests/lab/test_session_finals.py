@@ -1,0 +1,139 @@
+"""All that report a session tell one story of its finals, whatever came of them since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright import open_run
+from tilewright.autotune.events import Ended, Final
+from tilewright.autotune.session_history import SessionHistory
+from tilewright.lab.report import report
+from tilewright.lab.session import session_trials
+from tilewright.tuning_db import Session
+
+from .databases import CPU, Tuning
+
+SLOWER = (
+    "The fastest trial took 100 us; timed again in the finals, the winner takes 202 us. "
+    "The finals count."
+)
+CHOICE = 202e-6
+"""The median of the samples of 200 us."""
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> Tuning:
+    return Tuning(tmp_path / "tuning.db")
+
+
+@pytest.fixture
+def session(tuning: Tuning) -> Session:
+    """Its trials of 100 and 110 us take twice as long in the finals."""
+    session = tuning.start()
+    tuning.trial(session, 8, 100e-6)
+    tuning.trial(session, 16, 110e-6)
+    tuning.finals(session, {8: 200e-6, 16: 220e-6})
+    tuning.end(session)
+    return session
+
+
+def told(tuning: Tuning, session: Session) -> tuple[Final, Ended]:
+    """What a reader of the session is told of its end."""
+    *_, final, ended = open_run(tuning.database, session.id).poll()
+    assert isinstance(final, Final)
+    assert isinstance(ended, Ended)
+    return final, ended
+
+
+def test_the_finals_count_for_all_who_read_them(tuning: Tuning, session: Session) -> None:
+    final, ended = told(tuning, session)
+    assert final.trial_seconds == 100e-6
+    assert final.comparison[0].seconds == ended.best_seconds == ended.own_seconds == CHOICE
+    assert final.gains["untuned"].ratio == pytest.approx(1.1)
+    (picture,) = open_run(tuning.database, session.id).pictures.pictures.values()
+    assert SLOWER in picture.conclusions
+    assert SLOWER in report(tuning.database, session)
+
+
+def test_finals_are_shown_where_another_session_has_the_best(
+    tuning: Tuning, session: Session
+) -> None:
+    before, _ = told(tuning, session)
+    other = tuning.start()
+    tuning.trial(other, 4, 50e-6)
+    final, ended = told(tuning, session)
+    assert final == before
+    best = (ended.best_seconds, ended.best_session, ended.own_seconds)
+    assert best == (50e-6, other.id, CHOICE)
+    trials = session_trials(tuning.database, session)
+    assert trials.comparison == final.comparison
+    assert trials.own_seconds == CHOICE
+    page = report(tuning.database, session)
+    assert f"The best is of session {other.id:.12}; this session&#39;s: 202 us." in page
+    assert "finals: 202 us" in page
+    assert "the untuned build" in page
+
+
+@pytest.mark.parametrize("tile", [16, 4])
+def test_finals_are_shown_where_a_schedule_is_pinned(
+    tuning: Tuning, session: Session, tile: int
+) -> None:
+    """One of the finalists, or one that was never measured."""
+    before, _ = told(tuning, session)
+    pinned = tuning.schedule(tile)
+    tuning.database.pin(tuning.workload, CPU, pinned, unverified=True)
+    final, ended = told(tuning, session)
+    assert final == before
+    best = (ended.best_seconds, ended.best_session, ended.own_seconds)
+    assert best == (CHOICE, session.id, CHOICE)
+    assert ended.pinned == f"Builds take schedule {pinned.id:.12} instead: it is pinned."
+    page = report(tuning.database, session)
+    assert "Finals: timed interleaved" in page
+    assert "finals: 202 us" in page
+    assert "pinned" in page
+    assert "The best is of session" not in page
+
+
+@pytest.mark.parametrize(("later", "own"), [(150e-6, 150e-6), (250e-6, CHOICE)])
+def test_only_a_faster_trial_after_the_finals_replaces_them(
+    tuning: Tuning, session: Session, later: float, own: float
+) -> None:
+    """Of a session that went on; the database chooses by the same rule."""
+    tuning.trial(session, 4, later)
+    history = SessionHistory(tuning.database, session)
+    assert [trial.seconds for trial, *_ in history.read()] == [100e-6, 110e-6, later]
+    assert history.own_seconds == own
+    assert (history.finals is None) is (own == later)
+    assert history.trial_seconds == 100e-6
+    best = tuning.database.best(tuning.workload.id, CPU)
+    assert best is not None
+    assert best.seconds == own
+
+
+def test_a_finalist_whose_schedule_is_damaged_is_left_out(tuning: Tuning, session: Session) -> None:
+    def compared() -> list[str]:
+        history = session_trials(tuning.database, session)
+        return [c.schedule for c in history.comparison]
+
+    best, other = tuning.schedule(8).id, tuning.schedule(16).id
+    tuning.trial(session, 0, 8e-3)
+    tuning.finals(session, {0: 8e-3, 8: 200e-6, 16: 220e-6})
+    assert compared() == [best, other, tuning.schedule(0).id]
+    with tuning.database._layers[0].writing() as connection:
+        damage = "UPDATE schedule SET trace = '{}' WHERE id = ?"
+        connection.exec_driver_sql(damage, (best,))
+    assert compared() == [other, tuning.schedule(0).id]
+    with tuning.database._layers[0].writing() as connection:
+        connection.exec_driver_sql(damage, (other,))
+    assert compared() == [], "one alone is no comparison"
+
+
+def test_a_session_without_finals_has_the_time_of_its_trials(tuning: Tuning) -> None:
+    session = tuning.start()
+    history = SessionHistory(tuning.database, session)
+    assert (history.finals, history.own_seconds) == (None, None)
+    tuning.trial(session, 8, 100e-6)
+    assert [trial.seconds for trial, *_ in history.read()] == [100e-6]
+    assert (history.finals, history.own_seconds) == (None, 100e-6)
