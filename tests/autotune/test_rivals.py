@@ -53,7 +53,7 @@ from .kernels import matmul
 from .recorded import Simulated
 
 TARGET = "cpu -threads=1"
-CALM = TuneConfig(**{**vars(QUICK), "pause": 0.0, "calm": 4})
+CALM = TuneConfig(**{**vars(QUICK), "pause": 0.0, "calm": 4, "final_seconds": 2.0})
 ALONG = ops.matmul_func(16, 16, 16, transpose_b=True)
 """A program whose loops the reference run leaves as they are."""
 
