@@ -82,12 +82,17 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
     Iterations must be independent. Below the loop there may only be unrolled loops.
     """
     path, old = _serial_loop(fn, loop, "vectorized")
+    # First what no other order of loops helps against.
+    require_concurrent(fn, path, "be vectorized", private=False)
     for inner in loops_in(old.body):
+        vector = inner.kind is ForKind.VECTOR
         require(
             inner.kind is ForKind.UNROLL,
             "loop {0} is inside; only unrolled loops may be inside a vectorized one",
             inner.var,
-            hint="reorder the loop to the innermost place",
+            hint=f"call serial({inner.var.name}) first: one loop of a nest runs as vectors"
+            if vector
+            else "reorder the loop to the innermost place",
         )
     require(
         old.extent <= VECTOR_LIMIT,
@@ -99,7 +104,6 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
         found=old.extent,
         expected=f"at most {VECTOR_LIMIT}",
     )
-    require_concurrent(fn, path, "be vectorized", private=False)
     return rebuild(fn, path, _of_kind(old, ForKind.VECTOR)), None
 
 

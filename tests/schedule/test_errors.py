@@ -571,3 +571,16 @@ def test_bounds_in_messages_are_numbers() -> None:
     sch = Schedule(te.func([x, y], name="padded"))
     error = refusal_of(sch, "reindex_cache_read", sch.get_block("Y"), 0, "global", lambda i: (i,))
     assert "is not shown to lie within 0 to 15 in all iterations" in error.condition
+
+
+def test_a_reason_that_no_order_of_loops_helps_against_comes_first() -> None:
+    sch = Schedule(matmul())
+    i, j, k = loops(sch, "C")
+    sch.reorder(k, j)
+    error = refusal_of(sch, "vectorize", k)
+    assert "is part of the reduce iterations of block C" in error.condition
+    assert "rfactor" in str(error.as_data()["hint"])
+    sch.vectorize(j)
+    sch.reorder(k, i)
+    error = refusal_of(sch, "vectorize", i)
+    assert error.as_data()["hint"] == "call serial(j) first: one loop of a nest runs as vectors"
