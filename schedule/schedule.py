@@ -12,7 +12,7 @@ import numpy as np
 from ..display import html
 from ..errors import STAGES_HINT, IRError, ScheduleError, VerifyError
 from ..hints import MissingNameError, instead
-from ..texts import count
+from ..texts import count, excerpt
 from ..tir.initialised import wraps_around
 from ..tir.ir import Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
@@ -165,7 +165,7 @@ class Schedule:
         PRIMITIVES["work_on"].check_types(dict(step))
         self._guard("work_on", step, p.work_on, self.funcs, place)
         self._outputs.at = place
-        self._record(Step("work_on", step, note=self._names[place]), self.func, [])
+        self._record(Step("work_on", step, note=excerpt(self._names[place])), self.func, [])
 
     @documented
     def get_block(self, block: str | int | Label) -> Label:
@@ -188,7 +188,7 @@ class Schedule:
         _, found = self._guard("get_block", step, p.get_block, self.original, place)
         if find_path(self.func.body, found) is None:
             self._guard("get_block", step, p.get_loops, self.func, found)
-        self._record(Step("get_block", step, "b", (), found.name), self.func, [found])
+        self._record(Step("get_block", step, "b", (), excerpt(found.name)), self.func, [found])
         return found
 
     def get_loop(self, name: str, block: str | Label | None = None) -> Var:

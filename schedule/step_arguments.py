@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from ..errors import ScheduleError
 from ..tir.ir import Binary, Expr, Label, Op, Operand, Var, binary
-from .index_map import MAX_TEXT, IndexMap
+from .index_map import MAX_TEXT, IndexMap, parse_index_map
 
 Argument: TypeAlias = Any
 """A value of the middle column of the table above."""
@@ -316,10 +316,18 @@ def from_json(data: Any, outputs: str, depth: int = 0) -> Argument:
             if all(_is_dim(p) for p in parts):
                 return Derived(op, parts)
         case {"map": str(text)} if len(data) == 1:
-            return Lambda(text)
+            return _index_map(text, outputs)
         case {"dict": dict(items)} if len(data) == 1 and len(items) <= MAX_ITEMS:
             return Record(tuple((k, from_json(x, outputs, depth + 1)) for k, x in items.items()))
     raise ScheduleError("a trace cannot hold {0!r}", data)
+
+
+def _index_map(text: str, outputs: str) -> Lambda:
+    """An index map; its text is written into statements as it is, and cannot end them."""
+    parse_index_map(text, {f"t{k}": Var(f"t{k}") for k, kind in enumerate(outputs) if kind == "t"})
+    if "#" in text or not text.isprintable():
+        raise ScheduleError("an index map is a line without comments, found {0!r}", text)
+    return Lambda(text)
 
 
 def parse_ref(name: str, outputs: str) -> Ref:

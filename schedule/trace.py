@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from ..display import html
 from ..errors import ScheduleError
-from ..texts import count
+from ..texts import count, excerpt
 from .facts import keeping_facts
 from .primitive import PRIMITIVES, find_primitive
 from .step_arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
@@ -39,7 +39,7 @@ class Step:
 
     `outputs` has a letter for each handle or number that came out: `l` loop, `b` block, `t` sampled
     integer. `decision` has the integers that a sampling step chose, `None` if it is open. `note`
-    is for display only and no part of equality.
+    is for display only and no part of equality; the text of a step has it as a comment.
     """
 
     op: str
@@ -201,7 +201,7 @@ def step_text(step: Step, outputs: Sequence[str], schedule: str = "sch") -> str:
     if outputs:
         result = get_args(find_primitive(step.op).types["return"])[1]
         left = f"{_targets(result, iter(outputs))} = "
-    note = "" if step.note is None else f"  # {step.note}"
+    note = "" if step.note is None else f"  # {excerpt(step.note)}"
     return f"{left}{schedule}.{step.op}({', '.join(args)}){note}"
 
 

@@ -267,7 +267,7 @@ class _Parser(Declarations):
         call, target = self.context(node)
         name = self.namespaced(call.func)
         if name == "block" and target is None:
-            label = self.string(self.arguments(call, 1)[0][0], "the name of the block, in quotes")
+            label = self._block_name(self.arguments(call, 1)[0][0])
             with self.scope():
                 return self._block(label, node.body)
         if name in ("let", "scratch") and target is not None:
@@ -276,6 +276,12 @@ class _Parser(Declarations):
                 thing, bound = self._binder(node, target, value)
                 return _binding(thing, bound, self.suite(node.body))
         raise self.wrong(call, 'T.block("name"), T.let(value) as x, or T.scratch(..) as B')
+
+    def _block_name(self, node: ast.expr) -> str:
+        name = self.string(node, "the name of the block, in quotes")
+        if not name.isprintable():
+            raise self.wrong(node, "the name of a block, a line without control characters")
+        return name
 
     def _block(self, label: str, nodes: list[ast.stmt]) -> Block:
         iters: list[Iter] = []

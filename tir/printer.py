@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from ..texts import excerpt
 from .constants import quoted
 from .equality import flat, structural_equal
 from .expr_printer import ExprPrinter
@@ -335,7 +336,8 @@ class _Printer:
         return f"T.{s.kind.value}({extent}{options})"
 
     def _block(self, s: Block, indent: int) -> None:
-        self.line(indent, f"with T.block({quoted(s.label.name)}):", s, s.label)
+        name = excerpt(s.label.name, len(s.label.name))  # a parser takes no other
+        self.line(indent, f"with T.block({quoted(name)}):", s, s.label)
         inside = indent + 1
         self._iters(s.iters, inside)
         if s.predicate is not None:

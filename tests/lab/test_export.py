@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,10 @@ from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.detect import resolve
 from tilewright.lab.workbench import Workbench
 from tilewright.schedule import Schedule
+from tilewright.schedule.find import map_blocks
 from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tir.equality import structural_equal
-from tilewright.tir.ir import Func, Stmt
+from tilewright.tir.ir import Func, Label, Stmt
 
 from ..autotune.selection import operator, operator_name, selected
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
@@ -167,6 +170,21 @@ def test_strange_names_are_quoted() -> None:
     )
     bench = Workbench(func, TARGET)
     assert structural_equal(replayed(done(bench, do="export")["text"]).func, func)
+
+
+def test_no_name_leaves_its_comment(tmp_path: Path) -> None:
+    executed = tmp_path / "executed"
+    call = f"open({str(executed)!r}, 'w')"
+    func = ops.add_relu_func(8)
+    body = map_blocks(func.body, lambda block: replace(block, label=Label(f"a\n{call}")))
+    func = replace(func, name=f'"""; {call}; """', body=body)
+    sch = tw.Schedule(func)
+    sch.split(sch.get_loops(sch.get_block(0))[0], [None, 4])
+    bench = Workbench(sch, TARGET)
+    assert structural_equal(replayed(done(bench, do="export")["text"]).func, sch.func)
+    exec(done(bench, do="rule", name="of_names")["text"], {"__name__": "my_rules"})
+    assert [s for s in sketches(func, resolve(TARGET)) if "of_names" in s.name]
+    assert not executed.exists()
 
 
 @pytest.fixture

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.find import map_blocks
 from tilewright.tir import te
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, Label
 
 from .machinery import assert_same
 from .programs import elementwise, loops, matmul
@@ -206,6 +208,42 @@ def test_steps_that_make_no_sense(damage: Callable[[Any], None], message: str) -
     with pytest.raises(ScheduleError, match=message) as refusal:
         Trace.from_json(json.dumps(data))
     assert "of the trace" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lambda i, j: (i, j))\nopen('executed', 'w'",
+        "lambda i, j: (i, j)  # no end",
+        "lambda i, j: (i,\n j)",
+        "lambda i, j: (i, open('executed', 'w'))",
+        "lambda i, j: (i, t3)",
+    ],
+)
+def test_an_index_map_of_a_trace_stays_in_its_statement(text: str) -> None:
+    sch = Schedule(elementwise())
+    sch.transform_block_layout(sch.get_block("B"), lambda i, j: (j, i))
+    data = json.loads(sch.trace.to_json())
+    assert Trace.from_json(json.dumps(data)) == sch.trace
+    data["steps"][1]["args"]["index_map"]["map"] = text
+    with pytest.raises(ScheduleError, match="step 1 of the trace: .*index map"):
+        Trace.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", ["a\nimport os", "b" * 1000, "a\r\x1b[2J"])
+def test_notes_stay_in_their_lines(name: str) -> None:
+    func = elementwise()
+    body = map_blocks(func.body, lambda block: replace(block, label=Label(name)))
+    sch = Schedule(replace(func, name=name, body=body))
+    sch.work_on(0)
+    sch.get_block(name)
+    step = replace(sch.trace.steps[1], note=name)
+    for trace in (sch.trace, Trace((sch.trace.steps[0], step))):
+        assert [line[:18] for line in str(trace).splitlines()] == [
+            "sch.work_on(0)  # ",
+            "b0 = sch.get_block",
+        ]
+    assert Trace.from_json(sch.trace.to_json()) == sch.trace
 
 
 def test_values_nest_only_so_deep() -> None:

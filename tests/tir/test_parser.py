@@ -432,6 +432,8 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("for i, i in T.grid(4, 4): pass",), 3, 12, "i is bound already"),
     (("for i in range(4): pass", "else: pass"), 4, 11, "a loop has no else"),
     (("with T.block(4): pass",), 3, 18, "the name of the block, in quotes"),
+    (('with T.block("a\\nb"): pass',), 3, 18, "a line without control characters"),
+    (('with T.block("a\\x1b[2J"): pass',), 3, 18, "a line without control characters"),
     (("with T.block(\"b\") as b: pass",), 3, 10, "T.let(value) as x"),
     (("with open(\"b\"): pass",), 3, 10, "expected T.block"),
     (("v = T.axis.spatial(4, 0)",), 3, 5, "is allowed only at the top of a block"),
