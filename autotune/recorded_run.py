@@ -119,13 +119,14 @@ class RecordedRun:
         """What continues a session that did not finish; `None` while it runs and if it did."""
         if self.running or self.session.status is SessionStatus.FINISHED:
             return None
+        target = self._target.text
         given = _arguments_of(self.session)
         values = "".join(f"{name}={value!r}, " for name, value in given.items())
         options = "".join(f"--{name} {value!r} " for name, value in given.items())
         return (
             "To go on, tune the same program for the same target with the same budget, and resume: "
-            f'tw.tune(func, "{self._target.text}", {values}resume=True, database=db), or '
-            f'tilewright tune FILE.py:FUNCTION --target "{self._target.text}" {options}--resume '
+            f"tw.tune(func, {target!r}, {values}resume=True, database=db), or "
+            f"tilewright tune FILE.py:FUNCTION --target {shlex.quote(target)} {options}--resume "
             f"--db {shlex.quote(self._database.location)}"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -76,7 +77,8 @@ def pack(
         print_json({**told, "digest": packed.pack.digest, "searched": packed.searched})
         return
     print_text(f"{out}: {built} of {of} candidates of {func.name} compiled\nmeasure them there:")
-    typer.echo(f"  python -m tilewright.runtime.measure {out} --out results.jsonl")
+    folder = shlex.quote(str(out))
+    typer.echo(f"  python -m tilewright.runtime.measure {folder} --out results.jsonl")
 
 
 @app.command("import")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -135,7 +136,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     if database is not None and made.origin.kind != "record":
         typer.echo(
             f"warning: {db} has no usable record of {func.name}, this is the {made.origin.kind} "
-            f"schedule; `tilewright db explain {program}` says why",
+            f"schedule; `tilewright db explain {shlex.quote(program)}` says why",
             err=True,
         )
     if as_json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import shlex
 import threading
 import time
 import weakref
@@ -225,7 +226,7 @@ class Measurements:
         )
         return (
             f"{packed.built} of {len(run.versions)} are in {folder}; measure them there: "
-            f"python -m tilewright.runtime.measure {folder} --out results.jsonl; "
+            f"python -m tilewright.runtime.measure {shlex.quote(str(folder))} --out results.jsonl; "
             "then import the results here: tilewright measure import results.jsonl --db DATABASE"
         )
 

@@ -905,10 +905,12 @@ def test_model_report_of_too_little(run: Run, db: Path) -> None:
 @needs_linker
 def test_measure_and_check(run: Run, matmul: str, tmp_path: Path) -> None:
     here = ["--target", "cpu -mcpu=x86-64-v2 -threads=1"]
-    pack = run("measure", "pack", matmul, *SIZES, *here, "--trials", 1, "--out", tmp_path / "p")
+    folder = tmp_path / "p; true"
+    pack = run("measure", "pack", matmul, *SIZES, *here, "--trials", 1, "--out", folder)
     assert pack.code == 0, pack.err
     assert "1 of 1 candidates of matmul compiled" in pack.out
-    refused = run("measure", "import", tmp_path / "p" / "pack.json", "--db", tmp_path / "t.db")
+    assert shlex.split(pack.out.splitlines()[-1])[3] == str(folder)
+    refused = run("measure", "import", folder / "pack.json", "--db", tmp_path / "t.db")
     assert refused.code == 1
     assert "has no results" in refused.err
     checked = run("check", matmul, *SIZES, *here, "--candidates", 1, "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import shlex
@@ -25,10 +26,12 @@ from tilewright.autotune.events import Drift, Ended, Event, Started, Trial, Wait
 from tilewright.autotune.measure import machine
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.recorded_run import RecordedRun
+from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.replay import Replays
 from tilewright.cli import main
 from tilewright.cli.watching import follow
+from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Environment, Outcome, Session, SessionStatus
 
 from .children import QUICK
@@ -164,6 +167,27 @@ def test_what_it_says_resumes_the_session(
         (session,) = db.records(Session)
     assert session.status is SessionStatus.FINISHED
     assert "seed=3, tolerance=0.001" in python
+
+
+def test_what_it_says_can_be_pasted(place: Path) -> None:
+    """Names of a foreign database end no argument."""
+    target = replace(target_record(resolve(ONE_THREAD)), text="cpu\" $(touch it) `touch it` ' \\")
+    workload = workload_record(matmul())
+    with TuningDatabase(place) as db:
+        db.put(workload, target)
+        session = db.start_session(
+            workload.id, target.id, trials=4, seconds=None, seed=0, search={}, model={}
+        )
+        db.finish_session(session.id, SessionStatus.INTERRUPTED)
+    hint = str(open_run(place).how_to_go_on)
+    python, _, shell = hint.partition("tw.tune(")[2].partition(", or tilewright ")
+    call = ast.parse(f"tw.tune({python}").body[0]
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    assert ast.literal_eval(call.value.args[1]) == target.text
+    _, _, _, given, *rest = shlex.split(shell)
+    assert given == target.text
+    assert rest == ["--trials", "4", "--resume", "--db", str(place)]
 
 
 def test_a_session_whose_process_is_gone_is_over(place: Path, play: Play) -> None:

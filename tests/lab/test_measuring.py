@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -443,12 +444,14 @@ def test_two_labs_share_a_database(file: Path) -> None:
 
 
 def test_versions_are_packed_for_a_machine_elsewhere(bench: Workbench, tmp_path: Path) -> None:
-    folder, results = tmp_path / "pack", tmp_path / "results.jsonl"
+    folder, results = tmp_path / "a pack; true", tmp_path / "results.jsonl"
     done(bench, do="pack", versions=["v0", "v1"], folder=str(folder))
     assert bench.measurements.wait(120)
     run = bench.state()["run"]
     assert run["error"] is None
     assert "2 of 2 are in" in run["says"]
+    command = run["says"].partition("there: ")[2].partition(" --out")[0]
+    assert shlex.split(command) == ["python", "-m", "tilewright.runtime.measure", str(folder)]
     ids = [schedule_record(v.schedule.trace).id for v in bench.versions]
     packed = [from_plain(ScheduleRecord, c.schedule).id for c in read_pack(folder).candidates]
     assert packed == ids
