@@ -18,7 +18,7 @@ from .confirm import Wanted
 from .read import Layers
 from .tables import pin as pins
 from .tables import target as targets
-from .values import Best, Measurement, Pin, ScheduleRecord, TargetRecord, Workload
+from .values import Best, ComparedSchedule, Measurement, Pin, ScheduleRecord, TargetRecord, Workload
 from .write import write
 
 
@@ -39,10 +39,24 @@ class Pinned:
 
     @property
     def ratio(self) -> float | None:
-        """The time of the pinned schedule over that of the recorded best; None if one has none."""
+        """The time of the pinned schedule over that of the recorded best; None if one has none.
+
+        By the finals, where both took part.
+        """
         own = None if self.measurement is None else self.measurement.seconds
-        best = None if self.best is None else self.best.seconds
-        return None if own is None or best is None else own / best
+        if own is None or self.best is None or self.best.seconds is None:
+            return None
+        if self._finalist is not None:
+            return self._finalist.ratio / self.best.comparison[0].ratio
+        return own / self.best.seconds
+
+    @property
+    def _finalist(self) -> ComparedSchedule | None:
+        """The pinned schedule in the finals that the recorded best won, if it took part."""
+        if self.best is None or self.measurement is None:
+            return None
+        own = self.pin.schedule, self.measurement.seconds
+        return next((c for c in self.best.comparison if (c.schedule, c.seconds) == own), None)
 
     @property
     def price(self) -> str:
@@ -50,6 +64,8 @@ class Pinned:
         if self.measurement is None:
             return "It has no measured time that is verified, so its price is not known."
         time = self.measurement.time_text
+        if self._finalist is not None and self._finalist.early:
+            time = f"{time} in {self._finalist.rounds_text}"
         if self.best is None or self.ratio is None:
             return f"Its time is {time}, and no other usable one is recorded."
         if self.best.schedule.id == self.pin.schedule:

@@ -310,6 +310,19 @@ def test_a_finalist_has_the_time_of_its_record_and_the_place_of_its_ratio(later:
     assert "rounds" not in f"{compared[1]}{compared[1]!r}"
 
 
+def test_the_price_of_a_pin_is_that_of_the_finals(db: TuningDatabase) -> None:
+    """The pinned one was out early, in rounds that were faster than the later ones."""
+    early = timed(LONG, 1.04, (1.0,) * 6)
+    best = timed(SMALL, 1.0, (1.0,) * 6 + (1.5,) * 30)
+    put(db, early, best)
+    pinned = db.pin(MATMUL.id, CPU, LONG.id)
+    assert pinned.ratio == pytest.approx(1.04)
+    assert pinned.price == (
+        "It is 1.04x slower than the recorded best: 1.04 s (1.04 to 1.04) in 6 of 36 rounds "
+        f"against 1.5 s (1.5 to 1.5) of schedule {SMALL.id[:12]}."
+    )
+
+
 def test_slower_is_said_only_of_what_is_surely_slower() -> None:
     def said(interval: tuple[float, float] | None) -> str:
         return str(ComparedSchedule("ab" * 32, 1e-3, 9, 1.021, interval, Verdict.SLOWER))
