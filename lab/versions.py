@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -84,6 +84,27 @@ class Comparison:
         if change.endswith("er"):
             return f"{self.b} is {change} than {self.a}"
         return f"{self.b} takes the {change} as {self.a}"
+
+
+def fastest(versions: Iterable[Version], comparisons: Iterable[Comparison]) -> Version | None:
+    """The version with the shortest time that no comparison says is slower; `None` if none ran.
+
+    Versions that were timed interleaved are compared by the ratio of their times, and others by
+    their medians, which are of other rounds.
+    """
+    by_id = {v.id: v for v in versions}
+    timed = {id: v.timing.seconds for id, v in by_id.items() if v.timing is not None}
+    ratios = {(c.b, c.a): c.ratio for c in comparisons}
+    ratios |= {(a, b): 1 / ratio for (b, a), ratio in ratios.items()}
+    first = min(timed, key=timed.__getitem__, default=None)
+    # In noise, ratios may form a circle: each version is tried once.
+    while first is not None:
+        del timed[first]
+        ratio, ahead = min(((ratios.get((id, first), 1.0), id) for id in timed), default=(1.0, ""))
+        if ratio >= 1:
+            break
+        first = ahead
+    return None if first is None else by_id[first]
 
 
 @dataclass(eq=False)

@@ -25,6 +25,7 @@ in the program, in all versions.
 | `versions` | `id, parent, text, steps, predicted, measured, problem, pinned` of each; seconds |
 | `can_undo`, `can_redo` | booleans |
 | `compared` | of two versions timed interleaved: `a, b, ratio, interval, verdict, text` |
+| `fastest` | the id of the fastest version, by comparisons where there are, or `null` |
 | `run` | the last run, or `null`: `versions, says, running, seconds, error, unsaved` |
 | `tree` | `nodes` of the current program from `start` on, of `total`, each before those inside it |
 | `text` | its `lines` from `start` on, of `total`: `text`, and `place`, the id of what one begins |
@@ -135,7 +136,7 @@ from .measuring import Measurements, Run, VersionResults
 from .moves import refusal
 from .page import text as shown
 from .program_tree import Data, Handles, ProgramTree
-from .versions import Comparison, LabError, Version, Versions
+from .versions import Comparison, LabError, Version, Versions, fastest
 
 T = TypeVar("T")
 _KEPT = 64
@@ -191,6 +192,7 @@ class Workbench:
         """What there is to draw, as a JSON object."""
         with self._lock:
             current, run = self.versions.current, self.measurements.run
+            first = fastest(self.versions, self.comparisons.values())
             state = {
                 "revision": self._revision,
                 "program": {
@@ -208,6 +210,7 @@ class Workbench:
                 "can_undo": current.parent is not None,
                 "can_redo": self.versions.can_redo,
                 "compared": [c.data() for c in self.comparisons.values()],
+                "fastest": None if first is None else first.id,
                 "run": None if run is None else run.data(),
                 "tree": tree(self, {}),
                 "text": text(self, {}),

@@ -7,13 +7,12 @@ function versionsPane(lab) {
   const { state } = lab;
   const placed = lanes(state.versions);
   const width = LANE * (1 + Math.max(...placed.map((p) => p.lane))) + 6;
-  const best = Math.min(...state.versions.map((v) => v.measured?.seconds ?? Infinity));
   return el("section.pane.versions", { "aria-label": "Versions" },
     el("header.bar", {}, el("h3", {}, "Versions")),
     el("div.graph", { tabindex: 0, role: "region", "aria-label": "Versions, each below the one that it came from" },
       drawing(placed, width, state.version),
       el("ol", { style: `margin-left: ${width}px` }, placed.map(({ version }) =>
-        versionRow(lab, version, version.measured?.seconds === best)))));
+        versionRow(lab, version, version.id === state.fastest)))));
 }
 
 /**

@@ -27,7 +27,8 @@ from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure_import import import_results
 from tilewright.autotune.records import schedule_record, target_record, workload_record
 from tilewright.autotune.retiming import Plausibility
-from tilewright.lab.measuring import GENERATOR
+from tilewright.lab.measuring import GENERATOR, Run, VersionResults
+from tilewright.lab.versions import Comparison, Timing
 from tilewright.lab.workbench import Workbench
 from tilewright.runtime.measure.pack import read_pack
 from tilewright.schedule.primitive import PRIMITIVES
@@ -38,6 +39,7 @@ from tilewright.tuning_db.values import (
     ScheduleRecord,
     Session,
     SessionStatus,
+    Verdict,
     Verification,
     utc_now,
 )
@@ -139,6 +141,19 @@ def test_versions_are_compared_interleaved(bench: Workbench) -> None:
     times = [m.created for m in bench.database.records(Measurement) if len(m.samples) >= 6]
     assert len(times) == 2
     assert len(set(times)) == 1  # rounds are those of one comparison
+
+
+def test_the_fastest_is_that_of_the_comparison(bench: Workbench) -> None:
+    """The median of the other is of rounds in which the machine was faster."""
+    assert bench.state()["fastest"] is None
+    v0, v1 = bench.versions
+    one, other = Timing(1e-4, (1e-4,) * 9, True), Timing(1.5e-4, (1.5e-4,) * 9, True)
+    bench._measured(Run([v0, v1], 0.0, ended=1.0), VersionResults({v0: one, v1: other}, {}, []))
+    assert bench.state()["fastest"] == "v0"
+    for a, b, ratio, first in ((v0, v1, 0.98, "v1"), (v1, v0, 0.98, "v0"), (v1, v0, 1.02, "v1")):
+        compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
+        bench._measured(Run([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
+        assert bench.state()["fastest"] == first
 
 
 def test_two_versions_have_one_comparison_in_the_order_that_was_asked(bench: Workbench) -> None:

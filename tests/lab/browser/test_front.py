@@ -331,6 +331,19 @@ def test_a_swapped_comparison_is_the_newest(page: Page, bench: Workbench) -> Non
         expect(lab.get_by_role("tabpanel")).to_contain_text(says)
 
 
+def test_the_fastest_is_that_of_the_comparison(page: Page, bench: Workbench) -> None:
+    """The other has a shorter time, of rounds in which the machine was faster."""
+    (loop, *_) = [n["id"] for n in bench.state()["tree"]["nodes"]]
+    applied(bench, "parallel", loop=loop)
+    v0, v1 = bench.versions
+    timings = {v0: Timing(1e-3, (1e-3,) * 6, True), v1: Timing(1.5e-3, (1.5e-3,) * 6, True)}
+    compared = Comparison("v0", "v1", 0.98, None, Verdict.FASTEST)
+    bench._measured(Run([v0, v1], 0.0, ended=1.0), VersionResults(timings, {}, [compared]))
+    lab = open_front(page, bench)
+    (row,) = lab.locator("button.version").filter(has_text="fastest").all()
+    expect(row).to_contain_text("1.5 ms")
+
+
 def checked(database: TuningDatabase, bench: Workbench) -> None:
     """Record that the results of the current version are right."""
     schedule = schedule_record(bench.versions.current.schedule.trace)
