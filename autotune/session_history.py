@@ -35,13 +35,15 @@ class SessionHistory:
     once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
     the number of trials, `trial_seconds` their best time, `None` if none ran. `elapsed` is the
     duration up to the `last` measurement; older versions did not record it, and long pauses are
-    then left out. `toolchain` is the id of that of the first.
+    then left out. `toolchain` is the id of that of the first. `in_finals` has the last measurement
+    in finals of each schedule (id) that ran there, with its generator.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
         self.elapsed = 0.0
         self.trial_seconds: float | None = None
         self.toolchain: str | None = None
+        self.in_finals: dict[str, tuple[Measurement, str]] = {}
         self._database = database
         self._session = session
         self.last: datetime | None = None
@@ -89,7 +91,9 @@ class SessionHistory:
             self.last = created
             self.toolchain = self.toolchain or measurement.toolchain
             if len(together) > 1:
-                self._finalists = [m for m, _ in together if m.outcome is Outcome.OK]
+                ran = {m.schedule: (m, made) for m, made in together if m.outcome is Outcome.OK}
+                self._finalists = [m for m, _ in ran.values()]
+                self.in_finals |= ran
                 self._finals, self._later = None, {}
             elif measurement.trial and measurement.schedule == self._latest:
                 self.trial_seconds = self._fastest_before
@@ -106,6 +110,7 @@ class SessionHistory:
     def _trial(self, measured: Measurement) -> Trial:
         seconds = measured.seconds
         self._later.pop(measured.schedule, None)
+        self.in_finals.pop(measured.schedule, None)
         if seconds is not None:
             self._later[measured.schedule] = seconds
         record = seconds is not None and (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from ..ids import short_id
 from ..schedule import Trace
 from ..tuning_db import (
     ComparedSchedule,
+    Measurement,
     ScheduleRecord,
     Session,
     TuningDatabase,
@@ -44,14 +45,17 @@ _FASTEST = 50
 
 
 class Timed(NamedTuple):
-    """A measurement that ran: what a table shows of it."""
+    """A schedule that ran: what a table shows of it. `id` is that of the measurement.
+
+    What was no trial of the session has no `elapsed`.
+    """
 
     seconds: float
     id: str
     schedule: str
     generator: str
     predicted: float | None
-    elapsed: float
+    elapsed: float | None
 
 
 @dataclass
@@ -65,6 +69,7 @@ class SessionTrials:
     timed: list[Timed] = field(default_factory=list)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     finals: SessionFinals | None = None
+    in_finals: Mapping[str, tuple[Measurement, str]] = field(default_factory=dict)
     trial_seconds: float | None = None
     own_seconds: float | None = None
 
@@ -95,7 +100,7 @@ def session_trials(database: TuningDatabase, session: Session) -> SessionTrials:
             trials.timed.append(Timed(trial.seconds, measured.id, *more))
     trials.timed.sort()
     trials.finals, trials.own_seconds = history.finals, history.own_seconds
-    trials.trial_seconds = history.trial_seconds
+    trials.trial_seconds, trials.in_finals = history.trial_seconds, history.in_finals
     return trials
 
 
@@ -107,6 +112,7 @@ def session_section(
     best = tuned.best
     here = best if tuned.session == session.id else None
     gained = tuned.gains if trials.finals is None else trials.finals.gains
+    ranked = _ranked(trials)
     facts = _facts(session)
     return h.section(".result")[
         heading,
@@ -119,8 +125,8 @@ def session_section(
             failures(_frequent(trials.reasons)),
         ],
         finals(trials.comparison),
-        _decisions(database, trials.timed, tuned.workload),
-        _fastest(trials.timed, rows),
+        _decisions(database, ranked, tuned.workload),
+        _fastest(ranked, trials.comparison, rows),
         schedule(best.schedule) if best is not None else None,
     ]
 
@@ -162,6 +168,20 @@ def _frequent(reasons: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
     return [*shown, ("other", f"{others:,} more reasons", rest)] if rest else shown
 
 
+def _ranked(trials: SessionTrials) -> list[Timed]:
+    """The schedules of a session by the time that each has everywhere, as a lookup ranks them.
+
+    Finals replace trials: their order is that of the comparison, before what did not reach them.
+    """
+    timed = {t.schedule: t for t in trials.timed}
+    for id, (measured, generator) in trials.in_finals.items():
+        assert measured.seconds is not None, "what ran has a time"
+        trial = timed.get(id) or Timed(0.0, "", id, generator, None, None)
+        timed[id] = trial._replace(seconds=measured.seconds, id=measured.id)
+    first = [timed.pop(c.schedule) for c in trials.comparison]
+    return first + sorted(timed.values())
+
+
 def _decisions(
     database: TuningDatabase, timed: Sequence[Timed], workload: Workload | None
 ) -> h.Node:
@@ -181,27 +201,30 @@ def _decisions(
     return decisions_chart(candidates, title, DecisionNames.of(workload))
 
 
-def _fastest(timed: Sequence[Timed], most: int) -> h.Node:
+def _fastest(timed: Sequence[Timed], comparison: Sequence[ComparedSchedule], most: int) -> h.Node:
     if not timed:
         return None
+    compared = {c.schedule: f"{'chosen; ' * (n == 0)}{c}" for n, c in enumerate(comparison)}
     columns = [
-        Column("measurement"),
+        Column("schedule"),
         Column("time", number=True),
+        *([Column("finals")] if compared else []),
         Column("predicted", number=True),
         Column("after", number=True),
-        Column("schedule"),
+        Column("measurement"),
         Column("generator"),
     ]
     body: list[Row] = [
         (
-            short_id(t.id),
-            seconds_cell(t.seconds),
-            seconds_cell(t.predicted),
-            Cell(f"{t.elapsed:.1f} s", t.elapsed),
             short_id(t.schedule),
+            seconds_cell(t.seconds),
+            *([text(compared.get(t.schedule, ""))] if compared else []),
+            seconds_cell(t.predicted),
+            Cell("", 0) if t.elapsed is None else Cell(f"{t.elapsed:.1f} s", t.elapsed),
+            short_id(t.id),
             text(t.generator, _GENERATOR),
         )
         for t in timed[:most]
     ]
     shown = "" if len(body) == len(timed) else f": {len(body):,} of {len(timed):,}"
-    return table(f"The fastest measurements{shown}", columns, body, sortable=True)
+    return table(f"The fastest schedules{shown}", columns, body, sortable=True)

@@ -14,6 +14,7 @@ import tilewright as tw
 from tilewright.byte_counts import format_bytes
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
+from tilewright.lab.records import listed
 from tilewright.lab.report import report
 from tilewright.lab.session import session_trials
 from tilewright.lab.sources import trials_of
@@ -58,7 +59,7 @@ def test_a_page_has_the_tables_and_each_program_in_full(database: TuningDatabase
         "Rank correlation 1.00",
         "crash: signal 11 1",
         "Decisions against time: tiling(vector=True)",
-        "The fastest measurements",
+        "The fastest schedules",
         "The schedule: 4 steps",
     ):
         assert expected in text
@@ -109,6 +110,41 @@ def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path:
     assert "The best is of session" in text
 
 
+def test_the_schedules_of_a_session_have_their_one_time_and_order(
+    database: TuningDatabase,
+) -> None:
+    """That of finals where there is one, as a lookup and the lab's records have it."""
+    (session,) = database.records(Session)
+    (workload,) = database.records(Workload)
+    best = database.best(workload.id, CPU, LLVM)
+    assert best is not None
+    page = report(database, session)
+    document = html5lib.HTMLParser(namespaceHTMLElements=False).parse(page)
+    tables = [t for t in document.iter("table") if "The fastest" in "".join(t.itertext())]
+    (rows,) = ([["".join(c.itertext()) for c in r] for r in t.iter("tr")] for t in tables)
+    assert [row[1:3] for row in rows] == [
+        ["time", "finals"],
+        ["1.11 ms", "chosen; fastest"],
+        ["2.22 ms", "slower, 2.000 times the fastest (2.000 to 2.000)"],
+        ["8.08 ms", "slower, 7.273 times the fastest (7.273 to 7.273)"],
+        ["4 ms", ""],
+    ]
+    assert [row[0] for row in rows[1:4]] == [c.schedule[:12] for c in best.comparison]
+    assert best.measurement is not None
+    assert rows[1][5] == best.measurement.id[:12]
+    records = listed(database, workload, tw.Target.parse(CPU.text))
+    assert [row[0] for row in rows[1:]] == [record["id"] for record, _ in records]
+
+
+def test_a_session_shows_its_finals_though_a_schedule_is_pinned(database: TuningDatabase) -> None:
+    (session,) = database.records(Session)
+    slow = next(m for m, _ in database.history(session=session.id) if m.seconds == 4e-3)
+    database.pin(session.workload, CPU, slow.schedule)
+    text = shown(report(database, session))
+    assert "finals: 1.11 ms" in text
+    assert "chosen; fastest" in text
+
+
 def many(tuning: Tuning, count: int) -> Session:
     """A session of so many trials, a fifth of which fail."""
     session = tuning.start(trials=None)
@@ -148,7 +184,7 @@ def test_many_measurements_stay_a_page_to_mail(tmp_path: Path, count: int) -> No
         text = shown(page)
         assert f"{count:,} trials ({count * 4 // 5:,} ok, {count // 5:,} crash)" in text
         assert f"marks stand for {count * 4 // 5:,} trials" in text
-        assert f"The fastest measurements: {rows} of {count * 4 // 5:,}" in text
+        assert f"The fastest schedules: {rows} of {count * 4 // 5:,}" in text
 
 
 def test_a_sketch_without_decisions_has_no_picture_of_them(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_tables_are_sorted_and_filtered_by_keys(page: Page, tmp_path: Path) -> N
     for tile, seconds in ((2, 9e-3), (4, 1e-4), (8, 20e-3), (16, 5e-6), (0, 1e-3)):
         tuning.trial(session, tile, seconds)
     errors = show(page, report(tuning.database, session), tmp_path / "report.html")
-    table = page.get_by_role("table", name="The fastest measurements")
+    table = page.get_by_role("table", name="The fastest schedules")
     times = table.locator("tbody tr td:nth-child(2)")
     fastest_first = ["5 us", "100 us", "1 ms", "9 ms", "20 ms"]
     assert times.all_inner_texts() == fastest_first
@@ -111,7 +111,7 @@ def test_a_report_is_whole_without_scripts(page: Page, tmp_path: Path) -> None:
         plain = context.new_page()
         (tmp_path / "report.html").write_text(report(database), encoding="utf-8")
         plain.goto((tmp_path / "report.html").as_uri())
-        assert plain.get_by_role("table", name="The fastest measurements").is_visible()
+        assert plain.get_by_role("table", name="The fastest schedules").is_visible()
         assert plain.get_by_role("button").count() == 0
         assert plain.get_by_role("searchbox").count() == 0
 
