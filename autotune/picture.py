@@ -255,9 +255,15 @@ class Pictures:
             self.pictures = {**self.pictures, event.program: Picture(event)}
         self.pictures[event.program].add(event)
 
+    def fail(self, error: BaseException) -> None:
+        """Show what has ended the run."""
+        self.error = ": ".join(filter(None, (type(error).__name__, str(error))))
+
     @property
     def ended(self) -> bool:
-        return bool(self.pictures) and all(p.ended for p in self.pictures.values())
+        """Whether nothing is to come: all sessions have ended, or an error ended the run."""
+        sessions = self.pictures.values()
+        return self.error is not None or (bool(sessions) and all(p.ended for p in sessions))
 
     def __repr__(self) -> str:
         return self.text()
@@ -273,6 +279,19 @@ class Pictures:
         told += [] if self.error is None else [self.error]
         lines = (in_lines(cut(printable(line), 2 * room - 8).split(), room) for line in told)
         return "\n".join(lines) or "tuning: nothing has begun yet"
+
+    _repr_html_ = html
+
+
+class Moment:
+    """Pictures that are drawn once while their run goes on; `why` says what is drawn elsewhere."""
+
+    def __init__(self, pictures: Pictures, why: str) -> None:
+        self.pictures = pictures
+        self.why = why
+
+    def __repr__(self) -> str:
+        return self.pictures.text()
 
     _repr_html_ = html
 

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 from .display import LiveDisplay
 from .events import Callback, Event, ignore
 from .notebook import NotebookDisplay, in_notebook
+from .picture import Pictures
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ class SafeDisplay:
         self.attempt(self._display.__enter__)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.attempt(self._display.__exit__, None, None, None)
+    def __exit__(self, *error: object) -> None:
+        self.attempt(self._display.__exit__, *error)
 
     def __call__(self, event: Event) -> None:
         self.attempt(self._display, event)
@@ -53,13 +54,14 @@ class SafeDisplay:
             _log.warning("the display of progress failed and is off: %r", error)
 
 
-def progress_here(*, background: bool = False) -> SafeDisplay:
+def progress_here(pictures: Pictures, *, background: bool = False) -> SafeDisplay:
     """The progress of a run that this thread starts: in a notebook, a terminal, or as lines.
 
+    A notebook shows the `pictures`, to which the caller adds each event before it is shown.
     In the `background` of a terminal lines are printed: its screen is the user's.
     """
     if in_notebook():
-        return SafeDisplay(NotebookDisplay())
+        return SafeDisplay(NotebookDisplay(pictures))
     return SafeDisplay(LiveDisplay(live=not background))
 
 

@@ -22,6 +22,7 @@ from .config import TuneConfig
 from .events import Callback, Event
 from .measure.numeric_check import require_tolerance
 from .notebook import in_notebook
+from .picture import Pictures
 from .progress import each_of, progress_here
 from .result import BestResult, TuneResult
 from .session import Tuning
@@ -199,7 +200,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             config or TuneConfig(),
         )
         run_shows = background and progress and in_notebook()
-        shown = progress_here(background=background) if progress and not run_shows else None
+        pictures = Pictures()
+        shown = None
+        if progress and not run_shows:
+            shown = progress_here(pictures, background=background)
 
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
         with shown or nullcontext(), _system_errors(callback) as given:
@@ -209,7 +213,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     if background:
         choose = partial(_each, len(programs)) if several else _only
         return TuningRun(work, choose, shown=run_shows)
-    return work(threading.Event(), None, [])
+    return work(threading.Event(), pictures.add, [])
 
 
 _Found = TuneResult | list[TuneResult]

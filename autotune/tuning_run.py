@@ -7,7 +7,6 @@ import atexit
 import logging
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from textwrap import indent
@@ -57,7 +56,7 @@ class TuningRun(Generic[R, B]):
     ) -> None:
         """Begin the run; `shown` in the cell of a notebook that runs."""
         self.pictures = Pictures()
-        self._outputs: deque[tuple[NotebookDisplay, SafeDisplay]] = deque(maxlen=_LIVE)
+        self._outputs: list[tuple[NotebookDisplay, SafeDisplay]] = []
         if shown:
             self._show()
         self._choose = choose
@@ -132,25 +131,28 @@ class TuningRun(Generic[R, B]):
 
     def _show(self) -> NotebookDisplay:
         """Make an output of the cell that runs, which is live."""
-        output = NotebookDisplay(pictures=self.pictures)
+        output = NotebookDisplay(self.pictures)
         self._outputs.append((output, SafeDisplay(output)))
+        for former, safe in self._outputs[-_LIVE - 1 : -_LIVE]:
+            safe.attempt(former.rest)
         return output
 
     def _run(self, work: Work[R]) -> None:
         try:
             result = work(self._stop, self._see, self._tunings)
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
-            self.pictures.error = f"{type(error).__name__}: {error}"
+            self.pictures.fail(error)
             _log.error("tuning in the background failed: %s", error)
             self._future.set_exception(error)
-            for output, safe in list(self._outputs):
-                safe.attempt(output.draw)
         else:
             self._future.set_result(result)
+        # Behind the future: an output that is made from here on is drawn by the one who makes it.
+        for output, safe in list(self._outputs):
+            safe.attempt(output.draw)
 
     def _see(self, event: Event) -> None:
         self.pictures.add(event)
-        for _, output in list(self._outputs):
+        for _, output in self._outputs[-_LIVE:]:
             output(event)
 
 

@@ -5,31 +5,47 @@ The same for a run of this process and for one that is read from a database.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import htpy as h
 
 from ..autotune.events import Trial
-from ..autotune.picture import HasPictures, Picture, Pictures
+from ..autotune.picture import HasPictures, Moment, Picture, Pictures
 from .page import text
 from .trials import convergence, failures, finals, lead, predictions, remarks
 
 _PREPARED = "Tuning has not begun yet: the program is prepared."
-_MOMENT = (
-    "This picture of the run stays as it is: show the run again for a new one. A picture of its "
-    "progress that tuning itself has shown above goes on."
+_STAYS = "show the run again for a new one"
+_RESUME = (
+    "If the process that tunes has ended since, its measurements are in the database: tw.open_run "
+    "shows them, and resume=True with the same target and budget continues the session."
 )
 _MOST = 400
 """Trials that are drawn: a drawing takes a few milliseconds of the process that tunes."""
 
 
 def view(value: Pictures | HasPictures) -> h.Node:
-    """The programs of a run, each with its charts, and what is said of the run as a whole."""
+    """The programs of a run, each with its charts, and what is said of the run as a whole.
+
+    Until the run has ended, the picture says when it was drawn: a front end may keep it for ever.
+    """
     pictures = value if isinstance(value, Pictures) else value.pictures
     shown = [_picture(picture) for picture in pictures.pictures.values()]
-    if not shown and pictures.error is None:
-        shown = [h.p[_PREPARED if value is pictures else f"{_PREPARED} {_MOMENT}"]]
+    over = pictures.ended
     return h.section(".live", aria_label="progress of tuning")[
-        shown, remarks(pictures.error, kind="bad")
+        shown or (None if over else h.p[_PREPARED]),
+        remarks(pictures.error, kind="bad"),
+        None if over else remarks(_of_moment(value), kind="soft"),
     ]
+
+
+def _of_moment(value: Pictures | HasPictures) -> str:
+    """When a picture is drawn, whether it stays so, and how to go on without its process."""
+    drawn = f"This picture is of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} (UTC)"
+    if not isinstance(value, Pictures):
+        why = value.why if isinstance(value, Moment) else _STAYS
+        drawn = f"{drawn}, and stays as it is: {why}"
+    return f"{drawn}. {_RESUME}"
 
 
 def _picture(picture: Picture) -> h.Node:

@@ -22,6 +22,7 @@ _HOMES: dict[str, str] = {
     "Explanation": "database",
     "Func": "program",
     "Module": "module",
+    "Moment": "live",
     "Pictures": "live",
     "Record": "database",
     "RecordDiff": "upkeep",

@@ -12,10 +12,8 @@ import pytest
 from rich.console import Console
 
 from tilewright import TuningDatabase, tune
-from tilewright.autotune import notebook, progress
 from tilewright.autotune.display import LiveDisplay, sparkline
 from tilewright.autotune.events import Batch, Drift, Ended, Event, Started, Trial, Waiting
-from tilewright.autotune.notebook import NotebookDisplay
 from tilewright.autotune.picture import Picture
 from tilewright.autotune.progress import SafeDisplay
 from tilewright.autotune.result import TuneResult
@@ -99,7 +97,9 @@ def test_a_display_that_fails_is_off_and_no_measurement_is_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     play(ok(3.0), ok(2.0))
-    monkeypatch.setattr("tilewright.autotune.tune.progress_here", lambda **_: SafeDisplay(Broken()))
+    monkeypatch.setattr(
+        "tilewright.autotune.tune.progress_here", lambda *_, **__: SafeDisplay(Broken())
+    )
     events: list[Event] = []
     result = run(db, events.append)
     assert result.trials == len(db.measurements()) == 4
@@ -225,65 +225,3 @@ def test_the_picture_knows_predictions_and_calm() -> None:
         "the machine is not calm: 3 of 3 trials were disturbed: many of their calls took twice as "
         "long as the shortest, and their times are uncertain."
     )
-
-
-class Handle:
-    def __init__(self) -> None:
-        self.updates: list[str] = []
-
-    def update(self, value: object) -> None:
-        html: str = value._repr_html_()  # type: ignore[attr-defined]
-        self.updates.append(html)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def in_cell(monkeypatch: pytest.MonkeyPatch) -> Handle:
-    """The output of a notebook's cell."""
-    display = pytest.importorskip("IPython.display")
-    handle = Handle()
-    monkeypatch.setattr(display, "display", lambda *_, **__: handle)
-    return handle
-
-
-def test_a_notebook_is_drawn_while_candidates_are_built(in_cell: Handle) -> None:
-    clock = Clock()
-    display = NotebookDisplay(clock)
-    drawn = []
-    for event, now in zip(EVENTS, (0.1, 0.7, 0.8, 1.0, 1.1, 2.0, 2.1), strict=True):
-        clock.now = now
-        display(event)
-        drawn.append(len(in_cell.updates))
-    # Not at once after another, and not between trials; always at the end.
-    assert drawn == [0, 1, 1, 1, 1, 2, 3]
-    last = in_cell.updates[-1]
-    for fact in ("matmul A:float32[4,4]", "best 1 ms", "trial 2/4", "all 4 trials are done"):
-        assert fact in last
-    assert "Best so far" in last
-    assert "Predicted against measured" in last
-    assert "calm: the same code takes 1.02 times as long" in last
-    assert "Something else was running." in last
-
-
-def test_trials_are_drawn_after_some_seconds(in_cell: Handle) -> None:
-    clock = Clock()
-    display = NotebookDisplay(clock)
-    display(STARTED)
-    clock.now = 4.0
-    display(trial(1, 1e-3))
-    assert len(in_cell.updates) == 1
-
-
-def test_a_notebook_takes_its_display(monkeypatch: pytest.MonkeyPatch, in_cell: Handle) -> None:
-    assert not notebook.in_notebook()
-    monkeypatch.setattr(progress, "in_notebook", lambda: True)
-    shown = progress.progress_here()
-    shown(STARTED)
-    shown(Ended("done", False, 0, None, 0.1))
-    assert "matmul" in in_cell.updates[-1]

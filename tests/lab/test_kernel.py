@@ -117,6 +117,14 @@ def test_a_cell_shows_its_progress_and_its_interrupt(kernel: Kernel, tmp_path: P
     assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
 
 
+def test_the_result_takes_the_place_of_the_live_picture(kernel: Kernel) -> None:
+    kernel.run("tw.tune(matmul(), trials=2, **options)")
+    assert list(kernel.shown.values()) == [""]
+    assert "<TuneResult of matmul" in kernel.printed
+    kernel.run("result = tw.tune(matmul(), trials=4, **options)")
+    assert "all 4 trials are done" in list(kernel.shown.values())[1], "nothing else shows it"
+
+
 def test_a_run_in_the_background_updates_its_cell(kernel: Kernel, tmp_path: Path) -> None:
     kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
     kernel.run("print('busy', 6 * 7)")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import html5lib
-import htpy as h
 import pytest
 
 from tilewright.autotune.events import Ended, Final, Started, Trial
 from tilewright.autotune.picture import Pictures
-from tilewright.lab import html_of, live
+from tilewright.errors import BuildError
+from tilewright.lab import html_of
 from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
 
 HOSTILE = '<script>alert("x")</script>\x00\x1b[2J'
@@ -62,16 +61,9 @@ def test_it_is_valid_html_with_nothing_hostile(trials: int) -> None:
 def test_a_run_that_has_not_begun() -> None:
     waiting = Pictures()
     assert "has not begun yet" in parsed(waiting)
-    assert "stays as it is" not in parsed(waiting)
-
-
-def test_a_run_shown_before_its_first_trial_says_that_the_picture_stays() -> None:
-    run = SimpleNamespace(pictures=Pictures())
-    text = str(h.fragment[live.view(run)])
-    assert "has not begun yet" in text
-    assert "This picture of the run stays as it is" in text
-    run.pictures.error = "BuildError: no"
-    assert "has not begun yet" not in str(h.fragment[live.view(run)])
+    waiting.fail(BuildError("no"))
+    assert "has not begun yet" not in parsed(waiting)
+    assert "BuildError: no" in parsed(waiting)
 
 
 def test_of_very_many_trials_some_are_drawn() -> None:
