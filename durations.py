@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import inf
+from typing import NamedTuple
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
@@ -44,20 +45,36 @@ def format_ratio(ratio: float, digits: int = 2) -> str:
     return format(Decimal(f"{ratio:.{digits}g}"), "f")
 
 
-def format_change(ratio: float, decimals: int = 2) -> str:
-    """How a time that is `ratio` times another one differs from it, as a factor above 1.
+class Change(NamedTuple):
+    """How a time differs from another one: a `factor` above 1, and `faster` or `slower`.
 
-    `1.99x faster` or `1.20x slower` read like the gains of a result; what no decimal shows is the
-    `same time`.
+    Both are empty where no decimal shows a difference. As text: `1.99x faster`, or `same time`.
     """
-    faster = ratio < 1
-    factor = ratio if ratio >= 1 else 1 / ratio if ratio > 0 else inf
-    if factor == inf:
-        return SAME_TIME
+
+    factor: str
+    direction: str
+
+    def __str__(self) -> str:
+        return f"{self.factor} {self.direction}" if self.direction else "same time"
+
+
+def change(ratio: float, decimals: int = 2) -> Change:
+    """How a time that is `ratio` times another one differs from it, with so many decimals.
+
+    Raises `ValueError` for what is no ratio of two times: each is above 0 and finite.
+    """
+    if not 0 < ratio < inf:
+        raise ValueError(f"a ratio of times is above 0 and finite, not {ratio}")
+    factor = max(ratio, 1 / ratio)
     much = f"{factor:.{decimals}f}" if factor < 9.995 else _number(factor)
     if float(much) == 1:
-        return SAME_TIME
-    return f"{much}x {'faster' if faster else 'slower'}"
+        return Change("", "")
+    return Change(f"{much}x", "faster" if ratio < 1 else "slower")
+
+
+def format_change(ratio: float, decimals: int = 2) -> str:
+    """A change of a time as text: `1.99x faster`, like the gains of a result, or `same time`."""
+    return str(change(ratio, decimals))
 
 
 def format_changes(low: float, high: float, decimals: int = 2) -> str:
@@ -65,16 +82,13 @@ def format_changes(low: float, high: float, decimals: int = 2) -> str:
 
     Where it has 1 in it, each end says its direction.
     """
-    ends = [format_change(end, decimals) for end in sorted((low, high))]
-    factors = [end.partition(" ")[0] for end in ends]
-    if ends[0] == ends[1]:
-        return ends[0]
-    if all(end.endswith("faster") for end in ends):
-        return " to ".join(reversed(factors))
-    return " to ".join(factors if all(end.endswith("slower") for end in ends) else ends)
-
-
-SAME_TIME = "same time"
+    first, last = (change(end, decimals) for end in sorted((low, high)))
+    if first == last:
+        return str(first)
+    if not first.direction or first.direction != last.direction:
+        return f"{first} to {last}"
+    near, far = (last, first) if first.direction == "faster" else (first, last)
+    return f"{near.factor} to {far.factor}"
 
 
 def _unit(seconds: float) -> tuple[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..autotune.records import schedule_record
-from ..durations import format_change, format_changes, format_measured
+from ..durations import change, format_changes, format_measured
 from ..errors import TilewrightError
 from ..schedule import Schedule
 from ..tuning_db.interleaved_comparison import TimeRatio
@@ -67,23 +67,23 @@ class Comparison:
         return Comparison(a.id, b.id, ratio.ratio, ratio.interval, ratio.mutual_verdict)
 
     def data(self) -> Data:
-        between = "too few rounds"
-        if self.interval is not None:
-            between = format_changes(*self.interval, _DECIMALS)
         return {
             "a": self.a,
             "b": self.b,
             "ratio": self.ratio,
             "interval": None if self.interval is None else list(self.interval),
             "verdict": "faster" if self.verdict is Verdict.FASTEST else self.verdict.value,
-            "text": f"{self._words()} ({between})",
+            "text": self._text(),
         }
 
-    def _words(self) -> str:
-        change = format_change(self.ratio, _DECIMALS)
-        if change.endswith("er"):
-            return f"{self.b} is {change} than {self.a}"
-        return f"{self.b} takes the {change} as {self.a}"
+    def _text(self) -> str:
+        differs = change(self.ratio, _DECIMALS)
+        how = f"is {differs} than" if differs.direction else f"takes the {differs} as"
+        words = f"{self.b} {how} {self.a}"
+        if self.interval is None:
+            return f"{words} (too few rounds)"
+        between = format_changes(*self.interval, _DECIMALS)
+        return words if between == str(differs) else f"{words} ({between})"
 
 
 def fastest(versions: Iterable[Version], comparisons: Iterable[Comparison]) -> Version | None:

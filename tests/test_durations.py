@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 
 from tilewright.durations import (
@@ -84,11 +86,16 @@ def test_long_times_in_words(seconds: float, text: str) -> None:
         (1 / 123.4, "123x faster"),
         (1.004, "same time"),
         (0.997, "same time"),
-        (0.0, "same time"),
     ],
 )
 def test_changes_of_times_are_factors_above_1(ratio: float, text: str) -> None:
     assert format_change(ratio) == text
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, inf, nan])
+def test_what_is_no_ratio_of_times_has_no_change(ratio: float) -> None:
+    with pytest.raises(ValueError, match=f"above 0 and finite, not {ratio}"):
+        format_change(ratio)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +106,8 @@ def test_changes_of_times_are_factors_above_1(ratio: float, text: str) -> None:
         (0.98, 1.031, "1.020x faster to 1.031x slower"),
         (1.0, 1.031, "same time to 1.031x slower"),
         (1.0, 1.0, "same time"),
+        (0.9, 1.0, "1.111x faster to same time"),
+        (1.01234, 1.01238, "1.012x slower"),
     ],
 )
 def test_intervals_of_changes_say_their_direction_once(low: float, high: float, text: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from ..durations import SAME_TIME, format_change
+from ..durations import change
 from ..errors import DatabaseError
 from ..ids import short_id
 from . import lookup
@@ -70,8 +70,8 @@ class Pinned:
             return f"Its time is {time}, and no other usable one is recorded."
         if self.best.schedule.id == self.pin.schedule:
             return f"It is the recorded best: {time}."
-        change = format_change(self.ratio)
-        compared = "as fast as" if change == SAME_TIME else f"{change} than"
+        differs = change(self.ratio)
+        compared = f"{differs} than" if differs.direction else "as fast as"
         other = f"{self.best.time_text} of schedule {short_id(self.best.schedule.id)}"
         which = "the best exact schedule" if self.inexact else "the recorded best"
         return f"It is {compared} {which}: {time} against {other}."

@@ -93,12 +93,13 @@ function seconds(value) {
   return `${digits(value / scale)} ${unit}`;
 }
 
-/** How a time differs from another one, as a factor: 1.99x faster, as `durations.format_change` writes it. */
+/** How a time differs from another one, as a factor: 1.99x faster, as `durations.format_change` writes it; empty for 0. */
 function change(now, before) {
   const faster = now < before;
   const factor = faster ? before / now : now / before;
   const much = factor < 9.995 ? factor.toFixed(2) : digits(factor);
-  if (!Number.isFinite(factor) || much === "1.00") return { text: "same time", of: "soft" };
+  if (!Number.isFinite(factor)) return { text: "", of: "soft" };
+  if (much === "1.00") return { text: "same time", of: "soft" };
   return { text: `${much}x ${faster ? "faster" : "slower"}`, of: faster ? "good" : "bad" };
 }
 

@@ -132,7 +132,7 @@ def test_versions_are_compared_interleaved(bench: Workbench) -> None:
     low, high = compared["interval"]
     assert low <= compared["ratio"] <= high
     assert compared["verdict"] in ("faster", "slower", "tie", "unsettled")
-    says = r"v1 (is [\d.]+x (faster|slower) than|takes the same time as) v0 \("
+    says = r"v1 (is [\d.]+x (faster|slower) than|takes the same time as) v0( \(|$)"
     assert re.match(says, compared["text"])
     first, second = (v["measured"] for v in state["versions"])
     assert first["samples"] >= 6
@@ -154,6 +154,22 @@ def test_the_fastest_is_that_of_the_comparison(bench: Workbench) -> None:
         compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
         bench._measured(Run([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
         assert bench.state()["fastest"] == first
+
+
+@pytest.mark.parametrize(
+    ("ratio", "interval", "text"),
+    [
+        (1.01235, (1.01234, 1.01238), "v2 is 1.012x slower than v1"),
+        (1.0004, (0.9996, 1.0004), "v2 takes the same time as v1"),
+        (0.5, (0.4, 0.6), "v2 is 2.000x faster than v1 (1.667x to 2.500x)"),
+        (1.0004, (0.9, 1.1), "v2 takes the same time as v1 (1.111x faster to 1.100x slower)"),
+        (1.1, None, "v2 is 1.100x slower than v1 (too few rounds)"),
+    ],
+)
+def test_a_comparison_says_nothing_twice(
+    ratio: float, interval: tuple[float, float] | None, text: str
+) -> None:
+    assert Comparison("v1", "v2", ratio, interval, Verdict.TIE).data()["text"] == text
 
 
 def test_two_versions_have_one_comparison_in_the_order_that_was_asked(bench: Workbench) -> None:

@@ -638,12 +638,13 @@ def test_numbers_are_written_as_in_texts(page: Page, bench: Workbench) -> None:
     open_front(page, bench)
     times = [3.2e-9, 9.996e-7, 1e-6, 8.8649e-3, 0.99951, 12.5, 1234.6, 0.00012]
     assert page.evaluate("ts => ts.map(front.seconds)", times) == [format_seconds(t) for t in times]
-    pairs = [(1, 3), (187, 378), (190, 378), (1.2, 1), (1, 123.4), (0, 1)]
+    pairs = [(1, 3), (187, 378), (190, 378), (1.2, 1), (1, 123.4)]
     changes = page.evaluate("ps => ps.map(([a, b]) => front.change(a, b).text)", pairs)
     expected = ["3.00x faster", "2.02x faster", "1.99x faster", "1.20x slower", "123x faster"]
-    assert changes == [*expected, "same time"]
+    assert changes == expected
     assert changes == [format_change(now / before) for now, before in pairs]
     assert page.evaluate("front.change(1.001, 1).text") == "same time"
+    assert page.evaluate("front.change(0, 1).text") == ""
     sizes = [
         0,
         768,
