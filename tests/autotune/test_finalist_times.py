@@ -142,5 +142,26 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
         assert fastest.seconds == min(number[id] for id in number if id not in out)
 
 
+def test_records_of_finals_that_lost_are_in_their_order() -> None:
+    """A schedule of another session is faster; one that was out early has the shortest time."""
+    rows = [[1.01e-4] * 3 + [1.515e-4] * 9, [1e-4] * 3 + [1.5e-4] * 9, [1.02e-4] * 3]
+    alone, slow = _measured(7, [1.2e-4] * 5, -50.0), _measured(8, [1.55e-4] * 5, -40.0)
+    other = dataclasses.replace(TUNING, nonce="other")
+    with TuningDatabase("sqlite://") as db:
+        _fill(db, rows)
+        db.put(other)
+        for n, measured in ((7, alone), (8, slow)):
+            check = Verification(MATMUL.id, HERE.id, _schedule(n).id, LLVM.id, True, 0.0, 0.0, NOON)
+            db.put(_schedule(n), dataclasses.replace(measured, session=other.id), check)
+
+        def order() -> list[int]:
+            ids = [row["record"] for row, _ in records.listed(db, MATMUL, TARGET)]
+            return [next(n for n in (0, 1, 2, 7, 8) if _schedule(n).id == id) for id in ids]
+
+        assert order() == [7, 1, 0, 2, 8]
+        db.pin(MATMUL.id, HERE, _schedule(0).id)
+        assert order() == [0, 7, 1, 2, 8], "the pinned one comes first"
+
+
 def _old(db: TuningDatabase) -> set[str]:
     return db.superseded([m.id for m in db.measurements()])
