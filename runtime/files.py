@@ -17,6 +17,8 @@ from typing import BinaryIO, NamedTuple
 from ..errors import ArtifactError
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_DATABASE = b"SQLite format 3\0"
+"""How a database begins, such as that of the tuner."""
 _TEMPORARY = re.compile(r"\.tilewright-[0-9a-f]{16}-\d+\.(new|old)")
 
 
@@ -123,6 +125,11 @@ def _require_replaceable(path: Path) -> None:
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise OSError(errno.EEXIST, f"{kind} is there, expected a regular file or none", str(path))
+    start = b""
+    with suppress(OSError), path.open("rb") as there:
+        start = there.read(len(_DATABASE))
+    if start == _DATABASE:
+        raise OSError(errno.EEXIST, "a database is there, which no other file replaces", str(path))
 
 
 @contextmanager

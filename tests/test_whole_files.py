@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tilewright.cli.main import main
+from tilewright.runtime.files import File, replace_files
 from tilewright.tuning_db import Measurement, TuningDatabase
 from tilewright.whole_files import whole_file
 
@@ -19,8 +22,11 @@ from .table_records import fill
 from .tuning_db.samples import fill as fill_base
 from .tuning_db.samples import measurement, schedule
 
-OLD = "<!doctype html>the old one"
-WRITERS = {"report": ("report", "tuning.db", "-o", "out"), "export": ("db", "export", "out")}
+OLD = {
+    "page": "<!doctype html>the old one",
+    "records": '{"format":"tilewright-tuning-records","version":7}\nthe old ones',
+}
+WRITERS = {"page": ("report", "tuning.db", "-o", "page"), "records": ("db", "export", "records")}
 
 HALFWAY = """
 import sys, time
@@ -58,9 +64,10 @@ main()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a database, and a file that is to be replaced."""
+    """A folder with a database, and files that are to be replaced."""
     fill(tmp_path / "tuning.db").close()
-    (tmp_path / "out").write_text(OLD)
+    for name, content in OLD.items():
+        (tmp_path / name).write_text(content)
     return tmp_path
 
 
@@ -80,13 +87,13 @@ def test_a_killed_command_leaves_the_old_file(name: str, moment: str, folder: Pa
         (partial,) = folder.glob(".tilewright-*.partial")
         assert partial.stat().st_size > 0
         process.kill()
-    assert (folder / "out").read_text() == OLD
+    assert (folder / name).read_text() == OLD[name]
     done = subprocess.run(
         [sys.executable, "-m", "tilewright", *WRITERS[name]],
         cwd=folder, env=environment(folder), check=False, capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (folder / "out").read_text() != OLD
+    assert (folder / name).read_text() != OLD[name]
 
 
 @pytest.mark.parametrize("words", [*WRITERS.values(), ("db", "compact")], ids=[*WRITERS, "compact"])
@@ -105,7 +112,7 @@ def test_a_full_disk_leaves_the_old_file(words: tuple[str, ...], folder: Path) -
     assert done.stderr.startswith("tilewright: "), done.stderr
     assert "File too large" in done.stderr or "the disk" in done.stderr
     assert "Traceback" not in done.stderr
-    assert (folder / "out").read_text() == OLD
+    assert {name: (folder / name).read_text() for name in OLD} == OLD
     assert (folder / "tuning.db").read_bytes() == before
     assert not list(folder.glob(".tilewright-*"))
 
@@ -143,13 +150,56 @@ def test_a_killed_compaction_loses_no_record(tmp_path: Path) -> None:
 
 def test_what_raises_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_text(OLD)
+    path.write_text("the old one")
     with pytest.raises(KeyboardInterrupt), whole_file(path) as new:
         new.write_text("half")
         raise KeyboardInterrupt
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
-    assert path.read_text() == OLD
+    assert path.read_text() == "the old one"
     with whole_file(path) as new:
         new.write_text("all of it")
-        assert path.read_text() == OLD
+        assert path.read_text() == "the old one"
     assert path.read_text() == "all of it"
+
+
+@pytest.mark.parametrize("link", [None, "link"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "tuning.db", "-o"),
+        ("db", "export", "--db", "tuning.db"),
+        ("model", "train", "--out"),
+        ("build", "program.py:func", "--target", "cpu -mcpu=x86-64-v2 -threads=1", "-o"),
+        ("measure", "pack", "program.py:func", "--out"),
+    ],
+    ids=["report", "export", "train", "build", "pack"],
+)
+def test_no_command_replaces_a_database(
+    words: tuple[str, ...],
+    link: str | None,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = (folder / "tuning.db").read_bytes()
+    (folder / "program.py").write_text(
+        "from tilewright import ops\n\n\ndef func():\n    return ops.add_relu_func(64)\n",
+        encoding="utf-8",
+    )
+    out = link or "tuning.db"
+    if link is not None:
+        (folder / link).symlink_to("tuning.db")
+    monkeypatch.chdir(folder)
+    trained = SimpleNamespace(save=lambda path: replace_files([File(path, b"model")]))
+    monkeypatch.setattr("tilewright.autotune.model.samples.shipped", lambda kind: [])
+    monkeypatch.setattr("tilewright.autotune.model.samples.featurise", lambda *_: None)
+    monkeypatch.setattr("tilewright.autotune.model.base_model.train", lambda learned: trained)
+    monkeypatch.setattr("sys.argv", ["tilewright", *words, out])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert f"{out} " in told or f"{out}:" in told
+    assert " there" in told
+    assert (folder / "tuning.db").read_bytes() == before
+    assert (folder / out).is_symlink() == (link is not None)

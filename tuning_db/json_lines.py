@@ -44,6 +44,8 @@ from .write import BATCH, write
 FORMAT = "tilewright-tuning-records"
 VERSION = 7
 """Of the format. Files of versions 1 to 6 are read as well, see `_upgraded`."""
+_START = canonical_json({"format": FORMAT}).rstrip("}").encode()
+"""The bytes that an export of any version begins with."""
 _FORGOTTEN = "cost_model"
 """A kind of records in files before version 3, which nothing read."""
 _ADDED: dict[str, tuple[tuple[int, str], ...]] = {
@@ -84,6 +86,12 @@ def _require_replaceable(path: Path) -> None:
             path,
             hint="pass an open file, or `-` in the shell, for what is not to be replaced",
         )
+    with path.open("rb") as there:
+        start = there.read(len(_START))
+    if start not in (b"", _START):  # it may be a database, such as the one that is exported
+        raise DatabaseError(
+            "export to {0} failed: it is there, and no export", path, hint="name another file"
+        )
 
 
 def import_lines(
@@ -97,7 +105,14 @@ def import_lines(
     name = os.fsdecode(file)
     require_short(name, "the path of an export")
     try:
-        with open(file, encoding="utf-8", newline="\n") as lines:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with open(descriptor, encoding="utf-8", newline="\n") as lines:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe may never have an end
+                raise DatabaseError(
+                    "import of {0} failed: it is no regular file",
+                    file,
+                    hint="pass an open file, or `-` in the shell",
+                )
             return _read_lines(connection, lines, printable(name), inexact)
     except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
         raise DatabaseError("import of {0} failed: {1}", file, error) from error

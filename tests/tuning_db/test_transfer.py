@@ -98,6 +98,33 @@ def test_an_export_does_not_take_the_place_of_a_pipe(db: TuningDatabase, tmp_pat
     assert sorted(p.name for p in tmp_path.glob("*.partial")) == []
 
 
+def test_an_import_does_not_wait_for_a_pipe(db: TuningDatabase, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(DatabaseError, match=r"import of .* failed: (it is no regular|.*direc)"):
+            db.import_lines(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", ["notes", '{"format": "other"}\n'])
+def test_an_export_replaces_nothing_but_an_export(
+    db: TuningDatabase, tmp_path: Path, content: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(content)
+    with pytest.raises(DatabaseError, match="export to .* failed: it is there, and no export"):
+        db.export_lines(file)
+    assert file.read_text() == content
+    file.write_text("")
+    db.export_lines(file)
+    assert db.export_lines(file) == len(file.read_text().splitlines()) - 2
+    own = Path(db.location)
+    if own.is_file():
+        with pytest.raises(DatabaseError, match="no export"):
+            db.export_lines(own)
+        assert db.import_lines(file) == dict.fromkeys(db.import_lines(file), 0)
+
+
 @pytest.mark.parametrize(
     "name", ["plain/x", "missing/x", "x" * 300, "a\0b"], ids=["file", "missing", "long", "NUL"]
 )
