@@ -269,9 +269,10 @@ def is_urgent(command: object) -> bool:
 
 def listed_records(bench: Workbench, given: Arguments) -> Data:
     """A page of the schedules of this program in the database."""
-    found = records.listed(records.required(bench.database), bench.workload, bench.target)
+    database = records.required(bench.database)
+    found = records.listed(database, bench.workload, bench.target)
     page = _page(given, "records", found, _RECORDS)
-    page["records"] = records.told_apart(page["records"], bench.decision_names)
+    page["records"] = records.completed(database, page["records"], bench.decision_names)
     bench.look_up_pin()
     return page
 

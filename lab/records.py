@@ -50,8 +50,8 @@ def required(database: TuningDatabase | None) -> TuningDatabase:
     return database
 
 
-Listed = tuple[Data, ScheduleRecord]
-"""A row of the list of schedules, and the schedule."""
+Listed = tuple[Data, Measurement, ScheduleRecord]
+"""A row of the list of schedules, with what it is of."""
 
 
 def listed(database: TuningDatabase, workload: Workload, target: Target) -> list[Listed]:
@@ -70,15 +70,22 @@ def listed(database: TuningDatabase, workload: Workload, target: Target) -> list
     for entry in sorted(ranked, key=lambda entry: entry[1].id != pin):
         found.setdefault(entry[1].id, entry)
     targets: dict[str, TargetRecord] = {}
-    return [
-        ({**_row(database, m, s, here, targets), "pinned": s.id == pin, "finals": _of_finals(c)}, s)
-        for m, s, c in found.values()
-    ]
+    of_all: list[Listed] = []
+    for m, s, c in found.values():
+        more = {"pinned": s.id == pin, "finals": _of_finals(c)}
+        of_all.append(({**_row(database, m, s, here, targets), **more}, m, s))
+    return of_all
 
 
-def told_apart(entries: Sequence[Listed], names: DecisionNames) -> list[Data]:
-    """Rows with the `decisions` in which schedules of the same decisions differ."""
-    decisions = [_decisions(schedule, names) for _, schedule in entries]
+def completed(
+    database: TuningDatabase, entries: Sequence[Listed], names: DecisionNames
+) -> list[Data]:
+    """The rows of a page, with what is read for no others.
+
+    These are the `decisions` in which schedules of the same decisions differ, and whether the
+    numeric check of a schedule `failed`.
+    """
+    decisions = [_decisions(schedule, names) for _, _, schedule in entries]
     groups: dict[tuple[str, ...], list[dict[str, int]]] = {}
     for row in decisions:
         groups.setdefault(tuple(row), []).append(row)
@@ -88,13 +95,14 @@ def told_apart(entries: Sequence[Listed], names: DecisionNames) -> list[Data]:
     return [
         {
             **row,
+            "failed": _checked(database, measured) is False,
             "decisions": [
                 {"name": text(name, _NAME), "value": value}
                 for name, value in taken.items()
                 if name in differ[tuple(taken)]
             ][:MOST_SLIDERS],
         }
-        for (row, _), taken in zip(entries, decisions, strict=True)
+        for (row, measured, _), taken in zip(entries, decisions, strict=True)
     ]
 
 
@@ -200,12 +208,18 @@ def known_timing(
     if not rows:
         return None
     (last,) = rows
-    checks = database.verifications(workload.id, here, schedule.id)
-    place = (last.target, last.toolchain)
-    known = verified(c for c in checks if (c.target, c.toolchain) == place)
+    known = _checked(database, last)
     if known is False:
         return "a numeric check of its results failed, as the database has it"
     return _timing(last, checked=known is True)
+
+
+def _checked(database: TuningDatabase, measured: Measurement) -> bool | None:
+    """Whether checks verify a schedule where it was measured; `None` if there are none."""
+    target = database.get(TargetRecord, measured.target)
+    checks = database.verifications(measured.workload, target, measured.schedule)
+    place = (measured.target, measured.toolchain)
+    return verified(c for c in checks if (c.target, c.toolchain) == place)
 
 
 def _timing(measured: Measurement, checked: bool | None = None) -> Timing:

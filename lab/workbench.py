@@ -102,8 +102,9 @@ have `version, seconds, measured, rate, share`.
 
 A **record** has `record` (its id), `id` for short, its last time as `seconds`, `interval` and
 `text`, `generator`, `target`, `comparable` (whether its time is one of such a machine), `created`,
-`pinned`: whether builds take it because it is pinned, and `decisions`, of each its `name` and
-`value`: those in which it differs from others in the answer that took the same ones.
+`pinned`: whether builds take it because it is pinned, `failed`: whether a numeric check of its
+results failed where it was timed, and `decisions`, of each its `name` and `value`: those in which
+it differs from others in the answer that took the same ones.
 
 An **error** has `kind`, `text` and `hint`; for steps also `example` (what clashes: two iterations,
 say), `place` (the id of the loop or block in the way) with its `name`, `alternatives`, and of the

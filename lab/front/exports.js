@@ -23,7 +23,8 @@ function recordsTable(lab, records) {
           el("code", { key: k }, `${name} = ${value} `))),
         el("div", {}, r.generator, r.comparable ? null : el("span.soft", {}, ` on ${r.target}`)),
         el("span.soft.when", {}, r.created.slice(0, 16).replace("T", " "))),
-      el("td.num", {}, r.text, r.finals ? el("div.soft", {}, r.finals) : null),
+      el("td.num", {}, r.text, r.failed ? el("div.bad", {}, "its numeric check failed") : null,
+        r.finals ? el("div.soft", {}, r.finals) : null),
       el("td", {}, el("button", {
         type: "button",
         "aria-label": `Open schedule ${r.id}`,

@@ -122,7 +122,7 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
         assert re.search(".*".join(cells), shown, re.DOTALL)
         assert shown.count(" 3 of 12 rounds") == len(early)
 
-        listed = [row for row, _ in records.listed(db, MATMUL, TARGET)]
+        listed = [row for row, *_ in records.listed(db, MATMUL, TARGET)]
         assert {row["record"]: (row["seconds"], row["text"]) for row in listed} == {
             id: (number[id], text[id]) for id in number
         }
@@ -155,7 +155,7 @@ def test_records_of_finals_that_lost_are_in_their_order() -> None:
             db.put(_schedule(n), dataclasses.replace(measured, session=other.id), check)
 
         def order() -> list[int]:
-            ids = [row["record"] for row, _ in records.listed(db, MATMUL, TARGET)]
+            ids = [row["record"] for row, *_ in records.listed(db, MATMUL, TARGET)]
             return [next(n for n in (0, 1, 2, 7, 8) if _schedule(n).id == id) for id in ids]
 
         assert order() == [7, 1, 0, 2, 8]

@@ -146,6 +146,19 @@ def test_the_best_of_the_database_comes_first(database: tw.TuningDatabase) -> No
     assert [r["record"] for r in rows] == [checked.id, unchecked.id]
 
 
+def test_a_record_whose_check_failed_says_so(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    right, wrong, unchecked = (schedule_record(tiled(func, size).trace) for size in (8, 16, 32))
+    for record, seconds in ((right, 3e-3), (wrong, 1e-3), (unchecked, 2e-3)):
+        measured = put(database, func, record, seconds)
+        if record is not unchecked:
+            database.put(check(measured, passed=record is right))
+    rows = done(Workbench(func, TARGET, database), do="records")["records"]
+    assert {r["record"]: r["failed"] for r in rows} == {
+        right.id: False, wrong.id: True, unchecked.id: False
+    }  # fmt: skip
+
+
 def test_a_record_is_a_starting_point(database: tw.TuningDatabase) -> None:
     func = ops.matmul_func(64, 64, 64)
     bench = Workbench(func, TARGET, database)

@@ -133,7 +133,7 @@ def test_the_schedules_of_a_session_have_their_one_time_and_order(
     assert best.measurement is not None
     assert rows[1][5] == best.measurement.id[:12]
     records = listed(database, workload, tw.Target.parse(CPU.text))
-    assert [row[0] for row in rows[1:]] == [record["id"] for record, _ in records]
+    assert [row[0] for row in rows[1:]] == [record["id"] for record, *_ in records]
 
 
 def test_a_session_shows_its_finals_though_a_schedule_is_pinned(database: TuningDatabase) -> None:
