@@ -6,7 +6,7 @@ One table for each kind of thing that is asked for a name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 _VALUES = "mod(*arrays), with mod = tw.build(program): there is no value before"
 _SAVED = 'tw.build_library(program, "kernel.so"), and tw.load("kernel.so") reads it'
@@ -396,6 +396,52 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "unrolled": "sch.unroll(loop)",
         "vectorized": "sch.vectorize(loop)",
     },
+    "result": {
+        "decisions": "result.best.trace",
+        "errors": "result.failures",
+        "gain": "result.gains, of the best over the program as written and the untuned build",
+        "history": "result.to_pandas()",
+        "log": "print(result); result.to_pandas() has the trials",
+        "measurements": "result.to_pandas()",
+        "module": "tw.build(func, target, database)",
+        "schedule": "result.best.trace.apply(func)",
+        "schedule_id": "result.best.schedule_id",
+        "time": "result.best.seconds",
+        "trace": "result.best.trace",
+    },
+    "best": {
+        "func": "best.trace.apply(func).func",
+        "gain": "result.gains, of the result of tw.tune",
+        "id": "best.schedule_id",
+        "schedule": "best.trace.apply(func)",
+        "time": "best.seconds, or best.time_text with its interval",
+    },
+    "run": {
+        "cancel": "run.stop()",
+        "cancelled": "run.done, and run.result().status says how it ended",
+        "exception": "run.result(), which raises what ended it",
+        "is_alive": "run.done",
+        "join": "run.result(), which waits",
+        "progress": "run, which shows itself, or print(run)",
+        "session": "run.sessions",
+        "state": "run, which shows itself, or print(run)",
+        "status": "run, which shows itself, or print(run)",
+        "wait": "run.result(), or `await run`",
+    },
+    "recorded run": {
+        "cancel": "the process that tunes ends it: an interrupt (Ctrl-C) there",
+        "result": "run.best; database.explain(workload, target) says why it is",
+        "stop": "the process that tunes ends it: an interrupt (Ctrl-C) there",
+        "wait": "a loop of run.poll() until run.done",
+    },
+    "database": {
+        "commit": "nothing: what was written is durable",
+        "execute": "`sqlite3 tuning.db` in a shell, or db.to_pandas(view)",
+        "list": "db.to_pandas(), or `tilewright db list tuning.db` in a shell",
+        "query": "db.to_pandas(), with a view: trials, sessions or best",
+        "sessions": 'db.to_pandas("sessions"), or tw.open_run(db)',
+        "workloads": 'db.to_pandas("best"), or db.records(Workload), of tilewright.tuning_db',
+    },
     "module": {
         "benchmark": "mod.time(*arrays)",
         "entry_func": "mod(*arrays)",
@@ -466,3 +512,20 @@ class MissingNameError(AttributeError):
     def __str__(self) -> str:
         hint = self.hint()
         return f"{self.args[0]}; {hint}" if hint else str(self.args[0])
+
+
+class Hinted:
+    """A class whose values say what to write instead of an attribute that they do not have."""
+
+    _hints: ClassVar[str]
+    """What the table calls them."""
+
+    if not TYPE_CHECKING:  # type checkers then still know what there is
+
+        def __getattr__(self, name: str) -> Any:
+            def hint() -> str | None:
+                from .errors import similar
+
+                return instead(type(self)._hints, name) or similar(name, dir(self))
+
+            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)

@@ -15,6 +15,7 @@ from textwrap import indent
 
 from ..display import html
 from ..errors import DatabaseError, checked_call
+from ..hints import Hinted
 from ..ids import short_id
 from ..texts import LINE
 from ..tuning_db import TuningDatabase
@@ -61,12 +62,14 @@ def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRu
     return RecordedRun(store, max(sessions, key=lambda s: s.started))
 
 
-class RecordedRun:
+class RecordedRun(Hinted):
     """A session that is read from a database; `poll` reads what is new.
 
     `session` is its record as last read, `pictures` its state for displays: at the end with the
     recorded best of its program and target. `best` is what a build would take now for these.
     """
+
+    _hints = "recorded run"
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
         self.session = session

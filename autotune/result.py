@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..display import html
 from ..durations import format_measured, format_seconds
+from ..hints import Hinted
 from ..ids import short_id
 from ..schedule import Trace
 from ..texts import LINE, count, excerpt, in_lines, printable
@@ -27,7 +28,7 @@ _LONGER = 1.01
 
 
 @dataclass(frozen=True)
-class BestResult:
+class BestResult(Hinted):
     """The fastest schedule that was found correct, or the simplest of those that tie with it.
 
     `seconds` is the median time of one call, and `interval` contains the true one with a confidence
@@ -38,6 +39,8 @@ class BestResult:
     `session` is the one that measured it. `resources` are what its kernels take, as the compiler
     reports it (see `Measurement`). `samples` is how many times were measured.
     """
+
+    _hints = "best"
 
     seconds: float
     trace: Trace
@@ -101,7 +104,7 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TuneResult:
+class TuneResult(Hinted):
     """The outcome of a tuning session.
 
     `workload` is the name of the program with its shape, `target` the text of the target, and
@@ -139,6 +142,8 @@ class TuneResult:
     prediction and the reason of a failure (see `Trial`). `finals` are the schedules that were timed
     interleaved at the end of this session, the choice first; empty if there were no finals.
     """
+
+    _hints = "result"
 
     workload: str
     target: str

@@ -13,6 +13,7 @@ from textwrap import indent
 from typing import Any, Generic, TypeVar
 
 from ..display import html
+from ..hints import Hinted
 from ..texts import LINE
 from .events import Callback, Event
 from .notebook import NotebookDisplay, in_notebook
@@ -35,7 +36,7 @@ Work = Callable[[threading.Event, Callback | None, list[Tuning]], R]
 """Tunes until it is done or the event is set; puts its sessions into the list."""
 
 
-class TuningRun(Generic[R, B]):
+class TuningRun(Hinted, Generic[R, B]):
     """A run of `tune(..., background=True)`.
 
     `best` is the fastest schedule so far, `done` whether the run has ended. `stop()` asks it to
@@ -46,6 +47,8 @@ class TuningRun(Generic[R, B]):
     processes die with it. Everything it has measured is in the database; `tw.open_run` shows it
     from there, and `tune(..., resume=True)` continues it.
     """
+
+    _hints = "run"
 
     def __init__(
         self,

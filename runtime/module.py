@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, Unpack
+from typing import Any, Literal, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
 from ..display import html
-from ..errors import ArgumentError, checked_call, similar
-from ..hints import MissingNameError, instead
+from ..errors import ArgumentError, checked_call
+from ..hints import Hinted
 from ..ids import short_id
 from ..target import Target
 from ..texts import in_lines
@@ -71,7 +71,7 @@ class CallOptions(TypedDict, total=False):
     stream: Any
 
 
-class Module:
+class Module(Hinted):
     """A compiled kernel.
 
     Call it with the arguments of its `signature`, outputs included: arrays in memory of the target
@@ -87,6 +87,8 @@ class Module:
     A kernel with large internal buffers computes in a workspace: memory that the process keeps from
     call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
     """
+
+    _hints = "module"
 
     def __init__(
         self,
@@ -287,14 +289,6 @@ class Module:
             "a module is one kernel, and has no items; found {0!r:.40}", item,
             hint="mod(*arrays) calls it",
         )  # fmt: skip
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            def hint() -> str | None:
-                return instead("module", name) or similar(name, dir(self))
-
-            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
 
     def _given(self, options: CallOptions) -> dict[str, Any]:
         """The options of a call that are not `None`."""

@@ -17,12 +17,15 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune.recorded_run import RecordedRun
 from tilewright.autotune.records import (
     target_record,
     workload_record,
 )
+from tilewright.autotune.result import BestResult, TuneResult
 from tilewright.autotune.search import unmeasured
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.autotune.tuning_run import TuningRun
 from tilewright.building import build_library
 from tilewright.choosing import choices, choose
 from tilewright.codegen import cache as compiling
@@ -851,3 +854,28 @@ def test_names_that_are_spelt_otherwise_here(name: str, hint: str) -> None:
     with pytest.raises(AttributeError) as error:
         getattr(tw, name)
     assert str(error.value).endswith(f"has no attribute {name!r}; {hint}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [
+        (TuneResult, "trace", "write result.best.trace"),
+        (TuneResult, "fials", "did you mean finals?"),
+        (BestResult, "schedule", "write best.trace.apply(func)"),
+        (TuningRun, "wait", "write run.result(), or `await run`"),
+        (TuningRun, "cancel", "write run.stop()"),
+        (
+            RecordedRun,
+            "result",
+            "write run.best; database.explain(workload, target) says why it is",
+        ),
+        (tw.TuningDatabase, "sessions", 'write db.to_pandas("sessions"), or tw.open_run(db)'),
+        (tw.TuningDatabase, "exprt_lines", "did you mean export_lines?"),
+        (tw.Module, "run", "write mod(*arrays), the outputs among them"),
+    ],
+)
+def test_attributes_that_are_spelt_otherwise_here(kind: type[Any], name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(object.__new__(kind), name)
+    text = str(error.value)
+    assert text.startswith(f"{kind.__name__!r} object has no attribute {name!r}; {hint}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sqlalchemy import Row, Select, select
 
 from ..errors import DatabaseError
+from ..hints import Hinted
 from ..ids import short_id
 from . import lookup, near
 from .arguments import Amount, Count, checked_arguments
@@ -71,9 +72,10 @@ _TOGETHER = 500
 
 
 @checked_arguments
-class Queries:
+class Queries(Hinted):
     """The methods of a database and its layers that only read."""
 
+    _hints = "database"
     _layers: list[Opened]
     """The database itself, then those below it."""
 
