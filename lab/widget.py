@@ -64,7 +64,9 @@ class Lab(AnyWidget):
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self.bench = bench
         self._cell = running_cell()
-        super().__init__(state=bench.state())
+        state = bench.state()
+        self._drawn = state["revision"]
+        super().__init__(state=state)
         bench.on_change = self._draw
         Thread(target=self._work, name="tilewright-lab", daemon=True).start()
         self.on_msg(self._receive)
@@ -108,8 +110,16 @@ class Lab(AnyWidget):
         """Send the state to the page, unless a thread has sent a newer one."""
         state = self.bench.state()
         with self._drawing:
-            if state["revision"] > self.state["revision"]:
+            if state["revision"] > self._drawn:
+                self._drawn = state["revision"]
                 self.state = state
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the page has changed; the state is the kernel's, and is sent to it again."""
+        super().set_state({name: value for name, value in sync_data.items() if name != "state"})
+        if "state" in sync_data:
+            with self._drawing:
+                self.send_state("state")
 
     def _receive(self, _: object, message: Any, __: object) -> None:
         if not isinstance(message, dict):

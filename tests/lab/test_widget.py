@@ -67,6 +67,26 @@ def test_cancel_does_not_wait_for_other_commands(lab: Lab, monkeypatch: pytest.M
     lab.close()
 
 
+@pytest.mark.parametrize(
+    "state", [{}, {"revision": "x"}, {"revision": None}, {"revision": 1e99}, [], None]
+)
+def test_the_page_cannot_change_the_state(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, state: object
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(lab.comm, "send", lambda data, **_: sent.append(data))
+    before = lab.state
+    update = {"method": "update", "state": {"state": state, "tooltip": "a"}, "buffer_paths": []}
+    lab._handle_msg({"content": {"data": update}, "buffers": []})
+    assert lab.state is before
+    assert lab.tooltip == "a"
+    assert sent[-1]["state"] == {"state": before}
+    loop = next(n["id"] for n in before["tree"]["nodes"])
+    step = {"do": "apply", "op": "parallel", "args": {"loop": loop}}
+    assert [a["answer"]["ok"] for a in answers(lab, monkeypatch, step)] == [True]
+    assert lab.state["version"] == "v1"
+
+
 def test_defects_are_shown(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Workbench, command: object) -> None:
         raise ZeroDivisionError("a defect")
