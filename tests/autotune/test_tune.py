@@ -53,6 +53,8 @@ from .recorded import Play, Recorded, ok
 
 pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
 FAILED = MeasureResult(Outcome.CRASH, error="running it: signal 11")
+LONG = replace(QUICK, final_seconds=2.0)
+"""Finals that are played have time for all that they are asked."""
 
 
 def run(db: TuningDatabase, callback: Callable[[Event], object] | None = None, **options: Any):  # type: ignore[no-untyped-def]
@@ -418,7 +420,7 @@ def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
 
     play(ok(0.0105), ok(0.01), ok(0.5), interleaved=interleaved)
     events: list[Event] = []
-    result = run(db, events.append)
+    result = run(db, events.append, config=LONG)
     (final,) = [e for e in events if isinstance(e, Final)]
     assert [s.seconds for s in final.comparison] == [0.011, 0.03]
     assert result.best is not None
@@ -466,8 +468,8 @@ def test_of_finalists_that_tie_the_simplest_is_the_best(
     play(ok(0.0108), ok(0.0106), ok(0.0104), ok(0.011), ok(0.5), interleaved=interleaved)
     events: list[Event] = []
     with TuningDatabase(tmp_path / "tuning.db") as db:
-        result = run(db, events.append)
-        again = run(db, trials=1, seed=1)
+        result = run(db, events.append, config=LONG)
+        again = run(db, trials=1, seed=1, config=LONG)
         first = [t.schedule for t in events if isinstance(t, Trial)][:3]
         simplest = min((db.get(ScheduleRecord, id) for id in first), key=simplicity)
     (final,) = [e for e in events if isinstance(e, Final)]
@@ -493,7 +495,7 @@ def test_an_interrupt_in_finals_keeps_what_was_timed(db: TuningDatabase, play: P
         return [(0.01, 0.0108) * rounds, (0.0108, 0.01) * rounds]
 
     play(ok(0.0105), ok(0.01), ok(0.5), interleaved=interleaved)
-    result = run(db)
+    result = run(db, config=LONG)
     assert heats == [9, 18]
     assert result.interrupted
     assert result.best is not None
@@ -548,7 +550,7 @@ def test_finals_of_slow_kernels_are_short_or_none(db: TuningDatabase, play: Play
         return [(0.3,) * rounds] * count
 
     play(ok(0.31), ok(0.3), ok(0.5), interleaved=interleaved)
-    run(db)
+    run(db, config=LONG)
     assert asked == [(1, 5), (2, 3)]
     asked.clear()
     play(ok(0.29), ok(2.0), interleaved=interleaved)
@@ -763,7 +765,7 @@ def test_finalists_are_as_many_as_there_is_time_for(
         return [(0.01 * scale * (1 + n),) * rounds for n in range(count)]
 
     play(*(ok(scale * (0.0100 + n * 1e-4)) for n in range(8)), interleaved=interleaved)
-    run(db)
+    run(db, config=LONG)
     assert max(counts) == finalists
 
 
