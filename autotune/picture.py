@@ -277,7 +277,10 @@ class Pictures:
         if len(self.pictures) > _PROGRAMS:
             told.append(f"and {len(self.pictures) - _PROGRAMS} more programs")
         told += [] if self.error is None else [self.error]
-        lines = (in_lines(cut(printable(line), 2 * room - 8).split(), room) for line in told)
+        both = 2 * room - 8
+        # Cut twice: before, as an error may be very long, and after, as a mark becomes a character.
+        shown = (cut(printable(cut(line, both)), both) for line in told)
+        lines = (in_lines(line.split(), room) for line in shown)
         return "\n".join(lines) or "tuning: nothing has begun yet"
 
     _repr_html_ = html

@@ -20,6 +20,7 @@ from tilewright.runtime.module import Origin
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
+from tilewright.texts import printable
 from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
 from tilewright.tir.summary import MAX_NAME
 from tilewright.tuning_db import (
@@ -199,6 +200,23 @@ def test_no_more_of_a_text_is_looked_at_than_is_shown(
         assert len(shown) <= 4 * room
         assert len(texts.in_lines([long], max(room, 1))) <= 4 * max(room, 1)
     assert len(looked) < 5000
+
+
+def test_a_long_error_of_a_run_takes_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures, looked = Pictures(), []
+    whole = printable
+
+    def counted(text: str) -> str:
+        looked.append(len(text))
+        return whole(text)
+
+    monkeypatch.setattr("tilewright.autotune.picture.printable", counted)
+    for character in ("x", "\u77e9", "\u0302", "\u202e", "\x1b"):
+        pictures.error = f"TuningError: {1_000_000 * character}"
+        lines = repr(pictures).splitlines()
+        assert len(lines) <= 2
+        assert max(map(texts.cells, lines)) <= 80
+    assert max(looked) < 1000
 
 
 def test_what_fits_is_not_cut() -> None:
