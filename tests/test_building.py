@@ -860,7 +860,7 @@ def test_names_that_are_spelt_otherwise_here(name: str, hint: str) -> None:
     ("kind", "name", "hint"),
     [
         (TuneResult, "trace", "write result.best.trace"),
-        (TuneResult, "fials", "did you mean finals?"),
+        (TuneResult, "fials", "did you mean finals"),
         (BestResult, "schedule", "write best.trace.apply(func)"),
         (TuningRun, "wait", "write run.result(), or `await run`"),
         (TuningRun, "cancel", "write run.stop()"),
@@ -870,7 +870,7 @@ def test_names_that_are_spelt_otherwise_here(name: str, hint: str) -> None:
             "write run.best; database.explain(workload, target) says why it is",
         ),
         (tw.TuningDatabase, "sessions", 'write db.to_pandas("sessions"), or tw.open_run(db)'),
-        (tw.TuningDatabase, "exprt_lines", "did you mean export_lines?"),
+        (tw.TuningDatabase, "exprt_lines", "did you mean export_lines"),
         (tw.Module, "run", "write mod(*arrays), the outputs among them"),
     ],
 )
