@@ -155,7 +155,8 @@ def _row(
     m: Measurement, schedule: ScheduleRecord, wide: bool, *, superseded: bool, pinned: bool
 ) -> list[str]:
     more = [schedule.generator, decisions_text(schedule)] if wide else ["", ""]
-    marks = f"{f' {_SUPERSEDED}' if superseded else ''}{', pinned' if pinned else ''}"
+    finals = ", finals" if m.trial is False else ""
+    marks = f"{f' {_SUPERSEDED}' if superseded else ''}{finals}{', pinned' if pinned else ''}"
     return [
         short_id(m.id),
         f"{m.outcome.value}{marks}",

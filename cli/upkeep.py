@@ -14,6 +14,7 @@ from ..byte_counts import format_bytes
 from ..durations import format_long
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..texts import count
 from .options import (
     AsJson,
     Database,
@@ -210,7 +211,8 @@ def stats(
     if as_json:
         print_json(to_plain(numbers))
         return
-    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in numbers.outcomes.items())
+    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in numbers.trials.items())
+    trials = count(sum(numbers.trials.values()), "trial") + (f" ({outcomes})" if outcomes else "")
     span = None
     if numbers.first is not None and numbers.last is not None:
         span = f"{numbers.first:%Y-%m-%d %H:%M} to {numbers.last:%Y-%m-%d %H:%M}"
@@ -224,7 +226,7 @@ def stats(
         {
             "database": location,
             "size": f"{format_bytes(numbers.size)}{free}",
-            "measured": f"{measured} ({outcomes})" if outcomes else measured,
+            "measured": f"{count(measured, 'measurement')}, of which {trials}" if measured else 0,
             "when": span,
             "tuning": format_long(numbers.seconds) if numbers.seconds else None,
         }
@@ -315,6 +317,7 @@ def _told(
             yield "ratio", ["1", f"{second.seconds / first.seconds:.3f}"]
     if isinstance(first, Session) and isinstance(second, Session):
         measured = [database.measurements(session=s.id, order=Order.TIME) for s in (first, second)]
+        yield "trials", [str(database.trials(s.id)) for s in (first, second)]
         yield "measurements", [_outcomes(of_session) for of_session in measured]
         yield "fastest", [measured_text(m[0]) if m else "" for m in measured]
     decisions = [decisions_text(s) for s in schedules if s is not None]

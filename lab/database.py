@@ -67,11 +67,11 @@ def _database(database: TuningDatabase) -> h.Node:
 
 def summary(contents: Contents, programs: int) -> h.Node:
     """How much there is in a database."""
-    counts = contents.outcomes
-    if not counts and not contents.sessions:
+    measurements, trials = contents.measurements, contents.outcomes.total()
+    if not measurements and not contents.sessions:
         return lead("no measurements")
     parts = (
-        some(counts.total(), "measurement"),
+        f"{some(measurements, 'measurement')}, of which {some(trials, 'trial')}",
         some(programs, "program"),
         some(len(contents.sessions), "session"),
     )
@@ -95,7 +95,7 @@ def programs_table(
         Column("FLOP/s", number=True),
         Column("written/best", number=True),
         Column("untuned/best", number=True),
-        Column("measured", number=True),
+        Column("trials", number=True),
         Column("failed", number=True),
     ]
     shown = names or [text(row.name) for row in rows]
@@ -114,7 +114,7 @@ def sessions_table(contents: Contents, most: int, more: str = "") -> h.Node:
     by_session: dict[str, list[int]] = {}
     for tally in contents.tallies:
         pair = by_session.setdefault(tally.session, [0, 0])
-        pair[tally.outcome is not Outcome.OK] += tally.measurements
+        pair[tally.outcome is not Outcome.OK] += tally.trials
     columns = [
         Column("session"),
         Column("program", sentence=True),
@@ -122,7 +122,7 @@ def sessions_table(contents: Contents, most: int, more: str = "") -> h.Node:
         Column("status"),
         Column("started"),
         Column("took", number=True),
-        Column("ok", number=True),
+        Column("trials ok", number=True),
         Column("failed", number=True),
     ]
     body: list[Row] = [
@@ -149,12 +149,12 @@ def _with_remark(name: str, remark: str) -> Cell:
 
 
 def outcomes_table(contents: Contents) -> h.Node:
-    """How many measurements had each outcome."""
+    """How many trials had each outcome."""
     counts = contents.outcomes
     if not counts:
         return None
     rows = [(outcome.value, count) for outcome, count in counts.most_common()]
-    return bars("Outcomes", rows, head=("outcome", "measurements"), write="{:,.0f}".format)
+    return bars("Outcomes of trials", rows, head=("outcome", "trials"), write="{:,.0f}".format)
 
 
 def best(found: Best) -> h.Node:
@@ -249,7 +249,7 @@ def _program(name: h.Node, row: Tuned) -> Row:
         time,
         Cell("", 0) if row.rate is None else Cell(format_si(row.rate), row.rate),
         *(Cell("", 0) if gain is None else Cell(gain_cell(gain), gain.ratio) for gain in gains),
-        Cell(f"{row.measured:,}", row.measured),
+        Cell(f"{row.trials:,}", row.trials),
         Cell(f"{row.failed:,}", row.failed),
     )
 

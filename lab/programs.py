@@ -17,7 +17,8 @@ from ..tuning_db.tally import Tally
 class Tuned(NamedTuple):
     """A program on a target, by a generation of compilers.
 
-    `target` and `generation` are texts. `session` (id) has the best measurement, or most of them.
+    `target` and `generation` are texts. `trials` of it were made, of which `failed` failed.
+    `session` (id) has the best measurement, or most of them.
     `trouble` is why the best could not be looked up.
     """
 
@@ -25,7 +26,7 @@ class Tuned(NamedTuple):
     name: str
     target: str
     generation: str
-    measured: int
+    trials: int
     failed: int
     session: str
     best: Best | None
@@ -53,8 +54,13 @@ class Contents:
 
     @property
     def outcomes(self) -> Counter[Outcome]:
-        """How many measurements had each outcome."""
+        """How many trials had each outcome."""
         return counted(self.tallies)
+
+    @property
+    def measurements(self) -> int:
+        """How many measurements there are: trials, finals and what these compare with."""
+        return sum(tally.measurements for tally in self.tallies)
 
     def name(self, workload: str) -> str:
         """The name and shape of a workload (id)."""
@@ -74,7 +80,9 @@ class Contents:
             comparable = tally.target if target is None else target.comparable
             generation = tally.toolchain if tool is None else tool.generation
             groups.setdefault((tally.workload, comparable, generation), []).append(tally)
-        return sorted(groups.values(), key=lambda g: (-counted(g).total(), g[0].workload))
+        return sorted(
+            groups.values(), key=lambda g: (-sum(t.measurements for t in g), g[0].workload)
+        )
 
     def tuned(self, tallies: Sequence[Tally]) -> Tuned:
         """What is known of a program, by its counts."""
@@ -119,8 +127,8 @@ class Contents:
 
 
 def counted(tallies: Iterable[Tally]) -> Counter[Outcome]:
-    """The measurements by outcome."""
+    """The trials by outcome."""
     counts = Counter[Outcome]()
     for tally in tallies:
-        counts[tally.outcome] += tally.measurements
-    return counts
+        counts[tally.outcome] += tally.trials
+    return +counts

@@ -65,15 +65,17 @@ def _stats(stats: Stats) -> h.Node:
             }
         ),
         _counts("Records", "kind", "records", stats.records),
-        bars("Outcomes", list(stats.outcomes.items()), head=_OUTCOMES, write="{:,.0f}".format)
-        if stats.outcomes
+        bars(
+            "Outcomes of trials", list(stats.trials.items()), head=_OUTCOMES, write="{:,.0f}".format
+        )
+        if stats.trials
         else None,
         _counts("Targets", "target", "measurements", stats.targets),
         _counts("Compilers", "compiler", "measurements", stats.compilers),
     ]
 
 
-_OUTCOMES = ("outcome", "measurements")
+_OUTCOMES = ("outcome", "trials")
 
 
 def _counts(caption: str, what: str, of: str, counts: Mapping[str, int]) -> h.Node:

@@ -135,6 +135,8 @@ def test_stats(db: TuningDatabase, run: Run) -> None:
     plain = json.loads(run("stats", "--json")[1])
     assert plain["records"]["measurement"] == 9
     assert plain["outcomes"] == {"ok": 8, "out_of_memory": 1}
+    trials = sum(plain["trials"].values())
+    assert f"9 measurements, of which {trials} trials (" in run("stats")[1]
     TuningDatabase("empty.db").close()
     out = run("stats", "--db", "empty.db")[1]
     assert "measured  0\n" in out

@@ -233,7 +233,8 @@ class Queries(Hinted):
     def tally(self) -> list[Tally]:
         """How many measurements this database has (without layers), by session and outcome.
 
-        They are counted in one pass, and not checked; those without a known outcome are left out.
+        Also how many of them are trials, as `trials` counts them. They are counted in one pass, and
+        not checked; those without a known outcome are left out.
         """
         with self._layers[0].reading() as connection:
             return list(tally(connection))

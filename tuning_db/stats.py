@@ -29,7 +29,8 @@ class Stats:
     """The numbers of one database, without its layers.
 
     `records` counts by kind, the others count measurements: by outcome, by the text of the target
-    and by the generation of the compiler. `first` and `last` are the times of measurements, None
+    and by the generation of the compiler. `trials` of them are trials, by outcome: the others are
+    finals and what they compare with. `first` and `last` are the times of measurements, None
     where there are none. `seconds` is the duration of all sessions, and `size` what the database
     takes, in bytes; `free` bytes of it are given back by `compact`.
     """
@@ -37,6 +38,7 @@ class Stats:
     location: str
     records: Mapping[str, int]
     outcomes: Mapping[Outcome, int]
+    trials: Mapping[Outcome, int]
     targets: Mapping[str, int]
     compilers: Mapping[str, int]
     first: datetime | None
@@ -56,9 +58,11 @@ def stats(connection: Connection, location: str) -> Stats:
     """The numbers of a database. Values that are damaged count for nothing."""
     texts = dict(_pairs(connection, target.c.id, target.c.text))
     generations = dict(_pairs(connection, toolchain.c.id, toolchain.c.generation))
-    outcomes, targets, compilers = Counter[Outcome](), Counter[str](), Counter[str]()
+    outcomes, trials = Counter[Outcome](), Counter[Outcome]()
+    targets, compilers = Counter[str](), Counter[str]()
     for row in tally(connection):
         outcomes[row.outcome] += row.measurements
+        trials[row.outcome] += row.trials
         targets[texts.get(row.target, row.target)] += row.measurements
         compilers[generations.get(row.toolchain, row.toolchain)] += row.measurements
     created = raw(measurement.c.created)
@@ -71,6 +75,7 @@ def stats(connection: Connection, location: str) -> Stats:
             for kind, table in TABLES.items()
         },
         outcomes=dict(outcomes.most_common()),
+        trials={outcome: n for outcome, n in trials.most_common() if n},
         targets=dict(targets.most_common()),
         compilers=dict(compilers.most_common()),
         first=_moment(first),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from .read import COLUMNS, NAMES, Damage, raw, to_record
 from .tables import measurement, schedule, session
@@ -18,7 +19,10 @@ _PAGE = 1000
 
 
 class Tally(NamedTuple):
-    """How many measurements of a workload on a target a session (ids) has with an outcome."""
+    """How many measurements of a workload on a target a session (ids) has with an outcome.
+
+    `trials` of them are trials (see `Trials`); the others are finals and what they compare with.
+    """
 
     session: str
     workload: str
@@ -26,6 +30,7 @@ class Tally(NamedTuple):
     toolchain: str
     outcome: Outcome
     measurements: int
+    trials: int
 
 
 class Trials:
@@ -71,10 +76,43 @@ def count_trials(connection: Connection, session_id: str) -> int:
 
 def tally(connection: Connection) -> Iterator[Tally]:
     """The counts of a database; rows whose outcome is damaged are left out."""
-    group = [raw(measurement.c[name]) for name in Tally._fields[:-1]]
-    for row in connection.execute(select(*group, func.count()).group_by(*group)):
+    budgets = {row[0]: row[1] for row in connection.execute(_BUDGETS)}
+    with connection.execute(_MEASURED, execution_options={"yield_per": _PAGE}) as rows:
+        for session_id, of_session in groupby(rows, key=itemgetter(0)):
+            yield from _tally_of_session(Trials(budgets.get(session_id)), of_session)
+
+
+_BUDGETS = select(*(raw(session.c[name]) for name in ("id", "trials")))
+_GROUP = Tally._fields[:5]
+_MEASURED = select(
+    *(raw(measurement.c[name]) for name in (*_GROUP, "created", "schedule", "trial"))
+).order_by(measurement.c.session, measurement.c.created, measurement.c.id)
+
+
+def _tally_of_session(trials: Trials, rows: Iterable[Sequence[Any]]) -> Iterator[Tally]:
+    """The counts of one session, whose measurements come in the order of time."""
+    counts: dict[tuple[Any, ...], list[int]] = {}
+    latest: Any = None
+    counted: list[int] = []
+    for _, group in groupby(rows, key=itemgetter(len(_GROUP))):
+        together = list(group)
+        for row in together:
+            schedule_id, trial = row[-2:]
+            count = counts.setdefault(tuple(row[: len(_GROUP)]), [0, 0])
+            count[0] += 1
+            if trials.add(schedule_id, trial, alone=len(together) == 1):
+                latest, counted = schedule_id, count
+                count[1] += 1
+            elif trial and schedule_id == latest:  # timed again: the last outcome counts
+                counted[1] -= 1
+                count[1] += 1
+                counted = count
+    for key, (number, of_trials) in counts.items():
+        session_id, workload, target, toolchain, outcome = key
         with suppress(ValueError):
-            yield Tally(*row[:4], Outcome(row[4]), row[5])
+            yield Tally(
+                session_id, workload, target, toolchain, Outcome(outcome), number, of_trials
+            )
 
 
 def each(

@@ -49,7 +49,7 @@ def test_a_page_has_the_tables_and_each_program_in_full(database: TuningDatabase
     (session,) = database.records(Session)
     for expected in (
         f"Tuning database {database.location}, read at 2026-03-01 12:00 (UTC) by Tilewright",
-        "9 measurements · 1 program · 1 session",
+        "9 measurements, of which 6 trials · 1 program · 1 session",
         f"session {session.id[:12]} of 2026-03-01 12:00 (UTC), finished; budget 64 trials, "
         "8 s used",
         "1.11 ms (1.1 to 1.12) · 472 MFLOP/s",

@@ -49,6 +49,7 @@ from .samples import (
     fill,
     measurement,
     schedule,
+    timed,
     verification,
 )
 
@@ -508,7 +509,27 @@ def test_a_tally_counts_by_session_and_outcome(db: TuningDatabase) -> None:
     db.put(schedule(8), schedule(16), measurement(8, 2.0), measurement(8, 1.0, after=2))
     db.put(measurement(16, None, after=1))
     same = (SESSION.id, MATMUL.id, CPU.id, LLVM.id)
-    assert sorted(db.tally()) == [(*same, Outcome.CRASH, 1), (*same, Outcome.OK, 2)]
+    assert sorted(db.tally()) == [(*same, Outcome.CRASH, 1, 1), (*same, Outcome.OK, 2, 1)]
+
+
+def test_a_tally_counts_trials_among_measurements(db: TuningDatabase) -> None:
+    """Neither finals nor what was timed again is a trial more; its last outcome counts."""
+
+    def trial(tile: int, seconds: float | None, after: int) -> Measurement:
+        return dataclasses.replace(measurement(tile, seconds, after=after), trial=True)
+
+    finals = [
+        dataclasses.replace(timed(schedule(tile), 1.0, after=9)[0], trial=False)
+        for tile in (8, 16, 32)
+    ]
+    db.put(schedule(8), schedule(16), schedule(32), *finals)
+    db.put(trial(8, 2.0, 0), trial(16, 2.0, 1), trial(16, None, 2), trial(8, 2.5, 3))
+    same = (SESSION.id, MATMUL.id, CPU.id, LLVM.id)
+    assert sorted(db.tally()) == [(*same, Outcome.CRASH, 1, 1), (*same, Outcome.OK, 6, 1)]
+    assert db.trials(SESSION.id) == 2
+    stats = db.stats()
+    assert stats.outcomes == {Outcome.OK: 6, Outcome.CRASH: 1}
+    assert stats.trials == {Outcome.OK: 1, Outcome.CRASH: 1}
 
 
 def test_each_measurement_comes_with_its_generator_the_oldest_first(db: TuningDatabase) -> None:
