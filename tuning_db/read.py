@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Row, Select, Text, literal, select, type_coerce
+from sqlalchemy import cast as cast_to
 from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
@@ -53,6 +54,26 @@ NAMES = {kind: list({"id": "str", **field_types(kind)}) for kind in KINDS}
 def raw(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """A column without conversion: one bad value would end the reading of all rows."""
     return type_coerce(column, NullType())
+
+
+def is_text(value: object) -> bool:
+    """Whether a value as it was read is UTF-8 text; what is not has lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def among(column: ColumnElement[Any], values: Collection[Any]) -> ColumnElement[bool]:
+    """Whether a column has one of some values as they were read, of damaged records too."""
+    broken = [v for v in values if isinstance(v, str) and not is_text(v)]
+    if not broken:
+        return raw(column).in_(values)
+    found = [cast_to(literal(v.encode("utf-8", "surrogateescape")), Text) for v in broken]
+    return raw(column).in_([*(v for v in values if v not in broken), *found])
 
 
 COLUMNS = {

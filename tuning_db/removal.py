@@ -24,7 +24,7 @@ from ..errors import DatabaseError
 from ..ids import short_id
 from .codec import instant
 from .lookup import SAME, superseded
-from .read import COLUMNS, get, location, raw, to_record
+from .read import COLUMNS, among, get, is_text, location, raw, to_record
 from .sessions import AT_WORK, is_alive
 from .tables import CHECKED, TABLES, measurement, session, toolchain, verification
 from .values import KINDS, Session, SessionStatus
@@ -112,7 +112,7 @@ def with_dependents(connection: Connection, ids: Mapping[str, Iterable[str]]) ->
         for column in _REFERENCES[kind]:
             for some in _batches(reached[kind]):
                 id = raw(column.table.c.id)
-                rows = connection.execute(select(id).where(raw(column).in_(some)))
+                rows = connection.execute(select(id).where(among(column, some)))
                 reached[column.table.name] |= dict.fromkeys(rows.scalars())
     return {kind: list(of_kind) for kind, of_kind in reached.items() if of_kind}
 
@@ -122,12 +122,12 @@ def remove(connection: Connection, ids: Ids) -> None:
     checked = set[tuple[str, ...]]()
     columns = [verification.c[name] for name in CHECKED]
     for some in _batches(ids.get(verification.name, ())):
-        rows = connection.execute(select(*columns).where(verification.c.id.in_(some)))
-        checked |= {tuple(row) for row in rows}
+        rows = connection.execute(select(*columns).where(among(verification.c.id, some)))
+        checked |= {tuple(row) for row in rows if all(map(is_text, row))}
     for kind in reversed(KINDS):
         table = TABLES[kind]
         for some in _batches(ids.get(kind, ())):
-            done = connection.execute(table.delete().where(raw(table.c.id).in_(some)))
+            done = connection.execute(table.delete().where(among(table.c.id, some)))
             if done.rowcount != len(some):
                 raise DatabaseError(
                     "database {0} did not delete all: {1} of {2} records of kind {3}",
@@ -145,7 +145,7 @@ def any_of(connection: Connection, ids: Ids) -> bool:
     for kind, of_kind in ids.items():
         id = raw(TABLES[kind].c.id)
         for some in _batches(of_kind):
-            if connection.execute(select(id).where(id.in_(some)).limit(1)).first() is not None:
+            if connection.execute(select(id).where(among(id, some)).limit(1)).first() is not None:
                 return True
     return False
 
@@ -153,6 +153,8 @@ def any_of(connection: Connection, ids: Ids) -> bool:
 def require_ended(connection: Connection, ids: Ids, now: datetime) -> None:
     """Raise `DatabaseError` if a session among some records runs."""
     for id in ids.get(Session.kind, ()):
+        if not is_text(id):
+            continue
         try:
             state = get(connection, Session, id)
         except DatabaseError:
@@ -294,7 +296,8 @@ def _old_compilers(connection: Connection, since: datetime) -> list[str]:
     last = {row[0]: instant(row[1]) for row in rows}
     newest = max(last.values(), default=since)
     old = [name for name, moment in last.items() if moment < since and moment < newest]
-    ids = select(toolchain.c.id).where(toolchain.c.generation.in_(old)).order_by(toolchain.c.id)
+    ids = select(raw(toolchain.c.id)).where(among(toolchain.c.generation, old))
+    ids = ids.order_by(toolchain.c.id)
     return list(connection.execute(ids).scalars())
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from tilewright.tuning_db import (
     Workload,
     removal,
 )
+from tilewright.tuning_db.tables import TABLES
 from tilewright.tuning_db.values import KINDS
 
 from .samples import (
@@ -39,6 +41,7 @@ from .samples import (
     MATMUL,
     NOON,
     OLD_LLVM,
+    ONE_OF_EACH,
     SAME_CPU,
     SESSION,
     SLOW_CPU,
@@ -301,6 +304,31 @@ def test_damaged_records_go_if_asked_to(db: TuningDatabase, clock: Clock) -> Non
         },
     }
     assert [s.id for s in db.records(ScheduleRecord)] == [schedule(16).id]
+
+
+@pytest.mark.parametrize("column", ["id", "reference"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_that_are_no_text_go_with_the_damaged(kind: str, column: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    with TuningDatabase(path) as db:
+        db.put(*ONE_OF_EACH)
+    broken = "CAST(x'6162ff6364' AS TEXT)"
+    name = "id" if column == "id" else next(iter(_references(kind)), "id")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE {kind} SET {name} = {broken}")
+    with TuningDatabase(path) as db:
+        planned = db.prune(damaged=True, dry_run=True)
+        assert kind in planned.reasons[RemovalReason.DAMAGED]
+        db.prune(dry_run=True)
+        assert db.prune(damaged=True).counts == planned.counts
+        assert RemovalReason.DAMAGED not in db.prune(damaged=True).reasons
+    with closing(sqlite3.connect(path)) as connection:
+        left = connection.execute(f"SELECT 1 FROM {kind} WHERE {name} = {broken}").fetchall()
+    assert left == []
+
+
+def _references(kind: str) -> list[str]:
+    return [c.name for c in TABLES[kind].columns if c.foreign_keys]
 
 
 _MEASUREMENTS = st.lists(
