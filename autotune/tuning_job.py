@@ -267,6 +267,9 @@ class TuningJob:
             search.begin_with_each(own_rules.sketches)
             for trace in program.first:
                 search.begin_with(trace)
+        else:
+            own = enumerate(search.sketches)
+            search.begin_with_each([n] for n, sketch in own if sketch.space.initial)
         seconds = meter.elapsed - began
         return _Start(search, rivals, own_rules, replays, best, len(known), seconds)
 

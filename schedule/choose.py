@@ -90,18 +90,16 @@ class Decide:
     @property
     def decision(self) -> tuple[int | None, ...]:
         """The decisions taken. Raises `ScheduleError` if more were given than needed."""
-        if len(self.given) > len(self.taken):
-            raise ScheduleError(
-                "{0} decisions given, the step takes {1}", len(self.given), len(self.taken)
-            )
+        _require_no_more(self.given, len(self.taken))
         return tuple(self.taken)
 
 
 @dataclass
 class Declare:
-    """Leaves each decision open, as a variable of the `space`."""
+    """Leaves each decision open, as a variable of the `space`; a given one is its initial value."""
 
     space: Space
+    given: Sequence[int | None] = ()
     declared: int = 0
 
     def __call__(
@@ -113,15 +111,22 @@ class Declare:
     ) -> Dim:
         if not values or (weights is not None and not any(weights)):
             raise ScheduleError("no value is possible for {0}", name)
-        var = self.space.declare_among(name, values)
+        initial = self.given[self.declared] if self.declared < len(self.given) else None
+        var = self.space.declare_among(name, values, initial)
         self.declared += 1
         require(fits(var), "the decision {0} does not go with those before it", name)
         return var
 
     @property
     def decision(self) -> tuple[int | None, ...]:
-        """As many open decisions as were declared."""
+        """As many open decisions as were declared. Raises `ScheduleError` if more were given."""
+        _require_no_more(self.given, self.declared)
         return (None,) * self.declared
+
+
+def _require_no_more(given: Sequence[int | None], count: int) -> None:
+    if len(given) > count:
+        raise ScheduleError("{0} decisions given, the step takes {1}", len(given), count)
 
 
 def _some(values: Sequence[int]) -> str:

@@ -49,22 +49,29 @@ class Space:
     """The decisions of a symbolic schedule and the constraints on them.
 
     `bounds` has the inclusive bounds of each decision, in the order in which they are made, and
-    `values` the values that it can take, ascending. `facts` follow from the constraints.
+    `values` the values that it can take, ascending. A search tries the `initial` ones first: of
+    some decisions, one of their values. `facts` follow from the constraints.
     `provisional` are blocks whose loops may have fewer iterations once the decisions are taken.
     """
 
     bounds: dict[Var, tuple[int, int]] = field(default_factory=dict)
     values: dict[Var, Sequence[int]] = field(default_factory=dict)
+    initial: dict[Var, int] = field(default_factory=dict)
     constraints: list[Constraint] = field(default_factory=list)
     facts: list[Expr] = field(default_factory=list)
     provisional: list[Label] = field(default_factory=list)
     _truths: Truths | None = field(default=None, init=False, repr=False, compare=False)
 
-    def declare_among(self, name: str, values: Sequence[int]) -> Var:
-        """A new decision variable that takes one of `values`, which are ascending."""
+    def declare_among(self, name: str, values: Sequence[int], initial: int | None = None) -> Var:
+        """A new decision variable that takes one of `values`, which are ascending.
+
+        An `initial` value that is none of them is ignored.
+        """
         var = Var(name)
         self.bounds[var] = (values[0], values[-1])
         self.values[var] = values
+        if initial is not None and initial in values:
+            self.initial[var] = initial
         self._truths = None
         return var
 
@@ -85,6 +92,7 @@ class Space:
         return Space(
             dict(self.bounds),
             dict(self.values),
+            dict(self.initial),
             list(self.constraints),
             list(self.facts),
             list(self.provisional),
@@ -98,6 +106,7 @@ class Space:
         """Forget what was declared and recorded since `mark`."""
         for var in list(self.bounds)[mark[0] :]:
             del self.bounds[var], self.values[var]
+            self.initial.pop(var, None)
             self._truths = None
         del self.constraints[mark[1] :], self.facts[mark[2] :], self.provisional[mark[3] :]
 

@@ -82,7 +82,7 @@ class Schedule:
 
     `seed` is for sampling; a `decision` of a step has the integers to take instead, and `None` for
     those to draw. With `symbolic=True` sampled integers are variables of `space`, which
-    collects the conditions on them.
+    collects the conditions on them; a search tries the integers of a `decision` first.
     """
 
     def __init__(
@@ -407,7 +407,7 @@ class Schedule:
         choose: Decide | Declare | None = None
         if primitive.samples:
             space = self.space
-            choose = Decide(decision, self._rng) if space is None else Declare(space)
+            choose = Decide(decision, self._rng) if space is None else Declare(space, decision)
         func, result = self._guard(
             primitive.name, encoded, self._invoke, primitive, choose, encoded
         )

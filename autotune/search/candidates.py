@@ -69,6 +69,27 @@ class Rowspace:
                 good = rows
         return _distinct(good)[:count]
 
+    def initial(self, rng: np.random.Generator, count: int) -> Rows:
+        """At most `count` good rows with the initial values of the sketch; none if it has none.
+
+        Where no row has one of them along with those before it, it is drawn, as other values are.
+        """
+        initial, rows = self.sketch.space.initial, np.empty((1, 0), dtype=np.int64)
+        none = np.empty((0, len(self.values)), dtype=np.int64)
+        if not initial:
+            return none
+        for variable, asked in zip(self.variables, self._asked_of, strict=True):
+            conditions, held = [condition for _, condition in asked], none
+            if variable in initial:
+                value = np.full(len(rows), initial[variable])
+                held = self._holding_in(np.column_stack([rows, value]), *conditions)
+            if len(held) == 0:
+                held = self._holding_in(self._with_drawn(rng, rows, count), *conditions)
+            if len(held) == 0:
+                return none
+            rows = held
+        return self.good(rows)
+
     def mutate(self, rng: np.random.Generator, rows: Rows, count: int) -> Rows:
         """Children of `rows`: one decision moved to a near or any value, or two rows crossed."""
         if len(rows) == 0 or not self.values:
@@ -94,23 +115,41 @@ class Rowspace:
         A condition is asked as soon as its variables are decided: of a program with many nests, few
         rows are right for all of them at once. What keeps no row at all worth measuring is ignored.
         """
-        asked = [(condition, variables(condition)) for condition in self._conditions]
-        legal = len(asked)
-        asked += [(condition, variables(condition)) for condition in self._limiting]
         rows = np.empty((1, 0), dtype=np.int64)
-        for d, values in enumerate(self.values):
-            drawn = values[rng.integers(len(values), size=count)]
-            rows = np.column_stack([rows[rng.integers(len(rows), size=count)], drawn])
-            known = dict(zip(self.variables, rows.T, strict=False))
-            for n, (condition, needed) in enumerate(asked):
-                if self.variables[d] in needed and needed <= known.keys():
-                    holds = evaluate(condition, known) != 0
-                    if n < legal or holds.any():
-                        rows = rows[holds]
-                        known = dict(zip(self.variables, rows.T, strict=False))
+        for asked in self._asked_of:
+            rows = self._with_drawn(rng, rows, count)
+            for is_limit, condition in asked:
+                held = self._holding_in(rows, condition)
+                if len(held) or not is_limit:
+                    rows = held
             if len(rows) == 0:
                 return np.empty((0, len(self.values)), dtype=np.int64)
         return rows
+
+    def _with_drawn(self, rng: np.random.Generator, rows: Rows, count: int) -> Rows:
+        """So many of the rows of the first decisions, with any value of the next one."""
+        values = self.values[rows.shape[1]]
+        drawn = values[rng.integers(len(values), size=count)]
+        return np.column_stack([rows[rng.integers(len(rows), size=count)], drawn])
+
+    def _holding_in(self, rows: Rows, *conditions: Expr) -> Rows:
+        """The rows of the first decisions for which conditions on these hold."""
+        for condition in conditions:
+            known = dict(zip(self.variables, rows.T, strict=False))
+            rows = rows[evaluate(condition, known) != 0]
+        return rows
+
+    @cached_property
+    def _asked_of(self) -> list[list[tuple[bool, Expr]]]:
+        """For each decision, the conditions on it and those before it, and whether each is a limit
+        on what is worth measuring; limits come last."""
+        asked: list[list[tuple[bool, Expr]]] = [[] for _ in self.variables]
+        places = {variable: d for d, variable in enumerate(self.variables)}
+        for is_limit, conditions in ((False, self._conditions), (True, self._limiting)):
+            for condition in conditions:
+                if needed := variables(condition):
+                    asked[max(places[v] for v in needed)].append((is_limit, condition))
+        return asked
 
     def _drawn_of_all(self, rng: np.random.Generator, count: int) -> Rows:
         """At most `count` of the rows of a space that is enumerated, in order."""

@@ -238,7 +238,10 @@ class Search:
             self._first.append((sketch, row))
 
     def begin_with_each(self, groups: Iterable[Sequence[int]]) -> None:
-        """Put a candidate of one sketch (position) of each group into the first batches."""
+        """Put a candidate of one sketch (position) of each group into the first batches.
+
+        It has the initial values of the sketch, if there are some.
+        """
         self._one_of += groups
 
     def has_candidate(self, sketches: Iterable[int]) -> bool:
@@ -407,11 +410,21 @@ class Search:
     def _take_one_of(
         self, batch: list[Candidate], drawn_rows: dict[int, list[int]], group: Sequence[int]
     ) -> None:
-        """Take the row of these sketches that is predicted best, unless the batch has one."""
+        """Take the row of these sketches that is predicted best, unless the batch has one.
+
+        One with the initial values of its sketch is preferred.
+        """
         if any(candidate.sketch in group for candidate in batch):
             return
-        scored = ((float(t), s, r) for s in group for r, t in enumerate(self._pools[s].scores))
-        for _, s, r in sorted(scored):
+        scored = list[tuple[bool, float, int, int]]()
+        for s in group:
+            pool = self._pools[s]
+            rows = pool.space.initial(self._rng, self._share)
+            self._add(pool, rows)
+            initial = {*row_keys(rows)}
+            for r, key in enumerate(row_keys(pool.rows)):
+                scored.append((key not in initial, float(pool.scores[r]), s, r))
+        for *_, s, r in sorted(scored):
             self._take(batch, drawn_rows, s, r)
             if batch and batch[-1].sketch == s:
                 return

@@ -562,6 +562,36 @@ def test_a_rule_is_tried_before_anything_else(monkeypatch: pytest.MonkeyPatch) -
             assert result.rules["needless"].trials == 1
 
 
+@pytest.mark.parametrize("of_rule", [True, False], ids=["rule", "schedule"])
+def test_the_decision_of_a_step_is_tried_first(
+    of_rule: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+
+    def in_tiles(draft: Draft) -> None:
+        sch = draft.schedule
+        i, j, _ = sch.get_loops(sch.get_block("C"))
+        sch.split(i, factors=sch.sample_perfect_tile(i, 2, decision=[1]))
+        sch.split(j, factors=[None, sch.sample_categorical([1, 2, 3, 4], decision=[3])])
+
+    def first_trial(size: int) -> tuple[int | None, ...]:
+        func = ops.matmul_func(size, size, size)
+        what: Func | Schedule = func
+        if not of_rule:
+            what = Schedule(func, symbolic=True)
+            in_tiles(Draft(what, TARGET))
+        with TuningDatabase("sqlite://") as db:
+            result = tune(what, HERE, database=db, trials=1, config=QUICK)
+        assert result.best is not None
+        decisions = result.best.trace.decisions.values()
+        return tuple(value for decision in decisions for value in decision)
+
+    if of_rule:
+        sketch_rule(in_tiles)
+    assert first_trial(48) == (1, 3)
+    assert first_trial(37) == (1, 3)
+
+
 def test_more_rules_than_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     sketch_rule(rows_of_vectors)
     sketch_rule(needless)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.autotune.model.cost_model import CostModel, TrainingRows
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.profile import profile
@@ -167,6 +168,61 @@ def test_rows_that_are_not_worth_measuring_are_not_drawn() -> None:
     assert rows[:, 0].max() <= 4
     everything = Rowspace(replace(sketch, prune=())).sample(np.random.default_rng(0), 10_000)
     assert everything[:, 0].max() > 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_initial_rows_have_the_values_that_good_rows_have(seed: int) -> None:
+    sketch = first_sketch(program("matmul_func"), TARGET)
+    space = Rowspace(sketch)
+    rng = np.random.default_rng(seed)
+    assert not len(space.initial(rng, 10))
+    (row,) = space.sample(rng, 1).tolist()
+    assert with_initial(space, row).initial(rng, 10).tolist() == [row]
+    some = [v if rng.random() < 0.5 else None for v in row]
+    rows = with_initial(space, some).initial(rng, 50)
+    assert len(rows) == 1 or None in some
+    assert space.check(rows).all()
+    for column, value in zip(rows.T, some, strict=True):
+        assert value is None or (column == value).all()
+
+
+def with_initial(space: Rowspace, row: Sequence[int | None]) -> Rowspace:
+    known = zip(space.variables, row, strict=True)
+    initial = {variable: value for variable, value in known if value is not None}
+    sketch = space.sketch
+    return Rowspace(replace(sketch, space=replace(sketch.space, initial=initial)))
+
+
+def test_an_initial_value_that_no_row_has_with_those_before_it_is_drawn() -> None:
+    sch = Schedule(ops.matmul_func(64, 64, 64), symbolic=True)
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    rows, columns = (sch.sample_categorical([4, 8, 16, 32]) for _ in "ij")
+    sch.split(i, factors=[None, rows])
+    sch.split(j, factors=[None, columns])
+    sketch = Sketch.of(sch, "tiles", prune=[("small", rows * columns <= te.const(128))])
+    space = with_initial(Rowspace(sketch), [16, 16])
+    found = space.initial(np.random.default_rng(0), 100)
+    assert sorted(found.tolist()) == [[16, 4], [16, 8]]
+    search = Search(sch.original, TARGET, prepared=[space.sketch], config=SMALL)
+    search.begin_with_each([(0,)])
+    assert search.ask(1)[0].row in {(16, 4), (16, 8)}
+
+
+def test_initial_values_come_first_however_they_are_predicted() -> None:
+    space = Rowspace(first_sketch(program("matmul_func"), TARGET))
+    search = Search(program("matmul_func"), TARGET, prepared=[space.sketch], config=SMALL)
+    candidates = search.ask(200)
+    slowest = max(candidates, key=lambda c: c.predicted)
+    sketch = with_initial(space, slowest.row).sketch
+    search = Search(program("matmul_func"), TARGET, prepared=[sketch], config=SMALL)
+    search.begin_with_each([(0,)])
+    first, second = search.ask(2)
+    assert first.row == slowest.row
+    assert second.predicted < first.predicted
+    told = Known(first.schedule.id, first.trace, first.features, Outcome.OK, 1.0)
+    again = Search(program("matmul_func"), TARGET, prepared=[sketch], known=[told], config=SMALL)
+    again.begin_with_each([(0,)])
+    assert again.ask(1)[0].row != first.row
 
 
 def test_children_are_good_rows() -> None:

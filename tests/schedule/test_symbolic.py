@@ -285,3 +285,23 @@ def test_facts_are_believed() -> None:
         assert certain(x % 3 == 0)
         require(x % 3 == 0, "known")
     assert not space.constraints
+
+
+def test_decisions_of_a_symbolic_schedule_are_initial_values() -> None:
+    sch = Schedule(elementwise(64, 12), symbolic=True)
+    i, j = loops(sch, "B")
+    factors = sch.sample_perfect_tile(i, 3, decision=[4, None])
+    width = sch.sample_categorical([2, 3, 5], decision=[7])
+    assert sch.space is not None
+    middle, inner = factors[1:]
+    assert isinstance(inner, Var)
+    assert sch.space.initial == {inner: 4}
+    assert list(sch.space.bounds) == [inner, middle, width]
+    assert list(sch.trace.decisions.values()) == [(None, None), (None,)]
+    fork = sch.copy()
+    with pytest.raises(ScheduleError, match="2 decisions given, the step takes 1"):
+        fork.sample_perfect_tile(j, 2, decision=[3, 4])
+    more = fork.sample_perfect_tile(j, 2, decision=[3])[1]
+    assert fork.space is not None
+    assert fork.space.initial == {inner: 4, more: 3}
+    assert sch.space.initial == {inner: 4}
