@@ -6,7 +6,6 @@ import keyword
 import unicodedata
 from collections.abc import Iterable
 
-from ..autotune.search.sketch import Sketch
 from ..errors import ScheduleError
 from ..schedule import Schedule, Trace
 from ..schedule.primitive import find_primitive
@@ -17,7 +16,7 @@ from ..tir.family import family_hash
 from ..tir.ir import Var
 from ..tir.printer import expr_text, func_text
 from ..tir.visit import substitute
-from .sliders import Sliders
+from .sliders import Sliders, holds
 from .versions import LabError, Version
 
 _NOTEBOOK = "__main__"
@@ -56,10 +55,11 @@ def script(version: Version) -> str:
 def rule(version: Version, target: Target, name: str) -> str:
     """A module with a sketch rule that takes the steps of a version, its sizes left to the search.
 
-    It is for programs that differ in their sizes alone, and for targets of that kind. Sizes that
-    cannot be open are as they are. The limits of the search's rule that made the version
-    are written out; what the target cannot build, any sketch rule leaves out by itself. Raises
-    `LabError` for a name that is none, and as `script`.
+    It is for programs that differ in their sizes alone, and for targets of that kind. The search
+    tries the sizes of the version first. Those that cannot be open are as they are. The limits of
+    the search's rule that made the version are written out, but for those that it does not keep
+    itself; what the target cannot build, any sketch rule leaves out by itself. Raises `LabError`
+    for a name that is none, and as `script`.
     """
     plain = unicodedata.normalize("NFKC", name)  # Python reads names so
     taken = keyword.iskeyword(plain) or plain in _TAKEN or plain.startswith("_")
@@ -74,8 +74,8 @@ def rule(version: Version, target: Target, name: str) -> str:
     except LabError:
         trace = _closed(schedule)
     else:
-        trace = sliders.sketch.trace
-        limits = _limits(sliders.sketch) if sliders.searched else []
+        trace = sliders.sketch.trace.with_row(sliders.row)
+        limits = _limits(sliders) if sliders.searched else []
     if limits:
         limits = ["# What the search would not try.", *limits]
     kind = target.kind
@@ -111,14 +111,17 @@ def _closed(schedule: Schedule) -> Trace:
         raise LabError("these steps make no rule: {0}", error.condition) from error
 
 
-def _limits(sketch: Sketch) -> list[str]:
-    """The limits of a sketch on its decisions, as statements behind its steps."""
+def _limits(sliders: Sliders) -> list[str]:
+    """The limits of a sketch that the version keeps, as statements behind its steps."""
+    sketch = sliders.sketch
     outputs = "".join(step.outputs for step in sketch.trace)
     names = [f"t{n}" for n, kind in enumerate(outputs) if kind == "t"]
     known = {v: Var(name) for v, name in zip(sketch.variables, names, strict=True)}
+    values = dict(zip(sketch.variables, sliders.row, strict=True))
     return [
         f"draft.limit({name!r}, {expr_text(substitute(condition, known))})"
         for name, condition in sketch.prune
+        if holds(condition, values)
     ]
 
 

@@ -270,7 +270,7 @@ class Sliders:
         except ScheduleError as error:
             return refusal(error)
         known = dict(zip(self.sketch.variables, row, strict=True))
-        broken = (c for c in self.sketch.space.constraints if not _holds(c.condition, known))
+        broken = (c for c in self.sketch.space.constraints if not holds(c.condition, known))
         first = next(broken)
         return refusal(ScheduleError(first.message, *first.arguments))
 
@@ -302,5 +302,6 @@ def _thinned(values: Sequence[int], value: int) -> tuple[int, ...]:
     return tuple(sorted({*values[::step], values[-1], value}))
 
 
-def _holds(condition: Expr, known: Mapping[Var, int]) -> bool:
+def holds(condition: Expr, known: Mapping[Var, int]) -> bool:
+    """Whether a condition on decisions holds for these values of them."""
     return bool(evaluate(condition, {v: np.array([n]) for v, n in known.items()})[()].all())

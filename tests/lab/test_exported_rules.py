@@ -1,9 +1,11 @@
-"""What exported rules propose keeps the limits of their target, for other sizes, too."""
+"""What exported rules propose keeps the limits of their target, for other sizes, too, and begins
+with the sizes of the version that they are made of."""
 
 from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +14,12 @@ import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search.candidates import Rows, Rowspace
+from tilewright.autotune.search.drawing import drawn_of_each
+from tilewright.autotune.search.search import Candidate, Search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError
+from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
 
 from .exported_rules import (
@@ -191,3 +196,74 @@ def test_limits_of_any_form_are_written_out() -> None:
     rows = np.array([[a, b] for a in (1, 2, 4, 8) for b in (1, 2, 4, 8)])
     assert Rowspace(own).check(rows).tolist() == Rowspace(sketch).check(rows).tolist()
     assert [name for name, _ in own.prune] == ["one is small", "alike"]
+
+
+def first_candidate(func: Func, sketch: Sketch, target: tw.Target) -> Candidate:
+    """The candidate that a session tries first of a user's rule with this sketch."""
+    search = Search(func, target, prepared=[sketch])
+    search.begin_with_each([(0,)])
+    (candidate,) = search.ask(1)
+    return candidate
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_sizes_of_the_version_are_tried_first(name: str, target: tw.Target) -> None:
+    make, sizes = OPERATORS[name]
+    func = make(*sizes[0])
+    own = next(sketch for sketch in sketches(func, target) if sketch.variables)
+    searched = drawn_of_each([own], target, 1, seed=4)[0].trace.apply(func)
+    for schedule in (by_hand(func, target), searched):
+        with exported(schedule, target):
+            first = first_candidate(func, of_rule(func, target), target)
+            assert structural_equal(first.trace.apply(func).func, schedule.func)
+            program = make(*sizes[2])
+            other = exported_sketch(program, target)
+            if isinstance(other, Sketch):
+                check_first(program, other, target)
+
+
+def check_first(func: Func, sketch: Sketch, target: tw.Target) -> None:
+    """Sizes of a version are those of the first candidate of another program, if it can have them;
+    others are drawn."""
+    space = Rowspace(sketch)
+    row = list(first_candidate(func, sketch, target).row)
+    assert space.check(np.array([row])).all()
+    initial = [sketch.space.initial.get(v) for v in sketch.variables]
+    if None not in initial and space.check(np.array([initial])).all():
+        assert row == initial
+    else:
+        assert row != initial
+
+
+def test_sizes_that_another_program_cannot_have_are_drawn() -> None:
+    func = ops.matmul_func(96, 96, 96)
+    sch = tw.Schedule(func)
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    sch.split(i, factors=sch.sample_perfect_tile(i, 2, 32, decision=[32]))
+    sch.split(j, factors=[None, 24], perfect=True)
+    with exported(sch, CPU):
+        rows = [
+            first_candidate(program, of_rule(program, CPU), CPU).row
+            for program in (func, ops.matmul_func(96, 64, 8), ops.matmul_func(80, 48, 8))
+        ]
+    assert rows[0] == (32, 24)
+    assert rows[1][0] == 32
+    assert 64 % rows[1][1] == 0
+    assert 80 % rows[2][0] == 0
+    assert rows[2][1] == 24
+
+
+def test_a_rule_has_no_limit_that_its_version_does_not_keep() -> None:
+    func = ops.matmul_func(256, 256, 256)
+    sketch = sketches(func, CPU)[0]
+    rows = drawn(sketch, 2000)
+    limits = len(sketch.prune)
+    unlimited = Rowspace(replace(sketch, prune=()))
+    row = rows[unlimited.check(rows) & ~Rowspace(sketch).check(rows)][0].tolist()
+    schedule = sketch.trace.with_row(row).apply(func)
+    with exported(schedule, CPU):
+        own = of_rule(func, CPU)
+        first = first_candidate(func, own, CPU)
+    assert 0 < len(own.prune) < limits
+    assert first.trace.apply(func).trace == schedule.trace
