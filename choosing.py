@@ -253,9 +253,12 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     if source.workload.id == workload.id:
         there = threads_of(database.get(TargetRecord, measured.target)) or 0
         fitted = f"recorded for {_threads(there)} and re-fitted to {_threads(target.threads)}"
+    rate = f"{loss:.0%} below the rate of that record"
+    if round(loss, 2) == 0:
+        rate = f"at the same {'GFLOP/s' if all(work) else 'GB/s'} as the record"
     detail = (
         f"{fitted}, measured in {source.layer}; expected to take "
-        f"{format_seconds(found.seconds)}, {loss:.0%} below the rate of that record"
+        f"{format_seconds(found.seconds)}, {rate}"
     )
     func = found.trace.apply(func).func
     origin = Origin("transfer", measured.id, detail, round(loss, 4), measured.schedule)

@@ -21,7 +21,8 @@ from ..tuning_db import (
     Workload,
     to_plain,
 )
-from ..tuning_db.gains import gain_cell, gains_text
+from ..tuning_db.explain import choice_text, comparison_text
+from ..tuning_db.gains import Gains, gain_cell, gains_text
 from ..tuning_db.values import KINDS
 from .bars import bars
 from .page import text
@@ -157,13 +158,15 @@ def outcomes_table(contents: Contents) -> h.Node:
     return bars("Outcomes of trials", rows, head=("outcome", "trials"), write="{:,.0f}".format)
 
 
-def best(found: Best) -> h.Node:
-    """The result of a lookup."""
-    how = found.how if found.pinned else "fastest verified"
+def best(found: Best, gained: Gains | None = None) -> h.Node:
+    """The result of a lookup, with its gains where they are known."""
     inexact = f"inexact: {found.schedule.inexact}" if found.schedule.inexact else None
     origin = f"schedule {short_id(found.schedule.id)}"
+    facts = (origin, choice_text(found), inexact, f"from {found.layer}")
+    compared = comparison_text(found) or ""
     return h.section(".result")[
-        lead(found.time_text or "no usable time", origin, how, inexact, f"from {found.layer}"),
+        lead(found.time_text or "no usable time", *facts),
+        remarks(gains_text(gained or {}), f"{compared[:1].upper()}{compared[1:]}"),
         finals(found.comparison),
         schedule(found.schedule),
     ]
@@ -189,8 +192,7 @@ def _explanation(story: Explanation) -> h.Node:
     return h.section(".result")[
         h.h3[text(f"{name} ({short_id(story.workload)})")],
         h.p(".soft")[text(f"{story.target}, searched: {', '.join(story.layers)}")],
-        lead("nothing usable") if story.best is None else best(story.best),
-        remarks(gains_text(story.gains)),
+        lead("nothing usable") if story.best is None else best(story.best, story.gains),
         table("Records that are not the choice", [*refused, Column("such as")], reasons)
         if reasons
         else None,

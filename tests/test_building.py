@@ -145,6 +145,15 @@ def test_a_schedule_of_another_size_is_refitted(func: tw.Func, db: tw.TuningData
     computes(module)
 
 
+def test_a_refitted_schedule_may_keep_the_rate_of_its_record(
+    func: tw.Func, db: tw.TuningDatabase
+) -> None:
+    tuned_size(db, ops.matmul_func(N, M, K // 2), seconds=1.0)
+    origin = tw.build(func, SERIAL, db).origin
+    assert (origin.kind, origin.loss) == ("transfer", 0)
+    assert origin.detail.endswith(", at the same GFLOP/s as the record")
+
+
 def test_a_record_for_other_threads_is_a_transfer(func: tw.Func, db: tw.TuningDatabase) -> None:
     target = resolve("cpu -threads=2")
     trace = default_trace(func, target).to_json()

@@ -387,24 +387,35 @@ _CHOICES = {
 """Why the choice of a comparison is one that is not the fastest."""
 
 
+def choice_text(best: Best) -> str:
+    """Why a schedule is the choice, as a phrase: the same in texts and pictures."""
+    if best.pinned or not best.comparison:
+        return best.how if best.pinned else "fastest verified"
+    return _CHOICES.get(best.comparison[0].verdict, "fastest verified")
+
+
+def comparison_text(best: Best) -> str | None:
+    """How the choice compares with the other finalists, as a phrase; `None` without finals."""
+    if not best.comparison:
+        return None
+    return f"{summary(best.comparison)}; timed interleaved in {best.comparison[0].rounds_text}"
+
+
 def _best_line(best: Best | None) -> str:
     if best is None:
         return "found: nothing usable"
-    how = best.how if best.pinned else "fastest verified"
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
-    if best.comparison:
-        how = _CHOICES.get(best.comparison[0].verdict, how)
     time = best.time_text or "no usable time"
     return (
-        f"found: schedule {short_id(best.schedule.id)}{inexact}, {how}, {time}, from {best.layer}"
+        f"found: schedule {short_id(best.schedule.id)}{inexact}, {choice_text(best)}, {time}, "
+        f"from {best.layer}"
     )
 
 
 def _comparison_lines(best: Best | None) -> Iterator[str]:
-    if best is None or not best.comparison:
+    if best is None or (compared_text := comparison_text(best)) is None:
         return
-    rounds = best.comparison[0].rounds_text
-    yield f"  {summary(best.comparison)}; timed interleaved in {rounds}:"
+    yield f"  {compared_text}:"
     for compared in best.comparison:
         yield f"    {short_id(compared.schedule)}: {compared.time_text}, {compared}"
 

@@ -29,6 +29,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..texts import count
 from .intervals import median_interval
 from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
 
@@ -222,15 +223,15 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
     if choice.verdict is Verdict.UNSETTLED:
         ties, unsettled = 0, len(others)
 
-    def some(count: int) -> str:
-        return finalists if count == len(others) else f"{count} of {finalists}"
+    def some(number: int) -> str:
+        return finalists if number == len(others) else f"{number} of {finalists}"
 
     if unsettled and not ties:
         who = some(unsettled)
         return f"has the shortest time, but is not told apart from {who}: too much noise"
     outcome = f"ties with {some(ties)}, and is the simplest" if ties else f"ahead of {finalists}"
     if unsure:
-        outcome += f"; {unsure} of those behind may be as fast, by the interval"
+        outcome += f"; {count(unsure, 'finalist')} listed as behind cannot be told apart from it"
     if unsettled:
         outcome += f"; noise hides how {unsettled} compare, whose shortest times are longer"
     return outcome

@@ -64,6 +64,29 @@ def test_the_best_shows_its_time_finals_and_steps(database: TuningDatabase) -> N
     assert best._repr_html_().startswith('<div class="tw">')
 
 
+def test_a_lookup_and_its_explanation_say_the_same_of_a_tie(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path / "tuning.db")
+    session = tuning.start()
+    simple = tuning.schedule(0).id
+    # Of equal times the first by its id is the fastest.
+    other = next(tile for tile in (2, 4, 8, 32) if tuning.schedule(tile).id < simple)
+    for tile in (0, other, 16):
+        tuning.trial(session, tile, 1e-3)
+    tuning.finals(session, {0: 1e-3, other: 1e-3, 16: 3e-3})
+    best = tuning.database.best(tuning.workload.id, CPU, LLVM)
+    story = tuning.database.explain(tuning.workload, CPU, LLVM)
+    why = "ties with 1 of the 2 other finalists, and is the simplest; timed interleaved in 9 rounds"
+    assert ", ties with the fastest verified, 1.01 ms" in str(story)
+    assert f"\n  {why}:\n" in str(story)
+    for text in (shown(best), shown(story)):
+        assert " · ties with the fastest verified · " in text
+        assert why[1:] in text
+        assert "fastest verified" not in text.replace("ties with the fastest verified", "")
+    headline, _, rest = shown(story).partition(" Ties with")
+    assert "3.0x the untuned build" in headline
+    assert "3.0x the untuned build" not in rest
+
+
 def test_a_pinned_best_has_no_time(database: TuningDatabase) -> None:
     (workload,) = database.records(Workload)
     pinned = ScheduleRecord('{"version":1,"steps":[{"op":"none","args":{}}]}', 1)

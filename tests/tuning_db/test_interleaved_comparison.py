@@ -520,7 +520,7 @@ def test_a_summary_says_which_of_those_behind_may_be_as_fast() -> None:
     far = ComparedSchedule("ef" * 32, 1e-3, 9, 2.0, (1.9, 2.1), Verdict.SLOWER)
     assert summary([fastest, far]) == "ahead of the other finalist"
     assert summary([fastest, near, far]) == (
-        "ahead of the 2 other finalists; 1 of those behind may be as fast, by the interval"
+        "ahead of the 2 other finalists; 1 finalist listed as behind cannot be told apart from it"
     )
 
 
