@@ -213,7 +213,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     if background:
         choose = partial(_each, len(programs)) if several else _only
         return TuningRun(work, choose, shown=run_shows)
-    return work(threading.Event(), pictures.add, [])
+    return work(threading.Event(), None if shown is None else pictures.add, [])
 
 
 _Found = TuneResult | list[TuneResult]
