@@ -92,21 +92,26 @@ class Sliders:
         """
         row = self._row(values)
         around = np.concatenate([row, *(self._varied(row, n) for n in range(len(self.sliders)))])
-        valid, held = self._space.check(around), self._limits(around) != 0
+        settled, held = self._space.check(around), self._limits(around) != 0
+        valid = settled | self._space_of_numbers.check(around)
+        refused = None if settled[0] else self._refused(row[0].tolist())
+        valid[0] = refused is None
         limits = [name for name, _ in self.sketch.prune]
         answer: Data = {
             "values": row[0].tolist(),
             "valid": bool(valid[0]),
             "pruned": [name for name, holds in zip(limits, held[0], strict=True) if not holds],
         }
-        seconds: Sequence[float] | None = None
+        seconds: Sequence[float | None] | None = None
         unlike: Collection[int] = ()
-        if not valid[0]:
-            answer["error"] = self._broken(row[0].tolist(), refusal)
+        if refused is not None:
+            answer["error"] = refusal(refused)
         if self._figures is not None:
             estimate = self._figures.estimate(around)
             seconds, unlike = estimate.seconds.tolist(), self._unlike
-            if self.searched or not valid[0]:
+            open_too = (settled | ~valid).tolist()  # of the others the sketch says nothing
+            seconds = [s if o else None for s, o in zip(seconds, open_too, strict=True)]
+            if not valid[0] or (self.searched and settled[0]):
                 answer |= self._figures.of(row)
             else:
                 program = self._program(row)
@@ -147,6 +152,26 @@ class Sliders:
     @cached_property
     def _space(self) -> Rowspace:
         return Rowspace(replace(self.sketch, prune=()))
+
+    @cached_property
+    def _space_of_numbers(self) -> Rowspace:
+        """The space of the rows that steps may take though the sketch, which is open, has not."""
+        space = self.sketch.space.copy()
+        if all(c.of_numbers is None for c in space.constraints):
+            return self._space
+        space.constraints = [
+            c if c.of_numbers is None else replace(c, condition=c.of_numbers)
+            for c in space.constraints
+        ]
+        return Rowspace(replace(self.sketch, prune=(), space=space))
+
+    def _refused(self, row: list[int]) -> ScheduleError | None:
+        """The error of the step that refuses a row."""
+        try:
+            self.schedule(row)
+        except ScheduleError as error:
+            return error
+        return None
 
     @cached_property
     def _limits(self) -> Columns:
@@ -244,7 +269,7 @@ class Sliders:
         self,
         valid: list[bool],
         pruned: list[bool],
-        seconds: Sequence[float] | None,
+        seconds: Sequence[float | None] | None,
         unlike: Collection[int],
     ) -> list[Data]:
         """What each slider says of its values; it has no predictions if it is one of `unlike`."""
@@ -262,17 +287,6 @@ class Sliders:
             )
             start = end
         return marks
-
-    def _broken(self, row: list[int], refusal: Refusal) -> Data:
-        """The condition that a row breaks: as the step says it, else as the sketch knows it."""
-        try:
-            self.schedule(row)
-        except ScheduleError as error:
-            return refusal(error)
-        known = dict(zip(self.sketch.variables, row, strict=True))
-        broken = (c for c in self.sketch.space.constraints if not holds(c.condition, known))
-        first = next(broken)
-        return refusal(ScheduleError(first.message, *first.arguments))
 
 
 def _of_search(schedule: Schedule, target: Target) -> Sketch | None:

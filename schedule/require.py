@@ -25,11 +25,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Constraint:
-    """An undecided condition on decisions, with the message of its refusal."""
+    """An undecided condition on decisions, with the message of its refusal.
+
+    Where it is stronger than numbers need, `of_numbers` is what they need.
+    """
 
     condition: Expr
     message: str
     arguments: tuple[Any, ...]
+    of_numbers: Expr | None = None
 
 
 class HandleName(str):
@@ -137,6 +141,7 @@ def require(
     at: Var | Label | None = None,
     hint: Text | None = None,
     example: Text | None = None,
+    of_numbers: object = None,
     **data: Any,
 ) -> None:
     """Raise `ScheduleError` (formatted when read) unless `condition` holds.
@@ -144,7 +149,8 @@ def require(
     `at` is the loop or block that the error marks in the program: by default the first of the
     `arguments` that is one. They are shown by their names. `hint` says what to do, `example` shows
     where the condition fails. `data` is for programs that read the error: `found`, `expected` and
-    legal `alternatives`, values or functions that return them.
+    legal `alternatives`, values or functions that return them. `of_numbers` is the condition that
+    decisions have to fulfil once they are taken, where open ones have to fulfil more.
     """
     if condition is True:
         return
@@ -154,7 +160,8 @@ def require(
         if decided is True:
             return
         if decided is None and space is not None:
-            space.constraints.append(Constraint(condition, message, arguments))
+            weaker = of_numbers if isinstance(of_numbers, Expr) else None
+            space.constraints.append(Constraint(condition, message, arguments, weaker))
             return
     elif condition:  # numpy's booleans
         return

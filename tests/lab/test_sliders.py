@@ -391,3 +391,23 @@ def test_there_are_not_too_many_sliders() -> None:
     found = done(Workbench(sch, TARGET), do="sliders")
     assert len(found["sliders"]) == MOST
     assert len(found["closed"]) == 3
+
+
+def test_parts_of_different_lengths_are_legal() -> None:
+    """A sketch, whose sizes are open, has parts of equal length."""
+    sch = tw.Schedule(ops.matmul_func(16, 16, 32))
+    _, _, k = sch.get_loops(sch.get_block("C"))
+    sch.split_reduction(k, parts=8)
+    bench = Workbench(sch, TARGET)
+    (slider,) = done(bench, do="sliders")["sliders"]
+    assert {2, 3, 4, 5, 9, 11, 16, 32} <= set(slider["values"])
+    around = done(bench, do="figures", version="v1", values=[8])["around"][0]
+    for value, marked in zip(slider["values"], around["valid"], strict=True):
+        figures = done(bench, do="figures", version="v1", values=[value])
+        slid = value == 8 or bench.do({"do": "slide", "version": "v1", "values": [value]})["ok"]
+        assert figures["valid"] == marked == slid, value
+        assert (figures["predicted"] is not None) == marked
+        if not marked:
+            assert "choice" not in figures["error"]["text"]
+        elif slid and value != 8:
+            assert figures["predicted"] == pytest.approx(bench.versions.current.predicted)
