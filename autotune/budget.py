@@ -91,7 +91,8 @@ class Meter:
     def spent(self) -> str | None:
         """The part of the budget that is used up, as a sentence; `None` while none is."""
         if self.trials_left == 0:
-            return f"all {self.budget.trials} trials are done"
+            one = self.budget.trials == 1
+            return "the one trial is done" if one else f"all {self.budget.trials} trials are done"
         if self.seconds_left == 0:
             return f"the {self.budget.seconds:g} seconds are over"
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING, Self
 
-from ..texts import printable
+from ..texts import count, printable
 from .events import Event, Started
 from .picture import Picture
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII_BARS = "_.-=*#"
 _WIDTH = 32
+_FINALISTS = 8
+"""Finalists that a live picture shows: those that compare best."""
 _HANG = " " * 5
 """Behind the mark of a finalist."""
 
@@ -113,7 +115,11 @@ def render(picture: Picture, console: Console) -> RenderableType:
         rows.append(line(picture.predicted, "dim"))
     if (calm := picture.calm) is not None:
         rows.append(line(calm, "dim" if picture.is_calm else "yellow"))
-    rows += [part for text in picture.finalists for part in _hanging(line(text), console)]
+    finalists = picture.finalists
+    for text in finalists[:_FINALISTS]:
+        rows += _hanging(line(text), console)
+    if len(finalists) > _FINALISTS:
+        rows.append(line(f"   ... {len(finalists) - _FINALISTS} more"))
     rows.append(line(picture.doing, "dim"))
     rows += [line(text) for text in picture.conclusions]
     if picture.failed is not None:
@@ -141,7 +147,7 @@ def sparkline(values: list[float], width: int, bars: str = _BARS) -> str:
 
 def _summary(picture: Picture, console: Console) -> RenderableType:
     """The picture in a line."""
-    trials = f"  {picture.outcomes.total()} trials"
+    trials = f"  {count(picture.outcomes.total(), 'trial')}"
     return _text(f"{picture.which}{picture.rate}{trials}", "", console, cut=True)
 
 

@@ -35,8 +35,11 @@ def trials_text(disturbed: Sequence[bool | None]) -> str | None:
     judged = [d for d in disturbed if d is not None]
     if sum(judged) < max(_FEW, _DISTURBED_SHARE * len(judged)):
         return None
+    of = f"{len(judged)} trials"
+    if len(judged) < len(disturbed):
+        of = f"the {len(judged)} trials with enough calls to judge (of {len(disturbed)})"
     return (
-        f"{sum(judged)} of {len(judged)} trials were disturbed: many of their calls took "
+        f"{sum(judged)} of {of} were disturbed: many of their calls took "
         "twice as long as the shortest, and their times are uncertain."
     )
 

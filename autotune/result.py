@@ -209,8 +209,9 @@ class TuneResult(Hinted):
     def trials_text(self, unit: str = "") -> str:
         """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and those of the session.
 
-        `unit` follows the number.
+        `unit`, a plural, follows the number.
         """
+        unit = unit.removesuffix("s") if self.trials == 1 else unit
         counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
         own = f"{self.trials} {unit}".rstrip() + f" ({counts or 'none'})"
         if not self.earlier_trials:

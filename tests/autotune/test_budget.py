@@ -41,6 +41,9 @@ def test_trials_run_out() -> None:
     assert meter.trials_left == 0
     assert meter.seconds_left is None
     assert meter.spent == "all 10 trials are done"
+    only = Meter(Budget(trials=1))
+    only.spend(1)
+    assert only.spent == "the one trial is done"
 
 
 def test_seconds_run_out() -> None:

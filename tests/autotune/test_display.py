@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tilewright.autotune.display import LiveDisplay, sparkline
+from tilewright.autotune.display import LiveDisplay, render, sparkline
 from tilewright.autotune.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from tilewright.autotune.picture import Picture
 from tilewright.tuning_db import Baseline, ComparedSchedule, Gain, Outcome, Verdict
 
 
@@ -191,8 +192,27 @@ def test_programs_that_share_a_budget_are_told_apart() -> None:
     picture = shown(Console(file=io.StringIO(), force_terminal=True, width=120), events[:5])
     last = picture[picture.rindex("matmul") :]
     assert "best 2 ms" in last
-    assert "1 trials" in last
+    assert "1 trial\n" in "\n".join(line.rstrip() for line in last.splitlines()) + "\n"
+    assert "1 trials" not in last
     assert "softmax" in last
+
+
+def test_of_many_finalists_a_live_picture_shows_the_first() -> None:
+    many = [
+        ComparedSchedule(f"{n:02x}" * 32, 1e-3 + n / 1e5, 18, 1 + n / 100, None, Verdict.SLOWER)
+        for n in range(26)
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    picture = Picture(EVENTS[0])
+    picture.add(Final(tuple(many), 5.0))
+    console.print(render(picture, console))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert [f"{n:02x}" * 6 for n in range(26) if any(f"{n:02x}" * 6 in li for li in lines)] == [
+        f"{n:02x}" * 6 for n in range(8)
+    ]
+    assert "   ... 18 more" in [line.rstrip() for line in lines]
+    assert len(picture.finalists) == 26
 
 
 def test_the_terminal_is_as_before_once_all_programs_have_ended() -> None:

@@ -222,6 +222,7 @@ def test_the_picture_knows_predictions_and_calm() -> None:
         picture.add(replace(trial(number, 8e-1), disturbed=True))
     assert not picture.is_calm
     assert picture.calm == (
-        "the machine is not calm: 3 of 3 trials were disturbed: many of their calls took twice as "
-        "long as the shortest, and their times are uncertain."
+        "the machine is not calm: 3 of the 3 trials with enough calls to judge (of 7) were "
+        "disturbed: many of their calls took twice as long as the shortest, and their times are "
+        "uncertain."
     )

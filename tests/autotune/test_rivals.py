@@ -514,9 +514,9 @@ def test_trials_show_themselves_that_a_machine_is_not_calm() -> None:
     assert noise_text([1.01], [], 2, None, trials) is None
     trials.append(True)
     assert noise_text([1.01], [], 2, None, trials) == (
-        "3 of 9 trials were disturbed: many of their calls took twice as long as the shortest, and "
-        "their times are uncertain. Tune again when the machine is calm, or tune for one thread "
-        "(-threads=1)."
+        "3 of the 9 trials with enough calls to judge (of 15) were disturbed: many of their calls "
+        "took twice as long as the shortest, and their times are uncertain. Tune again when the "
+        "machine is calm, or tune for one thread (-threads=1)."
     )
 
 

@@ -348,6 +348,8 @@ def test_an_interrupted_session_has_a_result_and_is_resumed(
     assert " after 5 trials (5 ok), 8 with those kept in " in str(rest)
     assert rest.trials_text() == "5 (5 ok), 8 with those kept"
     assert result.trials_text() == "3 (3 ok)"
+    one = replace(result, trials=1, outcomes={Outcome.OK: 1})
+    assert one.trials_text("trials") == "1 trial (1 ok)"
     assert rest.kept is None
     assert isinstance(events[0], Started)
     assert events[0].done == 3
