@@ -32,6 +32,7 @@ from ..tuning_db.values import (
 )
 from .budget import budget_text
 from .events import Drift, Ended, Event, Final, Started, Waiting
+from .measure.numeric_check import require_tolerance
 from .picture import Pictures
 from .result import instead_text
 from .session_finals import SessionFinals
@@ -185,12 +186,11 @@ class RecordedRun(Hinted):
 
     def _look_up(self, *, pins: bool) -> Best | None:
         """The best by now; without `pins` the recorded one."""
-        tolerance = self.session.search.get("tolerance")
         return self._database.best(
             self.session.workload,
             self._target,
             self._toolchain,
-            tolerance=tolerance if isinstance(tolerance, (int, float)) else None,
+            tolerance=_tolerance_of(self.session),
             pins=pins,
         )
 
@@ -258,9 +258,19 @@ def _arguments_of(session: Session) -> dict[str, float]:
         "trials": session.trials,
         "seconds": session.seconds,
         "seed": session.seed or None,
-        "tolerance": session.search.get("tolerance"),
+        "tolerance": _tolerance_of(session),
     }
-    return {name: value for name, value in given.items() if isinstance(value, (int, float))}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _tolerance_of(session: Session) -> float | None:
+    """The tolerance that a session says it had, if `tune` takes it; anybody may have written it."""
+    found = session.search.get("tolerance")
+    try:
+        require_tolerance(found, DatabaseError)
+    except DatabaseError:
+        return None
+    return found
 
 
 def _identity(database: TuningDatabase) -> tuple[int, int] | None:

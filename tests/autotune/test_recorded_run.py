@@ -190,6 +190,23 @@ def test_what_it_says_can_be_pasted(place: Path) -> None:
     assert rest == ["--trials", "4", "--resume", "--db", str(place)]
 
 
+@pytest.mark.parametrize("tolerance", [1e308, 0, -1, True, "0.1", [1e-3], 1 << 62])
+def test_a_tolerance_that_is_none_is_left_out(place: Path, tolerance: Any) -> None:
+    workload, target = workload_record(matmul()), target_record(resolve(ONE_THREAD))
+    with TuningDatabase(place) as db:
+        db.put(workload, target)
+        search = {"tolerance": tolerance}
+        session = db.start_session(
+            workload.id, target.id, trials=4, seconds=None, seed=0, search=search, model={}
+        )
+        db.finish_session(session.id, SessionStatus.INTERRUPTED)
+    run = open_run(place)
+    assert run.poll()
+    assert run.best is None
+    assert "tolerance=" not in str(run.how_to_go_on)
+    assert "--tolerance" not in str(run.how_to_go_on)
+
+
 def test_a_session_whose_process_is_gone_is_over(place: Path, play: Play) -> None:
     play(ok(2e-3))
     tuned(place)
