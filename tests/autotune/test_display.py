@@ -203,7 +203,9 @@ def test_of_many_finalists_a_live_picture_shows_the_first() -> None:
         for n in range(26)
     ]
     console = Console(file=io.StringIO(), width=80)
-    picture = Picture(EVENTS[0])
+    started = EVENTS[0]
+    assert isinstance(started, Started)
+    picture = Picture(started)
     picture.add(Final(tuple(many), 5.0))
     console.print(render(picture, console))
     assert isinstance(console.file, io.StringIO)
