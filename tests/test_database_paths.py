@@ -145,6 +145,7 @@ def test_a_database_is_an_argument_or_an_option(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ABOUT_A_DATABASE[name]
+    shell(*words, path)  # only the first compaction has something to do
     expected = shell(*words, path)
     assert expected[0] == 0
     assert without_the_moment(shell(*words, "--db", path)) == without_the_moment(expected)

@@ -13,12 +13,16 @@ import pytest
 
 import tilewright as tw
 from tilewright import T, ops, tir
+from tilewright.autotune.recorded_run import RecordedRun
+from tilewright.autotune.tuning_run import TuningRun
 from tilewright.hints import INSTEAD, OPTIONS
 from tilewright.runtime import DeviceArray
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
 from tilewright.tir.expr_parser import _SPECIAL
 from tilewright.tir.ir import FUNCTIONS
+
+from .lab.test_result import RESULT
 
 N = np.ones((4, 6), np.float32)
 te: Any = _te  # wrong calls are what is tested
@@ -285,6 +289,11 @@ SUBJECTS: dict[str, object] = {
     "math": math,
     "numpy": np,
     "X": X,
+    "best": RESULT.best,
+    "database": tw.TuningDatabase,
+    "db": tw.TuningDatabase,
+    "result": RESULT,
+    "run": TuningRun,
 }
 
 
@@ -307,6 +316,11 @@ def test_hints_name_what_there_is(kind: str) -> None:
         "schedule": tw.Schedule,
         "script": dict.fromkeys([*FUNCTIONS, *_SPECIAL]),
         "module": tw.Module,
+        "result": RESULT,
+        "best": RESULT.best,
+        "run": TuningRun,
+        "recorded run": RecordedRun,
+        "database": tw.TuningDatabase,
     }[kind]
     known = own if isinstance(own, dict) else getattr(own, "__all__", dir(own))
     for name, hint in INSTEAD[kind].items():

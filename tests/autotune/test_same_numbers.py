@@ -41,7 +41,7 @@ def test_the_time_of_the_best_is_one_number_everywhere(
     assert f"best {time} after" in str(result)
     assert f"best {time}" in repr(result)
     assert f", {time}, from" in explained
-    assert f"    {result.best.schedule_id[:12]}: {time} in " in explained
+    assert f"    {result.best.schedule_id[:12]}: {time}, " in explained
 
     with LiveDisplay(Console(file=(shown := io.StringIO()), width=200)) as display:
         for event in events:
