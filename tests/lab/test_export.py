@@ -55,7 +55,7 @@ def replayed(text: str) -> tw.Schedule:
     return schedule
 
 
-@settings(max_examples=20, phases=[Phase.generate])  # to shrink takes long, and labels say it all
+@settings(max_examples=12, phases=[Phase.generate])  # to shrink takes long, and labels say it all
 @given(data=st.data(), name=st.sampled_from(list(PROGRAMS)), steps=st.integers(1, 10))
 def test_what_is_exported_replays_to_the_program_that_was_shown(
     data: st.DataObject, name: str, steps: int
@@ -90,7 +90,7 @@ def check_rule(bench: Workbench, row: Sequence[int], target: tw.Target) -> None:
     assert structural_equal(again.func, version.schedule.func)
 
 
-@settings(max_examples=60, phases=[Phase.generate])
+@settings(max_examples=40, phases=[Phase.generate])
 @given(data=st.data(), steps=st.integers(5, 24))
 def test_long_schedules_replay_to_the_program_that_was_shown(
     data: st.DataObject, steps: int
