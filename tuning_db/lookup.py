@@ -403,7 +403,8 @@ def _best_of(connection: Connection, wanted: Wanted) -> Best | None:
                 compared |= {entry[0].id, *(measured.id for measured, _ in group)}
                 choice = _choice(connection, group, entry, wanted)
                 best = min(filter(None, (best, choice)), key=lambda b: _time(b.measurement))
-        if len(entries) < most:
+        slowest = _time(entries[-1][0]) if entries else math.inf
+        if len(entries) < most or (best is not None and _time(best.measurement) <= slowest):
             return best
         most *= _MORE
 
