@@ -32,11 +32,10 @@ from ..tuning_db.values import (
 )
 from .budget import budget_text
 from .events import Drift, Ended, Event, Final, Started, Waiting
-from .measure.numeric_check import require_tolerance
 from .picture import Pictures
 from .result import instead_text
 from .session_finals import SessionFinals
-from .session_history import SessionHistory
+from .session_history import SessionHistory, tolerance_of
 
 _PREPARING = "measuring this machine and preparing the search"
 
@@ -190,7 +189,7 @@ class RecordedRun(Hinted):
             self.session.workload,
             self._target,
             self._toolchain,
-            tolerance=_tolerance_of(self.session),
+            tolerance=tolerance_of(self.session),
             pins=pins,
         )
 
@@ -258,19 +257,9 @@ def _arguments_of(session: Session) -> dict[str, float]:
         "trials": session.trials,
         "seconds": session.seconds,
         "seed": session.seed or None,
-        "tolerance": _tolerance_of(session),
+        "tolerance": tolerance_of(session),
     }
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _tolerance_of(session: Session) -> float | None:
-    """The tolerance that a session says it had, if `tune` takes it; anybody may have written it."""
-    found = session.search.get("tolerance")
-    try:
-        require_tolerance(found, DatabaseError)
-    except DatabaseError:
-        return None
-    return found
 
 
 def _identity(database: TuningDatabase) -> tuple[int, int] | None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
+from ..errors import DatabaseError
 from ..tuning_db import TuningDatabase
 from ..tuning_db.tally import Trials
-from ..tuning_db.values import Measurement, Outcome, Session
+from ..tuning_db.values import Measurement, Outcome, ScheduleRecord, Session, TargetRecord
 from .budget import running
 from .events import Trial
+from .measure.numeric_check import require_tolerance
 from .noise import was_disturbed
 from .session_finals import SessionFinals, session_finals
 
@@ -33,7 +36,8 @@ class SessionHistory:
 
     Which measurements are trials, `Trials` says. One of the same schedule that follows a trial at
     once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
-    the number of trials, `trial_seconds` their best time, `None` if none ran. `elapsed` is the
+    the number of trials, `trial_seconds` their best time, `None` if none ran; those with larger
+    errors than the session permits do not count for it. `elapsed` is the
     duration up to the `last` measurement; older versions did not record it, and long pauses are
     then left out. `toolchain` is the id of that of the first. `in_finals` has the last measurement
     in finals of each schedule (id) that ran there, with its generator.
@@ -108,7 +112,7 @@ class SessionHistory:
             yield pending
 
     def _trial(self, measured: Measurement) -> Trial:
-        seconds = measured.seconds
+        seconds = measured.seconds if self._permits(measured) else None
         self._later.pop(measured.schedule, None)
         self.in_finals.pop(measured.schedule, None)
         if seconds is not None:
@@ -120,7 +124,7 @@ class SessionHistory:
         return Trial(
             number=self.trials,
             outcome=measured.outcome,
-            seconds=seconds,
+            seconds=measured.seconds,
             best_seconds=self.trial_seconds,
             record=record,
             error=measured.error,
@@ -129,3 +133,29 @@ class SessionHistory:
             predicted=measured.predicted,
             disturbed=was_disturbed(measured.samples),
         )
+
+    def _permits(self, measured: Measurement) -> bool:
+        """Whether the errors of inexact steps are within the tolerance of the session."""
+        tolerance = tolerance_of(self._session)
+        if tolerance is None:
+            return True  # it tried no inexact steps
+        with suppress(DatabaseError):
+            if not self._database.get(ScheduleRecord, measured.schedule).inexact:
+                return True
+        target = self._database.get(TargetRecord, measured.target)
+        checks = self._database.verifications(measured.workload, target, measured.schedule)
+        return all(
+            check.max_error <= tolerance
+            for check in checks
+            if (check.target, check.toolchain) == (measured.target, measured.toolchain)
+        )
+
+
+def tolerance_of(session: Session) -> float | None:
+    """The tolerance that a session says it had, if `tune` takes it; anybody may have written it."""
+    found = session.search.get("tolerance")
+    try:
+        require_tolerance(found, DatabaseError)
+    except DatabaseError:
+        return None
+    return found

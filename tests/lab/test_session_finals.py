@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,9 @@ from tilewright.autotune.events import Ended, Final
 from tilewright.autotune.session_history import SessionHistory
 from tilewright.lab.report import report
 from tilewright.lab.session import session_trials
-from tilewright.tuning_db import Session
+from tilewright.tuning_db import Outcome, Session, Verification
 
-from .databases import CPU, Tuning
+from .databases import CPU, LLVM, NOON, Tuning
 
 SLOWER = (
     "The fastest trial took 100 us; timed again in the finals, the winner takes 202 us. "
@@ -137,3 +139,30 @@ def test_a_session_without_finals_has_the_time_of_its_trials(tuning: Tuning) -> 
     tuning.trial(session, 8, 100e-6)
     assert [trial.seconds for trial, *_ in history.read()] == [100e-6]
     assert (history.finals, history.own_seconds) == (None, 100e-6)
+
+
+@pytest.mark.parametrize(("max_error", "own"), [(1e-3, 50e-6), (1e-1, 100e-6)])
+def test_what_errs_more_than_the_session_permits_is_not_its_time(
+    tuning: Tuning, max_error: float, own: float
+) -> None:
+    session = tuning.database.start_session(
+        tuning.workload.id,
+        CPU.id,
+        trials=64,
+        seconds=None,
+        seed=0,
+        search={"tolerance": 1e-2},
+        model={},
+    )
+    inexact = replace(tuning.schedule(4), inexact="winograd")
+    key = (session.workload, CPU.id, inexact.id, LLVM.id)
+    tuning.database.put(inexact, Verification(*key, True, max_error, max_error, NOON))
+    tuning.trial(session, 8, 100e-6)
+    tuning.now += timedelta(seconds=1)
+    tuning.database.put(tuning._measurement(session, inexact.id, (50e-6,), "", Outcome.OK, None))
+    history = SessionHistory(tuning.database, session)
+    assert [trial.seconds for trial, *_ in history.read()] == [100e-6, 50e-6]
+    assert history.own_seconds == history.trial_seconds == own
+    best = tuning.database.best(tuning.workload.id, CPU, tolerance=1e-2)
+    assert best is not None
+    assert best.seconds == own
