@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -156,20 +157,8 @@ def explain(
     chosen = best(layers, wanted, applies)
     wanted.failed = failed_checks(layers, id)
     refused: list[Refused] = []
-    near: list[Near] = []
     for connection in layers:
         refused += _refused(connection, goal, wanted, chosen)
-        if known is not None:
-            near += _near(layers, connection, known, wanted)
-    near.sort(
-        key=lambda n: (
-            n.count == 0,
-            n.relative is not True,
-            n.distance is None,
-            n.distance,
-            n.workload,
-        )
-    )
     return Explanation(
         workload=id,
         name=None if known is None else known.name,
@@ -178,7 +167,7 @@ def explain(
         layers=tuple(map(location, layers)),
         best=chosen,
         refused=tuple(refused),
-        near=tuple(near[:NEAREST_SHOWN]),
+        near=() if known is None else _near(layers, known, wanted),
         gains={} if chosen is None else gains(layers, chosen, wanted.damage),
     )
 
@@ -291,48 +280,77 @@ def _judge(
     return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
 
 
-def _near(layers: Layers, connection: Connection, known: Workload, wanted: Wanted) -> list[Near]:
-    # Of other sizes, schedules with inexact steps are not transferred.
-    same_compiler = select(toolchain.c.id).where(toolchain.c.generation == wanted.generation)
-    usable = and_(
-        measurement.c.schedule.in_(select(schedule.c.id).where(EXACT)),
-        measurement.c.workload == workload.c.id,
-        measurement.c.comparable == wanted.comparable,
-        measurement.c.outcome == Outcome.OK,
-        measurement.c.verified,
-        IN_RANGE,
-        ~SUPERSEDED,
-        *(() if wanted.generation is None else (measurement.c.toolchain.in_(same_compiler),)),
+class _Relative(NamedTuple):
+    """Another workload of the same family or name, as one layer has it."""
+
+    connection: Connection
+    id: str
+    shape: str
+    distance: float | None
+    relative: bool | None
+    measured: bool
+    """Whether it has measurements that may be usable."""
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        return self.relative is not True, self.distance is None, self.distance, self.id
+
+
+def _near(layers: Layers, known: Workload, wanted: Wanted) -> tuple[Near, ...]:
+    """The nearest workloads, those with usable measurements first; others are not looked into."""
+    found = [r for connection in layers for r in _relatives(connection, known, wanted)]
+    usable: list[Near] = []
+    rest: list[Near] = []
+    for one in sorted(found, key=attrgetter("rank")):
+        choice = _transferable(layers, one.connection, one.id, wanted) if one.measured else None
+        near = Near(
+            workload=one.id,
+            shape=one.shape,
+            count=0 if choice is None else _count_usable(one, wanted),
+            seconds=None if choice is None else choice.seconds,
+            distance=one.distance,
+            layer=location(one.connection),
+            relative=one.relative,
+        )
+        (usable if near.count else rest).append(near)
+        if len(usable) == NEAREST_SHOWN:
+            break
+    return (*usable, *rest)[:NEAREST_SHOWN]
+
+
+def _relatives(connection: Connection, known: Workload, wanted: Wanted) -> Iterator[_Relative]:
+    same_family = and_(workload.c.family == known.family, workload.c.family != "")
+    measured = select(measurement.c.id).where(
+        measurement.c.workload == workload.c.id, *_transferable_rows(wanted)
     )
-    relative = and_(workload.c.family == known.family, workload.c.family != "")
     rows = connection.execute(
-        select(
-            workload.c.id,
-            workload.c.shape,
-            workload.c.family,
-            func.count(measurement.c.id).label("number"),
-        )
-        .join_from(workload, measurement, usable, isouter=True)
-        .where(or_(workload.c.name == known.name, relative), workload.c.id != known.id)
-        .group_by(workload.c.id, workload.c.shape, workload.c.family)
-    )
-    found: list[Near] = []
+        select(workload.c.id, workload.c.shape, workload.c.family, measured.exists().label("any"))
+        .where(or_(workload.c.name == known.name, same_family), workload.c.id != known.id)
+    )  # fmt: skip
     for row in rows:
-        if not (isinstance(row.id, str) and _is_shape(row.shape)):
-            continue
-        choice = _transferable(layers, connection, row.id, wanted) if row.number else None
-        found.append(
-            Near(
-                row.id,
-                row.shape,
-                0 if choice is None else row.number,
-                None if choice is None else choice.seconds,
-                distance(known.shape, row.shape),
-                location(connection),
-                row.family == known.family if row.family and known.family else None,
-            )
-        )
-    return found
+        if isinstance(row.id, str) and _is_shape(row.shape):
+            relative = row.family == known.family if row.family and known.family else None
+            far = distance(known.shape, row.shape)
+            yield _Relative(connection, row.id, row.shape, far, relative, bool(row.any))
+
+
+def _transferable_rows(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    """The conditions on measurements of schedules that may be transferred to other sizes."""
+    yield measurement.c.comparable == wanted.comparable
+    yield measurement.c.outcome == Outcome.OK
+    yield measurement.c.verified
+    yield IN_RANGE
+    # Schedules with inexact steps are not transferred.
+    yield measurement.c.schedule.in_(select(schedule.c.id).where(EXACT))
+    if wanted.generation is not None:
+        same_compiler = select(toolchain.c.id).where(toolchain.c.generation == wanted.generation)
+        yield measurement.c.toolchain.in_(same_compiler)
+
+
+def _count_usable(one: _Relative, wanted: Wanted) -> int:
+    conditions = (measurement.c.workload == one.id, *_transferable_rows(wanted), ~SUPERSEDED)
+    count_rows = select(func.count(measurement.c.id)).where(*conditions)
+    return one.connection.execute(count_rows).scalar_one()
 
 
 def _transferable(layers: Layers, connection: Connection, near: str, wanted: Wanted) -> Best | None:

@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, Text, column, create_engine, inspect, select, table
+from sqlalchemy import Connection, Text, column, create_engine, inspect, select
+from sqlalchemy import table as named_table
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from ..errors import DatabaseError
 from . import views
 from .connect import Opened, use_wal
 from .guard import check_columns, check_constraints, check_objects, check_views, constraints
 from .read import location
-from .tables import HEAD, METADATA, REVISION, VERSION_TABLE
+from .tables import HEAD, INDICES, METADATA, REVISION, VERSION_TABLE
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +124,10 @@ def _constraints_of(revision: str) -> Mapping[str, frozenset[str]]:
 def _create(connection: Connection) -> None:
     """Make in one step what all migrations make, without importing them."""
     with _nothing_in_the_way(connection, f"cannot be made of revision {HEAD}"):
-        METADATA.create_all(connection, checkfirst=False)
+        for table in METADATA.sorted_tables:
+            connection.execute(CreateTable(table))
+            for index in INDICES.get(table.name, ()):
+                connection.execute(CreateIndex(index))
         views.make(connection)
         REVISION.create(connection)
         connection.execute(REVISION.insert().values(version_num=HEAD))
@@ -176,7 +181,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
 def _revision(connection: Connection) -> str | None:
     inspector = inspect(connection)
     if inspector.has_table(VERSION_TABLE):
-        query = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
+        query = select(column("version_num", Text)).select_from(named_table(VERSION_TABLE))
         revisions = connection.execute(query.limit(2)).scalars().all()
         if len(revisions) == 1 and isinstance(revisions[0], str):
             return revisions[0]

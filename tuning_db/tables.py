@@ -74,7 +74,7 @@ _DERIVED: dict[str, dict[str, TypeEngine[Any]]] = {
     "target": {"comparable": String(32)},
     "measurement": {"comparable": String(32), "verified": Boolean()},
 }
-_INDICES = {
+INDICES = {
     "workload": [Index(None, "name"), Index(None, "family")],
     "target": [Index(None, "comparable")],
     "machine": [Index(None, "target", "created")],
@@ -88,6 +88,7 @@ _INDICES = {
     ],
     "pin": [Index(None, "workload")],
 }
+"""By kind, in the order in which they are made: of two that serve alike SQLite takes the later."""
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -115,7 +116,7 @@ def _table(kind: str) -> Table:
         METADATA,
         *(_column(name, annotation) for name, annotation in fields.items()),
         *(Column(name, type_, nullable=False) for name, type_ in _DERIVED.get(kind, {}).items()),
-        *_INDICES.get(kind, ()),
+        *INDICES.get(kind, ()),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from sqlalchemy.event import listen
+
 from tilewright.tuning_db import (
     Best,
     Measurement,
@@ -133,6 +135,22 @@ def test_a_near_shape_has_the_time_of_its_choice(db: TuningDatabase) -> None:
     (near,) = db.explain(MATMUL, CPU, LLVM).near
     assert (near.workload, near.count, near.seconds) == (WIDER.id, 3, best.seconds)
     assert db.explain(MATMUL, CPU, OLD_LLVM).near[0].count == 0
+
+
+def test_only_the_nearest_shapes_are_looked_into(db: TuningDatabase) -> None:
+    """A family may have thousands."""
+    statements: list[int] = []
+
+    def count(many: range) -> int:
+        for n in many:
+            near = dataclasses.replace(MATMUL, id=f"{n:064x}", shape=f"A[{n},64] B[64,64]")
+            db.put(near, *verified(8, 1.0, workload=near))
+        statements.clear()
+        assert len(db.explain(MATMUL, CPU).near) == 5
+        return len(statements)
+
+    listen(db._layers[0].engine, "before_cursor_execute", lambda *_: statements.append(1))
+    assert count(range(1, 9)) == count(range(9, 40))
 
 
 def test_a_workload_never_put_still_has_near_shapes(db: TuningDatabase) -> None:
