@@ -145,7 +145,7 @@ class SessionHistory:
         target = self._database.get(TargetRecord, measured.target)
         checks = self._database.verifications(measured.workload, target, measured.schedule)
         return all(
-            check.max_error <= tolerance
+            check.max_error is not None and check.max_error <= tolerance
             for check in checks
             if (check.target, check.toolchain) == (measured.target, measured.toolchain)
         )
