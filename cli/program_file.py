@@ -28,7 +28,8 @@ def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
 
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
-        raise typer.BadParameter(f"expected FILE.py:FUNCTION, found {name!r}")
+        more = "; a database is given by --db" if Path(name).suffix == ".db" else ""
+        raise typer.BadParameter(f"expected FILE.py:FUNCTION, found {name!r}{more}")
     if not Path(file).is_file():
         raise typer.BadParameter(f"there is no file {file!r}")
     module = _run(Path(file))

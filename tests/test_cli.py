@@ -771,6 +771,7 @@ def test_what_is_refused(
     [
         ("tune missing.py:f", "there is no file 'missing.py'"),
         ("tune matmul", "expected FILE.py:FUNCTION, found 'matmul'"),
+        ("db best x.db", "found 'x.db'; a database is given by --db"),
         ("tune FILE:nothing", "has no function 'nothing'; it defines"),
         ("tune FILE:number", "gives a int, expected a program"),
         ("tune FILE:text -p n=1", "has no parameter 'n'; it has none"),
