@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
 from typing import NamedTuple
@@ -15,21 +16,31 @@ def format_seconds(seconds: float) -> str:
     return f"{_number(seconds / scale)} {unit}"
 
 
-def format_measured(
-    seconds: float, interval: tuple[float, float] | None, samples: int | None = None
-) -> str:
-    """A measured time with its interval, if there is one: `8.86 ms (8.81 to 9.02)`.
+@dataclass(frozen=True, repr=False)
+class MeasuredTime:
+    """A measured time of one call in seconds: the median of so many `samples`.
 
-    One of a single sample says so: `748 ms (1 sample)`. Every time of a schedule is printed by
+    `interval` contains the true one with a confidence of 95%; `None` for too few samples. The text
+    is `8.86 ms (8.81 to 9.02)`, or `748 ms (1 sample)`. Every time of a schedule is printed by
     this, so that texts can be compared.
     """
-    if samples == 1:
-        return f"{format_seconds(seconds)} (1 sample)"
-    if interval is None:
-        return format_seconds(seconds)
-    unit, scale = _unit(seconds)
-    low, high = (_number(end / scale) for end in interval)
-    return f"{_number(seconds / scale)} {unit} ({low} to {high})"
+
+    seconds: float
+    interval: tuple[float, float] | None = None
+    samples: int | None = None
+
+    def __str__(self) -> str:
+        more = "1 sample" if self.samples == 1 else self.interval_text
+        return f"{format_seconds(self.seconds)} ({more})" if more else format_seconds(self.seconds)
+
+    def __repr__(self) -> str:
+        return f"<MeasuredTime {self}>"
+
+    @property
+    def interval_text(self) -> str:
+        """The interval in the unit of the time: `8.81 to 9.02`; empty for too few samples."""
+        scale = _unit(self.seconds)[1]
+        return " to ".join(_number(end / scale) for end in self.interval or ())
 
 
 def format_long(seconds: float) -> str:

@@ -413,7 +413,6 @@ INSTEAD: Mapping[str, dict[str, str]] = {
         "gain": "result.gains, of the result of tw.tune",
         "id": "best.schedule_id",
         "schedule": "best.trace.apply(func)",
-        "time": "best.seconds, or best.time_text with its interval",
     },
     "run": {
         "cancel": "run.stop()",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..durations import format_ratio, format_seconds
+from ..durations import MeasuredTime, format_ratio, format_seconds
 from ..ids import short_id
 from ..texts import count, excerpt
 from ..tuning_db.gains import Gains
@@ -152,9 +152,7 @@ class Final:
 class Ended:
     """The session is over, for `reason`; `interrupted` if its budget was not used up.
 
-    `best_interval` contains the true best time with a confidence of 95%, `None` for too few
-    samples, of which there are `best_samples`. `best_session` is the session that measured the
-    best, `own_seconds` the best time of this one.
+    `best_session` is the session that measured the best, `own_seconds` the best time of this one.
     `kept` says in plain words what the database has of an interrupted session, and how to go on;
     `noise` that the machine was not calm; `pinned` that builds take another schedule.
     """
@@ -162,22 +160,18 @@ class Ended:
     reason: str
     interrupted: bool
     trials: int
-    best_seconds: float | None
+    best: MeasuredTime | None
     elapsed: float
     program: int = 0
     best_session: str | None = None
     own_seconds: float | None = None
     kept: str | None = None
-    best_interval: tuple[float, float] | None = None
-    best_samples: int | None = None
     noise: str | None = None
     pinned: str | None = None
     budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
-        best = (
-            "no time" if self.best_seconds is None else f"best {format_seconds(self.best_seconds)}"
-        )
+        best = "no time" if self.best is None else f"best {format_seconds(self.best.seconds)}"
         return f"<Ended: {best}, {excerpt(self.reason, _TOLD)}>"
 
 

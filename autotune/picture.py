@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from ..display import html
-from ..durations import format_measured, format_ratio
+from ..durations import MeasuredTime, format_ratio, format_seconds
 from ..ids import short_id
 from ..texts import LINE, cut, excerpt, in_lines, printable
 from ..tuning_db.gains import gains_text
@@ -32,11 +32,11 @@ _CALM = 0.1
 class Picture:
     """A session: what began (`started`), its `trials` so far, and what it is `doing`.
 
-    `best` is the best time in seconds, with its `interval` and its number of `samples` once these
-    are known. `drift` has the last event that compared the machine with its start. `comparison` are
-    the finalists, the choice first. `elapsed` and `budget_elapsed` are those of the last event.
-    `kept` says how to go on after an interrupt. `ended` is set by the last event, and so is
-    `noise`, if the machine was not calm, and `pinned`, if builds take another schedule.
+    `best` is the best time in seconds. `drift` has the last event that compared the machine with
+    its start. `comparison` are the finalists, the choice first. `elapsed` and `budget_elapsed` are
+    those of the last event. `kept` says how to go on after an interrupt. `ended` is set by the last
+    event, and so is `noise`, if the machine was not calm, and `pinned`, if builds take another
+    schedule.
     """
 
     def __init__(self, started: Started) -> None:
@@ -44,8 +44,6 @@ class Picture:
         self.trials: list[Trial] = []
         self.outcomes: Counter[Outcome] = Counter()
         self.best = started.best_seconds
-        self.interval: tuple[float, float] | None = None
-        self.samples: int | None = None
         self.doing = "starting"
         self.elapsed = 0.0
         self.budget_elapsed = 0.0
@@ -60,6 +58,7 @@ class Picture:
         self._gains: str | None = None
         self._slower: str | None = None
         self._origin = ""
+        self._time: MeasuredTime | None = None
 
     def add(self, event: Event) -> None:
         """Update the picture by an event."""
@@ -159,8 +158,7 @@ class Picture:
             return "no result yet"
         flops = self.started.flops
         speed = f", {flops / self.best / 1e9:.1f} GFLOP/s" if flops and self.best > 0 else ""
-        time = format_measured(self.best, self.interval, self.samples)
-        return f"best {time}{speed}{self._origin}"
+        return f"best {self._time or format_seconds(self.best)}{speed}{self._origin}"
 
     @property
     def trial(self) -> str:
@@ -180,9 +178,9 @@ class Picture:
     @property
     def finalists(self) -> list[str]:
         """The finalists, a line each, the choice first."""
-        widest = max((len(c.time_text) for c in self.comparison), default=0)
+        widest = max((len(str(c.time)) for c in self.comparison), default=0)
         return [
-            f"{'  ' if n else '->'} {short_id(c.schedule)}  {c.time_text:{widest}}  {c}"
+            f"{'  ' if n else '->'} {short_id(c.schedule)}  {c.time!s:{widest}}  {c}"
             for n, c in enumerate(self.comparison)
         ]
 
@@ -230,8 +228,8 @@ class Picture:
 
     def _end(self, event: Ended) -> None:
         self.doing, self.ended = event.reason, True
-        self.best, self.interval = event.best_seconds, event.best_interval
-        self.samples = event.best_samples
+        self._time = event.best
+        self.best = None if event.best is None else event.best.seconds
         self.kept, self.noise, self.pinned = event.kept, event.noise, event.pinned
         if event.best_session is not None:
             own = event.own_seconds

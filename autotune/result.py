@@ -8,7 +8,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..display import html
-from ..durations import format_measured, format_seconds
+from ..durations import MeasuredTime, format_seconds
 from ..hints import Hinted
 from ..ids import short_id
 from ..schedule import Trace
@@ -31,18 +31,17 @@ _LONGER = 1.01
 class BestResult(Hinted):
     """The fastest schedule that was found correct, or the simplest of those that tie with it.
 
-    `seconds` is the median time of one call, and `interval` contains the true one with a confidence
-    of 95% (`None` for too few samples); the ids name its records in the database. Printing `trace`
-    gives runnable Python. `comparison` has the finalists and how they compare, itself
-    first; it is empty where there were none. `gains` are those of the same comparison over the
-    baselines that took part. `generator` names the rules of the schedule, with their options.
-    `session` is the one that measured it. `resources` are what its kernels take, as the compiler
-    reports it (see `Measurement`). `samples` is how many times were measured.
+    `time` is the median time of one call with its interval, `seconds` that alone; the ids name its
+    records in the database. Printing `trace` gives runnable Python. `comparison` has the finalists
+    and how they compare, itself first; it is empty where there were none. `gains` are those of the
+    same comparison over the baselines that took part. `generator` names the rules of the schedule,
+    with their options. `session` is the one that measured it. `resources` are what its kernels
+    take, as the compiler reports it (see `Measurement`).
     """
 
     _hints = "best"
 
-    seconds: float
+    time: MeasuredTime
     trace: Trace
     schedule_id: str
     measurement_id: str
@@ -51,18 +50,15 @@ class BestResult(Hinted):
     generator: str = ""
     session: str = ""
     resources: Mapping[str, Json] | None = None
-    interval: tuple[float, float] | None = None
-    samples: int | None = None
 
     _repr_html_ = html
 
     @property
-    def time_text(self) -> str:
-        """The time with its interval, as it is printed everywhere."""
-        return format_measured(self.seconds, self.interval, self.samples)
+    def seconds(self) -> float:
+        return self.time.seconds
 
     def __repr__(self) -> str:
-        text = f"{self.time_text}, schedule {short_id(self.schedule_id)}"
+        text = f"{self.time}, schedule {short_id(self.schedule_id)}"
         return f"<BestResult: {text}, {count(len(self.trace.steps), 'step')}>"
 
 
@@ -231,7 +227,7 @@ class TuneResult(Hinted):
         rest = f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
-            best = f"best {self.best.time_text}{whose} after {rest}"
+            best = f"best {self.best.time}{whose} after {rest}"
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
             gains = self._gains_text(explained=True)
@@ -251,7 +247,7 @@ class TuneResult(Hinted):
             lines = [rest]
         else:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
-            lines = [f"best {self.best.time_text}{whose}"]
+            lines = [f"best {self.best.time}{whose}"]
             lines += filter(None, [self.gains_text, self.pinned_text])
         lines.append(
             f"{self.trials_text('trials')} in {self.seconds:.1f} s: {excerpt(self.reason)}"

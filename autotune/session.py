@@ -241,13 +241,11 @@ class Tuning:
                 reason,
                 result.interrupted,
                 result.trials,
-                self.best_seconds,
+                None if self.best is None else self.best.time,
                 seconds,
                 best_session=None if self.best is None else self.best.session,
                 own_seconds=result.own_seconds,
                 kept=kept,
-                best_interval=None if self.best is None else self.best.interval,
-                best_samples=None if self.best is None else self.best.samples,
                 noise=noise,
                 pinned=result.pinned_text,
             )
@@ -375,17 +373,15 @@ class Tuning:
         seconds = finalist.seconds
         if self.best is not None and seconds >= self.best.seconds:
             return False
-        generator = finalist.schedule.generator
+        assert written.time is not None, "a finalist has a time"
         self.best = BestResult(
-            seconds,
+            written.time,
             finalist.trace,
             written.schedule,
             written.id,
-            generator=generator,
+            generator=finalist.schedule.generator,
             session=written.session,
             resources=written.resources,
-            interval=written.seconds_interval,
-            samples=len(written.samples),
         )
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)

@@ -31,11 +31,11 @@ from .program_file import load_program
 from .report import (
     best_rows,
     decisions_text,
-    interval_text,
     measurement_row,
     print_json,
     print_new,
     steps,
+    time_cells,
     time_text,
 )
 from .table import print_facts, print_headings, print_table, print_text
@@ -217,8 +217,7 @@ def best(
     for best in choices:
         row = [
             f"{best['name']} {best['shape']}",
-            time_text(best["seconds"], best["samples"]),
-            interval_text(best["seconds"], best["interval"], best["samples"]),
+            *time_cells(best),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             best["how"],
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),

@@ -73,8 +73,8 @@ def _best(workload: Workload, choice: Best) -> dict[str, Any]:
         "name": workload.name,
         "shape": workload.shape,
         "seconds": choice.seconds,
-        "interval": choice.seconds_interval,
-        "samples": None if choice.measurement is None else len(choice.measurement.samples),
+        "interval": choice.time and choice.time.interval,
+        "samples": choice.time and choice.time.samples,
         "gflops": _rate(workload.flops, choice.seconds),
         "pinned": choice.pinned,
         "verified": choice.verified,
@@ -97,8 +97,8 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         if best is None
         else {
             "seconds": best.seconds,
-            "interval": best.interval,
-            "samples": best.samples,
+            "interval": best.time.interval,
+            "samples": best.time.samples,
             "gflops": _rate(flops, best.seconds),
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
@@ -199,7 +199,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
         speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
         whose = origin_text(result.best.session, result.session)
         own = origin_text(result.best.session, result.session, result.own_seconds)
-        best = f"{result.best.time_text}{speed}{own}"
+        best = f"{result.best.time}{speed}{own}"
     comparison = () if result.best is None else result.best.comparison
     resources = [] if result.best is None else resources_text(result.best.resources)
     print_facts(
@@ -281,24 +281,24 @@ def _ratios(ratios: Sequence[float] | None, points: Sequence[float]) -> list[str
     return [""] * len(points) if ratios is None else [f"{r:.3f}" for r in ratios]
 
 
-def time_text(seconds: float | None, samples: int | None = None) -> str:
-    """A time; one of a single sample says so."""
-    from ..durations import format_measured
+def time_text(seconds: float | None) -> str:
+    from ..durations import format_seconds
 
-    return "" if seconds is None else format_measured(seconds, None, samples)
+    return "" if seconds is None else format_seconds(seconds)
 
 
 def measured_text(m: Measurement) -> str:
     """The time of a measurement with its interval, or its outcome."""
-    return m.time_text or m.outcome
+    return str(m.time or m.outcome)
 
 
-def interval_text(
-    seconds: float | None, interval: tuple[float, float] | None, samples: int | None
-) -> str:
-    """The interval of a time, in its unit; nothing of a single sample, which has none."""
-    from ..durations import format_measured
+def time_cells(best: Mapping[str, Any]) -> list[str]:
+    """The time of a row of `best_rows` and its interval, a cell each."""
+    from dataclasses import replace
 
-    if seconds is None or samples == 1:
-        return ""
-    return format_measured(seconds, interval, samples).partition("(")[2].removesuffix(")")
+    from ..durations import MeasuredTime
+
+    if best["seconds"] is None:
+        return ["", ""]
+    time = MeasuredTime(best["seconds"], best["interval"], best["samples"])
+    return [str(replace(time, interval=None)), time.interval_text]

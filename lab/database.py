@@ -165,7 +165,7 @@ def best(found: Best, gained: Gains | None = None) -> h.Node:
     facts = (origin, choice_text(found), inexact, f"from {found.layer}")
     compared = comparison_text(found) or ""
     return h.section(".result")[
-        lead(found.time_text or "no usable time", *facts),
+        lead(str(found.time or "no usable time"), *facts),
         remarks(gains_text(gained or {}), f"{compared[:1].upper()}{compared[1:]}"),
         finals(found.comparison),
         schedule(found.schedule),
@@ -242,7 +242,7 @@ def _program(name: h.Node, row: Tuned) -> Row:
     found = row.best
     time: h.Node | Cell = Cell("", _LAST)
     if found is not None:
-        time = Cell(found.time_text or "pinned", _LAST if found.seconds is None else found.seconds)
+        time = Cell(str(found.time or "pinned"), _LAST if found.seconds is None else found.seconds)
     gains = (row.gains.get(name) for name in ("written", "untuned"))
     return (
         name,

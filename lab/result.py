@@ -64,7 +64,7 @@ def _headline(result: TuneResult) -> h.Node:
     slower = slower_finals_text(result.trial_seconds, result.finals)
     rules = rules_text(result.rules, result.trials)
     return [
-        lead(f"{best.time_text}{whose}", _rate(result.flops, best.seconds), roof),
+        lead(f"{best.time}{whose}", _rate(result.flops, best.seconds), roof),
         remarks(gains_text(result.gains, explained=True), rest, slower, result.pinned_text),
         remarks(f"Rules of your own: {rules}" if rules else None, result.kept),
         troubles,
@@ -74,7 +74,7 @@ def _headline(result: TuneResult) -> h.Node:
 def _best(best: BestResult) -> h.Node:
     origin = f"schedule {short_id(best.schedule_id)}, measured by session {short_id(best.session)}"
     return h.section(".result")[
-        lead(best.time_text, origin),
+        lead(str(best.time), origin),
         remarks(gains_text(best.gains, explained=True)),
         finals(best.comparison),
         trace(best.trace, best.generator),

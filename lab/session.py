@@ -154,7 +154,7 @@ def _headline(trials: SessionTrials, session: Session, tuned: Tuned) -> h.Node:
         elsewhere = f"The best is of session {short_id(tuned.session)}{its}."
     slower = slower_finals_text(trials.trial_seconds, trials.comparison)
     return [
-        lead(best.time_text or "no usable time", rate, best.how * best.pinned),
+        lead(str(best.time or "no usable time"), rate, best.how * best.pinned),
         remarks(gains_text(tuned.gains, explained=True), trials.outcomes, elsewhere, slower),
         troubles,
     ]

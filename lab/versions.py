@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..autotune.records import schedule_record
-from ..durations import change, format_changes, format_measured
+from ..durations import change, format_changes
 from ..errors import TilewrightError
 from ..schedule import Schedule
 from ..tuning_db.interleaved_comparison import TimeRatio
-from ..tuning_db.intervals import median_interval
+from ..tuning_db.intervals import measured_time
 from ..tuning_db.values import Verdict
 from .program_tree import Data
 
@@ -38,12 +38,12 @@ class Timing:
     checked: bool | None
 
     def data(self) -> Data:
-        interval = median_interval(self.samples)
+        time = measured_time(self.seconds, self.samples)
         return {
             "seconds": self.seconds,
-            "interval": None if interval is None else list(interval),
-            "text": format_measured(self.seconds, interval, len(self.samples)),
-            "samples": len(self.samples),
+            "interval": None if time.interval is None else list(time.interval),
+            "text": str(time),
+            "samples": time.samples,
             "checked": self.checked,
         }
 

@@ -7,10 +7,10 @@ from math import inf, nan
 import pytest
 
 from tilewright.durations import (
+    MeasuredTime,
     format_change,
     format_changes,
     format_long,
-    format_measured,
     format_ratio,
     format_seconds,
 )
@@ -45,12 +45,12 @@ def test_seconds_for_people(seconds: float, text: str) -> None:
 def test_measured_times_have_their_interval_in_the_same_unit(
     seconds: float, interval: tuple[float, float] | None, text: str
 ) -> None:
-    assert format_measured(seconds, interval) == text
+    assert str(MeasuredTime(seconds, interval)) == text
 
 
 def test_one_sample_is_told_as_such() -> None:
-    assert format_measured(0.748, None, 1) == "748 ms (1 sample)"
-    assert format_measured(0.748, None, 2) == "748 ms"
+    assert str(MeasuredTime(0.748, None, 1)) == "748 ms (1 sample)"
+    assert str(MeasuredTime(0.748, None, 2)) == "748 ms"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import tilewright as tw
 from tilewright import ops, te, texts
 from tilewright.autotune.events import Batch, Drift, Ended, Final, Started, Waiting
 from tilewright.autotune.picture import Pictures
+from tilewright.durations import MeasuredTime
 from tilewright.runtime.module import Origin
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.timer import Timing
@@ -310,7 +311,7 @@ EVENTS = (
     Drift(1.0123456789, 4.30921893499999, finals=True),
     Final(RESULT.finals, 4.30921893499999, gains=RESULT.gains),
     Final((), 4.30921893499999),
-    Ended("all 2 trials are done", False, 2, 1e-3, 4.30921893499999, best_session="ab" * 32),
+    Ended("all 2 trials are done", False, 2, MeasuredTime(1e-3), 4.3, best_session="ab" * 32),
     Ended(LONG, True, 0, None, 4.30921893499999, kept=LONG, noise=LONG),
 )
 WIDTHS = (40, 80, 200)

@@ -423,7 +423,7 @@ def _best_line(best: Best | None) -> str:
     if best is None:
         return "found: nothing usable"
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
-    time = best.time_text or "no usable time"
+    time = best.time or "no usable time"
     return (
         f"found: schedule {short_id(best.schedule.id)}{inexact}, {choice_text(best)}, {time}, "
         f"from {best.layer}"
@@ -435,7 +435,7 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
         return
     yield f"  {compared_text}:"
     for compared in best.comparison:
-        yield f"    {short_id(compared.schedule)}: {compared.time_text}, {compared}"
+        yield f"    {short_id(compared.schedule)}: {compared.time}, {compared}"
 
 
 def _at_best(seconds: float | None) -> str:

@@ -181,13 +181,14 @@ def compare_schedules(
     compared = []
     for n in order:
         measured, _ = entries[n]
-        assert measured.seconds is not None, "an ok measurement has a time"
+        time = measured.time
+        assert time is not None, "an ok measurement has a time"
         compared.append(
             ComparedSchedule(
                 schedule=measured.schedule,
-                seconds=measured.seconds,
+                seconds=time.seconds,
                 rounds=len(measured.samples),
-                seconds_interval=measured.seconds_interval,
+                seconds_interval=time.interval,
                 ratio=ratios[n].ratio,
                 interval=None if n == first else ratios[n].interval,
                 verdict=verdicts.get(n, Verdict.SLOWER),

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from ..durations import MeasuredTime
+
 _CHANCE = 20
 """An interval misses the true median at most once in so many times."""
 
@@ -22,6 +24,11 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
         return None
     ordered = sorted(values)
     return ordered[k - 1], ordered[-k]
+
+
+def measured_time(seconds: float, samples: Sequence[float]) -> MeasuredTime:
+    """A time, the median of `samples`, with its interval."""
+    return MeasuredTime(seconds, median_interval(samples), len(samples))
 
 
 @cache

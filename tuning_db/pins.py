@@ -63,7 +63,7 @@ class Pinned:
         """What the choice costs, as a sentence."""
         if self.measurement is None:
             return "It has no measured time that is verified, so its price is not known."
-        time = self.measurement.time_text
+        time = str(self.measurement.time)
         if self._finalist is not None and self._finalist.early:
             time = f"{time} in {self._finalist.rounds_text}"
         if self.best is None or self.ratio is None:
@@ -72,7 +72,7 @@ class Pinned:
             return f"It is the recorded best: {time}."
         differs = change(self.ratio)
         compared = f"{differs} than" if differs.direction else "as fast as"
-        other = f"{self.best.time_text} of schedule {short_id(self.best.schedule.id)}"
+        other = f"{self.best.time} of schedule {short_id(self.best.schedule.id)}"
         which = "the best exact schedule" if self.inexact else "the recorded best"
         return f"It is {compared} {which}: {time} against {other}."
 
@@ -115,7 +115,7 @@ class Unpinned:
         if self.next is None:
             return "No usable record is left, so builds choose a schedule without one."
         schedule = f"schedule {short_id(self.next.schedule.id)}"
-        time = "" if self.next.time_text is None else f": {self.next.time_text}"
+        time = "" if self.next.time is None else f": {self.next.time}"
         if self.next.pinned:
             return f"Builds take {schedule} now, which {self.next.layer} pins{time}."
         return f"Builds take the recorded best now, {schedule}{time}."

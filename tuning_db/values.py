@@ -25,11 +25,11 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
 from ..display import html
-from ..durations import format_measured, format_seconds
+from ..durations import MeasuredTime, format_seconds
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import LINE, count, cut
-from .intervals import median_interval
+from .intervals import measured_time
 
 Json = Any
 
@@ -320,7 +320,7 @@ class Measurement(Digested):
     """
 
     kind: ClassVar[str] = "measurement"
-    told_by: ClassVar[tuple[str, ...]] = ("outcome", "time_text")
+    told_by: ClassVar[tuple[str, ...]] = ("outcome", "time")
     added_later: ClassVar[frozenset[str]] = frozenset(
         {"resources", "predicted", "elapsed", "trial"}
     )
@@ -348,16 +348,9 @@ class Measurement(Digested):
             object.__setattr__(self, "error", storable(self.error))
 
     @property
-    def seconds_interval(self) -> tuple[float, float] | None:
-        """Contains the true median time with a confidence of 95%; `None` for too few samples."""
-        return median_interval(self.samples)
-
-    @property
-    def time_text(self) -> str | None:
-        """The time with its interval, as it is printed everywhere; `None` if it has none."""
-        if self.seconds is None:
-            return None
-        return format_measured(self.seconds, self.seconds_interval, len(self.samples))
+    def time(self) -> MeasuredTime | None:
+        """The time with its interval; `None` if it has none."""
+        return None if self.seconds is None else measured_time(self.seconds, self.samples)
 
 
 @dataclass(frozen=True, repr=False)
@@ -472,9 +465,8 @@ class ComparedSchedule:
     of_rounds: int | None = None
 
     @property
-    def time_text(self) -> str:
-        """The time with its interval, as it is printed everywhere."""
-        return format_measured(self.seconds, self.seconds_interval, self.rounds)
+    def time(self) -> MeasuredTime:
+        return MeasuredTime(self.seconds, self.seconds_interval, self.rounds)
 
     @property
     def early(self) -> bool:
@@ -537,7 +529,7 @@ class Best:
     _repr_html_ = html
 
     def __repr__(self) -> str:
-        time = self.time_text or "not measured"
+        time = self.time or "not measured"
         pinned = f", {self.how}" if self.pinned else ""
         return f"<Best {time}: schedule {short_id(self.schedule.id)}{pinned}>"
 
@@ -560,14 +552,9 @@ class Best:
         return None if self.measurement is None else self.measurement.seconds
 
     @property
-    def seconds_interval(self) -> tuple[float, float] | None:
-        """Contains the true median with a confidence of 95%; `None` for too few samples."""
-        return None if self.measurement is None else self.measurement.seconds_interval
-
-    @property
-    def time_text(self) -> str | None:
-        """The time with its interval, as it is printed everywhere; `None` if not measured."""
-        return None if self.measurement is None else self.measurement.time_text
+    def time(self) -> MeasuredTime | None:
+        """The time with its interval; `None` if not measured."""
+        return None if self.measurement is None else self.measurement.time
 
 
 @dataclass(frozen=True)

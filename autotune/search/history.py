@@ -68,11 +68,11 @@ def best_known(
         workload.id, target, toolchain, tolerance=tolerance, applies=replays, pins=False
     )
     replays.warn(database.location)
-    if best is None or best.measurement is None or best.seconds is None:
+    if best is None or best.measurement is None or best.time is None:
         return None
     trace = replays.schedule(best.schedule).trace
     return BestResult(
-        best.seconds,
+        best.time,
         trace,
         best.schedule.id,
         best.measurement.id,
@@ -81,8 +81,6 @@ def best_known(
         best.schedule.generator,
         best.measurement.session,
         best.measurement.resources,
-        best.seconds_interval,
-        len(best.measurement.samples),
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from tilewright.autotune.display import LiveDisplay, render, sparkline
 from tilewright.autotune.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
 from tilewright.autotune.picture import Picture
+from tilewright.durations import MeasuredTime
 from tilewright.tuning_db import Baseline, ComparedSchedule, Gain, Outcome, Verdict
 
 
@@ -52,7 +53,7 @@ EVENTS: list[Event] = [
         },
     ),
     Drift(68.19, 5.1),
-    Ended("all 4 trials are done", False, 4, 1.01e-3, 5.2, best_interval=(1e-3, 1.02e-3)),
+    Ended("all 4 trials are done", False, 4, MeasuredTime(1.01e-3, (1e-3, 1.02e-3)), 5.2),
 ]
 
 TRIALS = [event for event in EVENTS if not isinstance(event, (Final, Drift, Ended))]
@@ -152,7 +153,8 @@ def test_a_session_without_a_best_says_so() -> None:
 
 
 def test_a_best_of_another_session_is_told_apart() -> None:
-    ended = Ended("done", False, 4, 34e-6, 5.2, best_session="ad" * 32, own_seconds=608e-6)
+    best = MeasuredTime(34e-6)
+    ended = Ended("done", False, 4, best, 5.2, best_session="ad" * 32, own_seconds=608e-6)
     text = shown(Console(file=io.StringIO(), width=200), [*EVENTS[:-1], ended])
     assert text.splitlines()[-1] == (
         "best 34 us, 58.8 GFLOP/s, of session adadadadadad; this session's: 608 us after 4 trials "
@@ -178,8 +180,8 @@ def test_programs_that_share_a_budget_are_told_apart() -> None:
         *of(1, started("softmax")),
         *of(0, trial(1, 2e-3, 2e-3, record=True)),
         *of(1, trial(2, None, None), trial(3, 1e-3, 1e-3, record=True)),
-        *of(0, Ended("done", False, 1, 2e-3, 5.0)),
-        *of(1, Ended("done", False, 2, 1e-3, 5.0)),
+        *of(0, Ended("done", False, 1, MeasuredTime(2e-3), 5.0)),
+        *of(1, Ended("done", False, 2, MeasuredTime(1e-3), 5.0)),
     ]
     text = shown(Console(file=io.StringIO(), width=200), events)
     assert text.splitlines()[2:] == [

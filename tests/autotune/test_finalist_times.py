@@ -103,9 +103,9 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
         out = {c.schedule for c in best.comparison if c.early}
         assert out == {_schedule(len(complete) + n).id for n in range(len(early))}
         number = {c.schedule: c.seconds for c in best.comparison}
-        text = {c.schedule: c.time_text for c in best.comparison}
+        text = {c.schedule: str(c.time) for c in best.comparison}
         assert best.comparison[0].schedule == best.schedule.id
-        assert (number[best.schedule.id], text[best.schedule.id]) == (best.seconds, best.time_text)
+        assert (number[best.schedule.id], text[best.schedule.id]) == (best.seconds, str(best.time))
 
         picture = Picture(STARTED)
         picture.add(Final(best.comparison, 1.0))
@@ -114,7 +114,7 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
             assert f"{short_id(schedule)}  {text[schedule]}  " in line
             assert (" 3 of 12 rounds" in line) is (schedule in out)
         explained = str(db.explain(MATMUL, HERE, LLVM))
-        lines = [f"    {short_id(c.schedule)}: {c.time_text}, {c}\n" for c in best.comparison]
+        lines = [f"    {short_id(c.schedule)}: {c.time}, {c}\n" for c in best.comparison]
         assert "".join(lines) in explained
         shown = re.sub(r"<[^>]*>", " ", str(picture_of_finals(best.comparison)))
         times = (text[schedule].partition(" (")[0] for schedule in order)
@@ -130,7 +130,7 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
         assert {row["record"] for row in listed if row["finals"] is not None} == out
 
         last = [m for m in db.measurements(order=Order.TIME) if m.id not in _old(db)]
-        assert {m.schedule: (m.seconds, m.time_text) for m in last} == {
+        assert {m.schedule: (m.seconds, str(m.time)) for m in last} == {
             id: (number[id], text[id]) for id in number
         }
         assert [m.seconds for m in last] == sorted(number.values())

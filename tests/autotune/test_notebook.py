@@ -15,10 +15,11 @@ from tilewright.autotune.notebook import NotebookDisplay
 from tilewright.autotune.picture import Pictures
 from tilewright.autotune.progress import SafeDisplay
 from tilewright.autotune.result import BestResult
+from tilewright.durations import MeasuredTime
 
 from .test_progress import EVENTS, STARTED, trial
 
-ENDED = Ended("all 4 trials are done", False, 4, 1e-3, 4.0)
+ENDED = Ended("all 4 trials are done", False, 4, MeasuredTime(1e-3), 4.0)
 
 
 class Handle:

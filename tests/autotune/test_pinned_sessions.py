@@ -99,7 +99,7 @@ def test_a_session_that_is_read_says_the_same_of_a_pin(db: TuningDatabase, run: 
     picture = reading.pictures.pictures[0]
     assert result.best is not None
     assert picture.rate == before.rate
-    assert picture.rate.startswith(f"best {result.best.time_text}")
+    assert picture.rate.startswith(f"best {result.best.time}")
     assert picture.comparison == before.comparison == result.finals
     assert before.pinned is None
     assert INSTEAD in picture.conclusions

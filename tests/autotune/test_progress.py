@@ -17,6 +17,7 @@ from tilewright.autotune.events import Batch, Drift, Ended, Event, Started, Tria
 from tilewright.autotune.picture import Picture
 from tilewright.autotune.progress import SafeDisplay
 from tilewright.autotune.result import TuneResult
+from tilewright.durations import MeasuredTime
 from tilewright.tuning_db import Outcome
 
 from .children import QUICK
@@ -147,6 +148,7 @@ def written(console: Console) -> str:
     return file.buffer.getvalue().decode(file.encoding)
 
 
+BEST = MeasuredTime(1e-3)
 EVENTS: list[Event] = [
     STARTED,
     Batch(1, 4, 0.5),
@@ -154,7 +156,7 @@ EVENTS: list[Event] = [
     trial(1, 2e-3, 1e-3),
     trial(2, 1e-3, 1e-3),
     Drift(1.02, 2.5),
-    Ended("all 4 trials are done", False, 2, 1e-3, 5.2, noise="Something else was running."),
+    Ended("all 4 trials are done", False, 2, BEST, 5.2, noise="Something else was running."),
 ]
 
 

@@ -83,13 +83,13 @@ def test_a_finished_session_is_shown_as_it_was(place: Path, play: Play) -> None:
         )
         assert now.predicted == pytest.approx(before.predicted)
     (picture,) = run.pictures.pictures.values()
-    assert picture.rate.startswith(f"best {result.best.time_text}, ")
+    assert picture.rate.startswith(f"best {result.best.time}, ")
     assert picture.comparison[0].schedule == result.finals[0].schedule
     assert picture.doing == "finished"
     assert (run.done, run.running, run.how_to_go_on) == (True, False, None)
     assert run.best is not None
     assert run.best.schedule.id == result.best.schedule_id
-    assert result.best.time_text in run._repr_html_()
+    assert str(result.best.time) in run._repr_html_()
     first, second = repr(run).split("\n")[:2]
     assert first == f"<RecordedRun {run.session.id[:12]}, finished:"
     assert second.startswith("  matmul A:float32[")
@@ -547,7 +547,7 @@ def test_the_command_shows_it_once_at_any_width(
     assert max(map(len, out.splitlines())) <= columns
     text = " ".join(out.split())
     assert result.best is not None
-    assert f"best {result.best.time_text}" in text
+    assert f"best {result.best.time}" in text
     assert "finished" in text
     assert "crash 1" in text
 

@@ -69,11 +69,11 @@ def test_finals_and_the_best_have_intervals(db: TuningDatabase, play: Play) -> N
     assert result.best is not None
     choice = result.finals[0]
     assert (choice.schedule, choice.seconds) == (result.best.schedule_id, result.best.seconds)
-    assert choice.seconds_interval == result.best.interval
-    assert result.best.interval is not None
-    low, high = result.best.interval
+    assert choice.seconds_interval == result.best.time.interval
+    assert result.best.time.interval is not None
+    low, high = result.best.time.interval
     assert low < result.best.seconds < high
-    assert f"best {result.best.time_text} after" in str(result)
+    assert f"best {result.best.time} after" in str(result)
 
 
 def test_the_repr_is_a_few_short_lines(db: TuningDatabase, play: Play) -> None:

@@ -35,8 +35,8 @@ def test_the_time_of_the_best_is_one_number_everywhere(
         )
         explained = str(tw.explain(matmul(), TARGET, db))
     assert result.best is not None
-    assert result.best.interval is not None, "it was in the finals"
-    time = result.best.time_text
+    assert result.best.time.interval is not None, "it was in the finals"
+    time = str(result.best.time)
     number, interval = re.fullmatch(r"(.+ \w+) \((.+)\)", time).groups()  # type: ignore[union-attr]
     assert f"best {time} after" in str(result)
     assert f"best {time}" in repr(result)
@@ -68,6 +68,6 @@ def test_the_time_of_the_best_is_one_number_everywhere(
     assert interval in table
     (best,) = json.loads(command("--json"))
     assert best["seconds"] == result.best.seconds
-    assert tuple(best["interval"]) == result.best.interval
+    assert tuple(best["interval"]) == result.best.time.interval
     gains = {name: gain["ratio"] for name, gain in best["gains"].items()}
     assert gains == {name: gain.ratio for name, gain in result.gains.items() if not gain.at_least}

@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.autotune.events import Ended, Final, Started, Trial
 from tilewright.autotune.picture import Pictures
+from tilewright.durations import MeasuredTime
 from tilewright.errors import BuildError
 from tilewright.lab import html_of
 from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
@@ -74,7 +75,7 @@ def test_of_very_many_trials_some_are_drawn() -> None:
 
 def test_each_program_has_its_picture_and_the_run_its_error() -> None:
     shown = pictures(3, programs=2)
-    shown.add(Ended("done", False, 3, 1e-3, 3.0, noise="Something else was running."))
+    shown.add(Ended("done", False, 3, MeasuredTime(1e-3), 3.0, noise="Something else was running."))
     shown.error = "ZeroDivisionError: of the callback"
     text = parsed(shown)
     assert text.count("<h3>matmul</h3>") == 2
@@ -86,7 +87,8 @@ def test_the_point_of_the_finals_is_their_time_where_another_session_has_the_bes
     shown = pictures(3)
     shown.add(Final((ComparedSchedule("ab" * 32, 2.1e-3, 20, 1.0, None, Verdict.FASTEST),), 3.5))
     assert "finals: 2.1 ms" in parsed(shown)
-    shown.add(Ended("done", False, 3, 1e-3, 4.0, best_session="9" * 64, own_seconds=2.1e-3))
+    best = MeasuredTime(1e-3)
+    shown.add(Ended("done", False, 3, best, 4.0, best_session="9" * 64, own_seconds=2.1e-3))
     text = parsed(shown)
     assert "best 1 ms" in text
     assert "finals: 2.1 ms" in text

@@ -14,7 +14,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.autotune.result import BestResult
-from tilewright.durations import format_change
+from tilewright.durations import MeasuredTime, format_change
 from tilewright.errors import BuildError, DatabaseError, TuningError
 from tilewright.lab import plot
 from tilewright.lab.ablation import prefixes, without_each
@@ -276,7 +276,7 @@ def test_ablation_draws_ratios_and_times() -> None:
     assert ax.get_xlabel() == "faster ← without the step → slower"
     ticks = ax.xaxis.get_major_formatter()
     assert [ticks(ratio, 0) for ratio in (0.5, 1.0, 1.25)] == ["2x", "1x", "1.25x"]
-    best = BestResult(1.0, SCHEDULE.trace, "", "")
+    best = BestResult(MeasuredTime(1.0), SCHEDULE.trace, "", "")
     ax = tw.plot.ablation(FUNC, best, steps="prefixes", seconds=loops)
     assert widths(ax)[-1] == whole
     estimated = tw.plot.ablation(FUNC, SCHEDULE.trace, target=TARGET)

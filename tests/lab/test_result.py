@@ -11,6 +11,7 @@ from tilewright import Trace
 from tilewright.autotune.events import Trial
 from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.result import BestResult, Spent, TuneResult
+from tilewright.durations import MeasuredTime
 from tilewright.lab.page import page
 from tilewright.lab.trials import improvements, rank_correlation
 from tilewright.lab.views import view_of
@@ -24,9 +25,8 @@ FINALS = (
     ComparedSchedule(OTHER, 2e-3, 20, 1.0, None, Verdict.FASTEST),
 )
 GAINS = {"written": Gain(48.0, (45.0, 51.0)), "untuned": Gain(130.0, None, at_least=True)}
-CHOICE = BestResult(
-    2e-3, Trace(), BEST, "12" * 32, FINALS, GAINS, "contraction", SESSION, None, (1.9e-3, 2.1e-3)
-)
+TIME = MeasuredTime(2e-3, (1.9e-3, 2.1e-3), 20)
+CHOICE = BestResult(TIME, Trace(), BEST, "12" * 32, FINALS, GAINS, "contraction", SESSION)
 
 
 def trial(number: int, seconds: float | None, error: str | None = None) -> Trial:
@@ -117,7 +117,7 @@ def test_a_best_of_an_earlier_session_is_named() -> None:
 
 def test_finals_that_took_longer_are_explained_by_their_own_time() -> None:
     """Not by the best, which another session has."""
-    elsewhere = replace(CHOICE, seconds=1.5e-3, session="99" * 32, comparison=())
+    elsewhere = replace(CHOICE, time=MeasuredTime(1.5e-3), session="99" * 32, comparison=())
     result = replace(RESULT, best=elsewhere, trial_seconds=1e-3, own_seconds=2e-3)
     slower = (
         "The fastest trial took 1 ms; timed again in the finals, the winner takes 2 ms. "

@@ -299,9 +299,7 @@ def test_a_finalist_has_the_time_of_its_record_and_the_place_of_its_ratio(later:
     assert [(c.schedule, c.seconds) for c in compared] == [
         (e[1].id, e[0].seconds) for e in (late, other, early)
     ]
-    assert [c.seconds_interval for c in compared] == [
-        e[0].seconds_interval for e in (late, other, early)
-    ]
+    assert [c.time for c in compared] == [e[0].time for e in (late, other, early)]
     assert str(compared[2]) == (
         "slower in 6 of 36 rounds, 1.040 times the fastest (1.040 to 1.040)"
     )
