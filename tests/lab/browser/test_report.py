@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Request
 
 from tilewright.lab.report import report
-from tilewright.tuning_db import Workload
+from tilewright.tuning_db import ScheduleRecord, Workload
 
 from ..databases import HOSTILE, NOON, Tuning, tuned
 from .accessibility import violations
@@ -101,6 +102,30 @@ def test_long_names_and_remarks_fit_the_page(page: Page, tmp_path: Path, width: 
     assert remark["height"] > 3 * 13, "remarks go on in the next line"
     assert remark["width"] > 200, "a line has several words"
     assert remark["x"] + remark["width"] < width, "they are seen without scrolling"
+
+
+class LongNames(Tuning):
+    """The names of rules with their options, and a path in an error, are long and have no spaces."""
+
+    def schedule(self, tile: int) -> ScheduleRecord:
+        name = "copied_windows(inside=false)+contraction(blocked=false,local=false,pack=[])" * 2
+        return replace(super().schedule(tile), generator=name)
+
+
+def test_names_without_spaces_fit_a_phone(page: Page, tmp_path: Path) -> None:
+    tuning = LongNames(tmp_path / "tuning.db")
+    session = tuning.start()
+    for tile, seconds in ((2, 4e-3), (4, 2e-3), (8, 1e-3)):
+        tuning.trial(session, tile, seconds)
+    tuning.trial(session, 16, None, "/a/path" * 20)
+    tuning.finals(session, {2: 4e-3, 4: 2e-3, 8: 1e-3})
+    tuning.database.finish_session(session.id, noise="see " + "/a/path" * 20)
+    page.set_viewport_size({"width": 400, "height": 900})
+    show(page, report(tuning.database), tmp_path / "report.html")
+    for folded in page.locator("details").all():
+        folded.evaluate("e => e.open = true")
+    assert page.locator("figcaption", has_text="Decisions against time").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_a_report_is_whole_without_scripts(page: Page, tmp_path: Path) -> None:
