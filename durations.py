@@ -7,6 +7,7 @@ from decimal import Decimal
 from math import inf
 from typing import NamedTuple
 
+_MOST_DECIMALS = 9
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
@@ -56,6 +57,16 @@ def format_ratio(ratio: float, digits: int = 2) -> str:
     return format(Decimal(f"{ratio:.{digits}g}"), "f")
 
 
+def format_factor(ratio: float) -> str:
+    """How many times as long, with the digits that matter: `1.004x`, `1.13x`, `7.3x` or `37x`."""
+    return f"{ratio:.3f}x" if ratio < 1.0995 else f"{_factor(ratio)}x"
+
+
+def format_factors(low: float, high: float) -> str:
+    """An interval of such factors: `0.99 to 1.02`. What is not 1 is not printed as 1."""
+    return f"{_factor(low)} to {_factor(high)}"
+
+
 class Change(NamedTuple):
     """How a time differs from another one: a `factor` above 1, and `faster` or `slower`.
 
@@ -100,6 +111,16 @@ def format_changes(low: float, high: float, decimals: int = 2) -> str:
         return f"{first} to {last}"
     near, far = (last, first) if first.direction == "faster" else (first, last)
     return f"{near.factor} to {far.factor}"
+
+
+def _factor(ratio: float) -> str:
+    decimals = 2 if ratio < 1.995 else 1 if ratio < 9.95 else 0
+    text = f"{ratio:.{decimals}f}"
+    # Whether 1 is in an interval is what it is read for.
+    while float(text) == 1 != ratio and decimals < _MOST_DECIMALS:
+        decimals += 1
+        text = f"{ratio:.{decimals}f}"
+    return text
 
 
 def _unit(seconds: float) -> tuple[str, float]:

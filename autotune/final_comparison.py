@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from ..runtime.timer import turn_seconds
 from ..schedule import Trace
-from ..tuning_db.gains import Baseline
-from ..tuning_db.values import ComparedSchedule, ScheduleRecord
+from ..tuning_db.values import Baseline, ComparedSchedule, ScheduleRecord
 from .config import MIN_FINALISTS, TuneConfig
 from .drift import DISTURBED, DriftMonitor
 from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..durations import format_ratio
-from ..tuning_db.gains import Baseline, Gains
-from ..tuning_db.values import ComparedSchedule, Verdict
+from ..tuning_db.gains import Gains
+from ..tuning_db.values import Baseline, ComparedSchedule, Verdict
 from .drift import DISTURBED, changed, drift_text
 
 _APART = 3.0

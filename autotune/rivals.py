@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
-from ..tuning_db.gains import Baseline, Gain, Gains
-from ..tuning_db.values import ScheduleRecord
+from ..tuning_db.gains import Gain, Gains
+from ..tuning_db.values import Baseline, ScheduleRecord
 from .finals import FAR, Finalist
 from .measure.interchange import interchanged
 from .records import schedule_record

@@ -16,9 +16,10 @@ from dataclasses import astuple, dataclass, field, replace
 from ..durations import format_seconds
 from ..errors import TilewrightError
 from ..schedule import Trace
-from ..tuning_db.gains import Baseline, Gains
+from ..tuning_db.gains import Gains
 from ..tuning_db.interleaved_comparison import summary
 from ..tuning_db.values import (
+    Baseline,
     Measurement,
     Outcome,
     ScheduleRecord,

@@ -45,9 +45,9 @@ def session_finals(
             entries.append((measured, database.get(ScheduleRecord, measured.schedule)))
     if len(entries) < 2:
         return None
-    comparison = compare_schedules(entries, partial(_earlier, database, finalists[0]))
+    untuned = untuned_of(database.get(Session, finalists[0].session))
+    comparison = compare_schedules(entries, partial(_earlier, database, finalists[0]), untuned)
     choice = next(m for m, _ in entries if m.schedule == comparison[0].schedule)
-    untuned = untuned_of(database.get(Session, choice.session))
     return SessionFinals(tuple(comparison), gains_of(choice, entries, untuned))
 
 

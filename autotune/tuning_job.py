@@ -12,9 +12,8 @@ from typing import NamedTuple
 from ..errors import DatabaseError, TilewrightError, TuningError
 from ..target import Target
 from ..tuning_db import TuningDatabase
-from ..tuning_db.gains import Baseline
 from ..tuning_db.sessions import AT_WORK
-from ..tuning_db.values import Session, SessionStatus
+from ..tuning_db.values import Baseline, Session, SessionStatus
 from .budget import Budget, Meter
 from .config import TuneConfig
 from .events import Callback

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..tuning_db.gains import Baseline
+from ..tuning_db.values import Baseline
 from .rivals import Rival
 
 

@@ -26,7 +26,8 @@ _NAME = 160
 class Interval:
     """A value of a row between the ends of its interval, if that is known.
 
-    `name` is the row's, `cells` are those of the other columns, and `words` follow the picture.
+    `name` is the row's, `cells` are those of the other columns, and `words` follow the picture. One
+    that is `off` the axis is an arrow with its number.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Interval:
     value: float
     ends: tuple[float, float] | None
     words: str = ""
+    off: bool = False
 
 
 def bars(
@@ -62,13 +64,14 @@ def intervals(
 
     `head` are the columns of the name and the cells.
     """
-    values = [v for row in rows for v in (row.value, *(row.ends or ()))]
+    values = [v for row in rows if not row.off for v in (row.value, *(row.ends or ()))]
     scale = Scale.around([*values, beside], 6, _WIDE - 6, axis)
+    line = h.path(".zero", d=f"M{number(scale(beside))} 0V{_HIGH}")
     body: list[Row] = [
         (
             shortened(row.name),
             *row.cells,
-            _picture(_whiskers(row, scale, beside)),
+            _picture([line, _arrow(row, axis) if row.off else _whiskers(row, scale)]),
             h.span(".words")[text(row.words)],
         )
         for row in rows
@@ -117,11 +120,16 @@ def _bar(value: float, most: float) -> h.Node:
     return h.rect(".bar", x="0", y="4", width=number(max(1.0, _WIDE * value / most)), height="10")
 
 
-def _whiskers(row: Interval, scale: Scale, beside: float) -> h.Node:
+def _arrow(row: Interval, axis: Axis) -> h.Node:
+    """An arrow to the right, beside the number that is off the axis."""
+    label = h.text(x=str(_WIDE - 22), y="13", text_anchor="end")[axis.write(row.value)]
+    return [label, h.path(".whisker", d=f"M{_WIDE - 18} {_MIDDLE:g}h15m-5-4l5 4l-5 4")]
+
+
+def _whiskers(row: Interval, scale: Scale) -> h.Node:
     """A dot and its interval; the dot is hollow where there is no interval."""
-    line = h.path(".zero", d=f"M{number(scale(beside))} 0V{_HIGH}")
     if not plottable(row.value, logarithmic=scale.logarithmic):
-        return line
+        return None
     whiskers = None
     if row.ends is not None:
         ends = [v for v in row.ends if plottable(v, logarithmic=scale.logarithmic)]
@@ -130,4 +138,4 @@ def _whiskers(row: Interval, scale: Scale, beside: float) -> h.Node:
         whiskers = h.path(".whisker", d=path)
     shape = "at" if row.ends is not None else "at open"
     dot = h.circle(class_=shape, cx=number(scale(row.value)), cy=f"{_MIDDLE:g}", r="3.5")
-    return [line, whiskers, dot]
+    return [whiskers, dot]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from ..autotune.events import Trial
 from ..durations import format_seconds
 from ..ids import short_id
-from ..tuning_db.gains import Baseline, Gains, gains_text
-from ..tuning_db.values import ComparedSchedule, Verdict
+from ..tuning_db.gains import Gains, gains_text
+from ..tuning_db.values import Baseline, ComparedSchedule, Verdict
 from .bars import Interval, bars, intervals
 from .charts import Layer, chart
 from .page import text
@@ -25,6 +25,8 @@ from .tables import Column
 
 CLOCK = Axis("seconds since the first trial", "{:g} s".format, zero=True)
 CALL = Axis("time of a call", format_seconds, logarithmic=True)
+_SQUEEZED = 4.0
+"""How many times as far from the fastest as the other finalists a baseline is still on the axis."""
 _FEW = 3
 """Points from which on a correlation says anything."""
 Point: TypeAlias = tuple[float, float]
@@ -106,22 +108,38 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def finals(comparison: Sequence[ComparedSchedule]) -> h.Node:
-    """The finalists with their times and intervals, the choice first; nothing without finals."""
+    """The finalists with their times and intervals, the choice first; nothing without finals.
+
+    Baselines are named. Those that are much slower than the others are off the axis.
+    """
     if not comparison:
         return None
+    longest = _longest(comparison)
     rows = [
         Interval(
-            short_id(c.schedule),
+            ", ".join([short_id(c.schedule), *(b.phrase for b in c.baselines)]),
             [format_seconds(c.seconds)],
             c.ratio,
             (1.0, 1.0) if c.verdict is Verdict.FASTEST else c.interval,
-            f"{'chosen; ' if n == 0 else ''}{c}",
+            f"{'chosen; ' if n == 0 else ''}{c.versus}",
+            off=bool(c.baselines) and c.ratio > longest,
         )
         for n, c in enumerate(comparison)
     ]
     head = [Column("schedule"), Column("time", number=True)]
     axis = Axis("times the fastest", "{:.4g}".format)
     return intervals("Finals: timed interleaved", rows, head=head, axis=axis, beside=1.0)
+
+
+def _longest(comparison: Sequence[ComparedSchedule]) -> float:
+    """The ratio from which on a baseline would leave too little of the axis to the others.
+
+    Where there are no other finalists, these are the choice and the faster baseline.
+    """
+    others = [c.interval[1] if c.interval else c.ratio for c in comparison if not c.baselines]
+    if len(others) < 2:
+        others += sorted(c.ratio for c in comparison if c.ratio > 1)[:1]
+    return 1 + _SQUEEZED * (max(others, default=1.0) - 1)
 
 
 def gains(found: Gains) -> h.Node:

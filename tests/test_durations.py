@@ -10,10 +10,35 @@ from tilewright.durations import (
     MeasuredTime,
     format_change,
     format_changes,
+    format_factor,
+    format_factors,
     format_long,
     format_ratio,
     format_seconds,
 )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(1.0, "1.000x"), (1.0042, "1.004x"), (1.134, "1.13x"), (7.27, "7.3x"), (37.13, "37x")],
+)
+def test_factors_have_the_digits_that_matter(ratio: float, text: str) -> None:
+    assert format_factor(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.9893, 1.0171, "0.99 to 1.02"),
+        (1.0, 1.0, "1.00 to 1.00"),
+        (1.0004, 1.057, "1.0004 to 1.06"),
+        (0.97, 0.998, "0.97 to 0.998"),
+        (7.18, 12.4, "7.2 to 12"),
+        (1.0 + 1e-15, inf, "1.000000000 to inf"),
+    ],
+)
+def test_what_is_not_1_is_not_printed_as_1(low: float, high: float, text: str) -> None:
+    assert format_factors(low, high) == text
 
 
 @pytest.mark.parametrize(

@@ -251,9 +251,9 @@ def test_lookups_and_comparisons() -> None:
     compared = ComparedSchedule("ab" * 32, 1e-3, 9, 1.0, None, Verdict.FASTEST)
     assert repr(compared) == "<ComparedSchedule abababababab: 1 ms, fastest>"
     tie = replace(compared, ratio=1.0123, interval=(0.99, 1.03), verdict=Verdict.UNSETTLED)
-    text = "<ComparedSchedule abababababab: 1 ms, unsettled, 1.012x (0.990 to 1.030)>"
+    text = "<ComparedSchedule abababababab: 1 ms, unsettled, 1.012x (0.99 to 1.03)>"
     assert repr(tie) == text
-    assert str(tie) == "unsettled (0.990 to 1.030)"
+    assert str(tie) == "unsettled (0.99 to 1.03)"
     schedule = ScheduleRecord("{}", 1, "written")
     best = Best(schedule, None, True, "a.db")
     assert repr(best) == f"<Best not measured: schedule {schedule.id[:12]}, pinned>"

@@ -60,9 +60,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .gains import Baseline, Gain
+from .gains import Gain
 from .values import (
     AnyRecord,
+    Baseline,
     Best,
     ComparedSchedule,
     Environment,

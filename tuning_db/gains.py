@@ -8,28 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import floor, log10
 
 from ..durations import format_ratio
-from .interleaved_comparison import TimeRatio, simplicity, time_ratio
-from .values import Measurement, ScheduleRecord, Session, Verdict
+from .interleaved_comparison import TimeRatio, is_as_written, time_ratio
+from .values import Baseline, Measurement, ScheduleRecord, Session, Verdict
 
 _WIDE = 1.5
 """From this ratio of its ends on, an interval is printed."""
 UNTUNED_KEY = "untuned"
 """The key in `Session.model` of what is `Session.untuned` now, in sessions of older versions."""
-
-
-class Baseline(StrEnum):
-    """A schedule that the best one of a program is compared with."""
-
-    WRITTEN = "written"
-    UNTUNED = "untuned"
-
-    @property
-    def phrase(self) -> str:
-        return "the program as written" if self is Baseline.WRITTEN else "the untuned build"
 
 
 @dataclass(frozen=True)
@@ -69,9 +57,9 @@ Gains = Mapping[str, Gain]
 """Gains by the baselines."""
 
 
-def untuned_of(session: Session) -> object:
+def untuned_of(session: Session | None) -> object:
     """The schedule (id) that a build without records would choose, if the session knows."""
-    return session.untuned or session.model.get(UNTUNED_KEY)
+    return None if session is None else session.untuned or session.model.get(UNTUNED_KEY)
 
 
 def gains_of(
@@ -85,7 +73,7 @@ def gains_of(
     for measured, schedule in entries:
         compared = time_ratio(measured.samples, best.samples)
         gain = Gain.of(compared, same_code=measured.samples == best.samples)
-        if simplicity(schedule)[:2] == (False, 0):
+        if is_as_written(schedule):
             gains[Baseline.WRITTEN] = gain
         if measured.schedule == untuned:
             gains[Baseline.UNTUNED] = gain

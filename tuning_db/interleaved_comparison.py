@@ -31,7 +31,15 @@ from typing import NamedTuple
 
 from ..texts import count
 from .intervals import median_interval
-from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
+from .values import (
+    Baseline,
+    ComparedSchedule,
+    Json,
+    Measurement,
+    ScheduleRecord,
+    Verdict,
+    parse_trace,
+)
 
 MARGIN = 0.02
 """A schedule that ties with the fastest takes at most this share longer."""
@@ -142,13 +150,16 @@ def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
 
 
 def compare_schedules(
-    entries: Sequence[tuple[Measurement, ScheduleRecord]], earlier: EarlierTimes
+    entries: Sequence[tuple[Measurement, ScheduleRecord]],
+    earlier: EarlierTimes,
+    untuned: object = None,
 ) -> list[ComparedSchedule]:
     """How interleaved measurements compare: the choice first, then the others by how they compare.
 
     The others are the fastest, then by their ratios: their times are of different rounds where one
     was out early. The entries are `ok`, each of another schedule; their order does not matter.
-    `earlier` is called only where one of them is unsettled.
+    `earlier` is called only where one of them is unsettled. `untuned` is the id of the schedule
+    that a build without records chooses, if it is known.
     """
     entries = sorted(entries, key=lambda entry: entry[0].schedule)
     rows = [measured.samples for measured, _ in entries]
@@ -180,7 +191,7 @@ def compare_schedules(
     order = sorted(range(len(rows)), key=lambda n: (n != choice, n != first, ratios[n].ratio))
     compared = []
     for n in order:
-        measured, _ = entries[n]
+        measured, schedule = entries[n]
         time = measured.time
         assert time is not None, "an ok measurement has a time"
         compared.append(
@@ -193,9 +204,15 @@ def compare_schedules(
                 interval=None if n == first else ratios[n].interval,
                 verdict=verdicts.get(n, Verdict.SLOWER),
                 of_rounds=most,
+                baselines=_baselines(schedule, untuned),
             )
         )
     return compared
+
+
+def is_as_written(schedule: ScheduleRecord) -> bool:
+    """Whether a schedule has no steps: it is the program as written."""
+    return simplicity(schedule)[:2] == (False, 0)
 
 
 def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:
@@ -236,6 +253,14 @@ def summary(comparison: Sequence[ComparedSchedule]) -> str:
     if unsettled:
         outcome += f"; noise hides how {unsettled} compare, whose shortest times are longer"
     return outcome
+
+
+def _baselines(schedule: ScheduleRecord, untuned: object) -> tuple[Baseline, ...]:
+    is_baseline = {
+        Baseline.WRITTEN: is_as_written(schedule),
+        Baseline.UNTUNED: schedule.id == untuned,
+    }
+    return tuple(baseline for baseline, holds in is_baseline.items() if holds)
 
 
 def _inverse(bounds: tuple[float, float] | None) -> tuple[float, float] | None:

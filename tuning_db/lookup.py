@@ -318,8 +318,7 @@ def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
         rows = connection.execute(_OF_COMPARISON, {"created": measured.created})
         entries = (damage.or_none(connection, partial(pair, row)) for row in rows)
         timed = [e for e in entries if e is not None and _AT_ONCE(e[0]) == _AT_ONCE(measured)]
-        untuned = None if session is None else untuned_of(session)
-        return gains_of(measured, timed if len(timed) > 1 else [], untuned)
+        return gains_of(measured, timed if len(timed) > 1 else [], untuned_of(session))
     return {}
 
 
@@ -422,7 +421,12 @@ def _choice(connection: Connection, entries: list[Entry], known: Entry, wanted: 
 
 def _compared(connection: Connection, entries: list[Entry], wanted: Wanted) -> Best:
     """The choice among interleaved measurements."""
-    comparison = compare_schedules(entries, partial(_earlier, connection, entries, wanted))
+    earlier = partial(_earlier, connection, entries, wanted)
+    untuned = None
+    if len(entries) > 1:
+        session = partial(get, connection, Session, entries[0][0].session)
+        untuned = untuned_of(wanted.damage.or_none(connection, session))
+    comparison = compare_schedules(entries, earlier, untuned)
     measured, schedule = next(e for e in entries if e[1].id == comparison[0].schedule)
     others = tuple(comparison) if len(comparison) > 1 else ()
     return Best(schedule, measured, False, location(connection), others)

@@ -25,7 +25,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
 from ..display import html
-from ..durations import MeasuredTime, format_seconds
+from ..durations import MeasuredTime, format_factor, format_factors, format_seconds
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import LINE, count, cut
@@ -443,6 +443,24 @@ class Verdict(StrEnum):
     UNSETTLED = "unsettled"
 
 
+class Baseline(StrEnum):
+    """A schedule that the best one of a program is compared with.
+
+    `phrase` names it in sentences, `label` in lists.
+    """
+
+    WRITTEN = "written"
+    UNTUNED = "untuned"
+
+    @property
+    def phrase(self) -> str:
+        return "the program as written" if self is Baseline.WRITTEN else "the untuned build"
+
+    @property
+    def label(self) -> str:
+        return "as written" if self is Baseline.WRITTEN else "untuned"
+
+
 @dataclass(frozen=True)
 class ComparedSchedule:
     """A schedule (id) in an interleaved comparison.
@@ -453,6 +471,7 @@ class ComparedSchedule:
     `interval` contains the true ratio with the same confidence. It is None for the fastest; both
     intervals are if there were too few rounds. `of_rounds` are those of the fastest: one that was
     out early has a time of other rounds than that, and its `ratio` says which is faster.
+    `baselines` says what else it is: the program as written, the untuned build, or both.
     """
 
     schedule: str
@@ -463,6 +482,7 @@ class ComparedSchedule:
     verdict: Verdict
     seconds_interval: tuple[float, float] | None = None
     of_rounds: int | None = None
+    baselines: tuple[Baseline, ...] = ()
 
     @property
     def time(self) -> MeasuredTime:
@@ -485,27 +505,32 @@ class ComparedSchedule:
         told = f"{short_id(self.schedule)}: {format_seconds(self.seconds)}{early}, {self.verdict}"
         if self.verdict is Verdict.FASTEST:
             return f"<ComparedSchedule {told}>"
-        return f"<ComparedSchedule {told}, {self.ratio:.3f}x ({self._between})>"
+        return f"<ComparedSchedule {told}, {format_factor(self.ratio)} ({self._between})>"
 
-    def __str__(self) -> str:
+    @property
+    def versus(self) -> str:
+        """How it compares with the fastest: `1.05x (1.03 to 1.24)` times as long, or a `tie`.
+
+        `behind` is what may be as fast by its interval. What was out early says in how many rounds.
+        """
+        early = f", {count(self.rounds, 'round')}" if self.early else ""
         if self.verdict is Verdict.FASTEST:
             return "fastest"
         if self.verdict is Verdict.UNSETTLED:
             return f"unsettled ({self._between})"
         if self.ratio < 1:
-            ties = self.verdict is Verdict.TIE
-            how = "tie, as fast within the noise" if ties else f"out after {self.rounds_text}"
-            return f"{how} ({self._between})"
+            how = "tie, as fast" if self.verdict is Verdict.TIE else "out early"
+            return f"{how} ({self._between}){early}"
         surely = self.interval is not None and self.interval[0] > 1
-        word = "behind" if self.verdict is Verdict.SLOWER and not surely else self.verdict
-        early = f" in {self.rounds_text}" if self.early else ""
-        return f"{word}{early}, {self.ratio:.3f} times the fastest ({self._between})"
+        word = "tie " if self.verdict is Verdict.TIE else "" if surely else "behind "
+        return f"{word}{format_factor(self.ratio)} ({self._between}){early}"
+
+    def __str__(self) -> str:
+        return ", ".join([self.versus, *(baseline.label for baseline in self.baselines)])
 
     @property
     def _between(self) -> str:
-        if self.interval is None:
-            return "too few rounds"
-        return f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        return "too few rounds" if self.interval is None else format_factors(*self.interval)
 
 
 @dataclass(frozen=True)

@@ -77,13 +77,49 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "trial 3/4: best 1 ms, 2.0 GFLOP/s after 3.0 s",
         "the machine is not calm: the same code takes 1.50 times as long",
         "finals:",
-        "-> abababababab  1.01 ms (1 to 1.02)  tie, 1.010 times the fastest (0.995 to 1.020)",
+        "-> abababababab  1.01 ms (1 to 1.02)  tie 1.010x (0.995 to 1.02)",
         "   cdcdcdcdcdcd  1 ms                 fastest",
-        "   efefefefefef  1.1 ms               behind, 1.100 times the fastest (too few rounds)",
+        "   efefefefefef  1.1 ms               behind 1.10x (too few rounds)",
         "31x the program as written, 1.03x the untuned build (tw.build without a record)",
         "The reference kernel now takes 68 times as long as at the start; something else is "
         "running, and these times are not comparable.",
         "best 1.01 ms (1 to 1.02), 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
+    ]
+
+
+def test_a_finalist_is_a_line_of_80_columns() -> None:
+    """Whatever its verdict; a short time is followed by all there is to say of a baseline."""
+    best = ComparedSchedule(
+        "ab" * 32, 1.126e-4, 36, 1.0, None, Verdict.FASTEST, (1.121e-4, 1.132e-4), 36
+    )
+    others = [
+        replace(best, ratio=1.0042, interval=(0.9893, 1.0171), verdict=Verdict.TIE),
+        replace(best, ratio=0.9981, interval=(0.9893, 1.0171), verdict=Verdict.TIE),
+        replace(best, ratio=1.0123, interval=(0.9002, 1.2123), verdict=Verdict.UNSETTLED),
+        replace(best, ratio=1.2123, interval=(0.9893, 1.4123), verdict=Verdict.SLOWER),
+        replace(best, ratio=1.2123, interval=(1.1893, 1.4123), verdict=Verdict.SLOWER, rounds=6),
+        replace(
+            best,
+            seconds=4.17e-3,
+            seconds_interval=(4.151e-3, 4.203e-3),
+            ratio=37.132,
+            interval=(36.8, 37.9),
+            verdict=Verdict.SLOWER,
+            rounds=6,
+            baselines=(Baseline.WRITTEN,),
+        ),
+    ]
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    lines = shown(console, [*TRIALS, Final((best, *others), 5.0)]).splitlines()
+    listed = [line.strip() for line in lines if "abababababab" in line][-7:]
+    assert [line.partition(")")[2].strip() for line in listed] == [
+        "fastest",
+        "tie 1.004x (0.99 to 1.02)",
+        "tie, as fast (0.99 to 1.02)",
+        "unsettled (0.90 to 1.21)",
+        "behind 1.21x (0.99 to 1.41)",
+        "1.21x (1.19 to 1.41), 6 rounds",
+        "37x (37 to 38), 6 rounds, as written",
     ]
 
 
@@ -236,5 +272,5 @@ def test_the_terminal_is_as_before_once_all_programs_have_ended() -> None:
 def test_finals_are_whole_in_a_narrow_terminal(width: int) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=width)
     text = " ".join(shown(console, EVENTS[:-1]).split())
-    assert "(0.995 to 1.020)" in text
+    assert "(0.995 to 1.02)" in text
     assert "1.01 ms (1 to 1.02)" in text

@@ -210,6 +210,25 @@ def test_intervals_show_ends_or_a_hollow_dot() -> None:
     assert len(drawn(document, "zero")) == 3
 
 
+def test_what_is_off_the_axis_is_an_arrow_with_its_number() -> None:
+    rows = [Interval("a", [], 1.0, None), Interval("b", [], 1.04, (1.02, 1.06))]
+    slow = Interval("c", [], 37.13, (37.0, 38.0), "37x (37 to 38)", off=True)
+    axis = Axis("times the fastest", "{:.4g}".format)
+
+    def drawn_with(*more: Interval) -> tuple[Element, list[float]]:
+        found = parsed(intervals("F", [*rows, *more], head=[Column("")], axis=axis, beside=1.0))
+        dots = found.iter("{http://www.w3.org/2000/svg}circle")
+        return found, [float(dot.get("cx", "")) for dot in dots]
+
+    document, dots = drawn_with(slow)
+    assert dots == drawn_with()[1]
+    assert dots[1] - dots[0] > 100
+    assert len(drawn(document, "zero")) == 3
+    written = [t.text for t in document.iter("{http://www.w3.org/2000/svg}text")]
+    assert written.count("37.13") == 1
+    assert "37x (37 to 38)" in texts(document)
+
+
 def test_parts_add_up() -> None:
     document = parsed(parts("Time", [("search", 1.0), ("build", 3.0), ("x", 0)], format_seconds))
     assert "search 1 s (25%), build 3 s (75%)" in texts(document)

@@ -52,14 +52,15 @@ def test_an_empty_database_says_so(tmp_path: Path) -> None:
         assert shown(database) == f"{database.location} no measurements"
 
 
-def test_the_best_shows_its_time_finals_and_steps(database: TuningDatabase) -> None:
+def test_the_best_shows_its_time_finals_and_steps(database: TuningDatabase, tmp_path: Path) -> None:
     (workload,) = database.records(Workload)
     best = database.best(workload.id, CPU, LLVM)
     assert isinstance(best, Best)
     text = shown(best)
     assert f"1.11 ms (1.1 to 1.12) · schedule {best.schedule.id[:12]} · fastest verified" in text
     assert "chosen; fastest" in text
-    assert "slower, 7.273 times the fastest" in text
+    plain = Tuning(tmp_path / "other.db").schedule(0).id[:12]
+    assert f"{plain}, the program as written 8.08 ms 7.273 7.3x (7.3 to 7.3)" in text
     assert "The schedule: 4 steps by tiling(vector=True)" in text
     assert best._repr_html_().startswith('<div class="tw">')
 

@@ -106,7 +106,7 @@ def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path:
     tuning.trial(tuning.start(), 4, 1e-4)
     text = shown(report(tuning.database, session))
     assert "chosen; fastest" in text
-    assert "slower, 2.000 times the fastest" in text
+    assert "the untuned build 2.22 ms 2.0x (2.0 to 2.0)" in text
     assert "The best is of session" in text
 
 
@@ -125,8 +125,8 @@ def test_the_schedules_of_a_session_have_their_one_time_and_order(
     assert [row[1:3] for row in rows] == [
         ["time", "finals"],
         ["1.11 ms", "chosen; fastest"],
-        ["2.22 ms", "slower, 2.000 times the fastest (2.000 to 2.000)"],
-        ["8.08 ms", "slower, 7.273 times the fastest (7.273 to 7.273)"],
+        ["2.22 ms", "2.0x (2.0 to 2.0), untuned"],
+        ["8.08 ms", "7.3x (7.3 to 7.3), as written"],
         ["4 ms", ""],
     ]
     assert [row[0] for row in rows[1:4]] == [c.schedule[:12] for c in best.comparison]

@@ -82,7 +82,7 @@ def test_a_result_shows_time_gain_and_course() -> None:
         "Rank correlation 1.00",
         "crash: signal 11",
         "runs 4 s (40%)",
-        "chosen; tie, 1.004 times the fastest",
+        "chosen; tie 1.004x",
         "The schedule: 0 steps by contraction",
     ):
         assert expected in shown

@@ -13,6 +13,7 @@ import pytest
 
 from tilewright.tuning_db import (
     AnyRecord,
+    Baseline,
     Best,
     ComparedSchedule,
     Measurement,
@@ -20,8 +21,9 @@ from tilewright.tuning_db import (
     TuningDatabase,
     Verdict,
     Verification,
+    to_plain,
 )
-from tilewright.tuning_db.gains import Baseline, Gain, gain_cell, gains_text
+from tilewright.tuning_db.gains import Gain, gain_cell, gains_text
 from tilewright.tuning_db.interleaved_comparison import (
     TimeRatio,
     compare_schedules,
@@ -32,7 +34,7 @@ from tilewright.tuning_db.interleaved_comparison import (
 )
 from tilewright.tuning_db.intervals import median_interval
 
-from .samples import CPU, DRIFT, LLVM, MATMUL, NOON, OLD_LLVM, fill, timed, verified
+from .samples import CPU, DRIFT, LLVM, MATMUL, NOON, OLD_LLVM, SESSION, fill, timed, verified
 
 Place = Callable[[], str]
 NOISE = tuple(d * f for d, f in zip(DRIFT, (1, 1, 0.99, 1, 1.01, 1, 0.99, 1, 1.01), strict=True))
@@ -127,7 +129,7 @@ def test_no_other_is_ahead_of_the_fastest(seed: int) -> None:
 
 def test_a_tie_in_noise_does_not_say_that_it_is_faster() -> None:
     tie = ComparedSchedule("ab" * 32, 1e-3, 9, 0.962, (0.12, 11.986), Verdict.TIE)
-    assert str(tie) == "tie, as fast within the noise (0.120 to 11.986)"
+    assert str(tie) == "tie, as fast (0.12 to 12)"
 
 
 def test_rounds_without_one_of_the_two_do_not_count() -> None:
@@ -286,7 +288,7 @@ def test_one_that_was_out_early_does_not_win() -> None:
     assert compared[0].schedule == LARGE.id
     verdicts = {c.schedule: c for c in compared}
     assert verdicts[SMALL.id].verdict is Verdict.SLOWER
-    assert str(verdicts[SMALL.id]) == "out after 9 of 36 rounds (0.700 to 0.700)"
+    assert str(verdicts[SMALL.id]) == "out early (0.70 to 0.70), 9 rounds"
 
 
 @pytest.mark.parametrize("later", [0.2, 3.0])
@@ -300,10 +302,8 @@ def test_a_finalist_has_the_time_of_its_record_and_the_place_of_its_ratio(later:
         (e[1].id, e[0].seconds) for e in (late, other, early)
     ]
     assert [c.time for c in compared] == [e[0].time for e in (late, other, early)]
-    assert str(compared[2]) == (
-        "slower in 6 of 36 rounds, 1.040 times the fastest (1.040 to 1.040)"
-    )
-    assert repr(compared[2]).endswith("1.04 s in 6 of 36 rounds, slower, 1.040x (1.040 to 1.040)>")
+    assert str(compared[2]) == "1.040x (1.04 to 1.04), 6 rounds"
+    assert repr(compared[2]).endswith("1.04 s in 6 of 36 rounds, slower, 1.040x (1.04 to 1.04)>")
     assert [c.early for c in compared] == [False, False, True]
     assert "rounds" not in f"{compared[1]}{compared[1]!r}"
 
@@ -325,9 +325,26 @@ def test_slower_is_said_only_of_what_is_surely_slower() -> None:
     def said(interval: tuple[float, float] | None) -> str:
         return str(ComparedSchedule("ab" * 32, 1e-3, 9, 1.021, interval, Verdict.SLOWER))
 
-    assert said((0.885, 1.073)) == "behind, 1.021 times the fastest (0.885 to 1.073)"
-    assert said((1.004, 1.073)) == "slower, 1.021 times the fastest (1.004 to 1.073)"
-    assert said(None) == "behind, 1.021 times the fastest (too few rounds)"
+    assert said((0.885, 1.073)) == "behind 1.021x (0.89 to 1.07)"
+    assert said((1.004, 1.073)) == "1.021x (1.004 to 1.07)"
+    assert said(None) == "behind 1.021x (too few rounds)"
+
+
+def test_baselines_are_named_wherever_finals_are_listed(db: TuningDatabase) -> None:
+    plain, fast = timed(WRITTEN, 7.0, DRIFT, after=1), timed(LONG, 1.0, DRIFT, after=1)
+    db.prepared_session(SESSION.id, LONG.id)
+    put(db, plain, fast)
+    best = db.best(MATMUL.id, CPU)
+    assert best is not None
+    assert [(c.schedule, c.baselines) for c in best.comparison] == [
+        (LONG.id, (Baseline.UNTUNED,)),
+        (WRITTEN.id, (Baseline.WRITTEN,)),
+    ]
+    assert [str(c) for c in best.comparison] == [
+        "fastest, untuned",
+        "7.0x (7.0 to 7.0), as written",
+    ]
+    assert [c["baselines"] for c in to_plain(best)["comparison"]] == [["untuned"], ["written"]]
 
 
 def test_the_best_of_a_noisy_comparison_is_the_same_in_the_database(db: TuningDatabase) -> None:
@@ -367,7 +384,7 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     outcome = "ties with 1 of the 2 other finalists, and is the simplest"
     assert f"\n  {outcome}; timed interleaved in 9 rounds:\n" in story
     assert f"\n    {LARGE.id[:12]}: 1 s (0.98 to 1.02), fastest\n" in story
-    slower = "1.5 s (1.47 to 1.53), slower, 1.500 times"
+    slower = "1.5 s (1.47 to 1.53), 1.50x"
     assert f"\n    {LONG.id[:12]}: {slower}" in story
 
 

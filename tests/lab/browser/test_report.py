@@ -105,7 +105,7 @@ def test_long_names_and_remarks_fit_the_page(page: Page, tmp_path: Path, width: 
 
 
 class LongNames(Tuning):
-    """The names of rules with their options, and a path in an error, are long and have no spaces."""
+    """The names of rules with their options are long and have no spaces, like paths."""
 
     def schedule(self, tile: int) -> ScheduleRecord:
         name = "copied_windows(inside=false)+contraction(blocked=false,local=false,pack=[])" * 2
