@@ -23,7 +23,8 @@ _ELEMENT = re.compile(r"(?:^|[\s>+~])([a-z]\w*)")
 _CLASSES_OF = re.compile(r'\sclass="([^"]*)"')
 _ELEMENTS_OF = re.compile(r"<([a-z]\w*)")
 _VARIABLE = re.compile(r"var\((--[\w-]+)")
-_AROUND = frozenset({".tw", ".vscode-light", ".vscode-dark", "body"})
+_VSCODE = ".vscode-light", ".vscode-dark", ".vscode-high-contrast", ".vscode-high-contrast-light"
+_AROUND = frozenset({".tw", *_VSCODE, "body"})
 """What a picture is in."""
 
 

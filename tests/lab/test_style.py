@@ -127,7 +127,7 @@ def test_a_picture_lacks_only_rules_that_match_none_of_its_elements(tmp_path: Pa
             for selector in rule.partition(": ")[0].split(","):
                 asked = re.sub(r":not\([^)]*\)|::?[\w-]+|\[[^]]*\]", "", selector)
                 names = re.findall(r"\.[\w-]+|(?<![\w.-])[a-z]\w*", asked)
-                missing = set(names) - there - {".vscode-dark", ".vscode-light", "body"}
+                missing = {n for n in names if n[:8] != ".vscode-"} - there - {"body"}
                 assert missing, (name, rule)
 
 
