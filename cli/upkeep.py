@@ -29,9 +29,9 @@ from .times import parse_moment
 
 if TYPE_CHECKING:
     from ..tuning_db import (
-        AnyRecord,
         Measurement,
         Pin,
+        RecordDiff,
         Removal,
         ScheduleRecord,
         TuningDatabase,
@@ -260,8 +260,9 @@ def diff(
 ) -> None:
     """Compare two records of a database, by their ids, or two databases.
 
-    Schedules and measurements are compared by decisions, steps and times, sessions by their
-    options; of databases it says which records one has and the other has not.
+    Schedules and measurements are compared by decisions, steps and times: their ratio is known
+    where both were timed interleaved. Sessions are compared by their options; of databases it says
+    which records one has and the other has not.
     """
     if _is_database(first) and _is_database(second):
         _diff_databases(first, second, as_json)
@@ -271,7 +272,7 @@ def diff(
         schedules = [
             database.schedule_of(record) for record in (difference.first, difference.second)
         ]
-        told = list(_told(database, difference.first, difference.second, schedules))
+        told = list(_told(database, difference, schedules))
     if as_json:
         from ..tuning_db import to_plain
 
@@ -301,20 +302,19 @@ _LONG = frozenset({"trace", "samples", "features", "ir", "seconds", "nonce", "he
 
 
 def _told(
-    database: TuningDatabase,
-    first: AnyRecord,
-    second: AnyRecord,
-    schedules: list[ScheduleRecord | None],
+    database: TuningDatabase, difference: RecordDiff, schedules: list[ScheduleRecord | None]
 ) -> Iterator[tuple[str, list[str]]]:
     """What two records differ in that is no field: decisions, times and what was measured."""
-    from ..tuning_db import Measurement, Order, Session
+    from ..tuning_db import Order, Session
 
+    first, second = difference.first, difference.second
     if first == second:
         return
-    if isinstance(first, Measurement) and isinstance(second, Measurement):
-        yield "time", [measured_text(first), measured_text(second)]
-        if first.seconds and second.seconds:
-            yield "ratio", ["1", f"{second.seconds / first.seconds:.3f}"]
+    if (times := difference.times) is not None:
+        ran = zip((first, second), times.times, strict=True)
+        yield "time", [str(time or getattr(of, "outcome", "not measured")) for of, time in ran]
+        if all(times.times):
+            yield "ratio", ["" if times.ratio is None else "1", times.ratio_text]
     if isinstance(first, Session) and isinstance(second, Session):
         measured = [database.measurements(session=s.id, order=Order.TIME) for s in (first, second)]
         yield "trials", [str(database.trials(s.id)) for s in (first, second)]

@@ -22,7 +22,7 @@ from .page import text
 from .scales import some
 from .tables import Column, Row, table
 from .trace import statements
-from .trials import lead
+from .trials import lead, remarks
 
 MOST_LINES = 40
 """Lines of a difference of programs or steps."""
@@ -99,6 +99,7 @@ def _records(diff: RecordDiff) -> h.Node:
     return h.section(".result")[
         h.h3[text(f"{diff.first.kind}s {one} and {two}")],
         lead(differing if diff.fields else "the same"),
+        remarks(None if diff.times is None else f"Times: {diff.times}."),
         table(_caption("Fields", len(fields)), columns, rows) if rows else None,
         (_body(diff, name) for name in _BODIES if name in diff.fields),
     ]

@@ -56,6 +56,7 @@ COMMANDS = {
     "prune": "db prune --damaged",
     "delete": "db delete {schedule} {session}",
     "diff-measurements": "db diff {measurement} {other}",
+    "diff-schedules": "db diff 24d9a9237f34 1bcbb99574d3 --db session.db",
     "diff-sessions": "db diff {session} {empty}",
     "diff-databases": "db diff tables.db other.db",
     "show-measurement": "db show {measurement}",

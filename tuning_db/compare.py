@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import Connection, select
 
 from ..display import html
+from ..durations import MeasuredTime, format_factor, format_factors
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import count
+from .interleaved_comparison import time_ratio
 from .read import raw
 from .removal import counted
 from .tables import TABLES, pin
-from .values import KINDS, AnyRecord, Json, Pin, to_plain
+from .values import KINDS, AnyRecord, Json, Measurement, Pin, to_plain
+
+
+@dataclass(frozen=True)
+class TimeDiff:
+    """The last times of two schedules, or those of two measurements; None of one that did not run.
+
+    `ratio` is how many times as long the second takes: the median over the `rounds` in which both
+    were timed interleaved, the last time that they were, with its `interval`. It is None if they
+    never were: times of different moments are not comparable. `then` are the times in those
+    rounds, where one was measured again later.
+    """
+
+    first: MeasuredTime | None
+    second: MeasuredTime | None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    rounds: int = 0
+    then: tuple[MeasuredTime, MeasuredTime] | None = None
+
+    def __repr__(self) -> str:
+        return f"<TimeDiff {self}>"
+
+    def __str__(self) -> str:
+        both = " and ".join("not measured" if t is None else str(t) for t in self.times)
+        return f"{both}: {self.ratio_text}" if all(self.times) else both
+
+    @property
+    def times(self) -> tuple[MeasuredTime | None, MeasuredTime | None]:
+        return self.first, self.second
+
+    @property
+    def ratio_text(self) -> str:
+        """The ratio with its interval: `2.0x (1.9 to 2.1), interleaved in 9 rounds`; or why not."""
+        if self.ratio is None:
+            return "not from the same comparison"
+        between = "too few rounds" if self.interval is None else format_factors(*self.interval)
+        factor = f"{format_factor(self.ratio)} ({between})"
+        then = "" if self.then is None else " in which they took {} and {}".format(*self.then)
+        return f"{factor}, interleaved in {count(self.rounds, 'round')}{then}"
 
 
 @dataclass(frozen=True)
@@ -22,11 +64,13 @@ class RecordDiff:
     """Two records of one kind, and the fields in which they differ.
 
     Fields of fields are named with dots (`search.batch`); a field that one has not is None there.
+    `times` are those of two different schedules or measurements.
     """
 
     first: AnyRecord
     second: AnyRecord
     fields: Mapping[str, tuple[Json, Json]]
+    times: TimeDiff | None = None
 
     _repr_html_ = html
 
@@ -81,6 +125,35 @@ def compare_records(first: AnyRecord, second: AnyRecord) -> RecordDiff:
     names = dict.fromkeys((*one, *two))
     different = {n: (one.get(n), two.get(n)) for n in names if one.get(n) != two.get(n)}
     return RecordDiff(first, second, different)
+
+
+def compare_times(first: Sequence[Measurement], second: Sequence[Measurement]) -> TimeDiff:
+    """The times of two schedules by their measurements, which are `ok`, the newest first.
+
+    They are of one program on one target, if there is one on which both ran.
+    """
+    moments = {_MOMENT(m): m for m in second}
+    beside = next(((m, moments[_MOMENT(m)]) for m in first if _MOMENT(m) in moments), None)
+    places = set(map(_PLACE, second))
+    one = next((m for m in first if _PLACE(m) in places), None) if beside is None else beside[0]
+    last = [[m for m in ms if one is None or _PLACE(m) == _PLACE(one)] for ms in (first, second)]
+    now = [ms[0].time if ms else None for ms in last]
+    if beside is None:
+        return TimeDiff(*now)
+    ratio = time_ratio(beside[1].samples, beside[0].samples)
+    then = beside[0].time, beside[1].time
+    return TimeDiff(
+        *now,
+        ratio=ratio.ratio,
+        interval=ratio.interval,
+        rounds=min(len(m.samples) for m in beside),
+        then=None if list(then) == now or None in then else then,
+    )
+
+
+_MOMENT = attrgetter("session", "created", "workload", "target", "toolchain")
+"""What interleaved measurements have in common."""
+_PLACE = attrgetter("workload", "target")
 
 
 def compare_databases(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -18,7 +19,7 @@ from ..hints import Hinted
 from ..ids import short_id
 from . import lookup, near
 from .arguments import Amount, Count, checked_arguments
-from .compare import RecordDiff, compare_records
+from .compare import RecordDiff, compare_records, compare_times
 from .confirm import Applies, Wanted
 from .connect import Opened
 from .explain import Explanation, explain
@@ -278,9 +279,20 @@ class Queries(Hinted):
     def diff(self, first: str, second: str) -> RecordDiff:
         """The fields in which two records differ, by their ids or any beginning of them.
 
-        Raises `DatabaseError` if they are of different kinds.
+        Of different schedules and measurements also their times. Raises `DatabaseError` if they are
+        of different kinds.
         """
-        return compare_records(self.find(first), self.find(second))
+        difference = compare_records(self.find(first), self.find(second))
+        one, two = difference.first, difference.second
+        if one == two or not isinstance(one, ScheduleRecord | Measurement):
+            return difference
+        return replace(difference, times=compare_times(self._runs(one), self._runs(two)))
+
+    def _runs(self, record: AnyRecord) -> list[Measurement]:
+        """The measurements of a schedule that ran, or this one if it did."""
+        if isinstance(record, Measurement):
+            return [record] if record.outcome is Outcome.OK else []
+        return self.measurements(schedule=record.id, outcome=Outcome.OK)
 
     # Looking up
 
