@@ -28,7 +28,9 @@ from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
 
 if TYPE_CHECKING:
+    from ..durations import MeasuredTime
     from ..tuning_db import (
+        AnyRecord,
         Measurement,
         Pin,
         RecordDiff,
@@ -312,7 +314,7 @@ def _told(
         return
     if (times := difference.times) is not None:
         ran = zip((first, second), times.times, strict=True)
-        yield "time", [str(time or getattr(of, "outcome", "not measured")) for of, time in ran]
+        yield "time", [_time_text(record, time) for record, time in ran]
         if all(times.times):
             yield "ratio", ["" if times.ratio is None else "1", times.ratio_text]
     if isinstance(first, Session) and isinstance(second, Session):
@@ -323,6 +325,15 @@ def _told(
     decisions = [decisions_text(s) for s in schedules if s is not None]
     if len(set(decisions)) > 1:
         yield "decisions", decisions
+
+
+def _time_text(record: AnyRecord, time: MeasuredTime | None) -> str:
+    """A time, or the outcome of a measurement without one."""
+    from ..tuning_db import Measurement
+
+    if time is not None:
+        return str(time)
+    return record.outcome.value if isinstance(record, Measurement) else "not measured"
 
 
 def _outcomes(measured: list[Measurement]) -> str:

@@ -35,7 +35,7 @@ class TimeDiff:
     ratio: float | None = None
     interval: tuple[float, float] | None = None
     rounds: int = 0
-    then: tuple[MeasuredTime, MeasuredTime] | None = None
+    then: tuple[MeasuredTime | None, MeasuredTime | None] | None = None
 
     def __repr__(self) -> str:
         return f"<TimeDiff {self}>"
@@ -135,9 +135,13 @@ def compare_times(first: Sequence[Measurement], second: Sequence[Measurement]) -
     moments = {_MOMENT(m): m for m in second}
     beside = next(((m, moments[_MOMENT(m)]) for m in first if _MOMENT(m) in moments), None)
     places = set(map(_PLACE, second))
-    one = next((m for m in first if _PLACE(m) in places), None) if beside is None else beside[0]
-    last = [[m for m in ms if one is None or _PLACE(m) == _PLACE(one)] for ms in (first, second)]
-    now = [ms[0].time if ms else None for ms in last]
+    shared = next((m for m in first if _PLACE(m) in places), None) if beside is None else beside[0]
+
+    def last(measured: Sequence[Measurement]) -> MeasuredTime | None:
+        here = (m for m in measured if shared is None or _PLACE(m) == _PLACE(shared))
+        return next((m.time for m in here), None)
+
+    now = last(first), last(second)
     if beside is None:
         return TimeDiff(*now)
     ratio = time_ratio(beside[1].samples, beside[0].samples)
@@ -147,7 +151,7 @@ def compare_times(first: Sequence[Measurement], second: Sequence[Measurement]) -
         ratio=ratio.ratio,
         interval=ratio.interval,
         rounds=min(len(m.samples) for m in beside),
-        then=None if list(then) == now or None in then else then,
+        then=None if then == now else then,
     )
 
 
