@@ -19,6 +19,7 @@ from .errors import (
 from .ids import short_id
 from .runtime.module import Origin
 from .target import Target
+from .texts import count
 
 if TYPE_CHECKING:
     from .autotune.search.remembered import Way
@@ -252,7 +253,8 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     fitted = f"re-fitted from {source.workload.shape}"
     if source.workload.id == workload.id:
         there = threads_of(database.get(TargetRecord, measured.target)) or 0
-        fitted = f"recorded for {_threads(there)} and re-fitted to {_threads(target.threads)}"
+        threads = count(target.threads, "thread")
+        fitted = f"recorded for {count(there, 'thread')} and re-fitted to {threads}"
     rate = f"{loss:.0%} below the rate of that record"
     if round(loss, 2) == 0:
         rate = f"at the same {'GFLOP/s' if all(work) else 'GB/s'} as the record"
@@ -263,10 +265,6 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     func = found.trace.apply(func).func
     origin = Origin("transfer", measured.id, detail, round(loss, 4), measured.schedule)
     return Choice(func, origin)
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _measured_here(best: Best, database: TuningDatabase) -> bool:

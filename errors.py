@@ -104,9 +104,13 @@ class TilewrightError(Exception):
     _repr_html_ = html
     _render_traceback_ = traceback_lines
 
-    def __repr__(self) -> str:
+    @property
+    def first_line(self) -> str:
         """The first line of its text."""
-        return f"{type(self).__name__}({self._text().partition(chr(10))[0]!r})"
+        return self._text().partition("\n")[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.first_line!r})"
 
     def _joined(self, name: str) -> str | None:
         """The example or hint, with those of the errors that its text has in it."""

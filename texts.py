@@ -32,8 +32,8 @@ def excerpt(text: str, most: int = MAX_LENGTH) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """`1 loop`, `2 loops`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """`1 loop`, `2 loops`, `1,200 loops`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def in_lines(parts: Iterable[str], room: int = LINE) -> str:

@@ -85,8 +85,8 @@ class Trial:
     budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
-        told = self.reason[:_TOLD] if self.seconds is None else format_seconds(self.seconds)
-        return f"<Trial {self.number}: {self.outcome}, {repr(told)[1:-1]}>"
+        time = None if self.seconds is None else format_seconds(self.seconds)
+        return f"<Trial {self.number}: {self.outcome}, {time or excerpt(self.reason, _TOLD)}>"
 
     @property
     def reason(self) -> str:

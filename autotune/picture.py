@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from ..display import html
 from ..durations import MeasuredTime, format_ratio, format_seconds
 from ..ids import short_id
-from ..texts import LINE, cut, excerpt, in_lines, printable
+from ..texts import LINE, count, cut, excerpt, in_lines, printable
 from ..tuning_db.gains import gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome
 from .drift import changed, drift_text
@@ -121,7 +121,7 @@ class Picture:
         """The last trial that failed, in a line."""
         if self._failed is None:
             return None
-        error = shortened(self._failed.error or "")
+        error = excerpt(self._failed.reason, _ERROR)
         return f"trial {self._failed.number} {self._failed.outcome}: {error}"
 
     @property
@@ -198,16 +198,16 @@ class Picture:
                 return f"tuning {workload} for {target}{kept}"
             case Trial(number=number, record=True, elapsed=elapsed):
                 return f"trial {number}{self._of}: {self.which}{self.rate} after {elapsed:.1f} s"
-            case Trial(number=number, error=str(error), outcome=outcome):
-                return f"trial {number}{self._of}: {self.which}{outcome}: {shortened(error)}"
+            case Trial(number=number, error=str(), outcome=outcome):
+                error = excerpt(event.reason, _ERROR)
+                return f"trial {number}{self._of}: {self.which}{outcome}: {error}"
             case Drift() if not self.is_calm:
                 return f"{self.which}{self.calm}"
             case Final():
                 concluded = (text for text in (self._slower, self._gains) if text is not None)
                 return "\n".join((f"{self.which}finals:", *self.finalists, *concluded))
             case Ended(elapsed=elapsed):
-                count = self.outcomes.total() if self.which else self._done
-                trials = "1 trial" if count == 1 else f"{count} trials"
+                trials = count(self.outcomes.total() if self.which else self._done, "trial")
                 ended = f"{self.which}{self.rate} after {trials} in {elapsed:.1f} s: {self.doing}"
                 more = (self.pinned, self.noise, self.kept)
                 return "\n".join((ended, *(f"{self.which}{text}" for text in more if text)))
@@ -303,9 +303,3 @@ class HasPictures(Protocol):
 
     @property
     def pictures(self) -> Pictures: ...
-
-
-def shortened(error: str) -> str:
-    """The first line of an error, which ends somewhere."""
-    line = error.strip().partition("\n")[0]
-    return line if len(line) <= _ERROR else f"{line[: _ERROR - 3]}..."

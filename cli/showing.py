@@ -191,6 +191,6 @@ def _lines(
             except TilewrightError as error:
                 if whole:
                     raise
-                yield from terminal.sentence(f"none: {error}".split("\n")[0], width)
+                yield from terminal.sentence(f"none: {error.first_line}", width)
                 return
             yield from terminal.assembly_lines(assembly, width, whole=whole)

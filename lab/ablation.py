@@ -8,7 +8,7 @@ from json import dumps
 from typing import Any, NamedTuple, TypeAlias
 
 from ..autotune.search.drawing import model_or_none
-from ..errors import BuildError, ScheduleError, TilewrightError, TuningError
+from ..errors import BuildError, ScheduleError, TuningError
 from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.ir import Func
@@ -63,7 +63,7 @@ def without_each(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated
             shorter = Trace.from_json(dumps({**trace.to_data(), "steps": _renumbered(rest)}))
             yield Ablated(line, seconds(shorter.apply(func)), along)
         except _REFUSALS as error:
-            yield Ablated(line, None, along, _first_line(error))
+            yield Ablated(line, None, along, error.first_line)
 
 
 def prefixes(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
@@ -77,7 +77,7 @@ def prefixes(func: Func, trace: Trace, seconds: Seconds) -> Iterator[Ablated]:
         try:
             yield Ablated(lines[number], seconds(Trace(trace.steps[: number + 1]).apply(func)))
         except _REFUSALS as error:
-            yield Ablated(lines[number], None, 0, _first_line(error))
+            yield Ablated(lines[number], None, 0, error.first_line)
 
 
 def _changing(func: Func, trace: Trace) -> list[int]:
@@ -129,7 +129,3 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
             return {"v": names[value["v"]]}
         return {key: _renamed(item, names) for key, item in value.items()}
     return value
-
-
-def _first_line(error: TilewrightError) -> str:
-    return str(error).partition("\n")[0]

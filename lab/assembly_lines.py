@@ -10,9 +10,9 @@ from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
 from ..codegen.hot_block import hot_block
 from ..codegen.program_loops import ProgramLoops
+from ..texts import count
 from ..tir.ir import For, ForKind, Func
 from ..tir.printer import loop_names
-from .scales import some
 from .versions import LabError
 
 MOST_RANGES = 4
@@ -111,7 +111,7 @@ def _said(ranges: Sequence[range]) -> str:
     """Ranges in words; of many the first ones, and how many more there are."""
     shown = [f"{r.start + 1} to {r.stop}" for r in ranges[:MOST_RANGES]]
     more = len(ranges) - len(shown)
-    return " and ".join([*shown, *([some(more, "more range")] if more else [])])
+    return " and ".join([*shown, *([count(more, "more range")] if more else [])])
 
 
 def _why_none(loop: For) -> str:

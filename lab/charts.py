@@ -12,16 +12,17 @@ are also in a folded table.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from math import atan2, degrees
 from typing import Literal, NamedTuple
 
 import htpy as h
 
+from ..texts import count
 from .page import text
-from .scales import Axis, Scale, labelled, plottable, some, width_of
+from .scales import Axis, Scale, labelled, plottable, width_of
 from .tables import Column
 from .tables import table as table_of
 
@@ -92,7 +93,7 @@ def chart(
     missing = sum(len(a.points) - len(b.points) for a, b in zip(layers, shown, strict=True))
     remarks = [*notes]
     if missing:
-        remarks.append(f"{some(missing, 'point')} without a finite value not shown.")
+        remarks.append(f"{count(missing, 'point')} without a finite value not shown.")
     points = [point for layer in shown for point in layer.points]
     if not points:
         return figure(title, None, empty, *remarks)
@@ -190,7 +191,7 @@ def spread(wanted: Sequence[float], low: float, high: float, least: float = _LIN
 
 def _styles(layers: Sequence[Layer]) -> list[int]:
     """The number of the style of each layer: lines and marks are counted apart."""
-    lines, marks = count(), count()
+    lines, marks = itertools.count(), itertools.count()
     return [next(lines if layer.is_line else marks) % _STYLES for layer in layers]
 
 

@@ -11,6 +11,7 @@ from ..durations import format_seconds
 from ..errors import ScheduleError
 from ..ids import short_id
 from ..schedule import Trace
+from ..texts import count
 from ..tuning_db import (
     AnyRecord,
     Best,
@@ -28,7 +29,7 @@ from .bars import bars
 from .page import text
 from .programs import Contents, Tuned
 from .result import trace
-from .scales import format_si, some
+from .scales import format_si
 from .tables import Cell, Column, Row, table
 from .trials import finals, lead, remarks
 
@@ -72,9 +73,9 @@ def summary(contents: Contents, programs: int) -> h.Node:
     if not measurements and not contents.sessions:
         return lead("no measurements")
     parts = (
-        f"{some(measurements, 'measurement')}, of which {some(trials, 'trial')}",
-        some(programs, "program"),
-        some(len(contents.sessions), "session"),
+        f"{count(measurements, 'measurement')}, of which {count(trials, 'trial')}",
+        count(programs, "program"),
+        count(len(contents.sessions), "session"),
     )
     return lead(parts[0], *parts[1:])
 

@@ -28,6 +28,7 @@ from ..durations import format_change, format_seconds
 from ..errors import TuningError, checked_call
 from ..schedule import Schedule, Trace
 from ..target import Target
+from ..texts import count
 from ..tir.ir import Func
 from ..tuning_db.store import DatabaseOrPath
 from .ablation import Ablated, Seconds, estimate, prefixes, without_each
@@ -57,7 +58,7 @@ from .plot_axes import (
     thinned,
 )
 from .roofline import bounds_of
-from .scales import format_si, some
+from .scales import format_si
 from .sources import Candidate, Source, candidates_of, trials_of
 from .trials import rank_correlation, times_and_best
 
@@ -386,5 +387,5 @@ def _factor(ratio: float) -> str:
 def _worth(row: Ablated, ratio: float) -> str:
     if row.seconds is None:
         return "cannot be left out"
-    along = f", with {some(row.along, 'step')} that need it" if row.along else ""
+    along = f", with {count(row.along, 'step')} that need it" if row.along else ""
     return f"{format_change(ratio)}{along}"

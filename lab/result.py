@@ -9,10 +9,11 @@ from ..autotune.result import BestResult, TuneResult, origin_text, slower_finals
 from ..durations import format_seconds
 from ..ids import short_id
 from ..schedule import Trace
+from ..texts import count
 from ..tuning_db.gains import gains_text
 from .bars import parts
 from .page import text
-from .scales import format_si, some
+from .scales import format_si
 from .trace import steps
 from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 
@@ -85,7 +86,7 @@ def trace(found: Trace, generator: str) -> h.Element:
     """The steps of a schedule, folded."""
     made = f" by {generator}" if generator else ""
     return h.details[
-        h.summary[text(f"The schedule: {some(len(found), 'step')}{made}")],
+        h.summary[text(f"The schedule: {count(len(found), 'step')}{made}")],
         steps(found),
     ]
 

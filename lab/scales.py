@@ -1,4 +1,4 @@
-"""Scales of charts: values to pixels, ticks at round values, and words for numbers."""
+"""Scales of charts: values to pixels, ticks at round values, and texts of numbers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ def format_si(value: float, unit: str = "") -> str:
         if abs(value) >= 0.9995 * scale:
             return f"{value / scale:.3g} {prefix}{unit}"
     return f"{value:.3g} {unit}".rstrip()
-
-
-def some(count: int, what: str) -> str:
-    """A number of things in words: `1 trial`, `1,200 trials`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ..durations import format_seconds
 from ..errors import TilewrightError
 from ..ids import short_id
 from ..schedule import Trace
+from ..texts import count
 from ..tuning_db import (
     ComparedSchedule,
     Measurement,
@@ -31,7 +32,7 @@ from .database import moment, schedule, seconds_cell
 from .decisions import DecisionNames, decisions_chart
 from .page import text
 from .programs import Tuned
-from .scales import format_si, some
+from .scales import format_si
 from .tables import Cell, Column, Row, table
 from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 
@@ -82,10 +83,10 @@ class SessionTrials:
     def outcomes(self) -> str:
         """How many trials there were, by outcome."""
         counts = Counter({"ok": len(self.timed)})
-        for (outcome, _), count in self.reasons.items():
-            counts[outcome] += count
-        named = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
-        return f"{some(len(self.tried), 'trial')} ({named or 'none'})"
+        for (outcome, _), failed in self.reasons.items():
+            counts[outcome] += failed
+        named = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items() if n)
+        return f"{count(len(self.tried), 'trial')} ({named or 'none'})"
 
 
 def session_trials(database: TuningDatabase, session: Session) -> SessionTrials:

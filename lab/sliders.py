@@ -233,7 +233,7 @@ class Sliders:
             try:
                 sketch = self._sketch(trial)
             except (TuningError, ScheduleError) as error:
-                why = str(error).partition("\n")[0]
+                why = error.first_line
                 self.closed += [(s.label, why) for s in more]
                 if not more:
                     break

@@ -12,6 +12,7 @@ from ..durations import format_seconds
 from ..errors import ScheduleError
 from ..ids import short_id
 from ..schedule import Trace
+from ..texts import count
 from ..tuning_db import AnyRecord, DatabaseDiff, RecordDiff, Removal, ScheduleRecord, Stats
 from ..tuning_db.removal import counted
 from .bars import bars
@@ -19,7 +20,6 @@ from .changes import line_changes, picture
 from .database import MOST_ROWS, moment
 from .facts import facts
 from .page import text
-from .scales import some
 from .tables import Column, Row, table
 from .trace import statements
 from .trials import lead, remarks
@@ -95,7 +95,7 @@ def _records(diff: RecordDiff) -> h.Node:
         for name, pair in fields[:MOST_ROWS]
     ]
     columns = [Column("field"), Column(one), Column(two)]
-    differing = some(len(diff.fields), "field") + " differ" + "s" * (len(diff.fields) == 1)
+    differing = count(len(diff.fields), "field") + " differ" + "s" * (len(diff.fields) == 1)
     return h.section(".result")[
         h.h3[text(f"{diff.first.kind}s {one} and {two}")],
         lead(differing if diff.fields else "the same"),
@@ -151,7 +151,7 @@ def _databases(diff: DatabaseDiff) -> h.Node:
         Column("in the second alone", number=True),
         Column("such as"),
     ]
-    pins = f"{some(len(diff.pins), 'pin')} of different schedules" if diff.pins else None
+    pins = f"{count(len(diff.pins), 'pin')} of different schedules" if diff.pins else None
     return h.section(".result")[
         facts({"First": text(diff.first), "Second": text(diff.second)}),
         table("Records of one of them alone", columns, rows) if rows else lead("the same records"),

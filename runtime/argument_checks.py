@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError, similar
+from ..texts import excerpt
 from .array_library import ArrayLibrary
 from .dlpack import class_name
 from .host_memory import plain
@@ -364,4 +365,4 @@ def _show(value: Any) -> str:
         text = str(repr(value))
     except Exception:  # noqa: BLE001  the object's own code, which may raise anything
         return "an object that cannot be shown"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return excerpt(text, 80)

@@ -267,7 +267,7 @@ def test_lookups_and_comparisons() -> None:
 def test_refused_records_fit_a_line_for_any_reason(reason: Reason) -> None:
     text = repr(Refused(reason, "on " * 99, 9999, 12.345e-6, ("ab" * 32, "cd" * 32), "a.db"))
     assert len(text) <= 80
-    assert text == (f"<Refused {reason.name}: 9999 records, at best 12.3 us, such as abababababab>")
+    assert text == f"<Refused {reason.name}: 9,999 records, at best 12.3 us, such as abababababab>"
     alone = repr(Refused(reason, "", 1, None, (), "a.db"))
     assert alone == f"<Refused {reason.name}: 1 record>"
 

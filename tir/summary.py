@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..texts import arguments, count, in_lines
+from ..texts import arguments, count, excerpt, in_lines
 from .ir import Block, Buffer, Dim, For, Func, Iter, Region, Stmt
 from .names import Names, identifier
 from .visit import nested
@@ -76,5 +76,4 @@ def dim_text(dim: Dim) -> str:
 
 def shortened(name: str) -> str:
     """A name as it stands in the text of a program, no longer than people read."""
-    clean = identifier(name[: MAX_NAME + 1])
-    return clean if len(clean) <= MAX_NAME else f"{clean[: MAX_NAME - 1]}…"
+    return excerpt(identifier(name[: MAX_NAME + 1]), MAX_NAME)

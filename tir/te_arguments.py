@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import IRError
+from ..texts import count
 from .ir import Expr, Var
 from .names import unique
 from .tensor import Axis, Tensor
@@ -119,11 +120,11 @@ def index_names(name: str, fn: Any, shape: Sequence[int], given: Sequence[str] |
         variadic = variadic or p.kind is p.VAR_POSITIONAL
     if variadic:
         names += [f"i{k}" for k in range(len(names), len(shape))]
-    _check_count(name, "the function has", "parameters", names, shape, f"write {example}")
+    _check_count(name, "the function has", "parameter", names, shape, f"write {example}")
     if given is not None:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise IRError("{0}: axes is {1!r}; expected a list of names", name, given)
-        _check_count(name, "axes has", "names", given, shape, "name each dimension")
+        _check_count(name, "axes has", "name", given, shape, "name each dimension")
     for n in given or ():
         check_name(n)
     taken: set[str] = set()
@@ -136,13 +137,9 @@ def _check_count(
     if len(found) != len(shape):
         raise IRError(
             "{0}: {1} {2} ({3}), and the shape {4} has {5}", name, whose,
-            _counted(len(found), what), ", ".join(found) or "none", tuple(shape),
-            _counted(len(shape), "dimensions"), hint=hint,
+            count(len(found), what), ", ".join(found) or "none", tuple(shape),
+            count(len(shape), "dimension"), hint=hint,
         )  # fmt: skip
-
-
-def _counted(count: int, what: str) -> str:
-    return f"1 {what[:-1]}" if count == 1 else f"{count} {what}"
 
 
 def called(name: str, fn: Callable[..., Any], indices: Sequence[Axis]) -> Any:

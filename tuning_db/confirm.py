@@ -76,11 +76,7 @@ def _pair(row: Row[Any]) -> Entry:
     try:
         return measured, known(ScheduleRecord, values[cut:])
     except DatabaseError as error:
-        raise damaged(Measurement.kind, measured.id, _first_line(error)) from error
-
-
-def _first_line(error: DatabaseError) -> str:
-    return str(error).partition("\n")[0]
+        raise damaged(Measurement.kind, measured.id, error.first_line) from error
 
 
 def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
@@ -105,7 +101,7 @@ def _confirmed(connection: Connection, measured: Measurement, wanted: Wanted) ->
         where = known(TargetRecord, values[:cut])
         tools = known(Toolchain, values[cut:])
     except DatabaseError as error:
-        raise refuse(_first_line(error)) from error
+        raise refuse(error.first_line) from error
     if measured.workload != wanted.workload or where.comparable != wanted.comparable:
         raise refuse("it is of another workload or target than its row is found by")
     if wanted.generation not in (None, tools.generation):

@@ -162,7 +162,7 @@ def unpin(layers: Layers, workload: str, target: TargetRecord, wanted: Wanted) -
     except DatabaseError as error:
         if "record" not in error.data:
             raise
-        return Unpinned(removed, None, str(error).partition("\n")[0])
+        return Unpinned(removed, None, error.first_line)
 
 
 def _remove(connection: Connection, workload: str, target: TargetRecord) -> int:

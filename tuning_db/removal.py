@@ -22,6 +22,7 @@ from sqlalchemy import Column, ColumnElement, Connection, and_, func, not_, sele
 from ..display import html
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..texts import count
 from .codec import instant
 from .lookup import SAME, superseded
 from .read import COLUMNS, among, get, is_text, location, raw, to_record
@@ -101,8 +102,7 @@ class Removal:
 
 def counted(counts: Mapping[str, int]) -> str:
     """`3 measurements, 1 schedule`."""
-    words = (f"{n} {kind}{'s' * (n != 1)}" for kind, n in counts.items())
-    return ", ".join(words)
+    return ", ".join(count(n, kind) for kind, n in counts.items())
 
 
 def with_dependents(connection: Connection, ids: Mapping[str, Iterable[str]]) -> Ids:

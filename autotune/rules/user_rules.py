@@ -268,7 +268,7 @@ def _errors_named(rule: str, draft: Draft) -> Iterator[None]:
     try:
         yield
     except ScheduleError as error:
-        reason = str(error).partition("\n")[0]
+        reason = error.first_line
         _log.info("%s is not for %s: %s", rule, func, reason)
         if (refusals := _REFUSALS.get()) is not None:
             refusals.setdefault(rule, reason)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ...errors import ScheduleError, TilewrightError
 from ...ids import short_id
 from ...schedule import Schedule, Trace
+from ...texts import excerpt
 from ...tir.ir import Func
 from ...tir.verify import verify
 from ...tuning_db.values import ScheduleRecord
@@ -110,5 +111,4 @@ def brief(error: BaseException) -> str:
     """The first line of an error and its hint, each shortened if it is long."""
     lines = str(error).splitlines() or [type(error).__name__]
     hints = [line.strip() for line in lines[1:] if line.startswith("  hint: ")][:1]
-    cut = (line if len(line) <= _WIDEST else f"{line[:_WIDEST]} ..." for line in (lines[0], *hints))
-    return "; ".join(cut)
+    return "; ".join(excerpt(line, _WIDEST) for line in (lines[0], *hints))

@@ -183,7 +183,7 @@ def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Fun
             "block {0} can be computed at none of the loops around its consumer {1}{2}",
             block.name,
             consumers[0].label.name,
-            lambda: f": {_reason(refusals[0])}" if refusals else "",
+            lambda: f": {refusals[0].first_line}" if refusals else "",
             at=block,
         )
     place = choose(f"{block.name}_at", range(len(loops)), legal)
@@ -208,10 +208,6 @@ def _with_outermost(extent: Dim, factors: tuple[Dim, ...]) -> tuple[Dim, ...]:
     imply(product((outer, *factors)) == extent)
     imply(outer >= 1)
     return (outer, *factors)
-
-
-def _reason(refusal: ScheduleError) -> str:
-    return str(refusal).partition("\n")[0]
 
 
 def _most(extent: Dim) -> int:
