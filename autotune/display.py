@@ -7,6 +7,7 @@ from math import log
 from typing import TYPE_CHECKING, Self
 
 from ..texts import count, printable
+from ..tuning_db.interleaved_comparison import FINALISTS_SHOWN
 from .events import Event, Started
 from .picture import Picture
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII_BARS = "_.-=*#"
 _WIDTH = 32
-_FINALISTS = 8
-"""Finalists that a live picture shows: those that compare best."""
 _HANG = " " * 5
 """Behind the mark of a finalist."""
 
@@ -116,10 +115,10 @@ def render(picture: Picture, console: Console) -> RenderableType:
     if (calm := picture.calm) is not None:
         rows.append(line(calm, "dim" if picture.is_calm else "yellow"))
     finalists = picture.finalists
-    for text in finalists[:_FINALISTS]:
+    for text in finalists[:FINALISTS_SHOWN]:
         rows += _hanging(line(text), console)
-    if len(finalists) > _FINALISTS:
-        rows.append(line(f"   ... {len(finalists) - _FINALISTS} more"))
+    if (more := len(finalists) - FINALISTS_SHOWN) > 0:
+        rows.append(line(f"   ... {more} more"))
     rows.append(line(picture.doing, "dim"))
     rows += [line(text) for text in picture.conclusions]
     if picture.failed is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -35,7 +35,7 @@ from ..texts import count, excerpt, printable
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
-from .interleaved_comparison import summary
+from .interleaved_comparison import FINALISTS_SHOWN, summary
 from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
@@ -375,7 +375,7 @@ def _lines(story: Explanation) -> Iterator[str]:
     if story.generation is not None:
         yield f"toolchain: {excerpt(story.generation)}"
     yield "searched: " + ", ".join(story.layers)
-    yield _best_line(story.best)
+    yield _best_line(story.best, story.layers)
     if story.best is not None and story.best.measurement is not None:
         yield from (f"  {line}" for line in resources_text(story.best.measurement.resources))
     if (gained := gains_text(story.gains)) is not None:
@@ -419,23 +419,26 @@ def comparison_text(best: Best) -> str | None:
     return f"{summary(best.comparison)}; timed interleaved in {best.comparison[0].rounds_text}"
 
 
-def _best_line(best: Best | None) -> str:
+def _best_line(best: Best | None, layers: Sequence[str]) -> str:
     if best is None:
         return "found: nothing usable"
     inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
     time = best.time or "no usable time"
-    return (
-        f"found: schedule {short_id(best.schedule.id)}{inexact}, {choice_text(best)}, {time}, "
-        f"from {best.layer}"
-    )
+    layer = f", from {best.layer}" if len(layers) > 1 else ""
+    found = f"found: schedule {short_id(best.schedule.id)}{inexact}"
+    return f"{found}, {choice_text(best)}, {time}{layer}"
 
 
 def _comparison_lines(best: Best | None) -> Iterator[str]:
     if best is None or (compared_text := comparison_text(best)) is None:
         return
     yield f"  {compared_text}:"
-    for compared in best.comparison:
+    # The choice is told already, unless it has a ratio to the fastest or another name.
+    first = 1 if str(best.comparison[0]) == Verdict.FASTEST else 0
+    for compared in best.comparison[first:FINALISTS_SHOWN]:
         yield f"    {short_id(compared.schedule)}: {compared.time}, {compared}"
+    if (more := len(best.comparison) - FINALISTS_SHOWN) > 0:
+        yield f"    ... {more} more"
 
 
 def _at_best(seconds: float | None) -> str:

@@ -49,6 +49,9 @@ CONTRADICTION = 2.0
 """From this factor on, the ratio of the shortest times contradicts that of the rounds: most rounds
 of one of the two were disturbed."""
 
+FINALISTS_SHOWN = 8
+"""Finalists that a text lists: those that compare best."""
+
 EarlierTimes = Callable[[], Mapping[str, Sequence[float]]]
 """Returns the times of schedules (ids) that their session measured before the comparison."""
 

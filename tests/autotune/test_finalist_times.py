@@ -114,7 +114,9 @@ def test_all_lists_agree_on_the_time_of_each_finalist(
             assert f"{short_id(schedule)}  {text[schedule]}  " in line
             assert (", 3 rounds" in line) is (schedule in out)
         explained = str(db.explain(MATMUL, HERE, LLVM))
-        lines = [f"    {short_id(c.schedule)}: {c.time}, {c}\n" for c in best.comparison]
+        told = [c for c in best.comparison if c.verdict is not Verdict.FASTEST]
+        told = [c for c in best.comparison if c in told or best.comparison[0] in told]
+        lines = [f"    {short_id(c.schedule)}: {c.time}, {c}\n" for c in told]
         assert "".join(lines) in explained
         shown = re.sub(r"<[^>]*>", " ", str(picture_of_finals(best.comparison)))
         times = (text[schedule].partition(" (")[0] for schedule in order)

@@ -40,8 +40,9 @@ def test_the_time_of_the_best_is_one_number_everywhere(
     number, interval = re.fullmatch(r"(.+ \w+) \((.+)\)", time).groups()  # type: ignore[union-attr]
     assert f"best {time} after" in str(result)
     assert f"best {time}" in repr(result)
-    assert f", {time}, from" in explained
-    assert f"    {result.best.schedule_id[:12]}: {time}, " in explained
+    found = explained.partition("found: ")[2].partition("\n")[0]
+    assert found.startswith(f"schedule {result.best.schedule_id[:12]}, ")
+    assert found.endswith(f", {time}")
 
     with LiveDisplay(Console(file=(shown := io.StringIO()), width=200)) as display:
         for event in events:
