@@ -162,14 +162,14 @@ def assess(
     `unseen` says what of a task a base model that is judged on it has seen nothing of.
     `peers` are methods to compare with, by name.
     """
-    found = []
+    judgements = []
     for held, base in _held_out(samples, judged, folds, trainer, unseen):
         for number in held:
-            own = samples.only([number])
-            if len(own) >= _LEAST:
+            of_task = samples.only([number])
+            if len(of_task) >= _LEAST:
                 task = samples.tasks[number]
-                found.append((number, _judge(task, own, base, batch, clock, peers)))
-    tasks = tuple(j for _, j in sorted(found, key=lambda pair: pair[0]))
+                judgements.append((number, _judge(task, of_task, base, batch, clock, peers)))
+    tasks = tuple(j for _, j in sorted(judgements, key=lambda pair: pair[0]))
     return Report(tasks, _means(tasks))
 
 
@@ -194,34 +194,34 @@ def _held_out(
 
 def _judge(
     task: Task,
-    own: Samples,
+    samples: Samples,
     base: BaseModel,
     batch: int,
     clock: Clock,
     peers: Mapping[str, Peer],
 ) -> Judged:
-    features, seconds = own.features, own.seconds
-    columns = _columns(own)
-    crowd = np.resize(columns, (max(len(own), SearchConfig().pool), columns.shape[1]))
+    features, seconds = samples.features, samples.seconds
+    columns = _columns(samples)
+    crowd = np.resize(columns, (max(len(samples), SearchConfig().pool), columns.shape[1]))
     rng = np.random.default_rng(0)
-    blind = [_at_once(rng.permutation(len(own))) for _ in range(_SHUFFLES)]
+    blind = [_at_once(rng.permutation(len(samples))) for _ in range(_SHUFFLES)]
 
     began = clock()
-    known = CostModel(base=base).margin(crowd)[: len(own)]
+    known = CostModel(base=base).margin(crowd)[: len(samples)]
     took = clock() - began
     plain = features[:, 0]
     predicted: dict[str, Features] = {
         "model": known, "base": known, "session": plain, "analytic": plain
     }  # fmt: skip
     orders = {
-        "model": _replays(own, lambda _: _Session(base, crowd), batch, clock),
+        "model": _replays(samples, lambda _: _Session(base, crowd), batch, clock),
         "base": [_at_once(np.argsort(known, kind="stable"), took)],
-        "session": _replays(own, lambda _: _Session(None, crowd), batch, clock),
+        "session": _replays(samples, lambda _: _Session(None, crowd), batch, clock),
         "analytic": [_at_once(np.argsort(plain, kind="stable"))],
         "random": blind,
     }
     for name, peer in peers.items():
-        orders[name] = _replays(own, partial(peer, features), batch, clock)
+        orders[name] = _replays(samples, partial(peer, features), batch, clock)
     scores = []
     for method, replayed in orders.items():
         if method in predicted:
@@ -230,13 +230,13 @@ def _judge(
         else:
             first, rank = [each.order for each in blind], 0.0
         recall = np.mean([_recall(order, seconds) for order in first], axis=0)
-        scores.append(_score(method, recall, rank, replayed, own, task.trial_seconds))
+        scores.append(_score(method, recall, rank, replayed, samples, task.trial_seconds))
     return Judged(task, len(seconds), tuple(scores))
 
 
-def _columns(own: Samples) -> Features:
+def _columns(samples: Samples) -> Features:
     """The columns that a session learns from: the features, and behind them the decisions."""
-    return np.hstack([own.features, own.decisions])
+    return np.hstack([samples.features, samples.decisions])
 
 
 def _at_once(order: Ints, thought: float = 0.0) -> MeasuringOrder:
@@ -245,39 +245,39 @@ def _at_once(order: Ints, thought: float = 0.0) -> MeasuringOrder:
 
 
 def _replays(
-    own: Samples, guide: Callable[[int], Guide], batch: int, clock: Clock
+    samples: Samples, guide: Callable[[int], Guide], batch: int, clock: Clock
 ) -> list[MeasuringOrder]:
     return [
-        replay(own, partial(guide, seed), batch, clock, np.random.default_rng(seed))
+        replay(samples, partial(guide, seed), batch, clock, np.random.default_rng(seed))
         for seed in range(_STARTS)
     ]
 
 
 def replay(
-    own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock, rng: np.random.Generator
+    samples: Samples, guide: Callable[[], Guide], batch: int, clock: Clock, rng: np.random.Generator
 ) -> MeasuringOrder:
     """The order of a search that measures candidates `batch` at a time.
 
     The crowd of the guide begins with the candidates. Batches are drawn as by a search, less its
     share of any rows.
     """
-    columns = _columns(own)
+    columns = _columns(samples)
     began = clock()
     model = guide()
     spent = clock() - began
     order: list[int] = []
     thought: list[float] = []
-    left = np.arange(len(own))
+    left = np.arange(len(samples))
     while len(left):
         began = clock()
         predicted = model.predict()
         spent += clock() - began
-        taken = left[drawn(predicted[left], model.temperature, rng)[:batch]]
-        order += taken.tolist()
-        thought += [spent] * len(taken)
-        left = np.setdiff1d(left, taken)
+        measured = left[drawn(predicted[left], model.temperature, rng)[:batch]]
+        order += measured.tolist()
+        thought += [spent] * len(measured)
+        left = np.setdiff1d(left, measured)
         began = clock()
-        model.learn(columns[order], own.seconds[order])
+        model.learn(columns[order], samples.seconds[order])
         spent += clock() - began
     return MeasuringOrder(np.array(order, dtype=np.int64), np.array(thought))
 
@@ -307,38 +307,40 @@ def _score(
     recall: Floats,
     rank: float,
     orders: Sequence[MeasuringOrder],
-    own: Samples,
+    samples: Samples,
     trial_seconds: float | None,
 ) -> Score:
     """Regrets are means, of logarithms, over the orders."""
-    found = [np.minimum.accumulate(own.seconds[c.order]) / own.seconds.min() for c in orders]
-    regret = [_mean([best[min(n, len(best)) - 1] for best in found]) for n in TRIALS]
+    bests = [
+        np.minimum.accumulate(samples.seconds[c.order]) / samples.seconds.min() for c in orders
+    ]
+    regret = [_mean([best[min(n, len(best)) - 1] for best in bests]) for n in TRIALS]
     timed = None
     if trial_seconds is not None:
         ends = [c.thought + trial_seconds * np.arange(1, len(c.order) + 1) for c in orders]
         ended = [[max(1, int((end <= limit).sum())) for end in ends] for limit in SECONDS]
         timed = tuple(
-            _mean([best[n - 1] for best, n in zip(found, counts, strict=True)]) for counts in ended
+            _mean([best[n - 1] for best, n in zip(bests, counts, strict=True)]) for counts in ended
         )
     return Score(method, tuple(map(float, recall)), rank, tuple(regret), timed)
 
 
 def _means(tasks: Sequence[Judged]) -> tuple[Score, ...]:
     """For each method the mean over tasks, the geometric one of regrets."""
-    found = []
-    for own in zip(*(judged.scores for judged in tasks), strict=True):
-        recall = np.mean([s.recall for s in own], axis=0)
-        timed = [s.timed for s in own if s.timed is not None]
-        found.append(
+    means = []
+    for scores in zip(*(judged.scores for judged in tasks), strict=True):
+        recall = np.mean([s.recall for s in scores], axis=0)
+        timed = [s.timed for s in scores if s.timed is not None]
+        means.append(
             Score(
-                own[0].method,
+                scores[0].method,
                 tuple(map(float, recall)),
-                float(np.mean([s.rank for s in own])),
-                tuple(map(_mean, zip(*(s.regret for s in own), strict=True))),
+                float(np.mean([s.rank for s in scores])),
+                tuple(map(_mean, zip(*(s.regret for s in scores), strict=True))),
                 tuple(map(_mean, zip(*timed, strict=True))) if timed else None,
             )
         )
-    return tuple(found)
+    return tuple(means)
 
 
 def _mean(ratios: Sequence[float]) -> float:

@@ -79,8 +79,8 @@ class BaseModel:
 
     def residual(self, features: Features) -> Floats:
         """log2 of the seconds over the estimate's, up to a constant for each program."""
-        own = features[:, 1 : self.columns]
-        return np.maximum(self.booster.predict(own).astype(np.float64), 0.0)
+        inputs = features[:, 1 : self.columns]
+        return np.maximum(self.booster.predict(inputs).astype(np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as xgboost's JSON, which `load` reads, whole or not at all."""
@@ -92,15 +92,15 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
 
     Raises `TuningError` where there are none.
     """
-    targets, kept = scaled(samples)
-    if not kept.any():
+    targets, usable = scaled(samples)
+    if not usable.any():
         raise TuningError(
             "no samples to train on: {0} tasks, and none has {1} candidates or more",
             len(samples.tasks),
             _LEAST,
         )
-    booster = boosting.train(PARAMETERS, ROUNDS, samples.features[kept, 1:], targets[kept])
-    rows = int(kept.sum())
+    booster = boosting.train(PARAMETERS, ROUNDS, samples.features[usable, 1:], targets[usable])
+    rows = int(usable.sum())
     booster.note(features=samples.feature_version, rows=str(rows))
     columns = samples.features.shape[1]
     return BaseModel(booster, columns, rows, origin, hashlib.sha256(booster.to_json()).hexdigest())
@@ -109,12 +109,12 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
 def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
     """The model's target for each row, and a mask of the rows whose task is large enough."""
     residual = np.log2(samples.seconds) - samples.features[:, 0]
-    kept = np.zeros(len(residual), dtype=np.bool_)
+    usable = np.zeros(len(residual), dtype=np.bool_)
     for number in np.unique(samples.task):
-        own = samples.task == number
-        residual[own] -= np.percentile(residual[own], _RIGHT)
-        kept |= own & (own.sum() >= _LEAST)
-    return np.clip(residual, -_FAR, _FAR), kept
+        of_task = samples.task == number
+        residual[of_task] -= np.percentile(residual[of_task], _RIGHT)
+        usable |= of_task & (of_task.sum() >= _LEAST)
+    return np.clip(residual, -_FAR, _FAR), usable
 
 
 def load(path: str | PathLike[str], feature_version: str) -> BaseModel:

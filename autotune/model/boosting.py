@@ -86,7 +86,7 @@ class Booster:
             return np.empty(0, dtype=np.float32)
         rows = _singles(features)
         shape, dimensions = ctypes.POINTER(ctypes.c_uint64)(), ctypes.c_uint64()
-        found = ctypes.POINTER(ctypes.c_float)()
+        result = ctypes.POINTER(ctypes.c_float)()
         _call(
             "XGBoosterPredictFromDense",
             self._handle,
@@ -95,9 +95,9 @@ class Booster:
             None,
             ctypes.byref(shape),
             ctypes.byref(dimensions),
-            ctypes.byref(found),
+            ctypes.byref(result),
         )
-        return np.ctypeslib.as_array(found, (len(rows),)).copy()
+        return np.ctypeslib.as_array(result, (len(rows),)).copy()
 
 
 def train(
@@ -175,8 +175,8 @@ def _library() -> ctypes.CDLL:
         reason = str(error).partition("\n")[0]
         raise TuningError("xgboost does not load: {0}", reason, hint=_INSTALL) from error
     if version[0].value != _VERSION:
-        found = ".".join(str(n.value) for n in version)
-        raise TuningError("found xgboost {0}; expected {1}", found, _VERSION, hint=_INSTALL)
+        installed = ".".join(str(n.value) for n in version)
+        raise TuningError("found xgboost {0}; expected {1}", installed, _VERSION, hint=_INSTALL)
     library.XGBGetLastError.restype = ctypes.c_char_p
     return library
 

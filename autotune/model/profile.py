@@ -180,8 +180,8 @@ def profile(
     memo = Memo() if memo is None else memo
     alone = []
     for b, loops in around.items():
-        made = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
-        key = (_visit, b, made, *((s.var, s.extent, s.kind, s.thread) for s in loops))
+        depths = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
+        key = (_visit, b, depths, *((s.var, s.extent, s.kind, s.thread) for s in loops))
         alone.append(memo.kept(key, partial(_visit, b, loops, ranges, private)))
     visits = _sharing(alone, list(around.values()), memo)
     return Profile(visits, _bytes(func, private), dict(bounds or {}), memo)
@@ -198,10 +198,10 @@ def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
 
 def _private(func: Func, around: Mapping[Block, Sequence[For]]) -> dict[Buffer, int]:
     """For each internal buffer, how many loops are around all its uses: it is made inside them."""
-    made = {b for block in around for b in region_buffers(block.writes)} & set(func.allocs)
+    produced = {b for block in around for b in region_buffers(block.writes)} & set(func.allocs)
     shared: dict[Buffer, Sequence[For]] = {}
     for block, loops in around.items():
-        for buffer in region_buffers((*block.reads, *block.writes)) & made:
+        for buffer in region_buffers((*block.reads, *block.writes)) & produced:
             shared[buffer] = _common(shared.get(buffer, loops), loops)
     return {buffer: len(loops) for buffer, loops in shared.items()}
 
@@ -287,7 +287,7 @@ def _sharing(
     """The visits with what their accesses share with earlier ones; `around` has the loops."""
     # By the outermost loop: without that, loops have nothing in common.
     touched: dict[tuple[object, ...], list[Sequence[For]]] = {}
-    found = []
+    sharing = []
     for visit, loops in zip(visits, around, strict=True):
         shared = []
         for a in visit.accesses:
@@ -296,10 +296,10 @@ def _sharing(
         if any(shared):
             key = (_with_shared, visit, *shared)
             visit = memo.kept(key, partial(_with_shared, visit, shared))
-        found.append(visit)
+        sharing.append(visit)
         for a in visit.accesses:
             touched.setdefault((*loops[:1], a.buffer, a.start), []).append(loops)
-    return tuple(found)
+    return tuple(sharing)
 
 
 def _with_shared(visit: Visit, shared: Sequence[int]) -> Visit:
@@ -401,10 +401,10 @@ class _Loops:
 
     def moves(self, atom: Expr) -> bool:
         """Whether a loop moves an atom."""
-        found = self._known.get(atom)
-        if found is None:
-            found = self._known[atom] = not variables(atom).isdisjoint(self.place)
-        return found
+        moved = self._known.get(atom)
+        if moved is None:
+            moved = self._known[atom] = not variables(atom).isdisjoint(self.place)
+        return moved
 
     def moving(self, key: Key) -> list[Expr]:
         """The atoms of a product that the loops move."""
@@ -424,10 +424,10 @@ def _tile(block: Block) -> list[For]:
     what is next to each other in it first."""
     if type(block.body) is Store:
         return []
-    found = [n for n in walk(block.body) if type(n) is For]
+    loops = [n for n in walk(block.body) if type(n) is For]
     if instruction_of(block) is None:
-        return found
-    return [replace(s, kind=ForKind.VECTOR) for s in reversed(found)]
+        return loops
+    return [replace(s, kind=ForKind.VECTOR) for s in reversed(loops)]
 
 
 def _access(
@@ -466,10 +466,10 @@ def _terms(e: Expr, size: Dim, around: _Loops, s: Simplifier) -> Iterator[Term]:
         moving = around.moving(key)
         if not moving:
             continue
-        found = _values(moving[0], around) if len(moving) == 1 else None
+        values = _values(moving[0], around) if len(moving) == 1 else None
         step = product([c, *(as_dim(a) for a in factors(key) if not around.moves(a))])
-        if found is not None and all(_is_known(n, s) for n in (step, *found)):
-            yield Term(found[0], step, found[1], found[2])
+        if values is not None and all(_is_known(n, s) for n in (step, *values)):
+            yield Term(values[0], step, values[1], values[2])
             continue
         for n in {place[v] for a in moving for v in variables(a) if v in place}:
             yield Term(n, 1, size, 1)

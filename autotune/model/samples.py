@@ -116,14 +116,14 @@ class Samples:
 
     def only(self, tasks: Iterable[int]) -> Samples:
         """The rows of some tasks, whose numbers stay what they are."""
-        kept = np.isin(self.task, list(tasks))
+        mask = np.isin(self.task, list(tasks))
         return Samples(
             self.tasks,
-            self.task[kept],
+            self.task[mask],
             self.feature_version,
-            self.features[kept],
-            self.seconds[kept],
-            self.decisions[kept],
+            self.features[mask],
+            self.seconds[mask],
+            self.decisions[mask],
         )
 
 
@@ -201,19 +201,19 @@ def _machines(database: TuningDatabase) -> dict[str, Machine]:
     What an environment names that is no machine is left out with a warning.
     """
     machines = {machine.id: machine for machine in database.records(Machine)}
-    found: dict[str, Machine] = {}
+    by_environment: dict[str, Machine] = {}
     for environment in database.records(Environment):
         named = environment.facts.get("machine")
         if isinstance(named, str):
             if named in machines:
-                found[environment.id] = machines[named]
+                by_environment[environment.id] = machines[named]
         elif named is not None:
             _log.warning(
                 "environment %s names %.80s as its machine, expected the id of a record",
                 short_id(environment.id),
                 repr(named),
             )
-    return found
+    return by_environment
 
 
 def _described(target: Target, machine: Machine | None) -> Target:
@@ -245,10 +245,10 @@ def merged(*sources: Iterable[Sweep]) -> list[Sweep]:
 
     What is learned depends on the order, by the rounding of sums: the same sweeps give the same.
     """
-    found: dict[tuple[str, str], Sweep] = {}
+    sweeps: dict[tuple[str, str], Sweep] = {}
     for sweep in chain.from_iterable(sources):
-        found.setdefault((sweep.session, sweep.trace), sweep)
-    return sorted(found.values(), key=lambda s: (s.name, s.shape, s.target, s.session, s.trace))
+        sweeps.setdefault((sweep.session, sweep.trace), sweep)
+    return sorted(sweeps.values(), key=lambda s: (s.name, s.shape, s.target, s.session, s.trace))
 
 
 def write(sweeps: Sequence[Sweep], path: str | PathLike[str]) -> None:
@@ -295,35 +295,35 @@ def _read_sweep(line: Any) -> Sweep:
     """The sweep of a line. Raises `ValueError`, or `TuningError` for what are no facts."""
     if not isinstance(line, dict):
         raise ValueError(f"expected a JSON object, found {line!r:.80}")
-    own = {name: line.pop(name, None) for name in _FIELDS}
-    texts = {n: x for n, x in own.items() if n not in ("rows", "seconds", "trial_seconds")}
+    fields = {name: line.pop(name, None) for name in _FIELDS}
+    texts = {n: x for n, x in fields.items() if n not in ("rows", "seconds", "trial_seconds")}
     for name, text in texts.items():
         if not isinstance(text, str):
             raise ValueError(f"{name}: expected a text, found {text!r:.80}")
     if not _TARGET.fullmatch(texts["target"]):
         raise ValueError(f"expected a target such as `cpu -threads=1`, found {texts['target']!r}")
-    rows, seconds = _rows(own["rows"]), _times(own["seconds"])
+    rows, seconds = _rows(fields["rows"]), _times(fields["seconds"])
     if len(rows) != len(seconds):
         raise ValueError(f"{len(rows)} rows have {len(seconds)} times")
-    pace = None if own["trial_seconds"] is None else _times([own["trial_seconds"]])[0]
+    pace = None if fields["trial_seconds"] is None else _times([fields["trial_seconds"]])[0]
     sweep = Sweep(**texts, rows=rows, seconds=seconds, trial_seconds=pace, facts=line)
     with suppress(TargetError):  # one that is not known here: nobody can tell its facts
         _described_target(sweep)
     return sweep
 
 
-def _rows(found: Any) -> tuple[tuple[int, ...], ...]:
-    rows = found if isinstance(found, list) else [found]
+def _rows(data: Any) -> tuple[tuple[int, ...], ...]:
+    rows = data if isinstance(data, list) else [data]
     same = all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows)
     if not same or not all(type(v) is int and abs(v) < 1 << 63 for row in rows for v in row):
-        raise ValueError(f"expected rows of as many integers each, found {found!r:.80}")
+        raise ValueError(f"expected rows of as many integers each, found {data!r:.80}")
     return tuple(map(tuple, rows))
 
 
-def _times(found: Any) -> tuple[float, ...]:
-    times = found if isinstance(found, list) else [found]
+def _times(data: Any) -> tuple[float, ...]:
+    times = data if isinstance(data, list) else [data]
     if not all(type(t) in (int, float) and 0 <= t < math.inf for t in times):
-        raise ValueError(f"expected seconds, found {found!r:.80}")
+        raise ValueError(f"expected seconds, found {data!r:.80}")
     return tuple(map(float, times))
 
 
@@ -354,12 +354,12 @@ def featurise(sweeps: Sequence[Sweep], kind: str) -> Samples:
             if target.kind != kind:
                 raise TargetError("expected a target of kind {0}, found {1}", kind, target)
             func = parse(sweep.program)
-            made = Trace.from_json(sweep.trace).apply(func, symbolic=True)
+            schedule = Trace.from_json(sweep.trace).apply(func, symbolic=True)
         except TilewrightError as error:
             _log.warning("a schedule of %s on %s is left out: %s", sweep.name, sweep.target, error)
             continue
-        assert made.space is not None, "symbolic schedules have one"
-        read = profile(made.func, made.space.bounds)
+        assert schedule.space is not None, "symbolic schedules have one"
+        read = profile(schedule.func, schedule.space.bounds)
         rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
         features.append(target_model.estimator(read, target)(rows).features)
         seconds.append(np.array(sweep.seconds))

@@ -75,11 +75,11 @@ def _inputs_of(block: Block) -> list[Input]:
 def _by_buffer(block: Block, regions: Sequence[Region], sizes: Mapping[Var, int]) -> list[Input]:
     """How a block indexes each of the buffers that it has regions of, in their order."""
     variables = [i.var for i in block.iters]
-    found = []
+    inputs = []
     for buffer in buffers_in_order(regions):
         accesses = [tuple(x.min for x in r.ranges) for r in regions if r.buffer is buffer]
-        found.append(_input(buffer, accesses, variables, sizes))
-    return found
+        inputs.append(_input(buffer, accesses, variables, sizes))
+    return inputs
 
 
 def _read(block: Block) -> list[Region]:
@@ -107,9 +107,9 @@ def _input(
     }
     indexing = [v for v in variables if v in used]
     places = [at, *(_parted(joined(buffer, a), sizes) for a in accesses[1:])]
-    found = {v: {_stride(buffer, place, v) for place in places} for v in indexing}
-    strides = {v: next(iter(steps)) if len(steps) == 1 else None for v, steps in found.items()}
-    alike = all(len(steps) == 1 for steps in found.values())
+    steps_of = {v: {_stride(buffer, place, v) for place in places} for v in indexing}
+    strides = {v: next(iter(steps)) if len(steps) == 1 else None for v, steps in steps_of.items()}
+    alike = all(len(steps) == 1 for steps in steps_of.values())
     return Input(buffer, at, frozenset(indexing), plain, strides, alike)
 
 

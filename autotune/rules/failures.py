@@ -63,8 +63,8 @@ class _Variants:
     rule: SketchRule
 
     def __call__(self, draft: Draft, group: Group) -> Iterator[Variant]:
-        name, found = self.rule.name, list[Variant]()
-        for variant in _attempt(name, draft, lambda: list(self.rule.variants(draft, group)), found):
+        name, empty = self.rule.name, list[Variant]()
+        for variant in _attempt(name, draft, lambda: list(self.rule.variants(draft, group)), empty):
             yield replace(variant, steps=_steps(name, variant.steps))
 
 
@@ -73,8 +73,8 @@ class _Alternatives:
     function: Callable[[Draft], Iterator[Alternative]]
 
     def __call__(self, draft: Draft) -> Iterator[Alternative]:
-        found = list[Alternative]()
-        for other in _attempt(self.function, draft, lambda: list(self.function(draft)), found):
+        empty = list[Alternative]()
+        for other in _attempt(self.function, draft, lambda: list(self.function(draft)), empty):
             before, after = _steps(other.name, other.before), _steps(other.name, other.after)
             yield replace(other, before=before, after=after)
 

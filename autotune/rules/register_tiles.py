@@ -106,13 +106,13 @@ def sample_tile(
     favoured: tuple[int, int],
     *,
     cached: bool = True,
-    given: Mapping[Var, Dim] = {},
+    fixed: Mapping[Var, Dim] = {},
 ) -> RegisterTile:
     """Decide how much of each variable a register tile has, and how many of those a tile in cache.
 
     There are `vectors` of `lanes` along `vector`. `favoured` are the numbers of vectors and of rows
     that are often good. The vector's variable comes first. There are no tiles in cache unless
-    `cached`; the elements of the variables `given` are decided already.
+    `cached`; the elements of the variables `fixed` are decided already.
     """
     sizes, groups = extents(main), grouped(main)
     counts = vectors, MAX_VECTORS, favoured[0]
@@ -122,7 +122,7 @@ def sample_tile(
     )
     for n, v in enumerate(tile_variables(main, vector)):
         counts = sizes[v], MAX_TILE if n == 0 else 4, favoured[1]
-        inner[v] = given[v] if v in given else _sampled(sch, *counts, whole=v in groups)
+        inner[v] = fixed[v] if v in fixed else _sampled(sch, *counts, whole=v in groups)
         if cached:
             middle[v] = 1 if v in groups else _middle_tile(sch, sizes[v])
     inner |= {v: sizes[v] for v in low_digits(main)}

@@ -155,24 +155,24 @@ def _require_variant(rule: str, variant: Any) -> None:
     """
     is_plain = type(variant) is Variant
     if not is_plain:
-        problem, found = "{1!r}; expected variants with a step at least", variant
+        problem, value = "{1!r}; expected variants with a step at least", variant
     elif not (isinstance(variant.name, str) and variant.name):
-        problem, found = "a variant named {1!r}; expected a text", variant.name
+        problem, value = "a variant named {1!r}; expected a text", variant.name
     elif not (type(variant.steps) is tuple and variant.steps and all(map(callable, variant.steps))):
         problem = "a variant with the steps {1!r}; expected a tuple of functions, one at least"
-        found = variant.steps
+        value = variant.steps
     elif not (type(variant.options) is tuple and all(map(_is_option, variant.options))):
         problem = (
             "a variant with the options {1!r}; expected pairs of a name and a value: a boolean, an "
             "integer, a text, or a tuple of these"
         )
-        found = variant.options
+        value = variant.options
     else:
         return
     raise TuningError(
         f"sketch rule {{0}} yields {problem}",
         rule,
-        found,
+        value,
         hint="yield tw.Variant.of(name, step, option=value)",
     )
 

@@ -88,9 +88,9 @@ class Estimator:
         else:
             kept = source.memo.kept
             # For short: it is quick to hash.
-            given = kept((Estimator, cpu.key, machine.stays), object)
+            key = kept((Estimator, cpu.key, machine.stays), object)
             self._blocks = [
-                kept((given, n.visit, n.shuffles), functools.partial(_plain, data, n, machine))
+                kept((key, n.visit, n.shuffles), functools.partial(_plain, data, n, machine))
                 for n in data.visits
             ]
         tape.forget()
@@ -301,13 +301,13 @@ class _Block:
         vectors took 1.16, 1.07 and 1.00 times as long as the best for a product in vectors of 8
         lanes, and 1.21, 1.08 and 1.01 in those of 16 (Zen 5); 2 by 3 took 1.44 times in those of 8.
         """
-        taken: Number = 0.0
+        total: Number = 0.0
         used: Number = 0.0
         for number, share in self._data.register_tiles(self._n):
             sums = maximum(self.accumulators * share, 2.0**-20)
-            taken = taken + number * _norm(sums, chains)
+            total = total + number * _norm(sums, chains)
             used = used + number * sums
-        return taken / used
+        return total / used
 
     def _time_ports(self) -> None:
         """Loads and stores of the straight body, at the rate of L1."""
@@ -380,5 +380,5 @@ def _bandwidth(one: float, all_cores: float, used: Number) -> Number:
 
 def _cost(visit: Visit, target: Target) -> Cost | None:
     """The cost of the instruction that a block runs as, where the target has it."""
-    found = visit.instruction
-    return found.cost if found is not None and found.runs_on(target) else None
+    instruction = visit.instruction
+    return instruction.cost if instruction is not None and instruction.runs_on(target) else None

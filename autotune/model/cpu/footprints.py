@@ -74,10 +74,10 @@ class Evaluated:
         """A dimension as a number."""
         if isinstance(dim, int):
             return float(dim)
-        found = self._floats.get(dim)
-        if found is None:
-            found = self._floats[dim] = as_float(self._numbers(dim))
-        return found
+        number = self._floats.get(dim)
+        if number is None:
+            number = self._floats[dim] = as_float(self._numbers(dim))
+        return number
 
     def covered(self, n: Numbers, kinds: Collection[ForKind]) -> Number:
         """The share of the iterations of the loops that find something to do.
@@ -106,7 +106,7 @@ class Evaluated:
 
         The last tile along a variable has what is left over. Numbers are relative to each other.
         """
-        found: list[tuple[Number, Number]] = [(1.0, 1.0)]
+        tiles: list[tuple[Number, Number]] = [(1.0, 1.0)]
         for domain in n.visit.domains:
             lanes: Number = 1.0
             tile: Number = 1.0
@@ -125,12 +125,12 @@ class Evaluated:
             if ends(rest)[1] == 0:
                 continue
             last = minimum(rest, 1.0), rest / tile
-            found = [
+            tiles = [
                 (number * times, share * part)
-                for number, share in found
+                for number, share in tiles
                 for times, part in ((whole, 1.0), last)
             ]
-        return found
+        return tiles
 
     def footprints(self, access: StridedAccess, depth: int) -> list[Footprint]:
         """For each of `depth` loops, what is touched while it and those inside it sweep.
@@ -141,7 +141,7 @@ class Evaluated:
         sizes = [maximum(self.column(size), 1.0) for size in access.sizes]
         spans: list[Number] = [1.0] * len(sizes)
         inside = [minimum(1.0, size) for size in sizes]
-        found = [_footprint(inside, sizes)]
+        levels = [_footprint(inside, sizes)]
         for level in range(depth - 1, -1, -1):
             moved = False
             for d, terms in enumerate(access.terms):
@@ -151,8 +151,8 @@ class Evaluated:
                         spans[d] = spans[d] + step * maximum(self.column(t.values) - 1.0, 0.0)
                         inside[d] = minimum(spans[d], sizes[d])
                         moved = True
-            found.append(_footprint(inside, sizes) if moved else found[-1])
-        return found[::-1]
+            levels.append(_footprint(inside, sizes) if moved else levels[-1])
+        return levels[::-1]
 
     def moves(self, n: Numbers, access: StridedAccess, loop: int) -> Number | None:
         """How often a sweep of a loop moves the access to other elements, 1 where it does not.

@@ -44,18 +44,18 @@ def instructions_of(visit: Visit) -> Instructions:
     """The instructions of a visit, those of expensive functions left out."""
     if visit.instruction is not None:
         return Instructions(1 + visit.accumulates, {})
-    taken, shifting, scalar = Counter[int | None](), Counter[int](), Counter[int]()
+    slots, shifting, scalar = Counter[int | None](), Counter[int](), Counter[int]()
     for (operation, access), times in visit.computed.items():
-        taken[access] += times * _taken(operation)
+        slots[access] += times * _taken(operation)
         if access is not None and _is_widening(operation):
             shifting[access] += times * _taken(operation)
             scalar[access] += times * (operation.source == "bfloat16")
-    other = taken.pop(None, 0)
+    other = slots.pop(None, 0)
     # An element that lanes share is no operand from memory then: it is moved to all of them. What
     # shifts it works on integers.
     converting = {
         n: Converting(of_one, of_one - scalar[n] + 1, of_one - shifting[n])
-        for n, of_one in taken.items()
+        for n, of_one in slots.items()
         if n is not None
     }
     return Instructions(other, converting)

@@ -35,15 +35,15 @@ class CpuFacts(SampledFacts):
         }
 
     def described(self, target: Target, facts: Mapping[str, Any]) -> CpuTarget:
-        told = self.of(target) | {name: x for name, x in facts.items() if x is not None}
+        known = self.of(target) | {name: x for name, x in facts.items() if x is not None}
         try:
-            l1, l2, l3 = _numbers(told.pop("caches"), least=0)
-            w1, w2, w3 = _numbers(told.pop("ways"), least=1)
-            (line_bytes,) = _numbers([told.pop("line_bytes")], least=1)
-            rates = Rates.from_json(dict(told.pop("rates")))
+            l1, l2, l3 = _numbers(known.pop("caches"), least=0)
+            w1, w2, w3 = _numbers(known.pop("ways"), least=1)
+            (line_bytes,) = _numbers([known.pop("line_bytes")], least=1)
+            rates = Rates.from_json(dict(known.pop("rates")))
         except (TypeError, ValueError) as error:
             raise TuningError("expected facts of {0}: {1}", target, error) from error
-        super().described(target, told)
+        super().described(target, known)
         return replace(
             CpuTarget.of(target),
             l1_bytes=l1,
@@ -60,10 +60,10 @@ class CpuFacts(SampledFacts):
         return f"{cpu.l1_bytes}/{cpu.l2_bytes}/{cpu.l3_bytes}"
 
 
-def _numbers(found: Any, least: int) -> list[int]:
-    numbers = list(found)
+def _numbers(values: Any, least: int) -> list[int]:
+    numbers = list(values)
     if not all(type(n) is int and n >= least for n in numbers):
-        raise ValueError(f"expected integers from {least} on, found {found!r:.80}")
+        raise ValueError(f"expected integers from {least} on, found {values!r:.80}")
     return numbers
 
 

@@ -18,8 +18,8 @@ def shuffles_of(visits: Sequence[Visit]) -> list[float]:
                 held.setdefault(a.buffer, (v, a))
     reads = [[a for a in v.accesses if not a.stores and a.buffer in held] for v in visits]
     return [
-        sum(_shuffles(v, a, *held[a.buffer]) for a in own)
-        for v, own in zip(visits, reads, strict=True)
+        sum(_shuffles(v, a, *held[a.buffer]) for a in accesses)
+        for v, accesses in zip(visits, reads, strict=True)
     ]
 
 
@@ -47,18 +47,18 @@ def _lanes(visit: Visit, access: StridedAccess) -> tuple[int, ...]:
     lanes = visit.extents[loop]
     if not isinstance(lanes, int):
         return ()
-    found = [0] * lanes
+    offsets = [0] * lanes
     size: Dim = 1
     for extent, terms in zip(reversed(access.sizes), reversed(access.terms), strict=True):
         for t in terms:
             if t.loop == loop:
                 match t.step, t.values, t.period, size:
                     case int(step), int(values), int(period), int(row):
-                        found = [
+                        offsets = [
                             offset + lane // period % values * step * row
-                            for lane, offset in enumerate(found)
+                            for lane, offset in enumerate(offsets)
                         ]
                     case _:
                         return ()
         size = size * extent
-    return tuple(found)
+    return tuple(offsets)

@@ -110,15 +110,15 @@ def _needed(
     swept: list[Footprint], size: int, sharing: list[Number] | None, caches: tuple[Cache, ...]
 ) -> list[list[Number]]:
     """For each loop level, what `Traffic.needed` has of one access; see `Evaluated.footprints`."""
-    found: list[list[Number]] = []
+    levels: list[list[Number]] = []
     for level, here in enumerate(swept):
         if level > 0 and here is swept[level - 1]:
-            found.append(found[-1])
+            levels.append(levels[-1])
             continue
         # Whole lines are moved.
         touched = maximum(here.elements * size, here.runs * caches[0].line)
-        found.append([touched, *_crowded(touched, here.runs, sharing, caches)])
-    return found
+        levels.append([touched, *_crowded(touched, here.runs, sharing, caches)])
+    return levels
 
 
 def _sharing(row: Number, caches: tuple[Cache, ...]) -> list[Number] | None:

@@ -45,19 +45,19 @@ class Addresses:
 
     def of_threads(self, a: Access) -> list[Expr]:
         """The elements that threads access, counted from the start of the buffer, by `ends`."""
-        found = self._of_threads.get(id(a))
-        if found is None:
-            found = [self.at(self._offset(a), lane) for lane in self.ends]
-            self._of_threads[id(a)] = found
-        return found
+        elements = self._of_threads.get(id(a))
+        if elements is None:
+            elements = [self.at(self._offset(a), lane) for lane in self.ends]
+            self._of_threads[id(a)] = elements
+        return elements
 
     def moved(self, a: Access) -> list[Dim]:
         """Of each loop that moves an access of the first thread: its extent, and by how many
         elements it does so in the second iteration, in one in the middle and in the last one."""
-        found = self._moved.get(id(a))
-        if found is None:
-            found = self._moved[id(a)] = self._steps(self._offset(a))
-        return found
+        steps = self._moved.get(id(a))
+        if steps is None:
+            steps = self._moved[id(a)] = self._steps(self._offset(a))
+        return steps
 
     def _offset(self, a: Access) -> Expr:
         if id(a) not in self._offsets:
@@ -73,12 +73,12 @@ class Addresses:
         used = variables(first)
         loops = [f for f in phase.loops if f.var in used and not is_one(f.extent)]
         start = substitute(first, {f.var: ZERO for f in phase.loops})
-        found: list[Dim] = []
+        steps: list[Dim] = []
         for f in loops:
             others: Mapping[Var, Expr] = {g.var: ZERO for g in phase.loops if g.var is not f.var}
             alone, extent = substitute(first, others), as_expr(f.extent)
-            found.append(f.extent)
+            steps.append(f.extent)
             for iteration in (const(1), extent // 2, extent - 1):
                 there = substitute(alone, {f.var: iteration})
-                found.append((there - start) * as_expr(least(f.extent - 1, 1)))
-        return found
+                steps.append((there - start) * as_expr(least(f.extent - 1, 1)))
+        return steps

@@ -257,8 +257,8 @@ class _PhaseCounter:
                 )
             )
         self._lanes: Dim = 1 if phase.vector is None else phase.vector.extent
-        own = (self._visits, self._straight, self._independent, self._lanes, self._around)
-        for dim in (*self.blocks, *own):
+        dimensions = (self._visits, self._straight, self._independent, self._lanes, self._around)
+        for dim in (*self.blocks, *dimensions):
             dims.need(dim)
         for every, kept, footprint, _ in self._accesses:
             for dim in (every, kept, *footprint):
@@ -278,9 +278,11 @@ class _PhaseCounter:
             reach = np.where(fits, d(top), d(outer)) + 1
             inside = np.minimum(d(bound) / np.maximum(reach, 1), 1.0)
             share = share * np.where(d(outer) > 0, inside, 1.0)
-        found = self.patterns(rows, whole)
+        patterns = self.patterns(rows, whole)
         accesses = []
-        for pattern, (every, kept, spans, held) in zip(found.accesses, self._accesses, strict=True):
+        for pattern, (every, kept, spans, held) in zip(
+            patterns.accesses, self._accesses, strict=True
+        ):
             size = dtypes.nbytes(pattern.access.buffer.dtype)
             touched = _bytes([d(n) for n in spans], size)
             accesses.append(AccessCounts(pattern, d(every), d(kept), touched, held))
@@ -291,7 +293,7 @@ class _PhaseCounter:
         )
         return PhaseCounts(
             self.phase,
-            found.threads,
+            patterns.threads,
             visits,
             d(self._straight),
             d(self._independent),
@@ -339,9 +341,9 @@ def _held(phase: Phase, access: Access, launch: Launch) -> set[Var]:
     """
     if not phase.visit.accumulates or phase.collective:
         return set()
-    own = [a for a in phase.accesses if a.buffer is access.buffer]
+    uses = [a for a in phase.accesses if a.buffer is access.buffer]
     others = [a for a in phase.in_memory() if a.buffer is not access.buffer]
-    if not any(a.stores for a in own) or any(a.scope == access.scope == "shared" for a in others):
+    if not any(a.stores for a in uses) or any(a.scope == access.scope == "shared" for a in others):
         return set()
     around = _of_several(phase, launch)
     return {
@@ -356,12 +358,12 @@ def _footprint(access: Access, phase: Phase, decisions: AbstractSet[Var]) -> tup
     """The elements that a block touches of an array along each of its dimensions."""
     blocks = [f for f in phase.loops if f.thread is not None and f.thread.startswith("block")]
     loops = {f.var: f.extent for f in phase.loops if f not in set(blocks)}
-    found = []
+    extents = []
     for i, n in zip(access.indices, access.buffer.shape, strict=True):
         of_loops = variables(i) <= decisions | {f.var for f in phase.loops}
         reach = span(at_zero(i, blocks), loops) if of_loops else None
-        found.append(n if reach is None else least(most(reach[1] - reach[0] + 1, 1), n))
-    return tuple(found) or (1,)
+        extents.append(n if reach is None else least(most(reach[1] - reach[0] + 1, 1), n))
+    return tuple(extents) or (1,)
 
 
 def _shares(phase: Phase) -> Iterable[tuple[Dim, Dim, Dim]]:
@@ -394,17 +396,17 @@ def _last(guard: Binary, loops: Sequence[For]) -> dict[Var, Expr]:
     It does if they are known to begin at 0: of the part that is left of a loop, say, they begin
     where the decisions say.
     """
-    own = [f for f in loops if f.var in variables(guard.a)]
-    counted = linear(guard.a, [f.var for f in own])
+    counters = [f for f in loops if f.var in variables(guard.a)]
+    counted = linear(guard.a, [f.var for f in counters])
     if counted is None or not _is_zero(counted.constant):
         return {}
-    found: dict[Var, Expr] = {}
+    ends: dict[Var, Expr] = {}
     rest = as_dim(guard.b) - 1
-    for f in own:
+    for f in counters:
         step = counted.coefficients[f.var]
         at = least(rest // step, f.extent - 1)
-        found[f.var], rest = as_expr(at), rest - at * step
-    return found
+        ends[f.var], rest = as_expr(at), rest - at * step
+    return ends
 
 
 def _is_zero(expr: Expr) -> bool:
@@ -413,8 +415,8 @@ def _is_zero(expr: Expr) -> bool:
 
 def operations_of(body: Stmt) -> tuple[int, int]:
     """The operations on floats of an iteration, and the expensive functions among them."""
-    found = [n for n in map(_operation, walk(body)) if n is not None]
-    return len(found), sum(found)
+    operations = [n for n in map(_operation, walk(body)) if n is not None]
+    return len(operations), sum(operations)
 
 
 def computed_of(phase: Phase, loops: AbstractSet[Var]) -> tuple[tuple[int, int], tuple[int, int]]:

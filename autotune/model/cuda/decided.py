@@ -44,30 +44,30 @@ class DecidedParts:
         if type(e) is Binary and e.dtype == INDEX and e.op in (Op.ADD, Op.MUL):
             terms = _terms(e, e.op)
             decided = [t for t in terms if self._is_decided(t)]
-            found = [self._visit(t) for t in terms if not self._is_decided(t)]
+            operands = [self._visit(t) for t in terms if not self._is_decided(t)]
             if decided:
-                found.append(self._visit(reduce(lambda a, b: binary(e.op, a, b), decided)))
-            return reduce(lambda a, b: binary(e.op, a, b), found)
+                operands.append(self._visit(reduce(lambda a, b: binary(e.op, a, b), decided)))
+            return reduce(lambda a, b: binary(e.op, a, b), operands)
         return rewrite_children(e, self._visit)
 
     def _is_decided(self, e: Expr) -> bool:
-        found = self._decided.get(e)
-        if found is None:
+        decided = self._decided.get(e)
+        if decided is None:
             if type(e) is Binary:
-                found = self._is_decided(e.a) and self._is_decided(e.b)
+                decided = self._is_decided(e.a) and self._is_decided(e.b)
             else:
-                found = variables(e).isdisjoint(self._others)
-            self._decided[e] = found
-        return found
+                decided = variables(e).isdisjoint(self._others)
+            self._decided[e] = decided
+        return decided
 
     def _part(self, e: Expr) -> Expr:
         key = key_of(e)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Var(f"d{len(self.names)}")
-            self.names.append(found)
+        part = self._known.get(key)
+        if part is None:
+            part = self._known[key] = Var(f"d{len(self.names)}")
+            self.names.append(part)
             self.exprs.append(e)
-        return found
+        return part
 
 
 def _terms(e: Expr, op: Op) -> list[Expr]:

@@ -134,8 +134,8 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
     room = np.floor(limits.block_registers / np.maximum(warps * WARP, 1) / 8) * 8
     allowed = np.minimum(room, limits.thread_registers)
     spilled = np.maximum(registers - allowed, 0.0)
-    taken = np.minimum(registers, np.maximum(allowed, 8.0))
-    per_sm = blocks_per_sm(limits, threads, taken, launch.shared_bytes)
+    allocated = np.minimum(registers, np.maximum(allowed, 8.0))
+    per_sm = blocks_per_sm(limits, threads, allocated, launch.shared_bytes)
     impossible = per_sm < 1
     per_sm = np.maximum(per_sm, 1.0)
     busiest = np.ceil(blocks / sms)
@@ -144,7 +144,7 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
 
     work = _Work(launch, target, resident, spilled, warps)
     cycles = busiest / rates.hertz
-    found: dict[str, Floats] = {
+    times: dict[str, Floats] = {
         "arithmetic": work.arithmetic * cycles,
         "special": work.special / rates.special * cycles,
         "issue": work.instructions / rates.issue * cycles,
@@ -155,18 +155,18 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
         "memory": work.memory_bytes(blocks, sms * per_sm) / (rates.memory * REACHED),
     }
     waiting = launch.counts.barriers / blocks + launch.counts.warp_barriers / blocks / warps / 4
-    found["barriers"] = waiting * rates.barrier_latency * waves / rates.hertz
-    ratio = found["memory"] * rates.memory / np.maximum(found["l2"] * rates.l2, 1.0)
+    times["barriers"] = waiting * rates.barrier_latency * waves / rates.hertz
+    ratio = times["memory"] * rates.memory / np.maximum(times["l2"] * rates.l2, 1.0)
     alone = work.latency(np.minimum(ratio, 1.0)) + rates.block_start
-    found["latency"] = alone * waves / rates.hertz
-    found["latency"] = found["latency"] + found["barriers"]
-    parts = [n for name, n in found.items() if name != "barriers"]
+    times["latency"] = alone * waves / rates.hertz
+    times["latency"] = times["latency"] + times["barriers"]
+    parts = [n for name, n in times.items() if name != "barriers"]
     longest = np.maximum.reduce(np.broadcast_arrays(*parts))
     total = sum(parts, np.zeros(()))
     seconds = longest + OVERLAP_LOSS * (total - longest) + rates.launch
-    found["seconds"] = seconds + np.where(impossible, IMPOSSIBLE, 0.0)
+    times["seconds"] = seconds + np.where(impossible, IMPOSSIBLE, 0.0)
     ideal = np.maximum(work.ideal_sectors, 1.0)
-    found |= {
+    times |= {
         "occupancy": resident * warps / limits.sm_warps,
         "blocks_per_sm": per_sm,
         "warps": warps,
@@ -183,7 +183,7 @@ def launch_times(launch: LaunchCounts, registers: Floats, target: CudaTarget) ->
         "reuse": work.l2_bytes / np.maximum(work.sectors * SECTOR_BYTES, 1.0),
         "steps": work.steps,
     }
-    return found
+    return times
 
 
 class _Work:
@@ -236,8 +236,8 @@ class _Work:
         requests: Floats = np.zeros(())
         for a in phase.accesses:
             requests = requests + self._access(a, statement_of(phase.phase), share, resident, l1)
-        own = (visits * each + steps * STEP_INSTRUCTIONS) * running
-        self.instructions = self.instructions + own + 1.5 * requests
+        issued = (visits * each + steps * STEP_INSTRUCTIONS) * running
+        self.instructions = self.instructions + issued + 1.5 * requests
         self.steps = np.maximum(self.steps, steps)
         self._wait(phase, steps, each, functions, requests / np.maximum(running, 1.0))
 
@@ -261,8 +261,8 @@ class _Work:
         touched = np.minimum(transactions, a.footprint / SECTOR_BYTES)
         moved = np.where(live <= l1, touched, transactions) * SECTOR_BYTES
         self.l2_bytes = self.l2_bytes + moved
-        own = self._moved.setdefault(access.buffer, {})
-        own[statement] = own.get(statement, np.zeros(())) + moved
+        by_statement = self._moved.setdefault(access.buffer, {})
+        by_statement[statement] = by_statement.get(statement, np.zeros(())) + moved
         return requests
 
     def _wait(
@@ -279,9 +279,9 @@ class _Work:
         independent = np.maximum(phase.independent, 1.0)
         stall = np.maximum(rates.arithmetic_latency / independent, 1.0)
         chained = stall if phase.phase.visit.accumulates else 1.0
-        own = steps / phase.around
-        together = np.where(own >= UNROLLED_BY_NVCC, UNROLLED_BY_NVCC, 1.0)
-        rounds = phase.around * np.ceil(own / together)
+        iterations = steps / phase.around
+        together = np.where(iterations >= UNROLLED_BY_NVCC, UNROLLED_BY_NVCC, 1.0)
+        rounds = phase.around * np.ceil(iterations / together)
         self._fixed = self._fixed + phase.visits * phase.share * each * chained + requests * 2
         self._fixed = self._fixed + rounds * (
             20.0 * np.minimum(functions, 1.0) + rates.arithmetic_latency
@@ -310,8 +310,8 @@ class _Work:
             np.maximum, (self.arithmetic, self.instructions / rates.issue, self.wavefronts)
         )
         waiting = busy + self._copied * load
-        own = np.maximum(self._fixed, self._ahead * load)
-        return np.maximum(own + self._from_memory * load, waiting)
+        issuing = np.maximum(self._fixed, self._ahead * load)
+        return np.maximum(issuing + self._from_memory * load, waiting)
 
     def memory_bytes(self, blocks: Floats, at_once: Floats) -> Floats:
         """The bytes moved from and to memory by all blocks, of which so many run at once.
@@ -326,8 +326,8 @@ class _Work:
         sharing = np.maximum(np.sqrt(running), 1.0)
         arrays = self.launch.array_bytes
         zero: Floats = np.zeros(())
-        every = {b: sum(own.values(), zero) for b, own in self._moved.items()}
-        once = {b: reduce(np.maximum, own.values()) for b, own in self._moved.items()}
+        every = {b: sum(parts.values(), zero) for b, parts in self._moved.items()}
+        once = {b: reduce(np.maximum, parts.values()) for b, parts in self._moved.items()}
         distinct = {b: np.minimum(n * blocks, arrays[b]) for b, n in every.items()}
         total = sum(distinct.values(), zero)
         meanwhile = sum((np.minimum(n * running, arrays[b]) for b, n in once.items()), zero)

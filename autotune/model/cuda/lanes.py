@@ -93,7 +93,7 @@ class Threads:
 
     def wavefronts(self, elements: Ints, element_bytes: int, access_bytes: Ints) -> Ints:
         """The wavefronts of accesses to shared memory, each of so many bytes, by blocks."""
-        found = np.zeros(self.blocks, dtype=np.int64)
+        total = np.zeros(self.blocks, dtype=np.int64)
         words = elements * element_bytes // BANK_BYTES
         parts = np.maximum(access_bytes // BANK_BYTES, 1)
         for n in np.unique(parts).tolist():
@@ -101,16 +101,16 @@ class Threads:
             group = (self.warp[chosen] * WARP + self.lane[chosen]) // (WARP // n)
             every = words[chosen][:, None] + np.arange(n)
             groups = np.broadcast_to(group[:, None], every.shape)
-            own, word = _distinct(groups.ravel(), every.ravel())
-            first = int(own[0]) if len(own) else 0
-            size = (int(own[-1]) - first + 1) * BANKS if len(own) else 0
-            used = np.bincount((own - first) * BANKS + word % BANKS, minlength=size)
+            where, word = _distinct(groups.ravel(), every.ravel())
+            first = int(where[0]) if len(where) else 0
+            size = (int(where[-1]) - first + 1) * BANKS if len(where) else 0
+            used = np.bincount((where - first) * BANKS + word % BANKS, minlength=size)
             fronts = used.reshape(-1, BANKS).max(axis=1)
             warps = (np.arange(len(fronts)) + first) // n
-            found += np.bincount(
+            total += np.bincount(
                 self.block_of_warp[warps], weights=fronts, minlength=self.blocks
             ).astype(np.int64)
-        return found
+        return total
 
 
 def _distinct(groups: Ints, numbers: Ints) -> tuple[Ints, Ints]:

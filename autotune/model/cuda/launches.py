@@ -164,23 +164,23 @@ def _accesses(visit: Visit) -> tuple[Access, ...]:
     """The accesses of a block, equal ones once, and those of its init."""
     block = visit.block
     values = {i.var: i.value for i in block.iters}
-    found: dict[object, Access] = {}
+    accesses: dict[object, Access] = {}
     for n in walk(block.body):
         if not isinstance(n, Load | Store):
             continue
         key = (type(n), n.buffer, *map(key_of, n.indices))
-        known = found.get(key)
+        known = accesses.get(key)
         if known is None:
             indices = tuple(substitute(i, values) for i in n.indices)
-            found[key] = Access(n.buffer, type(n) is Store, indices, _scope(n.buffer))
+            accesses[key] = Access(n.buffer, type(n) is Store, indices, _scope(n.buffer))
         else:
-            found[key] = replace(known, times=known.times + 1)
+            accesses[key] = replace(known, times=known.times + 1)
     if block.init is not None:
         for n in walk(block.init):
             if type(n) is Store:
                 indices = tuple(substitute(i, values) for i in n.indices)
-                found[n] = Access(n.buffer, True, indices, _scope(n.buffer), first=True)
-    return tuple(found.values())
+                accesses[n] = Access(n.buffer, True, indices, _scope(n.buffer), first=True)
+    return tuple(accesses.values())
 
 
 def _scope(buffer: Buffer) -> str:

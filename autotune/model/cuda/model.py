@@ -26,12 +26,12 @@ class CudaFacts(SampledFacts):
         return {name: getattr(gpu, name) for name in _NAMES}
 
     def described(self, target: Target, facts: Mapping[str, Any]) -> CudaTarget:
-        found = {name: x for name, x in facts.items() if name in _NAMES}
-        for name, x in found.items():
+        known = {name: x for name, x in facts.items() if name in _NAMES}
+        for name, x in known.items():
             if type(x) is not _NAMES[name] or (isinstance(x, int) and x < 0):
                 raise TuningError("expected facts of {0}: {1}={2!r:.80}", target, name, x)
         super().described(target, {n: x for n, x in facts.items() if n not in _NAMES})
-        return replace(CudaTarget.of(target), **found)
+        return replace(CudaTarget.of(target), **known)
 
 
 MODEL = TargetModel(

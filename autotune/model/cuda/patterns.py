@@ -145,9 +145,9 @@ class _Group:
             by_thread.append(addresses.at(predicate))
         names = variables(*by_thread, *by_block) & bounds.keys()
         self._columns = [n for n, v in enumerate(bounds) if v in names]
-        own = {v: bounds[v] for v in bounds if v in names}
-        self._sizes = [high - low + 1 for low, high in own.values()]
-        self._lows = [low for low, _ in own.values()]
+        used = {v: bounds[v] for v in bounds if v in names}
+        self._sizes = [high - low + 1 for low, high in used.values()]
+        self._lows = [low for low, _ in used.values()]
         # Combinations that were counted, by their numbers in order.
         self._keys = np.full(1, -1, dtype=np.int64)
         self._numbers = np.zeros((1 + _EACH * len(accesses), 1))
@@ -155,7 +155,7 @@ class _Group:
         threads = dict.fromkeys(addresses.places.values(), (0, MOST_THREADS - 1))
         parts = DecidedParts(threads.keys())
         by_thread = [parts(e) for e in by_thread]
-        self._by_row = Columns([*by_block, *parts.exprs], own)
+        self._by_row = Columns([*by_block, *parts.exprs], used)
         self._by_block = len(by_block)
         known = zip(parts.names, self._by_row.intervals[len(by_block) :], strict=True)
         ranges = {v: (int(low), int(high)) for v, (low, high) in known}
@@ -163,19 +163,19 @@ class _Group:
 
     def __call__(self, rows: Ints) -> Patterns:
         """The patterns for each of the rows."""
-        own = rows[:, self._columns]
+        chosen = rows[:, self._columns]
         if math.prod(self._sizes) > MOST_KEYS:
-            combinations, place = np.unique(own, axis=0, return_inverse=True)
+            combinations, place = np.unique(chosen, axis=0, return_inverse=True)
             return self._patterns(self._counted(combinations).T[:, place.ravel()])
         key = np.zeros(len(rows), dtype=np.int64)
         for n, (size, low) in enumerate(zip(self._sizes, self._lows, strict=True)):
-            key = key * size + (own[:, n] - low)
+            key = key * size + (chosen[:, n] - low)
         places = np.searchsorted(self._keys, key)
         new = self._keys[np.minimum(places, len(self._keys) - 1)] != key
         if new.any():
             keys, index = np.unique(key[new], return_index=True)
             known = np.concatenate([self._keys, keys])
-            numbers = np.concatenate([self._numbers, self._counted(own[new][index]).T], axis=1)
+            numbers = np.concatenate([self._numbers, self._counted(chosen[new][index]).T], axis=1)
             order = np.argsort(known, kind="stable")
             self._keys, self._numbers = known[order], numbers[:, order]
             places = np.searchsorted(self._keys, key)
@@ -223,13 +223,13 @@ class _Group:
         addresses = [columns[n : n + ends] for n in range(0, ends * len(self.accesses), ends)]
         steps = [blocks[:, list(n)].reshape(len(blocks), -1, 4) for n in self._steps]
         lanes = self._lanes(threads, addresses, steps, extent)
-        found: list[npt.NDArray[Any]] = [x * y * z if every else threads.count()]
+        counts: list[npt.NDArray[Any]] = [x * y * z if every else threads.count()]
         for a, at, by, wide in zip(self.accesses, addresses, steps, lanes, strict=True):
             requests, transactions = _counted(a, threads, at[0], by, wide)
             moves = extent // wide
             times = moves / threads.share_of_warps
-            found += [requests * times, transactions * times, wide, moves]
-        return np.stack(found, axis=1).astype(np.float64)
+            counts += [requests * times, transactions * times, wide, moves]
+        return np.stack(counts, axis=1).astype(np.float64)
 
     def _lanes(
         self, threads: Threads, addresses: list[Ints], steps: list[Ints], extent: Ints
@@ -237,11 +237,11 @@ class _Group:
         """The elements that each access moves at once, by blocks: as `passes/vectors.py` does."""
         if self._vector is None:
             return [np.ones(threads.blocks, dtype=np.int64) for _ in self.accesses]
-        found = []
+        widths = []
         for a, (first, second, last), by in zip(self.accesses, addresses, steps, strict=True):
             size = dtypes.nbytes(a.buffer.dtype)
-            own = extent[threads.block]
-            apart = ((own > 1) & (second - first != 1)) | (last - first != own - 1)
+            length = extent[threads.block]
+            apart = ((length > 1) & (second - first != 1)) | (last - first != length - 1)
             adjacent = np.bincount(threads.block, weights=apart, minlength=threads.blocks) == 0
             start = np.zeros(threads.blocks, dtype=np.int64)
             # The lowest bit of all addresses together is that of their greatest divisor.
@@ -250,21 +250,21 @@ class _Group:
             together = reduce(np.bitwise_or, moved_by, start | extent | (MAX_BYTES // size))
             lanes = together & -together
             moved = adjacent & (lanes > 1) & (lanes * size >= MIN_BYTES)
-            found.append(np.where(moved, lanes, 1))
+            widths.append(np.where(moved, lanes, 1))
         body = self.phase.visit.block.body
-        if type(body) is Store and type(body.value) is Load and len(found) == 2:
-            both = (found[0] > 1) & (found[1] > 1)
-            least = np.where(both, np.minimum(*found), 0)
-            found = [np.where(both, least, n) for n in found]
-        return found
+        if type(body) is Store and type(body.value) is Load and len(widths) == 2:
+            both = (widths[0] > 1) & (widths[1] > 1)
+            least = np.where(both, np.minimum(*widths), 0)
+            widths = [np.where(both, least, n) for n in widths]
+        return widths
 
 
 def _executed(phase: Phase) -> list[Access]:
     """The accesses of memory of a phase; of a collective its result alone."""
-    found = phase.in_memory()
+    accesses = phase.in_memory()
     if phase.collective:
-        found = [a for a in found if a.stores and not a.first]
-    return found
+        accesses = [a for a in accesses if a.stores and not a.first]
+    return accesses
 
 
 def _counted(
@@ -295,8 +295,8 @@ def _counted(
 def _places(steps: Ints, sector: int) -> Floats:
     """How often loops move an access to each place in a sector, as shares of all iterations."""
     count = len(steps)
-    found = np.zeros((count, sector))
-    found[:, 0] = 1.0
+    shares = np.zeros((count, sector))
+    shares[:, 0] = 1.0
     rows = np.arange(count)[:, None]
     for extent, first, middle, last in steps.transpose(1, 2, 0):
         linear = ((first * (extent // 2) - middle) % sector == 0) & (
@@ -307,13 +307,13 @@ def _places(steps: Ints, sector: int) -> Floats:
             continue
         period = sector // np.gcd(step, sector)
         whole, rest = np.divmod(np.where(linear, extent, period), period)
-        moved = np.zeros_like(found)
+        moved = np.zeros_like(shares)
         for n in range(int(period.max())):
             times = np.where(n < period, whole + (n < rest), 0)
             source = (np.arange(sector) - (n * step)[:, None]) % sector
-            moved += found[rows, source] * times[:, None]
-        found = moved / moved.sum(axis=1, keepdims=True)
-    return found
+            moved += shares[rows, source] * times[:, None]
+        shares = moved / moved.sum(axis=1, keepdims=True)
+    return shares
 
 
 def straight_loops(phase: Phase, shapes: Shapes) -> list[For]:
@@ -323,11 +323,11 @@ def straight_loops(phase: Phase, shapes: Shapes) -> list[For]:
     for a in phase.accesses:
         if a.scope == THREAD:
             indexing |= a.moving - {f.var for f in shapes.common(a.buffer)}
-    found: list[For] = []
+    loops: list[For] = []
     for f in reversed(phase.loops):
         if f.kind is ForKind.THREAD:
             continue
         if f.kind not in (ForKind.UNROLL, ForKind.VECTOR) and f.var not in indexing:
             break
-        found.append(f)
-    return found
+        loops.append(f)
+    return loops

@@ -93,11 +93,11 @@ class Registers:
             weight = GUARDED if guarded else 1.0
             loads = []
             for a in memory:
-                own = product([f.extent for f in straight if f.var in a.moving])
+                moved = product([f.extent for f in straight if f.var in a.moving])
                 if not a.stores and a.buffer not in stored:
                     inner = [f for f in reversed(phase.steps) if f not in straight]
                     again = [f.extent for f in takewhile(lambda f: f.var not in waiting, inner)]
-                    loads.append(_Loads(words(a.buffer.dtype) * weight, own, again))
+                    loads.append(_Loads(words(a.buffer.dtype) * weight, moved, again))
             sums = any(a.stores and a.scope == THREAD for a in phase.accesses)
             most = MOST_UNROLLED if phase.visit.accumulates and sums else MOST_COPIED
             most = MOST_GUARDED if guarded else most
@@ -121,7 +121,7 @@ class Registers:
         """Registers of what threads hold in a phase. What it reads last makes room for what it
         writes first."""
         d = self._dims
-        kept, read, written = (np.zeros(()) for _ in range(3))
+        resident, read, written = (np.zeros(()) for _ in range(3))
         for held in self._held:
             if held.first <= n <= held.last:
                 size = held.words * d(held.elements)
@@ -130,7 +130,7 @@ class Registers:
                 elif held.last == n:
                     read = read + size
                 else:
-                    kept = kept + size
+                    resident = resident + size
         brought, unrolled, longer = (np.zeros(()) for _ in range(3))
         for load in phase.loads:
             size = load.words * d(load.elements)
@@ -143,9 +143,9 @@ class Registers:
                 times = np.where(whole, times * extent, times)
             unrolled = unrolled + size * times
         unrolled = np.maximum(unrolled, longer)
-        room = np.maximum(MOST_LOADS - kept / 2, phase.most)
+        room = np.maximum(MOST_LOADS - resident / 2, phase.most)
         brought = np.minimum(np.maximum(brought, np.minimum(unrolled, phase.most)), room)
-        return kept + np.maximum(np.maximum(read, written), brought) + np.minimum(read, brought)
+        return resident + np.maximum(np.maximum(read, written), brought) + np.minimum(read, brought)
 
 
 def _waiting(launch: Launch) -> set[Var]:
@@ -167,6 +167,6 @@ def words(dtype: str) -> float:
 def registers_of(source: Profile, rows: Ints) -> list[Floats]:
     """The registers of a thread of each launch of a profile, for rows (rows, variables)."""
     dims = Dims(dict(source.bounds))
-    found = [Registers(launch, Shapes(launch), dims) for launch in launches_of(source)]
+    launches = [Registers(launch, Shapes(launch), dims) for launch in launches_of(source)]
     dims.evaluate(rows)
-    return [np.broadcast_to(registers(), len(rows)) for registers in found]
+    return [np.broadcast_to(registers(), len(rows)) for registers in launches]

@@ -73,10 +73,10 @@ def span(e: Expr, loops: Mapping[Var, Dim]) -> Span | None:
     a, b = span(e.a, loops), span(e.b, loops)
     if a is None or b is None:
         return None
-    found = _SPANS[e.op](a, b) if e.op in _SPANS else None
-    if found is None or not all(map(_fits, found)):
+    ends = _SPANS[e.op](a, b) if e.op in _SPANS else None
+    if ends is None or not all(map(_fits, ends)):
         return None
-    return as_dim(found[0]), as_dim(found[1])
+    return as_dim(ends[0]), as_dim(ends[1])
 
 
 def _fits(n: Dim) -> bool:
@@ -167,15 +167,15 @@ def strides_of(shape: Sequence[Dim], buffer: Buffer) -> list[Dim]:
     if buffer.strides is not None:
         return list(buffer.strides)
     wanted = {axis: (factor, offset) for axis, factor, offset in buffer.align}
-    found: list[Dim] = []
+    strides: list[Dim] = []
     step: Dim = 1
     for axis in reversed(range(len(shape))):
         factor, offset = wanted.get(axis, (1, 0))
         if factor != 1:
             step = step + (offset - step) % factor
-        found.append(step)
+        strides.append(step)
         step = step * shape[axis]
-    return found[::-1]
+    return strides[::-1]
 
 
 class Shapes:
@@ -201,8 +201,8 @@ class Shapes:
         together = takewhile(
             lambda level: all(f.var is level[0].var for f in level), zip(*loops, strict=False)
         )
-        found = [level[0] for level in together]
-        return list(takewhile(lambda f: f.kind is not ForKind.VECTOR, found))
+        shared = [level[0] for level in together]
+        return list(takewhile(lambda f: f.kind is not ForKind.VECTOR, shared))
 
     def shape(self, buffer: Buffer) -> list[Dim]:
         """What one iteration of these loops touches of a shared buffer, by all threads."""
@@ -229,17 +229,17 @@ class Shapes:
     def elements(self, buffer: Buffer) -> Dim:
         """The elements of a buffer that a thread holds at once."""
         around = {f.var for f in self.common(buffer)}
-        found: Dim = 1
+        size: Dim = 1
         for phase, a in self.uses[buffer]:
             if phase.collective:
                 continue
-            own = [
+            extents = [
                 f.extent
                 for f in phase.loops
                 if f.kind is not ForKind.THREAD and f.var not in around and f.var in a.moving
             ]
-            found = most(found, product(own))
-        return least(found, product(buffer.shape))
+            size = most(size, product(extents))
+        return least(size, product(buffer.shape))
 
 
 def _extent(

@@ -369,22 +369,22 @@ def decide_tile(
     tiling: Tiling,
     *,
     middle: bool = True,
-    given: Mapping[Var, Dim] | None = None,
+    fixed: Mapping[Var, Dim] | None = None,
 ) -> RegisterTile:
     """Decide the register tile of a contraction; tiles in cache if `middle`.
 
-    The elements that it has of the variables `given` are decided already.
+    The elements that it has of the variables `fixed` are decided already.
     """
     sch, target = draft.schedule, draft.target
     sizes = extents(block)
     vector = tiling.vector
     lanes = lanes_for(target.vector_bits, widest(block), sizes[vector])
     vectors = -(-sizes[vector] // lanes)
-    tile = sample_tile(sch, block, vector, lanes, vectors, (3, 8), cached=middle, given=given or {})
+    tile = sample_tile(sch, block, vector, lanes, vectors, (3, 8), cached=middle, fixed=fixed or {})
     room = target.vector_registers - 1
     draft.limit("a register tile fits the registers", fewest_registers(block, vector) <= room)
-    taken = _registers(block, tile)
-    for registers in taken:
+    used = _registers(block, tile)
+    for registers in used:
         draft.limit("the register tile fits the registers", registers <= room)
     if len(tile.inner) > 1:
         draft.limit(
@@ -398,7 +398,7 @@ def decide_tile(
     if unroll is None and rows is None:
         return tile
     tile = replace(tile, unroll=1 if unroll is None else unroll, rows=rows)
-    _limit_unrolling(draft, block, tile, taken[-1], room)
+    _limit_unrolling(draft, block, tile, used[-1], room)
     return tile
 
 
@@ -407,15 +407,15 @@ def _registers(block: Block, tile: RegisterTile) -> list[Dim]:
 
     Those of its results stay, and the vectors that the reduction does not move along.
     """
-    kept, moved = tile.accumulators, list[Dim]()
+    resident, moved = tile.accumulators, list[Dim]()
     for i in inputs_of(block):
         if tile.vector in i.used:
             vectors = product([n for v, n in tile.inner.items() if v in i.used])
             if i.used.isdisjoint(reduced(block)):
-                kept = kept + vectors
+                resident = resident + vectors
             else:
                 moved.append(vectors)
-    return [kept + vectors for vectors in moved or [0]]
+    return [resident + vectors for vectors in moved or [0]]
 
 
 def _sampled_part(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
@@ -445,9 +445,9 @@ def _sampled_rows(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
     return draft.schedule.sample_categorical(counts) if len(counts) > 1 else counts[0]
 
 
-def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, taken: Dim, room: int) -> None:
+def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, used: Dim, room: int) -> None:
     """Keep the unrolled body short, and the values of its windows in `room` registers, of which
-    the tile has `taken` some."""
+    the tile has `used` some."""
     assert tile.unroll is not None
     last = reduced(block)[-1]
     body = tile.accumulators * tile.unroll * (1 if tile.rows is None else tile.rows)
@@ -456,7 +456,7 @@ def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, taken: Dim,
         if tile.vector in i.used:
             fits = tile.accumulators * tile.unroll <= 2 * room
         else:
-            fits = (tile.unroll <= 1) | (taken + _window_values(tile, i, last) <= room)
+            fits = (tile.unroll <= 1) | (used + _window_values(tile, i, last) <= room)
         draft.limit("a window's values fit the registers", fits)
 
 

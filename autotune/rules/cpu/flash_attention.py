@@ -209,9 +209,9 @@ def _apply(
     upper, lower = first.tile, second.tile
     length = upper.width(upper.vector) * sch.sample_categorical(counts)
     count = sample_band(draft, second)
-    kept = count * length * (row_bytes(attention) // row_elements(attention))
-    draft.limit("a piece of what is between fits the second cache", kept <= cached)
-    draft.limit("a piece is worth its scale", kept * SMALLEST >= cached)
+    nbytes = count * length * (row_bytes(attention) // row_elements(attention))
+    draft.limit("a piece of what is between fits the second cache", nbytes <= cached)
+    draft.limit("a piece is worth its scale", nbytes * SMALLEST >= cached)
 
     pieces = _in_pieces(sch, attention, softmax, length)
     writes = [sch.cache_write(label, 0, "register") for label in (first.label, pieces.product)]

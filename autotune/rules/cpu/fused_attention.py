@@ -109,7 +109,7 @@ def tile_contractions(
     above, below = attention.row(attention.first), attention.row(attention.second)
     lower = decide_tile(draft, second, tilings[1], middle=False)
     tall = lower.inner.get(below, 1)
-    upper = decide_tile(draft, first, tilings[0], middle=False, given={above: tall})
+    upper = decide_tile(draft, first, tilings[0], middle=False, fixed={above: tall})
     for label, tiling, tile in zip(labels, tilings, (upper, lower), strict=True):
         for n, by in tiling.packs:
             packed = pack(sch, label, n, by, tile.width(by))
@@ -145,8 +145,8 @@ def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -
     last = attention.last
     loops = block_loops(sch, labels[last.label])
     count = sample_band(draft, second)
-    kept = count * row_bytes(attention)
-    draft.limit("what is between fits the second cache", kept <= cached)
+    nbytes = count * row_bytes(attention)
+    draft.limit("what is between fits the second cache", nbytes <= cached)
     top, loops = cut_bands(sch, loops, attention.row(last), attention.batch(last), count)
     if attention.follow is not None:
         sch.compute_at(writes[1], top)

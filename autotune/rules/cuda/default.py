@@ -96,11 +96,11 @@ def _bind(draft: Draft, label: Label) -> None:
 def _chain(draft: Draft, label: Label) -> list[Var]:
     """The serial loops from the top of a nest on, each with nothing but the next one in it."""
     loops = draft.schedule.get_loops(label)
-    stmt, found = _nest_of(draft, label), list[Var]()
+    stmt, chain = _nest_of(draft, label), list[Var]()
     while type(stmt) is For and stmt.kind is ForKind.SERIAL and not stmt.annotations:
-        found.append(loops[len(found)])
+        chain.append(loops[len(chain)])
         stmt = stmt.body
-    return found
+    return chain
 
 
 def _spread_over(sch: Schedule, loops: list[Var], chain: list[Var]) -> Schedule:

@@ -101,9 +101,10 @@ def _spread(draft: Draft, block: Block, around: Sequence[Var], loop: Var, extent
     vectors = sampled(sch, powers(min(MOST_VECTORS, extent)))
     values = [(i.buffer.dtype, vectors * lanes) for i in inputs_of(block)]
     limit_block(draft, threads, registers([*values, (widest(block), vectors * lanes)]))
-    taken = vectors * lanes
+    elements = vectors * lanes
     draft.limit(
-        "the last block has work for each thread", (taken <= 1) | (threads * taken < 2 * extent)
+        "the last block has work for each thread",
+        (elements <= 1) | (threads * elements < 2 * extent),
     )
     blocks, several, thread, lane = sch.split(loop, factors=[None, vectors, threads, lanes])
     sch.unroll(several)

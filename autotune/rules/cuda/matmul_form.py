@@ -92,8 +92,8 @@ def matmul_form(block: Block, follow: Block | None = None) -> MatmulForm | None:
     if any(v not in stored for v in several):
         return None
     groups: list[list[Var]] = []
-    for own, other in (inputs, inputs[::-1]):
-        mine = [v for v in several if v in own.used and v not in other.used]
+    for operand, other in (inputs, inputs[::-1]):
+        mine = [v for v in several if v in operand.used and v not in other.used]
         groups.append(_last_run(mine, stored, sizes))
     if not all(groups):
         return None
@@ -139,8 +139,8 @@ def as_matmul(draft: Draft, labels: Sequence[Label], most_lanes: int) -> Matmul:
     views = [_computed_ahead(sch, main, n) for n in range(2)]
     block = draft.block(main)
     follow = draft.block(following[0]) if following else None
-    found = matmul_form(block, follow)
-    form = require_some(found, "block {0} is no product of two matrices", main)
+    form_or_none = matmul_form(block, follow)
+    form = require_some(form_or_none, "block {0} is no product of two matrices", main)
     sizes, inputs = extents(block), inputs_of(block)
     stored = _stored_strides(block, follow, sizes)
     tiles = form.rows, form.columns
@@ -236,7 +236,7 @@ def _stored_strides(block: Block, follow: Block | None, sizes: dict[Var, int]) -
         # What reads other elements than it writes is not computed with them.
         if all(type(e) is Var or n == 1 for e, n in zip(at, shape, strict=True)):
             steps = [last.strides.get(e) if type(e) is Var else None for e in at]
-    found: dict[Var, int] = {}
+    strides: dict[Var, int] = {}
     for index, dims in zip(out.at.indices, out.at.dims, strict=True):
         step, size = steps[dims[-1]], shape[dims[-1]]
         joined = all(steps[a] == (steps[b] or 0) * shape[b] for a, b in pairwise(dims))
@@ -244,10 +244,10 @@ def _stored_strides(block: Block, follow: Block | None, sizes: dict[Var, int]) -
         if step is None or step <= 0 or not joined:
             continue
         if type(index) is Var:
-            found[index] = step
+            strides[index] = step
         elif high is not None and low is not None and size == sizes[high] * sizes[low]:
-            found |= {high: step * sizes[low], low: step}
-    return found
+            strides |= {high: step * sizes[low], low: step}
+    return strides
 
 
 def _last_run(order: Sequence[Var], stored: dict[Var, int], sizes: dict[Var, int]) -> list[Var]:

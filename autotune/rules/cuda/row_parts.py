@@ -227,6 +227,6 @@ def _reduce_pieces(draft: Draft, labels: Sequence[Label], count: int, lanes: int
 def _shared_input(draft: Draft, first: Label, second: Label) -> int:
     """The number of the input of a block that another one reads, too. Raises `ScheduleError`."""
     others = {i.buffer for i in inputs_of(draft.block(second))}
-    found = [n for n, i in enumerate(inputs_of(draft.block(first))) if i.buffer in others]
-    require(len(found) == 1, "{0} and {1} read no input, or several", first, second)
-    return found[0]
+    shared = [n for n, i in enumerate(inputs_of(draft.block(first))) if i.buffer in others]
+    require(len(shared) == 1, "{0} and {1} read no input, or several", first, second)
+    return shared[0]

@@ -125,10 +125,10 @@ def _read_again(chain: Chain) -> dict[Buffer, list[Block]]:
     """What several blocks read of rows element by element, with these blocks."""
     written = {r.buffer for b in chain.members for r in b.writes}
     read = dict.fromkeys(i.buffer for b in chain.members for i in inputs_of(b))
-    found = {buffer: chain.readers(buffer) for buffer in read if buffer not in written}
+    readers_of = {buffer: chain.readers(buffer) for buffer in read if buffer not in written}
     return {
         buffer: readers
-        for buffer, readers in found.items()
+        for buffer, readers in readers_of.items()
         if len(readers) > 1 and all(chain.along(b) and chain.follows(b, buffer) for b in readers)
     }
 
@@ -159,9 +159,9 @@ def _each(length: int, threads: int, lanes: int) -> int:
 def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer], live: int) -> None:
     """The limits of a block: what threads hold of a row, and what they share."""
     length = max(map(chain.length, chain.members))
-    taken: Dim = team.unrolled * team.lanes
+    elements: Dim = team.unrolled * team.lanes
     if team.kept:
-        taken = ceildiv(length, team.threads * team.lanes) * team.lanes
+        elements = ceildiv(length, team.threads * team.lanes) * team.lanes
     held = [b for b in arrays if chain.held(b)]
     shared = sum(
         chain.length(b) * dtypes.nbytes(r.buffer.dtype)
@@ -176,17 +176,19 @@ def _limit(draft: Draft, chain: Chain, team: Team, arrays: Sequence[Buffer], liv
         for r in b.writes
     )
     held_bytes = team.rows * (shared + parts * (team.threads + 1))
-    limit_block(draft, team.threads * team.rows, registers([("float32", live * taken)]), held_bytes)
+    limit_block(
+        draft, team.threads * team.rows, registers([("float32", live * elements)]), held_bytes
+    )
 
 
 def _loaded(chain: Chain) -> int:
     """The registers of an element of all arrays that a block reads along rows, at most; one at
     least."""
-    found = [1]
+    words = [1]
     for b in chain.members:
         along = set(chain.along(b))
-        found.append(sum(registers_of(i.buffer.dtype) for i in inputs_of(b) if along & set(i.used)))
-    return max(found)
+        words.append(sum(registers_of(i.buffer.dtype) for i in inputs_of(b) if along & set(i.used)))
+    return max(words)
 
 
 def _live(chain: Chain, arrays: Sequence[Buffer]) -> int:
