@@ -52,7 +52,7 @@ def registers(func: Func) -> Func:
 
     def expr(e: Any) -> Any:
         kind = type(e)
-        if kind is Const or kind is Var or kind is Ramp:
+        if kind is Const or kind is Var:
             return e
         found = done.get(e)
         if found is None:
@@ -126,7 +126,7 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
 
     def see(n: Any) -> Any:
         kind = type(n)
-        if kind is Const or kind is Var or kind is Ramp or kind is Buffer:
+        if kind is Const or kind is Var or kind is Buffer:
             return n
         if kind is Alloc and n.buffer.scope == SCOPE:
             accessed.setdefault(n.buffer, {})

@@ -187,3 +187,20 @@ def f(X: T.Buffer((3, 16), "float32"), Y: T.Buffer((48,), "float32")):
             Y[k * 16 + c] = R[(k * 16 + c) % 3, (k * 16 + c) // 3]
 """)
     assert check(func, target=WIDE).source("llvm").count("shufflevector") == 3 * 2
+
+
+def test_a_vector_begins_at_an_index_in_a_register() -> None:
+    check(
+        parse("""
+def f(
+    X: T.Buffer((64,), "int16"),
+    I: T.Buffer((5,), "int32", value_range=(0, 56)),
+    Y: T.Buffer((5, 8), "int16"),
+):
+    R = T.alloc((1,), "int32", scope="register", value_range=(0, 56))
+    for i in range(5):
+        R[0] = I[i]
+        for c in T.vectorized(8):
+            Y[i, c] = X[T.int64(R[0]) + c]
+""")
+    )
