@@ -89,7 +89,7 @@ def apply(bench: Workbench, given: Arguments) -> Data:
     primitive = find_primitive(text_of(given, "op"))
     bound = decoded(primitive, given.get("args"), bench.handles)
     said = call_text(primitive, bound, loop_names(version.schedule.func))
-    after = applied(version.schedule, primitive, bound)
+    after = applied(version.schedule, primitive, bound, bench)
     if after.func is version.schedule.func:
         raise LabError("{0} changes nothing", said)
     return {"version": bench.add(version, said, after).id}

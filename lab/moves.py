@@ -2,17 +2,19 @@
 
 Every registered primitive that takes such a place is tried on a copy of the schedule. A legal move
 has the predicted time of the program after it; a refused one has the condition that does not hold.
+A step is refused too if the program after it exceeds a limit of the target that the one before it
+does not, and cannot be built.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, get_args, get_origin
 
-from ..errors import ScheduleError, Text
+from ..errors import BuildError, ScheduleError, Text
 from ..schedule import Schedule, Trace
 from ..schedule.facts import keeping_facts
 from ..schedule.index_map import MAX_TEXT, IndexMap, parse_index_map
@@ -29,13 +31,19 @@ from .versions import LabError
 
 
 class Costs(Protocol):
-    """What programs take, in seconds; `None` where that is not known."""
+    """What programs take, in seconds; `None` where that is not known. Not all can be built."""
 
     def predict(self, func: Func) -> float | None:
         """The time that the model of the target predicts."""
 
     def measured(self, trace: Trace) -> float | None:
         """The time that was measured of a schedule."""
+
+    def exceeded(self, func: Func) -> Set[str]:
+        """The limits of the target that a program exceeds, by their names."""
+
+    def not_built(self, func: Func) -> BuildError | None:
+        """Why code generation refuses a program; `None` if it takes it."""
 
 
 @keeping_facts()
@@ -112,7 +120,7 @@ class Attempts:
     def __call__(self, primitive: Primitive, bound: Mapping[str, Any]) -> Data | Attempt | None:
         """A legal move, or what was refused; `None` if it would change nothing."""
         try:
-            after = applied(self._schedule, primitive, bound)
+            after = applied(self._schedule, primitive, bound, self._costs)
         except ScheduleError as error:
             return Attempt(primitive, bound, error)
         if after.func is self._schedule.func:
@@ -145,11 +153,30 @@ class Attempts:
         }
 
 
-def applied(schedule: Schedule, primitive: Primitive, bound: Mapping[str, Any]) -> Schedule:
+def applied(
+    schedule: Schedule, primitive: Primitive, bound: Mapping[str, Any], costs: Costs
+) -> Schedule:
     """A copy of a schedule with a step more.
 
-    Raises `ScheduleError` if it is refused, and where a user's primitive fails in another way.
+    Raises `ScheduleError` if it is refused, where a user's primitive fails in another way, and if
+    the program exceeds a limit of the target that it does not exceed without the step, and is
+    refused by code generation.
     """
+    after = _stepped(schedule, primitive, bound)
+    exceeded = costs.exceeded(after.func)
+    if exceeded and exceeded - costs.exceeded(schedule.func):
+        error = costs.not_built(after.func)
+        if error is not None:
+            raise ScheduleError(
+                "the program after it cannot be built: {0}",
+                error,
+                hint=error.hint,
+                example=error.example,
+            ) from error
+    return after
+
+
+def _stepped(schedule: Schedule, primitive: Primitive, bound: Mapping[str, Any]) -> Schedule:
     after = schedule.copy()
     for handle in _handles_in(bound.values()):
         after.refer(handle)

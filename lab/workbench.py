@@ -113,18 +113,21 @@ schedule of a record the `step` that does not apply, its number and its text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from threading import RLock
 from typing import Any, TypeVar
 
 from ..autotune.config import TuneConfig
 from ..autotune.measure.machine import with_rates
+from ..autotune.model.limits import target_limits
 from ..autotune.model.memo import Memo
 from ..autotune.records import schedule_record, workload_record
 from ..autotune.search.drawing import model_or_none
+from ..codegen.build import compiled_target, emit_parts, lower_parts
 from ..codegen.detect import check_runnable, resolve
-from ..errors import DatabaseError, ScheduleError, TargetError, TilewrightError, similar
+from ..errors import BuildError, DatabaseError, ScheduleError, TargetError, TilewrightError, similar
 from ..schedule import Schedule, Trace
+from ..schedule.require import Space
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
@@ -245,6 +248,19 @@ class Workbench:
         if self.model is None:
             return None
         return self.model.estimate(func, self.target, self._memo).seconds
+
+    def exceeded(self, func: Func) -> Set[str]:
+        """The limits of the target that a concrete program exceeds, by their names."""
+        return {limit.name for limit in target_limits(func, self.target, Space(), self._memo)}
+
+    def not_built(self, func: Func) -> BuildError | None:
+        """Why code generation refuses a concrete program; `None` if it takes it."""
+        target = compiled_target(self.target)
+        try:
+            emit_parts(lower_parts(func, target), target)
+        except BuildError as error:
+            return error
+        return None
 
     def measured(self, trace: Trace) -> float | None:
         """The seconds of a schedule that the lab measured, or another session on such a machine."""

@@ -543,3 +543,56 @@ def test_refusals_print_the_program_once(monkeypatch: pytest.MonkeyPatch) -> Non
     moves = found(bench, "L0")
     assert sum(m["legal"] is False for m in moves) > 4
     assert printed == [bench.func]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_a_version_made_of_legal_moves_is_built(data: st.DataObject) -> None:
+    """The steps of a walk are any legal moves, at any places."""
+    bench = Workbench(ops.matmul_func(12, 8, 16), TARGET)
+    for _ in range(4):
+        nodes = bench.state()["tree"]["nodes"]
+        at = data.draw(st.sampled_from([n["id"] for n in nodes if n.get("id")]))
+        moves = [m for m in found(bench, at) if m["legal"]]
+        # Copies are one move of dozens: they are as likely as all the others together.
+        copies = [m for m in moves if "storage_scope" in m["args"]]
+        move = data.draw(st.sampled_from(copies or moves) | st.sampled_from(moves))
+        done(bench, do="apply", op=move["op"], args=move["args"])
+        error = bench.not_built(bench.versions.current.schedule.func)
+        assert error is None, (bench.versions.current.schedule.trace, error)
+
+
+def test_a_copy_in_registers_is_refused_until_its_indices_are_constants(bench: Workbench) -> None:
+    def registers(scope: str) -> Data:
+        args = {"block": place(bench, "C"), "write_buffer_index": 0, "storage_scope": scope}
+        return {"op": "cache_write", "args": args}
+
+    error = done(bench, do="try", **registers("register"))["error"]
+    assert error["text"] == (
+        "the program after it cannot be built: C_register is held in registers, and its index "
+        "i * 48 + j is not a constant"
+    )
+    assert error["hint"] == "unroll or vectorize the loops in the index, or use another scope"
+    assert error == refused(bench, {"do": "apply", **registers("register")})
+    offered = [m for m in found(bench, place(bench, "C")) if m["op"] == "cache_write"]
+    assert [m["args"]["storage_scope"] for m in offered if m["legal"]] == ["local", "global"]
+
+    # What it names is done first, and the copy is put in registers then.
+    bench = Workbench(ops.matmul_func(4, 8, 32), TARGET)
+    done(bench, do="apply", **registers("local"))
+    for n in bench.state()["tree"]["nodes"]:
+        if n["kind"] == "loop" and n["name"] != "k":
+            done(bench, do="apply", op="unroll", args={"loop": n["id"]})
+    of = next(n["id"] for n in bench.state()["tree"]["nodes"] if n["kind"] == "block")
+    args = {"block": of, "write_buffer_index": 0, "storage_scope": "register"}
+    done(bench, do="apply", op="set_scope", args=args)
+    assert bench.not_built(bench.versions.current.schedule.func) is None
+
+
+def test_a_program_that_cannot_be_built_before_a_step_is_scheduled_further() -> None:
+    bench = Workbench(ops.matmul_func(64, 48, 32), "cuda -arch=sm_90")
+    legal = {m["op"] for m in found(bench, place(bench, "i")) if m["legal"]}
+    assert {"bind", "split", "unroll"} <= legal  # no nest is bound to the device yet
+    (parallel,) = [m for m in found(bench, place(bench, "i")) if m["op"] == "parallel"]
+    assert "loop i is parallel, which loops of processors are" in parallel["error"]["text"]
+    assert 'sch.bind(i, "blockIdx.x")' in parallel["error"]["hint"]

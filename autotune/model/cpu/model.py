@@ -12,6 +12,7 @@ from ....target import CpuTarget, Rates, Target
 from ..target_model import SampledFacts, TargetModel
 from .estimate import FEATURES, VERSION, Estimator
 from .figures import figures
+from .limits import limits
 from .roofline import roofline
 
 MODEL_FILE = Path(__file__).with_name("base") / "model.json"
@@ -67,4 +68,4 @@ def _numbers(values: Any, least: int) -> list[int]:
     return numbers
 
 
-MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, MODEL_FILE, CpuFacts(), figures)
+MODEL = TargetModel(FEATURES, VERSION, Estimator, roofline, MODEL_FILE, CpuFacts(), figures, limits)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ....target import CudaTarget, Target
 from ....target.cuda import WARP
-from ....tir.ir import Dim, ceildiv, product
+from ....tir.ir import Dim, ForKind, ceildiv, product
 from ..profile import Profile
 from ..target_model import Limit
 from .counts import statement_of
@@ -16,6 +16,10 @@ from .spans import Shapes
 
 def limits(source: Profile, target: Target) -> Iterator[Limit]:
     allowed = CudaTarget.of(target).limits
+    for visit in source.visits:
+        for loop in visit.loops:
+            if loop.kind is ForKind.PARALLEL:
+                yield Limit("no loop is parallel, as those of processors are", False)
     for launch in launches_of(source):
         threads = product(launch.threads)
         yield Limit(
