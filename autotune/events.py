@@ -18,7 +18,7 @@ from ..texts import count, excerpt
 from ..tuning_db.gains import Gains
 from ..tuning_db.values import ComparedSchedule, Outcome
 
-_TOLD = 40
+_TEXT = 40
 """Characters of a name or of the reason of a failure that `repr` tells."""
 
 
@@ -44,7 +44,7 @@ class Started:
     program: int = 0
 
     def __repr__(self) -> str:
-        return f"<Started {short_id(self.session)}: {excerpt(self.workload, _TOLD)}>"
+        return f"<Started {short_id(self.session)}: {excerpt(self.workload, _TEXT)}>"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Trial:
 
     def __repr__(self) -> str:
         time = None if self.seconds is None else format_seconds(self.seconds)
-        return f"<Trial {self.number}: {self.outcome}, {time or excerpt(self.reason, _TOLD)}>"
+        return f"<Trial {self.number}: {self.outcome}, {time or excerpt(self.reason, _TEXT)}>"
 
     @property
     def reason(self) -> str:
@@ -104,7 +104,7 @@ class Waiting:
     budget_elapsed: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Waiting: {excerpt(self.what, _TOLD)}>"
+        return f"<Waiting: {excerpt(self.what, _TEXT)}>"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Ended:
 
     def __repr__(self) -> str:
         best = "no time" if self.best is None else f"best {format_seconds(self.best.seconds)}"
-        return f"<Ended: {best}, {excerpt(self.reason, _TOLD)}>"
+        return f"<Ended: {best}, {excerpt(self.reason, _TEXT)}>"
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

@@ -81,14 +81,14 @@ class Record:
     """
 
     kind: ClassVar[str]
-    told_by: ClassVar[tuple[str, ...]] = ()
+    repr_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that tell people what a record is, beside its id."""
 
     _repr_html_ = html
 
     def __repr__(self) -> str:
         """A line; `to_plain` has all of it."""
-        words = " ".join(str(v) for name in self.told_by if (v := getattr(self, name)))
+        words = " ".join(str(v) for name in self.repr_fields if (v := getattr(self, name)))
         named = f"<{type(self).__name__} {short_id(cast('AnyRecord', self).id)}"
         if not words:
             return f"{named}>"
@@ -136,7 +136,7 @@ class Workload(Record):
     """
 
     kind: ClassVar[str] = "workload"
-    told_by: ClassVar[tuple[str, ...]] = ("name", "shape")
+    repr_fields: ClassVar[tuple[str, ...]] = ("name", "shape")
     id: str
     name: str
     ir: str
@@ -161,7 +161,7 @@ class TargetRecord(Digested):
     """
 
     kind: ClassVar[str] = "target"
-    told_by: ClassVar[tuple[str, ...]] = ("text",)
+    repr_fields: ClassVar[tuple[str, ...]] = ("text",)
     text: str
     compat: str
     perf: str
@@ -182,7 +182,7 @@ class Toolchain(Digested):
     """
 
     kind: ClassVar[str] = "toolchain"
-    told_by: ClassVar[tuple[str, ...]] = ("generation",)
+    repr_fields: ClassVar[tuple[str, ...]] = ("generation",)
     generation: str
     versions: Mapping[str, Json] = field(default_factory=dict)
 
@@ -232,7 +232,7 @@ class Session(Digested):
     """
 
     kind: ClassVar[str] = "session"
-    told_by: ClassVar[tuple[str, ...]] = ("status", "host")
+    repr_fields: ClassVar[tuple[str, ...]] = ("status", "host")
     outside_id: ClassVar[frozenset[str]] = frozenset(
         {"status", "heartbeat", "ended", "host", "pid", "noise", "elapsed", "drift", "untuned"}
     )
@@ -282,7 +282,7 @@ class ScheduleRecord(Digested):
     """
 
     kind: ClassVar[str] = "schedule"
-    told_by: ClassVar[tuple[str, ...]] = ("generator",)
+    repr_fields: ClassVar[tuple[str, ...]] = ("generator",)
     outside_id: ClassVar[frozenset[str]] = frozenset({"generator", "inexact"})
     trace: str
     trace_version: int
@@ -320,7 +320,7 @@ class Measurement(Digested):
     """
 
     kind: ClassVar[str] = "measurement"
-    told_by: ClassVar[tuple[str, ...]] = ("outcome", "time")
+    repr_fields: ClassVar[tuple[str, ...]] = ("outcome", "time")
     added_later: ClassVar[frozenset[str]] = frozenset(
         {"resources", "predicted", "elapsed", "trial"}
     )
@@ -362,7 +362,7 @@ class Verification(Digested):
     """
 
     kind: ClassVar[str] = "verification"
-    told_by: ClassVar[tuple[str, ...]] = ("outcome",)
+    repr_fields: ClassVar[tuple[str, ...]] = ("outcome",)
     workload: str
     target: str
     schedule: str
