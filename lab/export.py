@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import keyword
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..errors import ScheduleError
 from ..schedule import Schedule, Trace
 from ..schedule.primitive import find_primitive
 from ..schedule.tensorizable import instruction_modules
 from ..target import Target
-from ..texts import printable
+from ..texts import excerpt, printable
 from ..tir.family import family_hash
-from ..tir.ir import Var
-from ..tir.printer import expr_text, func_text
+from ..tir.ir import Buffer, Func, Var
+from ..tir.parser import parse
+from ..tir.printer import expr_text, func_text, listing
 from ..tir.visit import substitute
 from .sliders import Sliders, holds
 from .versions import LabError, Version
@@ -22,6 +23,8 @@ from .versions import LabError, Version
 _NOTEBOOK = "__main__"
 _TAKEN = ("FAMILY", "T", "family_hash", "tw")
 """Names that the module of a rule uses itself."""
+_RENAMED = 16
+"""Names that a comment lists."""
 _LONGEST = 80
 """Characters of the name of a rule."""
 
@@ -29,7 +32,8 @@ _LONGEST = 80
 def script(version: Version) -> str:
     """A Python file that makes the program of a version: `sch` is its schedule.
 
-    Raises `LabError` for steps that a notebook or script defines itself.
+    A comment has the names that are others in the program that it makes. Raises `LabError` for
+    steps that a notebook or script defines itself.
     """
     schedule = version.schedule
     program = func_text(schedule.original)
@@ -44,12 +48,43 @@ def script(version: Version) -> str:
         f"func = tw.script({quoted})",
         "sch = tw.Schedule(func)",
         schedule.trace.as_python(),
+        *_renamed(schedule),
         "",
         'if __name__ == "__main__":',
         "    print(sch.func)",
         "",
     ]
     return "\n".join(lines)
+
+
+def _renamed(schedule: Schedule) -> list[str]:
+    """Comments on the names that are others once the text of the program was read.
+
+    Steps name what they make after the names of the program, of which its text may have others.
+    """
+    read = parse(func_text(schedule.original))
+    pairs = zip(_names(schedule.func), _names(schedule.trace.apply(read).func), strict=True)
+    renamed = [f"#   {kind} {a!a} is {b!a}" for (kind, a), (_, b) in dict.fromkeys(pairs) if a != b]
+    if not renamed:
+        return []
+    if len(renamed) > _RENAMED:
+        renamed[_RENAMED:] = [f"#   and {len(renamed) - _RENAMED} more"]
+    return [
+        "",
+        "# The text of the program has other names than the program: identifiers of ASCII letters,",
+        "# none of them that of two things. Steps name what they make after these.",
+        *renamed,
+    ]
+
+
+def _names(func: Func) -> Iterator[tuple[str, str]]:
+    """The names in the text of a program, and of what each is one."""
+    shown = listing(func)
+    for thing, name in shown.names.items():
+        yield "buffer" if isinstance(thing, Buffer) else "variable", name
+    for line in shown.lines:
+        if line.block is not None:
+            yield "block", excerpt(line.block.label.name, len(line.block.label.name))
 
 
 def rule(version: Version, target: Target, name: str) -> str:

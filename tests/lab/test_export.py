@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from ast import literal_eval
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,10 @@ from tilewright.lab.workbench import Workbench
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import map_blocks
 from tilewright.schedule.primitive import PRIMITIVES
+from tilewright.texts import excerpt
 from tilewright.tir.equality import structural_equal
-from tilewright.tir.ir import Func, Label, Stmt
+from tilewright.tir.ir import Buffer, Func, Label, Stmt, Var
+from tilewright.tir.printer import listing
 
 from ..autotune.selection import operator, operator_name, selected
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
@@ -73,6 +77,72 @@ def test_what_is_exported_replays_to_the_program_that_was_shown(
     assert structural_equal(schedule.func, current.func)
     assert structural_equal(schedule.original, bench.func)
     assert schedule.trace == current.trace
+
+
+NAMES = st.sampled_from(
+    [
+        "A",
+        "i",
+        "i_0",
+        "\u4e2d\u6587",
+        "\u4e2d\u6587_0",
+        "a b",
+        "7",
+        'q"',
+        "'",
+        "a\nb",
+        "",
+        "class",
+        "__",
+    ]
+)
+
+
+@settings(max_examples=60, phases=[Phase.generate])
+@given(data=st.data(), steps=st.integers(0, 6))
+def test_an_export_says_which_names_are_others(data: st.DataObject, steps: int) -> None:
+    """Loops, buffers and blocks of any names: the texts are equal, or differ as a comment says."""
+    func = renamed(ops.softmax_func(4, 6), lambda: data.draw(NAMES))
+    bench = Workbench(func, TARGET)
+    for _ in range(steps):
+        nodes = [n["id"] for n in bench.state()["tree"]["nodes"] if "id" in n]
+        place = data.draw(st.sampled_from(nodes))
+        moves = [m for m in done(bench, do="moves", place=place)["moves"] if m["legal"]]
+        if moves:
+            move = data.draw(st.sampled_from(moves))
+            done(bench, do="apply", op=move["op"], args=move["args"])
+    text = done(bench, do="export")["text"]
+    shown, schedule = bench.versions.current.schedule.func, replayed(text)
+    assert structural_equal(schedule.func, shown)
+    said = re.findall(r"^#   \w+ (\S.*) is (\S.*)$", text, re.MULTILINE)
+    assert (said == []) == (str(schedule.func) == str(shown))
+    for before, after in said:
+        assert literal_eval(before) in names_of(shown)
+        assert literal_eval(after) in names_of(schedule.func)
+
+
+def renamed(func: Func, name: Callable[[], str]) -> Func:
+    """A program with other names for all of its loops, blocks and internal buffers."""
+    named: dict[object, Any] = {p: p for p in func.params}
+
+    def visit(n: Any) -> Any:
+        if isinstance(n, Var | Label | Buffer):
+            if n not in named:
+                named[n] = replace(n, name=name())
+            return named[n]
+        if isinstance(n, tuple):
+            return tuple([visit(part) for part in n])
+        if not is_dataclass(n):
+            return n
+        return replace(n, **{f.name: visit(getattr(n, f.name)) for f in fields(n)})  # type: ignore[type-var]
+
+    return replace(func, allocs=visit(func.allocs), body=visit(func.body))
+
+
+def names_of(func: Func) -> set[str]:
+    shown = listing(func)
+    labels = {line.block.label.name for line in shown.lines if line.block is not None}
+    return {*shown.names.values(), *(excerpt(name, len(name)) for name in labels)}
 
 
 def check_rule(bench: Workbench, row: Sequence[int], target: tw.Target) -> None:
