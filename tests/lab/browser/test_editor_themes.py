@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
+from tilewright import ops
 from tilewright.lab.views import html_of
+from tilewright.lab.workbench import Workbench
 
 from ..test_plot import SCHEDULE
 from .accessibility import violations
+from .front import open_front
 
 _PAGE = """<!doctype html><html lang="en"><title>An output</title><style>
 :root {{ --vscode-editor-foreground: {ink}; --vscode-editor-background: {ground};
   --jp-ui-font-color1: rgba(0, 0, 0, 0.8); --jp-layout-color0: white; }}
+code {{ color: #777777; }}
 body {{ background: {ground}; }}
 </style><body class="{classes}"><main>{html}</main></body></html>"""
 """An output of VS Code once it has loaded what draws widgets, with variables of JupyterLab."""
@@ -36,5 +40,17 @@ def test_pictures_can_be_read(page: Page, classes: str, ink: str, ground: str, s
     page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     assert violations(page) == []
     red, green, blue = (int(ink[k : k + 2], 16) for k in (1, 3, 5))
-    colour = page.locator(".tw").evaluate("(e) => getComputedStyle(e).color")
-    assert colour == f"rgb({red}, {green}, {blue})"
+    for part in page.locator(".tw, .tw code").all():
+        colour = part.evaluate("(e) => getComputedStyle(e).color")
+        assert colour == f"rgb({red}, {green}, {blue})"
+
+
+def test_the_lab_is_in_no_white_box(page: Page) -> None:
+    """What is around a widget in VS Code is white in all themes."""
+    lab = open_front(page, Workbench(ops.matmul_func(64, 48, 32)))
+    page.add_style_tag(
+        content=".cell-output-ipywidget-background { background: white !important; }"
+    )
+    lab.locator("..").evaluate("(e) => e.classList.add('cell-output-ipywidget-background')")
+    ground = "(e) => getComputedStyle(e).backgroundColor"
+    assert lab.locator("..").evaluate(ground) == "rgba(0, 0, 0, 0)"
