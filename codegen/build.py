@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ..errors import BuildError, depth_errors
 from ..runtime.c_names import is_c_identifier, is_function_name
@@ -18,6 +19,8 @@ from .detect import resolve
 from .generator import Part, generator_for
 from .lower import Trace, check_concrete, lower
 from .program_loops import ProgramLoops
+
+_COMPILED = WeakKeyDictionary[Module, Compiled]()
 
 
 def compile_func(
@@ -121,7 +124,13 @@ def to_module(
     module: Module = generator_for(compiled.target).load(
         compiled, Origin("schedule") if origin is None else origin, trust_indices=trust_indices
     )
+    _COMPILED[module] = compiled
     return module
+
+
+def compiled_code(module: Module) -> Compiled | None:
+    """What `to_module` loaded; `None` of a module of an artifact."""
+    return _COMPILED.get(module)
 
 
 def _depth_errors(func: Func) -> AbstractContextManager[None]:

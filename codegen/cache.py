@@ -18,6 +18,7 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -57,16 +58,16 @@ def compile_cached(
     """Like `compile_func`, or `compiler`, but taken from the disk cache if it is there."""
     compiler = compile_func if compiler is None else compiler
     target = compiled_target(target)
-    folder = location(os.environ, KIND)
+    text, folder = func_text(func), location(os.environ, KIND)
     if folder is None:
-        return compiler(func, target, strict_fp=strict_fp)
+        return replace(compiler(func, target, strict_fp=strict_fp), scheduled=text)
     kernels = _shared(folder)
-    name = key(func, target, strict_fp=strict_fp)
+    name = _key(text, target, strict_fp=strict_fp)
     compiled = kernels.get(name, func, target)
     if compiled is None:
         compiled = compiler(func, target, strict_fp=strict_fp)
         kernels.put(name, compiled)
-    return compiled
+    return replace(compiled, scheduled=text)
 
 
 def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> bool:
@@ -78,7 +79,10 @@ def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> b
 
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:
     """The digest (SHA-256, hex) of what determines the compiled code of a scheduled program."""
-    text = func_text(func)
+    return _key(func_text(func), target, strict_fp=strict_fp)
+
+
+def _key(text: str, target: Target, *, strict_fp: bool) -> str:
     parts = [text, str(target), str(strict_fp), _compiler(target), users_digest(target, text)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

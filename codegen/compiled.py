@@ -62,7 +62,8 @@ class Compiled:
     The functions `signature.symbols` are entry points of `image`, the `launches` in their order.
     `text` is what the image was made of, in the code generator's own language; `lowered` are the
     programs it is of, or their text. `remarks` say what its schedule should do better. `strict_fp`
-    says that nothing is fused.
+    says that nothing is fused. `scheduled` is the text of the program before lowering, of a kernel
+    that this process built.
     """
 
     signature: Signature
@@ -73,6 +74,7 @@ class Compiled:
     launches: tuple[Launch, ...]
     remarks: tuple[str, ...] = ()
     strict_fp: bool = False
+    scheduled: str | None = field(default=None, compare=False)
 
     @property
     def tir(self) -> str:

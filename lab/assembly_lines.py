@@ -73,6 +73,11 @@ class Assembly:
         var = self.program.loops[number].var
         return self._names.get(var, var.name)
 
+    @property
+    def names(self) -> list[str]:
+        """The name of the loop that runs each line, empty for one of no loop; none if not told."""
+        return ["" if n is None else self.loop_name(n) for n in self.loops or ()]
+
     @cached_property
     def places(self) -> tuple[LoopLines, ...]:
         """The lines of each loop of the program, with those of the loops in it."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 import htpy as h
 
 from ..byte_counts import format_bytes
+from ..codegen.build import compiled_code
 from ..codegen.generator import generator_for
 from ..runtime import Module
-from .assembly import assembly
+from ..tir.parser import parse
+from .assembly import assembly, assembly_with_loops
+from .assembly_lines import Assembly
 from .facts import facts
 from .page import text
 from .tables import Column, table
+
+_ASSEMBLIES = WeakKeyDictionary[Module, Assembly]()
 
 
 def view(module: Module) -> h.Node:
@@ -31,10 +37,18 @@ def view(module: Module) -> h.Node:
         ),
         _arguments(module),
         _resources(module.resources),
-        assembly(module.source(kind), f"the assembly of {name}")
-        if kind in module.sources
-        else None,
+        _assembly(module, kind, f"the assembly of {name}") if kind in module.sources else None,
     ]
+
+
+def _assembly(module: Module, kind: str, name: str) -> h.Node:
+    """The assembly, with its loops where this process built the module. It is made once."""
+    if module not in _ASSEMBLIES:
+        compiled = compiled_code(module)
+        if compiled is None or compiled.scheduled is None:
+            return assembly(module.source(kind), name)
+        _ASSEMBLIES[module] = Assembly.of(compiled, parse(compiled.scheduled))
+    return assembly_with_loops(_ASSEMBLIES[module], name)
 
 
 def _origin(module: Module) -> str:

@@ -80,9 +80,9 @@ def assembly_lines(assembly: Assembly, width: int | None, *, whole: bool) -> lis
     Without `whole` it is the hot block alone, but all of the text where no loop computes. A last
     line says that the code does not tell the loops, where that is so.
     """
-    hot, loops = assembly.hot, assembly.loops
+    hot = assembly.hot
     shown = range(len(assembly.lines)) if whole or hot is None else hot
-    names = ["" if n is None else text(assembly.loop_name(n), _NAME) for n in loops or ()]
+    names = [text(name, _NAME) for name in assembly.names]
     column = max((len(names[n]) for n in shown), default=0) if names else 0
     found: list[Text] = []
     for n in shown:
@@ -90,7 +90,7 @@ def assembly_lines(assembly: Assembly, width: int | None, *, whole: bool) -> lis
         line = _plain(text(assembly.lines[n].expandtabs(8)), "bold" if is_hot else "")
         name = f"{names[n]:{column}}  " if column else ""
         found += folded(line, width, f"{'> ' if is_hot else '  '}{name}")
-    if loops is None:
+    if assembly.loops is None:
         found += sentence(UNKNOWN_LOOPS, width)
     return found
 

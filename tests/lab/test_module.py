@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.cpu import llvm
 from tilewright.codegen.generator import generator_for
 from tilewright.errors import TargetError
 from tilewright.lab import target as target_view
 from tilewright.lab.assembly import MOST_LINES, assembly, window
+from tilewright.lab.assembly_lines import Assembly
 from tilewright.lab.module import view
 from tilewright.runtime import load
 from tilewright.runtime.module import Origin
@@ -55,8 +59,39 @@ def test_the_hot_block_is_marked(module: tw.Module) -> None:
     assert any("mulss" in line or "fmadd" in line for line in hot)
     assert all(line.split()[1] == ">" for line in hot)
     text = module.source("asm").split("\n")
-    assert all(line.split(maxsplit=2)[2] == " ".join(text[n].split())
+    assert all(line.endswith(" ".join(text[n].split()))
                for line in hot for n in [int(line.split()[0]) - 1])  # fmt: skip
+
+
+def test_a_module_that_was_built_here_shows_its_loops() -> None:
+    """Those that the lab shows, from the cache too; nothing is compiled for the next display."""
+    sch = tw.Schedule(ops.matmul_func(64, 64, 64))
+    expected = Assembly.of(compile_func(sch.func, TARGET), sch.func).names
+    for module in (tw.build(sch, TARGET), tw.build(sch, TARGET)):
+        first = str(view(module))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(llvm, "parse", lambda _: pytest.fail("it is compiled again"))
+            assert str(view(module)) == first
+        main = checked(view(module))
+        assert words(main.find(".//summary")).endswith(", the loop that runs each beside it")
+        lines = [words(line).split() for line in with_class(main, "here")]
+        assert {expected[int(line[0]) - 1] for line in lines} == {"k"}
+        assert all(line[2] == "k" for line in lines)
+
+
+def test_a_module_of_code_alone_has_no_loops_beside_it() -> None:
+    module = to_module(compile_func(tw.Schedule(ops.matmul_func(8, 8, 8)).func, TARGET))
+    (folded,) = checked(view(module)).findall(".//details")
+    assert "the loop that" not in words(folded[0])
+
+
+def test_pictures_of_modules_keep_no_module() -> None:
+    module = tw.build(tw.Schedule(ops.matmul_func(8, 8, 8)), TARGET)
+    view(module)
+    held = ref(module)
+    del module
+    gc.collect()
+    assert held() is None
 
 
 def test_modules_of_artifacts_have_no_sources(tmp_path: Path) -> None:
@@ -82,7 +117,7 @@ def with_facts(**changed: Any) -> tw.Module:
         "layouts": {},
         "resources": {},
     }
-    return cast(tw.Module, SimpleNamespace(**{**known, **changed}))
+    return cast(tw.Module, type("Facts", (), {**known, **changed})())
 
 
 def test_kernels_of_gpus_have_their_resources() -> None:
