@@ -9,7 +9,7 @@
 Functions draw on `ax`, by default the axes of a new figure, and return them. Most take a result of
 `tune`, a run, or a database (or the path or URL of one) with the id of a `session`, by default the
 newest that measured. The extra `plot` installs matplotlib; without it, and for arguments of another
-kind, they raise `TuningError`.
+kind, they raise `TuningError`, also for one that raises when it is looked at.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from .plot_arguments import (
     optional_axes,
     optional_names,
     program,
+    raising_argument,
     require_grid,
     target_of,
     times_by_name,
@@ -94,7 +95,13 @@ def _figure(function: Callable[P, R]) -> Callable[P, R]:
                 "a plot takes matplotlib, which is not installed",
                 hint="pip install 'tilewright[plot]'",
             ) from error
-        return checked(*args, **kwargs)
+        try:
+            return checked(*args, **kwargs)
+        except Exception as error:
+            raising = raising_argument(error, [*args, *kwargs.values()])
+            if raising is None:
+                raise
+            raise raising from error
 
     return call
 

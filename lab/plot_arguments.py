@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..autotune.result import BestResult, TuneResult
 from ..codegen.detect import resolve
-from ..errors import TuningError
+from ..errors import TilewrightError, TuningError
 from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.ir import Func
@@ -36,6 +37,29 @@ def refused(name: str, value: object, expected: str, hint: str) -> TuningError:
         with suppress(ValueError):  # an integer of more digits than Python writes
             words = repr(value)
     return TuningError("{0}: expected {1}, found {2:.80}", name, expected, words, hint=hint)
+
+
+def raising_argument(error: Exception, arguments: Iterable[object]) -> TuningError | None:
+    """The error for an argument whose own method raised `error`; `None` if none of them did.
+
+    Comparisons, protocols and mappings call methods of whatever class a user passes.
+    """
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    code, module = frame.f_code, str(frame.f_globals.get("__name__"))
+    own = module.partition(".")[0] == __name__.partition(".")[0]
+    if own or isinstance(error, TilewrightError) or not code.co_argcount:
+        return None
+    owner = frame.f_locals.get(code.co_varnames[0])
+    if not any(value is owner for value in arguments):
+        return None
+    return TuningError(
+        "expected arguments that can be compared and read, found a {0} whose {1} raises {2}: {3}",
+        type(owner).__name__,
+        code.co_name,
+        type(error).__name__,
+        error,
+        hint="pass a value of a plain type",
+    )
 
 
 def program(func: object, call: str) -> Func:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -417,6 +417,45 @@ def test_arguments_of_another_kind_are_named(case: str) -> None:
         getattr(tw.plot, name)(*args, **kwargs)
     assert re.search(says, str(refused.value)), str(refused.value)
     assert plt.get_fignums() == []
+
+
+class Raising:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class RaisingText(str):
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no comparison")
+
+
+class RaisingTimes(dict[str, float]):
+    def items(self) -> Any:
+        raise RuntimeError("no items")
+
+
+def test_an_argument_whose_methods_raise_is_named(database: TuningDatabase) -> None:
+    calls: dict[str, Callable[[], object]] = {
+        "a Raising whose __getattr__ raises RuntimeError: ": lambda: plot.convergence(Raising()),
+        "a RaisingText whose __eq__ raises RuntimeError: no comparison": lambda: plot.decisions(
+            database, sketch=RaisingText("s")
+        ),
+        "a RaisingTimes whose items raises RuntimeError: no items": lambda: plot.roofline(
+            FUNC, RaisingTimes(mine=1e-6), target=TARGET
+        ),
+    }
+    for expected, call in calls.items():
+        with pytest.raises(TuningError, match=re.escape(expected)):
+            call()
+
+    def seconds(_: object) -> float:
+        raise ZeroDivisionError("of the user's function")
+
+    with pytest.raises(ZeroDivisionError, match="of the user's function"):
+        plot.ablation(FUNC, tw.Schedule(FUNC).trace, seconds=seconds)
 
 
 def test_axes_of_pairs(tmp_path: Path) -> None:
