@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 
 from ..durations import format_ratio
+from ..ids import short_id
 from ..tuning_db.gains import Gains
-from ..tuning_db.values import Baseline, ComparedSchedule, Verdict
+from ..tuning_db.values import Baseline, ComparedSchedule, Session, Verdict
 from .drift import DISTURBED, changed, drift_text
 
 _APART = 3.0
@@ -15,6 +17,8 @@ _JUDGED = 5
 """Trials of fewer samples do not show whether something disturbed them."""
 _DISTURBED_SHARE = 0.25
 """This share of samples that took long makes a trial disturbed, and of such trials a session."""
+_NAMED = 3
+"""Other sessions that a sentence names."""
 _FEW = 3
 """So many disturbed trials are needed at least."""
 
@@ -51,12 +55,14 @@ def noise_text(
     gains: Gains | None = None,
     disturbed: Sequence[bool | None] = (),
     act: str = "Tune",
+    others: Callable[[], Sequence[Session]] = list,
 ) -> str | None:
     """Plain words where times of a session are not comparable, or its finals could not choose.
 
     `drift` has the times of the reference kernel over its first, `comparison` the finalists, and
     `threads` is the number that the kernels use. `gains` are those that the finals measured,
-    `disturbed` says which trials something disturbed, and `act` what to do again.
+    `disturbed` says which trials something disturbed, and `act` what to do again. `others` returns
+    the other sessions of this machine meanwhile; it is asked only where something was found.
     """
     found = (
         _drift_text(drift),
@@ -64,7 +70,23 @@ def noise_text(
         _finals_text(comparison) or _gains_text({} if gains is None else gains),
     )
     texts = [text for text in found if text is not None]
-    return " ".join([*texts, advice(threads, act)]) if texts else None
+    if not texts:
+        return None
+    return " ".join([*texts, *others_text(others()), advice(threads, act)])
+
+
+def others_text(others: Sequence[Session]) -> list[str]:
+    """Which other sessions were at work on this machine, as a sentence; none if there were none."""
+    if not others:
+        return []
+    own = os.getpid()
+    named = [
+        f"{short_id(s.id)} (of {'this process' if s.pid == own else f'process {s.pid}'})"
+        for s in others[:_NAMED]
+    ]
+    more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
+    sessions, were = ("session", "was") if len(others) == 1 else ("sessions", "were")
+    return [f"Meanwhile {sessions} {', '.join([*named, *more])} {were} at work on this machine."]
 
 
 def advice(threads: int, act: str = "Tune") -> str:

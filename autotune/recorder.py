@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -60,8 +60,10 @@ class Recorder:
         replays: Replays,
         feature_version: str,
         tolerance: float | None = None,
+        together: Collection[str] = (),
     ) -> None:
         self.subject = subject
+        self.together = together
         self._tolerance = tolerance
         self._replays = replays
         self._feature_version = feature_version
@@ -72,6 +74,7 @@ class Recorder:
         """The duration of the session by now; of several that share a budget, each has its own."""
         self._resources: dict[str, Mapping[str, Json] | None] = {}
         self._last_beat = time.monotonic()
+        self._began = utc_now()
         self._history = SessionHistory(database, session)
 
     def trial(
@@ -170,6 +173,14 @@ class Recorder:
     def drift(self, ratio: float) -> None:
         """Record the time of the reference kernel over its first."""
         self._beat(ratio)
+
+    def others(self) -> list[Session]:
+        """The other sessions at work on this machine since this one, as far as its database knows.
+
+        Of programs that share a budget one is at work: theirs do not disturb one another.
+        """
+        ids = {self.session.id, *self.together}
+        return [s for s in self._database.sessions_beside(self._began) if s.id not in ids]
 
     @property
     def trials(self) -> int:

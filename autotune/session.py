@@ -36,7 +36,7 @@ from .measure.builds import Built
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .model.target_model import Roofline
-from .noise import advice, noise_text, was_disturbed
+from .noise import advice, noise_text, others_text, was_disturbed
 from .own_rules import OwnRules
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
@@ -427,12 +427,20 @@ class Tuning:
         """Plain words where the machine was so disturbed that it was not fit to choose."""
         threads = self.search.target.threads
         if self._finals.disturbed:
-            return f"{drift_text(self._finals.slowdown, finals=True)} {advice(threads)}"
+            found = drift_text(self._finals.slowdown, finals=True)
+            return " ".join([found, *others_text(self.recorder.others()), advice(threads)])
         best, gains = self.best, None
         if self._finals.compared and best is not None and best.session == self.recorder.session.id:
             gains = best.gains
         disturbed = [trial.disturbed for trial in self._history]
-        return noise_text(self._drift.ratios, self._finals.compared, threads, gains, disturbed)
+        return noise_text(
+            self._drift.ratios,
+            self._finals.compared,
+            threads,
+            gains,
+            disturbed,
+            others=self.recorder.others,
+        )
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self.measurer, self.search.seconds_in_model

@@ -121,7 +121,7 @@ class TuningJob:
             start = self._start(program, target, subjects[n], prepared[n], meter)
             tunings.append(
                 Tuning(
-                    recorder=self._recorder(subjects[n], begun[n].session, start),
+                    recorder=self._recorder(subjects[n], n, begun, start),
                     search=start.search,
                     measurer=measurers[n],
                     meter=meter,
@@ -272,12 +272,22 @@ class TuningJob:
         seconds = meter.elapsed - began
         return _Start(search, rivals, own_rules, replays, best, len(known), seconds)
 
-    def _recorder(self, subject: Subject, session: Session, start: _Start) -> Recorder:
-        """The recorder of a session, which is prepared now."""
+    def _recorder(
+        self, subject: Subject, number: int, begun: Sequence[Begun], start: _Start
+    ) -> Recorder:
+        """The recorder of one of the sessions, which is prepared now."""
         untuned = (r.schedule.id for r in start.rivals if r.baseline is Baseline.UNTUNED)
-        session = self.database.prepared_session(session.id, next(untuned, None))
+        session = self.database.prepared_session(begun[number].session.id, next(untuned, None))
         version = start.search.target_model.feature_version
-        return Recorder(self.database, subject, session, start.replays, version, self.tolerance)
+        return Recorder(
+            self.database,
+            subject,
+            session,
+            start.replays,
+            version,
+            self.tolerance,
+            together=[each.session.id for each in begun],
+        )
 
     def _finished(self, tunings: Sequence[Tuning], meter: Meter) -> list[TuneResult]:
         """Run sessions until the budget, a rule or an interrupt ends them; return their results."""

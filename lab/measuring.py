@@ -53,7 +53,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db import TuningDatabase
 from ..tuning_db.interleaved_comparison import compare_schedules, time_ratio
-from ..tuning_db.values import AnyRecord, ComparedSchedule, Outcome, SessionStatus
+from ..tuning_db.values import AnyRecord, ComparedSchedule, Outcome, Session, SessionStatus
 from .answers import problem
 from .page import text
 from .program_tree import Data
@@ -272,7 +272,8 @@ class Measurements:
             status = SessionStatus.FINISHED
         finally:
             ratios, threads = timed.drift.ratios, self._target.threads
-            noise = noise_text(ratios, timed.comparison, threads, act="Measure")
+            others = partial(_others, recorder)
+            noise = noise_text(ratios, timed.comparison, threads, act="Measure", others=others)
             self._unsaved.write(partial(database.finish_session, session.id, status, noise))
         return noise
 
@@ -414,6 +415,13 @@ def _features(
     if model is None or result.outcome is Outcome.ILLEGAL:
         return ()
     return model.estimate(version.schedule.func, target).features
+
+
+def _others(recorder: Recorder) -> list[Session]:
+    """The other sessions meanwhile; none while the database cannot be read."""
+    with suppress(DatabaseError):
+        return recorder.others()
+    return []
 
 
 def _recorder(

@@ -62,6 +62,16 @@ def unfinished(
     return [c for c in candidates if not is_alive(c, now)]
 
 
+def beside(connection: Connection, since: datetime, damage: Damage) -> list[Session]:
+    """The sessions on which a process of this host has worked since then, the first one first."""
+    wanted = (
+        select(*COLUMNS["session"])
+        .where(session.c.host == socket.gethostname(), session.c.heartbeat >= since)
+        .order_by(session.c.started, session.c.id)
+    )
+    return list(undamaged([connection], wanted, partial(to_record, Session), damage).values())
+
+
 def resume(
     connection: Connection, id: str, now: datetime, elapsed: float | None, *, preparing: bool
 ) -> Session:

@@ -251,6 +251,11 @@ class TuningDatabase(Queries):
         with self._layers[0].reading() as connection, leaving_out() as damage:
             return sessions.unfinished(connection, workload, target, self._clock(), damage)
 
+    def sessions_beside(self, since: datetime) -> list[Session]:
+        """The sessions on which any process of this machine has worked since then."""
+        with self._layers[0].reading() as connection, leaving_out() as damage:
+            return sessions.beside(connection, in_utc(since), damage)
+
     def resume_session(
         self, session: str, *, preparing: bool = False, elapsed: Amount | None = None
     ) -> Session:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tilewright.autotune.finals import Finalist
 from tilewright.autotune.measure.measure_result import Kernel, MeasureResult
 from tilewright.autotune.noise import noise_text, was_disturbed
 from tilewright.autotune.recorded_run import open_run
+from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import Rival, Rivals, rivals_of
 from tilewright.autotune.search import search
@@ -43,6 +46,7 @@ from tilewright.tuning_db import (
     Gain,
     ScheduleRecord,
     Session,
+    SessionStatus,
     Verdict,
 )
 from tilewright.tuning_db.gains import Gains
@@ -417,6 +421,33 @@ def test_a_machine_that_stays_disturbed_is_said_in_plain_words(run: Tune) -> Non
     )
 
 
+def test_a_disturbed_session_names_the_one_beside_it(db: TuningDatabase, run: Tune) -> None:
+    """Not one that ended before."""
+    before = run(Simulated(times(6.21e-3, 1.31e-3)))
+    records = workload_record(matmul(8)), target_record(resolve(TARGET))
+    beside = db.start_session(
+        *(record.id for record in records),
+        records=records,
+        trials=8,
+        seconds=None,
+        seed=0,
+        search={},
+        model={},
+    )
+
+    class Beside(Disturbed):
+        def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
+            db.heartbeat(beside.id)
+            return super().interleave(kernels, rounds)
+
+    result = run(Beside(times(6.21e-3, 1.31e-3), 1.0, *[68.0] * 5), trials=12)
+    assert before.session not in (result.session, beside.id)
+    assert (result.noise or "").split(". ")[1:] == [
+        f"Meanwhile session {beside.id[:12]} (of this process) was at work on this machine",
+        "Tune again when the machine is calm.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("course", "says"),
     [
@@ -486,6 +517,49 @@ def test_words_for_noise() -> None:
         "The machine was too busy to compare 1 of 2 finalists by ratios of times; the shortest "
         "times decided. Tune again when the machine is calm."
     )
+
+
+def test_noise_names_the_other_sessions_of_this_machine() -> None:
+    def other(n: int, pid: int) -> Session:
+        began = datetime(2026, 3, 1, tzinfo=UTC)
+        return Session(
+            workload="a" * 64,
+            target="b" * 64,
+            trials=8,
+            seconds=None,
+            seed=0,
+            search={},
+            model={},
+            started=began,
+            nonce=str(n),
+            status=SessionStatus.RUNNING,
+            heartbeat=began,
+            ended=None,
+            host="here",
+            pid=pid,
+        )
+
+    def said(*others: Session) -> str | None:
+        return noise_text([3.0], [], 1, others=lambda: others)
+
+    first, own, *more = other(1, 4711), other(2, os.getpid()), *(other(n, n) for n in range(3, 6))
+    alone = said()
+    assert alone is not None
+    start, end = alone.split(" Tune again")
+    assert said(first) == (
+        f"{start} Meanwhile session {first.id[:12]} (of process 4711) was at work on this machine."
+        f" Tune again{end}"
+    )
+    many = said(own, first, *more)
+    assert many is not None
+    assert f" Meanwhile sessions {own.id[:12]} (of this process), {first.id[:12]} (of " in many
+    assert many.count("(of ") == 3
+    assert ", 2 more were at work on this machine." in many
+
+    def never() -> list[Session]:
+        raise AssertionError("a calm machine asks for no others")
+
+    assert noise_text([1.0], [], 1, others=never) is None
 
 
 def test_a_choice_is_sure_where_only_a_baseline_far_behind_was_disturbed() -> None:

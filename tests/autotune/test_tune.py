@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy.event import listen
 
 from tilewright import DatabaseError, TargetError, TuningDatabase, TuningError, tune
+from tilewright.autotune import session as session_module
 from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
@@ -625,6 +626,17 @@ def several(
     options = {"trials": 24, "config": QUICK, **options}
     results: list[Any] = tune([matmul(), matmul(8)], "cpu -threads=1", database=db, **options)
     return results
+
+
+def test_programs_that_share_a_budget_do_not_disturb_one_another(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: Any, others: Callable[[], list[Session]], **__: Any) -> str:
+        return f"beside {others()}"
+
+    monkeypatch.setattr(session_module, "noise_text", asked)
+    results = several(monkeypatch, db, Recorded([ok(9.0)]), Recorded([ok(1.0)]))
+    assert [result.noise for result in results] == ["beside []"] * 2
 
 
 def test_a_budget_goes_where_it_gains_most(

@@ -87,6 +87,19 @@ def test_a_heartbeat_moves_and_an_end_ends(db: TuningDatabase, clock: Clock) -> 
     assert ended.id == session.id
 
 
+def test_sessions_at_work_on_this_machine_since_a_moment(db: TuningDatabase, clock: Clock) -> None:
+    """Those of other machines, and those that ended before, disturb nothing here."""
+    ended, one = start(db), start(db)
+    db.finish_session(ended.id)
+    clock.tick(5)
+    since = clock.now
+    clock.tick(5)
+    db.put(dataclasses.replace(SESSION, nonce="elsewhere", heartbeat=clock.now))
+    db.heartbeat(one.id)
+    two = start(db)
+    assert [s.id for s in db.sessions_beside(since)] == [one.id, two.id]
+
+
 def test_an_interrupted_session_is_found_and_resumed(db: TuningDatabase, clock: Clock) -> None:
     session = start(db)
     assert unfinished(db) is None, "it still runs"
