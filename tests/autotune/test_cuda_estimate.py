@@ -18,14 +18,17 @@ from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.launches import launches_of
 from tilewright.autotune.model.cuda.model import MODEL
 from tilewright.autotune.model.cuda.roofline import roofline
+from tilewright.autotune.model.limits import target_limits
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.cuda.nvcc import nvcc
+from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError, TuningError
 from tilewright.schedule import Schedule
+from tilewright.schedule.require import Space
 from tilewright.target import CudaTarget
 from tilewright.target.occupancy import blocks_per_sm, occupancy
 from tilewright.tir.ir import Expr, Func, integers
@@ -506,3 +509,20 @@ def test_gathered_rows_are_read_as_rows() -> None:
 def test_a_warp_of_few_threads_takes_the_place_of_a_whole_one() -> None:
     assert occupancy(4, 48, 2048) == 4 * 2 / 64
     assert occupancy(8, 256, 2048) == 1.0
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_loops_in_a_block_count_as_those_around_it(copied: bool) -> None:
+    target = resolve("cuda -arch=sm_90")
+    sch = Schedule(ops.matmul_func(24, 8, 16))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    sch.bind(i, "blockIdx.x")
+    sch.bind(j, "threadIdx.x")
+    outer, inner = sch.split(k, factors=[None, 4])
+    if copied:
+        inner = sch.get_loops(sch.read_at(outer, block, 1, "shared"))[-1]
+    estimate = MODEL.estimate(sch.func, target)
+    sch.blockize(inner)
+    assert MODEL.estimate(sch.func, target) == estimate
+    assert target_limits(sch.func, target, Space()) == []

@@ -41,7 +41,7 @@ FEATURES = (
     "shared_bytes", "sector_use", "conflicts", "access_bytes", "independent", "loads", "reuse",
     "steps", "other_seconds", "other_memory",
 )  # fmt: skip
-VERSION = "4"
+VERSION = "5"
 """Of the features and of the estimate."""
 
 OVERLAP_LOSS = 0.15

@@ -61,9 +61,10 @@ class Phase:
     replicated: bool = False
     ahead: bool = False
 
-    @property
+    @cached_property
     def loops(self) -> tuple[For, ...]:
-        return self.visit.loops
+        """Those around the block, and those in it."""
+        return (*self.visit.loops, *(n for n in walk(self.visit.block.body) if type(n) is For))
 
     @property
     def axes(self) -> dict[str, For]:
