@@ -10,6 +10,7 @@ import htpy as h
 from ..byte_counts import format_bytes
 from ..codegen.build import compiled_code
 from ..codegen.generator import generator_for
+from ..errors import ParseError
 from ..runtime import Module
 from ..tir.parser import parse
 from .assembly import assembly, assembly_with_loops
@@ -47,7 +48,12 @@ def _assembly(module: Module, kind: str, name: str) -> h.Node:
         compiled = compiled_code(module)
         if compiled is None or compiled.scheduled is None:
             return assembly(module.source(kind), name)
-        _ASSEMBLIES[module] = Assembly.of(compiled, parse(compiled.scheduled))
+        try:
+            func = parse(compiled.scheduled)
+        except ParseError as error:  # a program that is nested deeply compiles, and is not read
+            plain = assembly(module.source(kind), name)
+            return [plain, h.p(".soft")[text(f"No loops are beside it: {error.first_line}.")]]
+        _ASSEMBLIES[module] = Assembly.of(compiled, func)
     return assembly_with_loops(_ASSEMBLIES[module], name)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, cast
 from weakref import ref
@@ -11,7 +13,7 @@ from weakref import ref
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.generator import generator_for
@@ -77,6 +79,16 @@ def test_a_module_that_was_built_here_shows_its_loops() -> None:
         lines = [words(line).split() for line in with_class(main, "here")]
         assert {expected[int(line[0]) - 1] for line in lines} == {"k"}
         assert all(line[2] == "k" for line in lines)
+
+
+def test_what_is_nested_too_deeply_to_be_read_has_no_loops_beside_it() -> None:
+    a = te.placeholder((8,), name="A")
+    deep = te.compute((8,), lambda i: reduce(add, [a[i]] * 210), name="Y")
+    module = tw.build(tw.Schedule(te.func([a, deep], name="deep")), "cpu -threads=1")
+    main = checked(view(module))
+    assert "No loops are beside it: " in words(main)
+    assert "too deeply to be read" in words(main)
+    assert "the loop that" not in words(main.find(".//summary"))
 
 
 def test_a_module_of_code_alone_has_no_loops_beside_it() -> None:
