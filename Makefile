@@ -29,8 +29,8 @@ apt_install = $(APT_INSTALL) $(1) || { $(APT_GET) update && $(APT_INSTALL) $(1);
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo test test-hosts test-long oldest aarch64-tools browser-tools lint format bench
-.PHONY: budgets docs clean
+.PHONY: help demo test test-hosts test-long oldest aarch64-tools browser-tools vscode-tools lint
+.PHONY: format bench budgets docs clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -43,6 +43,7 @@ help:
 	@echo "                 and compile each operator for every kind of processor"
 	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
 	@echo "make browser-tools  install the Chromium that tests of the lab drive (Debian, Ubuntu)"
+	@echo "make vscode-tools  install the VS Code that tests of the lab drive (needs npm; 0.8 GB)"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
 	@echo "make format      rewrite the sources in the house style"
@@ -78,6 +79,21 @@ aarch64-tools:
 # Chromium asks for fonts, and brings none.
 browser-tools:
 	$(call apt_install,chromium fonts-dejavu-core)
+
+# VS Code in a browser, and the widget manager of its Jupyter extension. Its native modules, for
+# terminals and logs among others, are left out: they would be compiled.
+VSCODE := build/vscode
+NPM_INSTALL := npm install --no-audit --no-fund --loglevel=error
+vscode-tools:
+	rm -rf $(VSCODE) && mkdir -p $(VSCODE)/tools && echo '{"private": true}' > $(VSCODE)/package.json
+	cd $(VSCODE) && $(NPM_INSTALL) --ignore-scripts code-server@4.139.1
+	cd $(VSCODE)/node_modules/code-server/lib/vscode && $(NPM_INSTALL) --omit=dev --ignore-scripts
+	cd $(VSCODE) && $(NPM_INSTALL) node@24.21.0
+	cd $(VSCODE)/tools && npm pack --silent \
+	    @vscode/jupyter-ipywidgets8@1.0.9 @jupyterlab/services@7.6.6 requirejs@2.3.8
+	cd $(VSCODE)/tools && tar -xzOf vscode-*.tgz package/dist/ipywidgets.js > manager.js \
+	    && tar -xzOf jupyterlab-*.tgz package/dist/dist/index.js > services.js \
+	    && tar -xzOf requirejs-*.tgz package/require.js > require.js && rm *.tgz
 
 oldest: $(VENV)/created
 	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt

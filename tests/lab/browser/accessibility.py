@@ -6,12 +6,12 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Frame, Page
 
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
-def violations(page: Page, selector: str = "html") -> list[str]:
+def violations(page: Page | Frame, selector: str = "html") -> list[str]:
     """How what `selector` matches violates WCAG 2.2, level AA: a line for each place.
 
     Skips the test where axe-core is not installed.

@@ -61,6 +61,7 @@ JUPYTERLAB = FrontEnd(
     "jupyterlab.labapp",
     ("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
 )
+JUPYTER_SERVER = FrontEnd("jupyter_server.serverapp", ())
 NOTEBOOK_7 = FrontEnd("notebook.app", ("--JupyterNotebookApp.expose_app_in_browser=True",))
 
 
@@ -88,7 +89,7 @@ def running(front_end: FrontEnd, folder: Path) -> Iterator[Server]:
         process = subprocess.Popen(
             [sys.executable, "-c", program, *_OPTIONS, *front_end.options],
             cwd=work,
-            env=_environment(folder),
+            env=environment(folder),
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
@@ -96,7 +97,7 @@ def running(front_end: FrontEnd, folder: Path) -> Iterator[Server]:
     try:
         yield Server(front_end, *_address(process, folder / "runtime", log), work)
     finally:
-        _end(process)
+        end(process)
 
 
 class Notebook:
@@ -107,7 +108,7 @@ class Notebook:
         self.errors: list[str] = []
         """The errors of the browser's console since the notebook was opened."""
         path = server.folder / f"{name}.ipynb"
-        path.write_text(json.dumps(_notebook(sources)), encoding="utf-8")
+        path.write_text(json.dumps(written(sources)), encoding="utf-8")
         page.on("console", self._note)
         page.on("pageerror", self._fail)
         if server.front_end is NOTEBOOK_7:
@@ -202,7 +203,7 @@ def execute(page: Page, name: str, **arguments: Any) -> None:
     )
 
 
-def _notebook(sources: Iterable[str]) -> dict[str, Any]:
+def written(sources: Iterable[str]) -> dict[str, Any]:
     """A notebook as its file format has it, with a cell for each source."""
     cells = [
         {"cell_type": "code", "source": source, "metadata": {}, "outputs": []}
@@ -213,7 +214,7 @@ def _notebook(sources: Iterable[str]) -> dict[str, Any]:
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": cells}
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """The environment of the server: nothing of the user's is read or written."""
     own = {
         "HOME": "home",
@@ -247,7 +248,7 @@ def _address(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> tupl
     raise RuntimeError(f"the front end did not start:\n{text[-4000:]}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """End the server and what it started, gently first."""
     children = (
         psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
