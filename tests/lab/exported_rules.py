@@ -13,6 +13,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 
@@ -116,9 +117,23 @@ def _split(sch: tw.Schedule, loops: list[Var], sizes: list[int]) -> list[tuple[V
     return [sch.split(v, factors=[None, n]) for v, n in zip(loops, own, strict=True)]
 
 
+@cache
+def program_of(name: str, number: int = 0) -> Func:
+    """One of the operators, of one of its sizes."""
+    make, sizes = OPERATORS[name]
+    return make(*sizes[number])
+
+
+@cache
+def of_search(func: Func, target: tw.Target) -> tuple[Sketch, ...]:
+    """The sketches of the search, where the user has no rules."""
+    assert not SKETCH_RULES
+    return sketches(func, target)
+
+
 def by_search(func: Func, target: tw.Target) -> Iterator[tuple[Sketch, tw.Schedule]]:
     """A schedule of each of the first sketches of the search."""
-    for sketch in sketches(func, target)[:2]:
+    for sketch in of_search(func, target)[:2]:
         for drawn in drawn_of_each([sketch], target, 1, seed=2):
             if drawn.trace.decisions:
                 yield sketch, drawn.trace.apply(func)
@@ -138,8 +153,11 @@ def exported(schedule: tw.Schedule, target: tw.Target) -> Iterator[None]:
 def exported_sketch(func: Func, target: tw.Target) -> Sketch | str:
     """The sketch that the exported rule makes of a program, or why it makes none."""
     with noted_refusals() as refusals:
-        own = [s for s in sketches(func, target) if s.generator == f"{NAME}.{NAME}"]
-    return own[0] if own else refusals.get(NAME, "no reason is noted")
+        try:
+            (own,) = sketches(func, target, [f"{NAME}.{NAME}"])
+        except tw.ScheduleError:
+            return refusals[NAME]
+    return own
 
 
 def lowered(func: Func, target: tw.Target) -> None:
@@ -170,22 +188,21 @@ def main() -> None:
     options = parser.parse_args()
     target = resolve(options.target)
     for name in options.only:
-        make, sizes = OPERATORS[name]
-        func = make(*sizes[0])
+        func = program_of(name)
         schedules = [("by hand", by_hand(func, target))]
         schedules += [(s.name, schedule) for s, schedule in by_search(func, target)]
         for origin, schedule in schedules:
             with exported(schedule, target):
-                for size in sizes:
-                    program = make(*size)
-                    sketch = exported_sketch(program, target)
+                for number, size in enumerate(OPERATORS[name][1]):
+                    other = program_of(name, number)
+                    sketch = exported_sketch(other, target)
                     print(f"{name} {size}, {origin}: ", end="", flush=True)
                     if isinstance(sketch, str):
                         print(f"refused: {sketch}")
                         continue
                     rng = np.random.default_rng(3)
                     rows = Rowspace(sketch).sample(rng, options.rows).tolist()
-                    why = refusals_of(sketch, program, rows, target)
+                    why = refusals_of(sketch, other, rows, target)
                     print(f"{len(rows) - why.total()} of {len(rows)} are built", dict(why) or "")
 
 

@@ -29,6 +29,8 @@ from .exported_rules import (
     exported,
     exported_sketch,
     lowered,
+    of_search,
+    program_of,
     refusals_of,
 )
 
@@ -55,27 +57,25 @@ def drawn(sketch: Sketch, count: int) -> Rows:
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_a_rule_proposes_is_built(name: str, target: tw.Target) -> None:
-    make, sizes = OPERATORS[name]
-    func = make(*sizes[0])
+    func = program_of(name)
     _, searched = next(by_search(func, target))
     for schedule in (by_hand(func, target), searched):
         with exported(schedule, target):
-            for program in (make(*size) for size in sizes[:2]):
-                sketch = exported_sketch(program, target)
+            for other in (func, program_of(name, 1)):
+                sketch = exported_sketch(other, target)
                 if isinstance(sketch, str):  # a condition of a step, in words
                     assert schedule is searched, sketch
                     continue
                 rows = Rowspace(sketch).sample(np.random.default_rng(3), 8).tolist()
                 assert rows
-                refusals = refusals_of(sketch, program, rows, target)
+                refusals = refusals_of(sketch, other, rows, target)
                 assert not [why for why in refusals if not TOO_LONG.match(why)]
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", ["matmul", "softmax", "pairs"])
 def test_a_rule_keeps_the_limits_of_the_search(name: str, target: tw.Target) -> None:
-    make, sizes = OPERATORS[name]
-    func = make(*sizes[0])
+    func = program_of(name)
     for sketch, schedule in by_search(func, target):
         with exported(schedule, target):
             own = of_rule(func, target)
@@ -110,8 +110,7 @@ def test_long_straight_code_is_no_limit_of_rules() -> None:
 
 
 def test_code_that_is_too_long_is_a_failed_build() -> None:
-    make, sizes = OPERATORS["pairs"]
-    func = make(*sizes[0])
+    func = program_of("pairs")
     with exported(by_hand(func, CPU), CPU):
         sketch = of_rule(func, CPU)
     row = [16, 16, 256]
@@ -209,18 +208,17 @@ def first_candidate(func: Func, sketch: Sketch, target: tw.Target) -> Candidate:
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_sizes_of_the_version_are_tried_first(name: str, target: tw.Target) -> None:
-    make, sizes = OPERATORS[name]
-    func = make(*sizes[0])
-    own = next(sketch for sketch in sketches(func, target) if sketch.variables)
+    func = program_of(name)
+    own = next(sketch for sketch in of_search(func, target) if sketch.variables)
     searched = drawn_of_each([own], target, 1, seed=4)[0].trace.apply(func)
     for schedule in (by_hand(func, target), searched):
         with exported(schedule, target):
             first = first_candidate(func, of_rule(func, target), target)
             assert structural_equal(first.trace.apply(func).func, schedule.func)
-            program = make(*sizes[2])
-            other = exported_sketch(program, target)
-            if isinstance(other, Sketch):
-                check_first(program, other, target)
+            other = program_of(name, 2)
+            sketch = exported_sketch(other, target)
+            if isinstance(sketch, Sketch):
+                check_first(other, sketch, target)
 
 
 def check_first(func: Func, sketch: Sketch, target: tw.Target) -> None:
