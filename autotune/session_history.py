@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
@@ -31,21 +30,35 @@ class RecordedTrial(NamedTuple):
     generator: str
 
 
+class Ran(NamedTuple):
+    """A schedule (id) that ran, with its last time, and where."""
+
+    seconds: float
+    schedule: str
+    target: str
+    toolchain: str
+
+    @staticmethod
+    def of(measured: Measurement) -> Ran | None:
+        """`None` for a failure."""
+        if measured.seconds is None:
+            return None
+        return Ran(measured.seconds, measured.schedule, measured.target, measured.toolchain)
+
+
 class SessionHistory:
     """Reads a session from a database, from the beginning at first and then what is new.
 
     Which measurements are trials, `Trials` says. One of the same schedule that follows a trial at
     once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
-    the number of trials, `trial_seconds` their best time, `None` if none ran; those with larger
-    errors than the session permits do not count for it. `elapsed` is the
-    duration up to the `last` measurement; older versions did not record it, and long pauses are
-    then left out. `toolchain` is the id of that of the first. `in_finals` has the last measurement
-    in finals of each schedule (id) that ran there, with its generator.
+    the number of trials. `elapsed` is the duration up to the `last` measurement; older versions did
+    not record it, and long pauses are then left out. `toolchain` is the id of that of the first.
+    `in_finals` has the last measurement in finals of each schedule (id) that ran there, with its
+    generator.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
         self.elapsed = 0.0
-        self.trial_seconds: float | None = None
         self.toolchain: str | None = None
         self.in_finals: dict[str, tuple[Measurement, str]] = {}
         self._database = database
@@ -53,32 +66,40 @@ class SessionHistory:
         self.last: datetime | None = None
         self._counted = Trials(session.trials)
         self._latest: str | None = None
-        self._fastest_before: float | None = None
+        self._best: float | None = None
+        """The best time of the trials that have been read."""
+        self._best_before: float | None = None
+        """The same without the latest trial."""
+        self._trials: dict[str, Ran] = {}
         self._finalists: list[Measurement] = []
         self._finals: SessionFinals | None = None
-        self._later: dict[str, float] = {}
-        """The times of trials (schedules) since the last finals."""
+        self._later: dict[str, Ran] = {}
+        """The trials (schedules) since the last finals."""
 
     @property
     def trials(self) -> int:
         return len(self._counted)
 
     @property
+    def trial_seconds(self) -> float | None:
+        """The best time of the trials; `None` if none of them counts."""
+        return self._fastest(self._trials.values())
+
+    @property
     def finals(self) -> SessionFinals | None:
         """How the last finals ended; `None` without any, or if a later trial is faster."""
         if self._finals is None and self._finalists:
             self._finals = session_finals(self._database, self._finalists)
-        later = min(self._later.values(), default=math.inf)
-        return None if self._finals is None or later < self._finals.seconds else self._finals
+        if self._finals is None or self._fastest_later < self._finals.seconds:
+            return None
+        return self._finals
 
     @property
     def own_seconds(self) -> float | None:
         """The best time of the session: finals replace the trials before them."""
         if self.finals is not None:
             return self.finals.seconds
-        if self._finals is not None:
-            return min(self._later.values())
-        return self.trial_seconds
+        return self.trial_seconds if self._finals is None else self._fastest_later
 
     def read(self) -> Iterator[RecordedTrial]:
         """The trials since the last call; they are to be read to their end."""
@@ -100,32 +121,33 @@ class SessionHistory:
                 self.in_finals |= ran
                 self._finals, self._later = None, {}
             elif measurement.trial and measurement.schedule == self._latest:
-                self.trial_seconds = self._fastest_before
+                self._best = self._best_before
                 again = RecordedTrial(self._trial(measurement), measurement, generator)
                 pending = None if pending is None else again
             elif self._counted.add(measurement.schedule, measurement.trial, alone=True):
                 if pending is not None:
                     yield pending
-                self._latest, self._fastest_before = measurement.schedule, self.trial_seconds
+                self._latest, self._best_before = measurement.schedule, self._best
                 pending = RecordedTrial(self._trial(measurement), measurement, generator)
         if pending is not None:
             yield pending
 
     def _trial(self, measured: Measurement) -> Trial:
-        seconds = measured.seconds if self._permits(measured) else None
-        self._later.pop(measured.schedule, None)
+        for times in (self._trials, self._later):
+            times.pop(measured.schedule, None)
         self.in_finals.pop(measured.schedule, None)
-        if seconds is not None:
-            self._later[measured.schedule] = seconds
-        record = seconds is not None and (
-            self.trial_seconds is None or seconds < self.trial_seconds
-        )
-        self.trial_seconds = seconds if record else self.trial_seconds
+        ran = Ran.of(measured)
+        record = False
+        if ran is not None:
+            self._trials[ran.schedule] = self._later[ran.schedule] = ran
+            faster = self._best is None or ran.seconds < self._best
+            record = faster and self._counts(ran)
+        self._best = measured.seconds if record else self._best
         return Trial(
             number=self.trials,
             outcome=measured.outcome,
             seconds=measured.seconds,
-            best_seconds=self.trial_seconds,
+            best_seconds=self._best,
             record=record,
             error=measured.error,
             schedule=measured.schedule,
@@ -134,20 +156,40 @@ class SessionHistory:
             disturbed=was_disturbed(measured.samples),
         )
 
-    def _permits(self, measured: Measurement) -> bool:
-        """Whether the errors of inexact steps are within the tolerance of the session."""
+    @property
+    def _fastest_later(self) -> float:
+        """The best time of the trials since the last finals; infinite if none of them counts."""
+        later = self._fastest(self._later.values())
+        return math.inf if later is None else later
+
+    def _fastest(self, ran: Iterable[Ran]) -> float | None:
+        """The best time of those that count."""
+        return next((r.seconds for r in sorted(ran) if self._counts(r)), None)
+
+    def _counts(self, ran: Ran) -> bool:
+        """Whether it may be the best of the session.
+
+        No check of it failed, and if it has inexact steps, checks found errors within the tolerance
+        of the session. It may be unchecked, as what is slower than the best known is. What is
+        damaged does not count.
+        """
+        try:
+            target = self._database.get(TargetRecord, ran.target)
+            inexact = self._database.get(ScheduleRecord, ran.schedule).inexact
+        except DatabaseError:
+            return False
+        checks = [
+            check
+            for check in self._database.verifications(self._session.workload, target, ran.schedule)
+            if (check.target, check.toolchain) == (ran.target, ran.toolchain)
+        ]
+        if not all(check.passed for check in checks):
+            return False
+        if not inexact:
+            return True
         tolerance = tolerance_of(self._session)
-        if tolerance is None:
-            return True  # it tried no inexact steps
-        with suppress(DatabaseError):
-            if not self._database.get(ScheduleRecord, measured.schedule).inexact:
-                return True
-        target = self._database.get(TargetRecord, measured.target)
-        checks = self._database.verifications(measured.workload, target, measured.schedule)
-        return all(
-            check.max_error is not None and check.max_error <= tolerance
-            for check in checks
-            if (check.target, check.toolchain) == (measured.target, measured.toolchain)
+        return tolerance is not None and all(
+            check.max_error is not None and check.max_error <= tolerance for check in checks
         )
 
 

@@ -167,3 +167,29 @@ def test_what_errs_more_than_the_session_permits_is_not_its_time(
     best = tuning.database.best(tuning.workload.id, CPU, tolerance=1e-2)
     assert best is not None
     assert best.seconds == own
+
+
+def test_a_trial_whose_check_fails_later_is_not_the_fastest(tuning: Tuning) -> None:
+    """Slower than the best of another session, it is checked only before the finals."""
+    other = tuning.start()
+    tuning.trial(other, 32, 50e-6)
+    tuning.end(other)
+    session = tuning.start()
+    tuning.trial(session, 16, 200e-6)
+    tuning.trial(session, 8, 100e-6)
+    tuning.now += timedelta(seconds=1)
+    wrong = tuning.schedule(4)
+    measured = tuning._measurement(session, wrong.id, (60e-6,), "", Outcome.OK, None)
+    tuning.database.put(wrong, measured)
+    history = SessionHistory(tuning.database, session)
+    assert [trial.record for trial, *_ in history.read()] == [True] * 3
+    assert history.own_seconds == history.trial_seconds == 60e-6, "it may be right"
+    key = (session.workload, CPU.id, wrong.id, LLVM.id)
+    tuning.database.put(Verification(*key, False, 3.0, 1e-5, tuning.now))
+    assert history.own_seconds == history.trial_seconds == 100e-6
+    tuning.finals(session, {8: 99e-6, 16: 220e-6})
+    tuning.end(session)
+    final, ended = told(tuning, session)
+    assert (final.trial_seconds, ended.own_seconds) == (100e-6, final.comparison[0].seconds)
+    (picture,) = open_run(tuning.database, session.id).pictures.pictures.values()
+    assert not any("fastest trial" in text for text in picture.conclusions)
