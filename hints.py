@@ -6,7 +6,7 @@ One table for each kind of thing that is asked for a name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 _VALUES = "mod(*arrays), with mod = tw.build(program): there is no value before"
 _SAVED = 'tw.build_library(program, "kernel.so"), and tw.load("kernel.so") reads it'
@@ -512,6 +512,20 @@ class MissingNameError(AttributeError):
         return f"{self.args[0]}; {hint}" if hint else str(self.args[0])
 
 
+def raise_missing(
+    value: object, name: str, hint: Callable[[], str | None], text: str | None = None
+) -> NoReturn:
+    """Raise the error of an attribute that a value does not have; `text` says so.
+
+    A `__getattr__` is also asked for a property that raised an `AttributeError`, which Python then
+    drops. The property is asked again, for its error.
+    """
+    if any(name in vars(each) for each in type(value).__mro__):
+        object.__getattribute__(value, name)
+    text = text or f"{type(value).__name__!r} object has no attribute"
+    raise MissingNameError(text, name, hint)
+
+
 class Hinted:
     """A class whose values say what to write instead of an attribute that they do not have."""
 
@@ -526,4 +540,4 @@ class Hinted:
 
                 return instead(type(self)._hints, name) or similar(name, dir(self))
 
-            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
+            raise_missing(self, name, hint)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..display import html
 from ..errors import STAGES_HINT, IRError, ScheduleError, VerifyError
-from ..hints import MissingNameError, instead
+from ..hints import instead, raise_missing
 from ..texts import count, excerpt
 from ..tir.initialised import wraps_around
 from ..tir.ir import Dim, For, Func, Label, Var
@@ -349,8 +349,11 @@ class Schedule:
         """Primitives that were registered from outside."""
         primitive = PRIMITIVES.get(name)
         if primitive is None:
-            raise MissingNameError(
-                "there is no primitive", name, lambda: instead("schedule", name) or misspelt(name)
+            raise_missing(
+                self,
+                name,
+                lambda: instead("schedule", name) or misspelt(name),
+                "there is no primitive",
             )
 
         def call(*args: Any, decision: Decision = (), **kwargs: Any) -> Any:

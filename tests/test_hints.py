@@ -15,7 +15,7 @@ import tilewright as tw
 from tilewright import T, ops, tir
 from tilewright.autotune.recorded_run import RecordedRun
 from tilewright.autotune.tuning_run import TuningRun
-from tilewright.hints import INSTEAD, OPTIONS
+from tilewright.hints import INSTEAD, OPTIONS, Hinted
 from tilewright.runtime import DeviceArray
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
@@ -272,6 +272,19 @@ def test_names_that_a_module_does_not_have() -> None:
         assert f"'Module' object has no attribute {name!r}; {hint}" in str(error.value)
     with pytest.raises(tw.ArgumentError, match=r"source: missing .*'kind'\n  hint: mod.source"):
         mod.source()
+
+
+@pytest.mark.parametrize("kind", [Hinted, tw.Schedule, type(FUNC), type(X), type(X[0, 0])])
+def test_an_error_inside_a_property_is_not_taken_for_a_missing_name(
+    kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise AttributeError("boom")
+
+    monkeypatch.setattr(kind, "shown", property(fail), raising=False)
+    value: Any = object.__new__(kind)
+    with pytest.raises(AttributeError, match=r"^boom$"):
+        _ = value.shown
 
 
 SUBJECTS: dict[str, object] = {

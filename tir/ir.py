@@ -78,7 +78,7 @@ import numpy as np
 from .. import dtypes
 from ..display import html
 from ..errors import IRError
-from ..hints import MissingNameError, instead
+from ..hints import instead, raise_missing
 from .node import node
 
 INDEX = "int64"
@@ -297,7 +297,7 @@ class Expr:
 
                 return instead("expression", name) or function_hint(name)
 
-            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
+            raise_missing(self, name, hint)
 
     def __repr__(self) -> str:
         from .printer import expr_text
@@ -677,7 +677,7 @@ class Func:
             def hint() -> str | None:
                 return instead("func", name)
 
-            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
+            raise_missing(self, name, hint)
 
     def __str__(self) -> str:
         from .printer import func_text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import IRError
-from ..hints import MissingNameError, instead
+from ..hints import instead, raise_missing
 from .ir import NUMPY_OPERATORS, Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
 from .visit import CHILDREN
@@ -47,7 +47,7 @@ class Tensor(Buffer):
             def hint() -> str | None:
                 return instead("tensor", name, *_words(self))
 
-            raise MissingNameError(f"{type(self).__name__!r} object has no attribute", name, hint)
+            raise_missing(self, name, hint)
 
 
 def _words(tensor: Tensor) -> tuple[str, str]:

@@ -106,13 +106,14 @@ def import_lines(
     require_short(name, "the path of an export")
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe may never have an end
+            os.close(descriptor)
+            raise DatabaseError(
+                "import of {0} failed: it is no regular file",
+                file,
+                hint="pass an open file, or `-` in the shell",
+            )
         with open(descriptor, encoding="utf-8", newline="\n") as lines:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe may never have an end
-                raise DatabaseError(
-                    "import of {0} failed: it is no regular file",
-                    file,
-                    hint="pass an open file, or `-` in the shell",
-                )
             return _read_lines(connection, lines, printable(name), inexact)
     except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
         raise DatabaseError("import of {0} failed: {1}", file, error) from error

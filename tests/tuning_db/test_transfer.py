@@ -102,8 +102,16 @@ def test_an_import_does_not_wait_for_a_pipe(db: TuningDatabase, tmp_path: Path) 
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link", "."):
-        with pytest.raises(DatabaseError, match=r"import of .* failed: (it is no regular|.*direc)"):
+        with pytest.raises(DatabaseError, match=r"import of .* failed: it is no regular file"):
             db.import_lines(tmp_path / name)
+
+
+def test_a_refused_import_closes_its_file(db: TuningDatabase, tmp_path: Path) -> None:
+    open_before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(DatabaseError):
+            db.import_lines(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 @pytest.mark.parametrize("content", ["notes", '{"format": "other"}\n'])
