@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ..errors import TuningError
@@ -117,7 +117,14 @@ def _check(name: str, value: Any, is_number: bool, most: float) -> None:
 
 def running(moments: Iterable[datetime]) -> float:
     """The seconds between the first and the last moment, without long pauses between moments."""
-    return sum(parts((moment, "") for moment in moments).values())
+    return max(running_at(moments).values(), default=0.0)
+
+
+def running_at(moments: Iterable[datetime]) -> dict[datetime, float]:
+    """The `running` seconds until each of the moments."""
+    ordered = sorted(moments)
+    pauses = (min(end - begin, _PAUSE).total_seconds() for begin, end in pairwise(ordered))
+    return dict(zip(ordered, accumulate(pauses, initial=0.0), strict=True)) if ordered else {}
 
 
 def parts(moments: Iterable[tuple[datetime, str]]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ from ..tuning_db.values import (
     Workload,
     to_plain,
 )
-from .budget import running
+from .budget import running_at
 from .records import schedule_record
 
 
@@ -68,9 +68,10 @@ def import_results(path: Path, database: DatabaseOrPath) -> Imported:
 class _More(NamedTuple):
     """What a pack says of a candidate beside its schedule."""
 
-    features: tuple[float, ...] | None
-    feature_version: str | None
     resources: Mapping[str, Any] | None
+    features: tuple[float, ...] | None = None
+    feature_version: str | None = None
+    predicted: float | None = None
 
 
 class _Origin(NamedTuple):
@@ -81,26 +82,34 @@ class _Origin(NamedTuple):
     toolchain: Toolchain
     environment: Environment
     session: Session
+    elapsed: Mapping[datetime, float]
+    """The seconds that measuring took until each moment; none of what was packed before."""
 
 
 def _records(results: Results) -> Iterator[AnyRecord]:
     pack = results.pack
     origins = [_origin(pack, run, results) for run in results.runs]
     for origin in origins:
-        yield from origin
+        yield from origin[:5]
     if not origins:
         return  # no machine is known
     schedules = [_schedule(candidate.schedule) for candidate in pack.candidates]
+    packed = datetime.fromisoformat(pack.created)
     for number, candidate in enumerate(pack.candidates):
         schedule, line = schedules[number], results.candidates.get(number)
-        more = _More(candidate.features or None, pack.feature_version, candidate.resources)
+        version = pack.feature_version if candidate.features else None
+        more = _More(candidate.resources, candidate.features or None, version, candidate.predicted)
         if line is not None:
             yield schedule
             yield from _candidate(origins[line["run"]], schedule, line, more)
         elif candidate.file is None:
+            # Measurements of one moment are finals: each has a moment of its own.
+            moment = packed + timedelta(microseconds=number)
             failed = {
-                "outcome": candidate.outcome, "error": candidate.error, "created": pack.created
-            }  # fmt: skip
+                "outcome": candidate.outcome,
+                "error": candidate.error,
+                "created": moment.isoformat(),
+            }
             yield schedule
             yield from _candidate(origins[0], schedule, failed, more)
     for finals in results.finals:
@@ -114,7 +123,8 @@ def _records(results: Results) -> Iterator[AnyRecord]:
                 samples,
                 None,
                 moment,
-                _More(None, None, pack.candidates[int(number)].resources),
+                _More(pack.candidates[int(number)].resources),
+                trial=False,
             )
 
 
@@ -128,7 +138,16 @@ def _candidate(
     moment = datetime.fromisoformat(line["created"])
     outcome = Outcome(line["outcome"])
     samples = tuple(map(float, line["samples"])) if outcome is Outcome.OK else ()
-    yield _measurement(origin, schedule.id, outcome, samples, line.get("error"), moment, more)
+    yield _measurement(
+        origin,
+        schedule.id,
+        outcome,
+        samples,
+        line.get("error"),
+        moment,
+        more,
+        trial=True,
+    )
     if "check" in line:
         check = CheckResult.from_json(line["check"])
         yield Verification(
@@ -150,9 +169,10 @@ def _measurement(
     samples: tuple[float, ...],
     error: str | None,
     created: datetime,
-    more: _More | None = None,
+    more: _More,
+    *,
+    trial: bool,
 ) -> Measurement:
-    more = more or _More(None, None, None)
     return Measurement(
         session=origin.session.id,
         schedule=schedule,
@@ -166,8 +186,11 @@ def _measurement(
         error=error,
         created=created,
         features=more.features,
-        feature_version=more.feature_version if more.features else None,
+        feature_version=more.feature_version,
         resources=more.resources,
+        predicted=more.predicted,
+        elapsed=origin.elapsed.get(created, 0.0),
+        trial=trial,
     )
 
 
@@ -184,7 +207,8 @@ def _origin(pack: Pack, run: Mapping[str, Any], results: Results) -> _Origin:
     record = TargetRecord(packed.text, target.compat_class, there.perf_class)
     lines = (*results.runs, *results.candidates.values(), *results.finals)
     last = max(datetime.fromisoformat(line["created"]) for line in lines)
-    moments = [*(each["started"] for each in results.runs), *(line["created"] for line in lines)]
+    texts = [*(each["started"] for each in results.runs), *(line["created"] for line in lines)]
+    elapsed = running_at(map(datetime.fromisoformat, texts))
     done = not results.missing
     session = Session(
         workload=workload.id,
@@ -195,13 +219,13 @@ def _origin(pack: Pack, run: Mapping[str, Any], results: Results) -> _Origin:
         ended=last,
         host="elsewhere",
         pid=0,
-        elapsed=running(map(datetime.fromisoformat, moments)),
+        elapsed=max(elapsed.values()),
         **{**pack.records["session"], "started": datetime.fromisoformat(pack.created)},
     )
     checked = from_plain(Session, to_plain(session))
     assert isinstance(checked, Session)
     environment = Environment({**run["machine"], "elsewhere": True, "started": run["started"]})
-    return _Origin(workload, record, toolchain, environment, checked)
+    return _Origin(workload, record, toolchain, environment, checked, elapsed)
 
 
 def _schedule(plain: Mapping[str, Any]) -> ScheduleRecord:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -195,17 +196,22 @@ class _Packer:
             return list(pool.map(build, enumerate(drawn)))
 
     def _candidate(self, func: Func, name: str, drawn: Drawn) -> PackedCandidate:
-        record = to_plain(drawn.schedule)
-        factor = float(drawn.trace.error_factor)
+        predicted = None if drawn.predicted is None else float(drawn.predicted)
+        packed = partial(
+            PackedCandidate,
+            to_plain(drawn.schedule),
+            drawn.features,
+            float(drawn.trace.error_factor),
+            predicted=predicted,
+        )
         try:
             compiled = self._compile(drawn.trace.apply(func).func, self._target)
             file = self._written(name, compiled, drawn.schedule.id)
         except TilewrightError as error:
             illegal = isinstance(error, ScheduleError)
             outcome = Outcome.ILLEGAL if illegal else Outcome.BUILD_ERROR
-            return PackedCandidate(record, drawn.features, factor, None, outcome.value, str(error))
-        resources = self._generator.resources(compiled)
-        return PackedCandidate(record, drawn.features, factor, file, resources=resources)
+            return packed(None, outcome.value, str(error))
+        return packed(file, resources=self._generator.resources(compiled))
 
     def _wide(self, func: Func) -> PackedFile | None:
         try:

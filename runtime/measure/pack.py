@@ -61,8 +61,9 @@ class PackedFile:
 class PackedCandidate:
     """A candidate: its code, or the `outcome` and `error` of building it.
 
-    For the database are `schedule`, its record, the `features` of the search, and `resources`, what
-    the compiler reports. Errors of inexact schedules may be `error_factor` times as large.
+    For the database are `schedule`, its record, the `features` of the search and the seconds that
+    it `predicted`, and `resources`, what the compiler reports. Errors of inexact schedules may be
+    `error_factor` times as large.
     """
 
     schedule: Mapping[str, Any]
@@ -72,6 +73,7 @@ class PackedCandidate:
     outcome: str | None = None
     error: str | None = None
     resources: Mapping[str, Any] | None = None
+    predicted: float | None = None
 
     @staticmethod
     def from_json(data: object) -> PackedCandidate:
@@ -94,6 +96,7 @@ class PackedCandidate:
             None if built else field(data, "outcome", str, what),
             None if built else field(data, "error", str, what),
             None if data.get("resources") is None else field(data, "resources", dict, what),
+            None if data.get("predicted") is None else field(data, "predicted", float, what),
         )
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from tilewright.codegen.cuda.emulate_faults import Fault
 from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.detect import resolve
-from tilewright.errors import ArtifactError, KernelError, TuningError
+from tilewright.errors import ArtifactError, BuildError, KernelError, TuningError
 from tilewright.runtime.cuda_driver import driver_error, use_driver
 from tilewright.runtime.measure.bench import Bench, Message
 from tilewright.runtime.measure.checked_json import sealed
@@ -126,6 +127,39 @@ def test_pack_run_stop_run_on_import(folder: Path, tmp_path: Path) -> None:
         (known,) = {m.target for m in trials}
         assert known == target_record(target).id
         assert tw.build(program(), HERE, database, allow=["record"]).origin.kind == "record"
+
+
+def test_what_a_pack_knows_of_its_candidates_is_recorded(tmp_path: Path) -> None:
+    programs = 0
+
+    def compile_some(func: Func, target: Target) -> Compiled:
+        nonlocal programs
+        programs += 1
+        if 4 <= programs <= 6:  # the first are the unscheduled programs
+            raise BuildError("the compiler says no")
+        return compile_func(func, target)
+
+    folder, out = tmp_path / "pack", tmp_path / "results.jsonl"
+    write_pack(program(), HERE, folder, trials=6, compile_program=compile_some)
+    results = measure(folder, out, start=Here)
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        import_results(out, database)
+        (session,) = database.records(Session)
+        measured = database.records(Measurement)
+        assert database.trials(session.id) == session.trials == 6
+        trials = [m for m in measured if m.trial]
+        assert Counter(m.outcome for m in trials) == {Outcome.OK: 3, Outcome.BUILD_ERROR: 3}
+        assert len({m.created for m in trials}) == 6
+        assert {m.trial for m in measured} == {True, False}
+        assert sum(m.trial is False for m in measured) == len(results.finals[0]["samples"])
+        assert all(m.predicted is not None for m in trials)
+        assert {m.predicted for m in trials} == {c.predicted for c in results.pack.candidates}
+        elapsed = [m.elapsed for m in sorted(measured, key=lambda m: m.created)]
+        assert elapsed == sorted(e for e in elapsed if e is not None)
+        assert elapsed[:3] == [0.0] * 3
+        assert elapsed[-1] == session.elapsed
+        (picture,) = tw.open_run(database, session.id).pictures.pictures.values()
+        assert list(picture.failures) == [("build_error", "the compiler says no", 3)]
 
 
 def schedules(folder: Path) -> set[str]:
