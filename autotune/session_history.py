@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from ..errors import DatabaseError
@@ -18,6 +19,7 @@ from .measure.numeric_check import require_tolerance
 from .noise import was_disturbed
 from .session_finals import SessionFinals, session_finals
 
+_PAGE = 1000
 _TICK = timedelta(microseconds=1)
 """The resolution of times in a database."""
 
@@ -103,11 +105,9 @@ class SessionHistory:
 
     def read(self) -> Iterator[RecordedTrial]:
         """The trials since the last call; they are to be read to their end."""
-        since = None if self.last is None else self.last + _TICK
-        rows = self._database.each(session=self._session.id, since=since)
         pending: RecordedTrial | None = None
-        for created, group in groupby(rows, key=lambda row: row[0].created):
-            together = list(group)
+        for together in self._moments():
+            created = together[0][0].created
             measurement, generator = together[0]
             if measurement.elapsed is None:
                 self.elapsed += running([self.last or self._session.started, created])
@@ -131,6 +131,23 @@ class SessionHistory:
                 pending = RecordedTrial(self._trial(measurement), measurement, generator)
         if pending is not None:
             yield pending
+
+    def _moments(self) -> Iterator[list[tuple[Measurement, str]]]:
+        """The measurements of each moment since the last that was read, with their generators.
+
+        The database may be asked meanwhile: pages are read, as one in memory has one connection.
+        """
+        size = _PAGE
+        while True:
+            since = None if self.last is None else self.last + _TICK
+            with closing(self._database.each(session=self._session.id, since=since)) as rows:
+                page = list(islice(rows, size))
+            moments = [list(group) for _, group in groupby(page, key=lambda row: row[0].created)]
+            if len(page) < size:
+                yield from moments
+                return
+            yield from moments[:-1]  # the last may go on
+            size = _PAGE if len(moments) > 1 else 2 * size
 
     def _trial(self, measured: Measurement) -> Trial:
         for times in (self._trials, self._later):

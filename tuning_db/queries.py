@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -250,7 +250,7 @@ class Queries(Hinted):
         outcome: Outcome | None = None,
         family: str | None = None,
         since: datetime | None = None,
-    ) -> Iterator[tuple[Measurement, str]]:
+    ) -> Generator[tuple[Measurement, str], None, None]:
         """As `measurements`, one after the other, each with the generator of its schedule.
 
         The oldest comes first; those from before `since` are left out. They are those of this

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilewright import open_run
+from tilewright.autotune import session_history
 from tilewright.autotune.events import Ended, Final
 from tilewright.autotune.session_history import SessionHistory
 from tilewright.lab.report import report
@@ -193,3 +194,19 @@ def test_a_trial_whose_check_fails_later_is_not_the_fastest(tuning: Tuning) -> N
     assert (final.trial_seconds, ended.own_seconds) == (100e-6, final.comparison[0].seconds)
     (picture,) = open_run(tuning.database, session.id).pictures.pictures.values()
     assert not any("fastest trial" in text for text in picture.conclusions)
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+def test_a_session_is_read_in_pages(
+    tuning: Tuning, session: Session, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finals may be longer than a page."""
+    tuning.trial(session, 4, 250e-6)
+    whole = SessionHistory(tuning.database, session)
+    trials = list(whole.read())
+    monkeypatch.setattr(session_history, "_PAGE", page)
+    paged = SessionHistory(tuning.database, session)
+    assert list(paged.read()) == trials
+    assert len(trials) == 3
+    assert paged.finals == whole.finals is not None
+    assert list(paged.read()) == []
