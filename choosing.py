@@ -249,21 +249,21 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     work = (workload.flops, source.workload.flops)
     here, there = work if all(work) else (workload.bytes, source.workload.bytes)
     same_rate = measured.seconds * here / there if there else measured.seconds
-    loss = max(0.0, 1 - same_rate / found.seconds)
+    change = same_rate / found.seconds - 1
     fitted = f"re-fitted from {source.workload.shape}"
     if source.workload.id == workload.id:
         there = threads_of(database.get(TargetRecord, measured.target)) or 0
         threads = count(target.threads, "thread")
         fitted = f"recorded for {count(there, 'thread')} and re-fitted to {threads}"
-    rate = f"{loss:.0%} below the rate of that record"
-    if round(loss, 2) == 0:
+    rate = f"{abs(change):.0%} {'below' if change < 0 else 'above'} the rate of that record"
+    if round(change, 2) == 0:
         rate = f"at the same {'GFLOP/s' if all(work) else 'GB/s'} as the record"
     detail = (
         f"{fitted}, measured in {source.layer}; expected to take "
         f"{format_seconds(found.seconds)}, {rate}"
     )
     func = found.trace.apply(func).func
-    origin = Origin("transfer", measured.id, detail, round(loss, 4), measured.schedule)
+    origin = Origin("transfer", measured.id, detail, round(max(0.0, -change), 4), measured.schedule)
     return Choice(func, origin)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -145,13 +146,13 @@ def test_a_schedule_of_another_size_is_refitted(func: tw.Func, db: tw.TuningData
     computes(module)
 
 
-def test_a_refitted_schedule_may_keep_the_rate_of_its_record(
+def test_a_refitted_schedule_may_exceed_the_rate_of_its_record(
     func: tw.Func, db: tw.TuningDatabase
 ) -> None:
     tuned_size(db, ops.matmul_func(N, M, K // 2), seconds=1.0)
     origin = tw.build(func, SERIAL, db).origin
     assert (origin.kind, origin.loss) == ("transfer", 0)
-    assert origin.detail.endswith(", at the same GFLOP/s as the record")
+    assert re.search(r", [1-9]\d*% above the rate of that record$", origin.detail)
 
 
 def test_a_record_for_other_threads_is_a_transfer(func: tw.Func, db: tw.TuningDatabase) -> None:
