@@ -1,6 +1,7 @@
 """The finals of a session: which schedules take part, and what their interleaved times say.
 
-The fastest of the session and its rivals do (`finals.py`, `rivals.py`).
+The fastest of the session and its rivals do (`finals.py`, `rivals.py`). Those of a session that is
+resumed are built again from their records.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .drift import DISTURBED, DriftMonitor
 from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
-from .recorder import Recorder
+from .recorder import Earlier, Recorder
 from .rivals import Rivals
 from .session_finals import SessionFinals
 
@@ -33,9 +34,11 @@ and the warmth of the processor explain less."""
 class FinalComparison:
     """The finals of a session.
 
-    `measured` is called with a rival that was measured for them, and `pause` to wait for a calm
-    machine. `compared` are the finalists of finals that were recorded, the choice first, and
-    `slowdown` is how many times as long the last finals took as the trials.
+    `earlier` are the fastest schedules of the calls that this one continues, the fastest first.
+    `measured` is called with what was measured for the finals alone, and returns the finalist, if
+    it may be one. `pause` is called to wait for a calm machine. `compared` are the finalists of
+    finals that were recorded, the choice first, and `slowdown` is how many times as long the last
+    finals took as the trials.
     """
 
     config: TuneConfig
@@ -45,7 +48,8 @@ class FinalComparison:
     rivals: Rivals
     drift: DriftMonitor
     tolerance: float | None
-    measured: Callable[[ScheduleRecord, Trace, MeasureResult], object]
+    earlier: Sequence[Earlier]
+    measured: Callable[[ScheduleRecord, Trace, MeasureResult], Finalist | None]
     pause: Callable[[], None]
     slowdown: float = 1.0
     compared: Sequence[ComparedSchedule] = ()
@@ -57,6 +61,8 @@ class FinalComparison:
 
     def hold(self) -> SessionFinals | None:
         """Time the fastest and the rivals, and record it; `None` where nothing was compared."""
+        if not self._add_earlier():
+            return None
         near, config = self._near(), self.config
         if len(near) != 1 and not self._timing(near).rounds:
             return None
@@ -75,6 +81,36 @@ class FinalComparison:
             return None
         finalists = [f for f in (*near, *slow) if f.checked or self._passes(f)]
         return self._compare(finalists, rounds, extra)
+
+    def _add_earlier(self) -> bool:
+        """Measure the fastest of earlier calls again; `False` on a disturbed machine.
+
+        Finals without them would replace their times. One that fails now has no time any more.
+        """
+        if not self.earlier:
+            return True
+        chosen = self.earlier[: self._most(self.earlier[0].seconds)]
+        results = self._measured_again(chosen)
+        if self.disturbed:
+            self._wait()
+            results = self._measured_again(chosen)
+        if self.disturbed:
+            return False
+        for earlier, measured in results:
+            finalist = self.measured(earlier.schedule, earlier.trace, measured)
+            if finalist is not None:
+                self.fastest.add(finalist)
+            else:
+                self.recorder.rival(earlier.schedule, measured)
+        return True
+
+    def _measured_again(self, chosen: Sequence[Earlier]) -> list[tuple[Earlier, MeasureResult]]:
+        """Measure schedules of earlier calls, and how many times as long as then they take."""
+        requests = [BuildRequest(e.schedule.trace, e.trace.error_factor) for e in chosen]
+        results = list(zip(chosen, self.measurer.measure(requests, None), strict=True))
+        slower = [m.seconds / e.seconds for e, m in results if m.seconds is not None]
+        self.slowdown = min(slower, default=1.0)
+        return results
 
     def _try_rivals(self, best: float) -> None:
         """Measure the rivals that were no candidates of this session, where that is short.
@@ -100,11 +136,16 @@ class FinalComparison:
         config, first = self.config, self.fastest.first
         if first is None:
             return []
-        each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
-        count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
         margin = config.margin * self.drift.spread
         least = 2 if self.drift.spread >= DISTURBED else 1
-        return self.fastest.finalists(min(config.finalists, count), margin, least)
+        return self.fastest.finalists(self._most(first.seconds), margin, least)
+
+    def _most(self, first: float) -> int:
+        """How many finalists there may be where the fastest takes `first` seconds."""
+        config = self.config
+        each = config.rounds * turn_seconds(first, config.measure.sample_seconds)
+        count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
+        return min(config.finalists, count)
 
     def _passes(self, finalist: Finalist) -> bool:
         """Check the results of a finalist that was not checked yet; return whether they pass."""
@@ -142,6 +183,9 @@ class FinalComparison:
                 return result
             _log.info("the finals took %.3g times as long as the trials", timing.slowdown)
             if not again:
-                for _ in range(_PAUSES):
-                    self.pause()
+                self._wait()
         return None
+
+    def _wait(self) -> None:
+        for _ in range(_PAUSES):
+            self.pause()

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..runtime.measure.comparison import CheckResult
+from ..schedule import Trace
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import (
     Environment,
@@ -43,6 +44,14 @@ class Subject(NamedTuple):
     target: TargetRecord
     toolchain: Toolchain
     environment: Environment
+
+
+class Earlier(NamedTuple):
+    """A schedule that an earlier call of the session measured, with its last time there."""
+
+    seconds: float
+    schedule: ScheduleRecord
+    trace: Trace
 
 
 class Recorder:
@@ -164,6 +173,21 @@ class Recorder:
         )
         same = (m.seconds for m in measured if m.toolchain == toolchain.id)
         return next(same, None)
+
+    def earlier(self, most: int, margin: float) -> list[Earlier]:
+        """The fastest schedules of the session so far, at most `most` within `margin` of the first.
+
+        Those that do not apply to the program are left out.
+        """
+        found: list[Earlier] = []
+        for seconds, schedule, *_ in self.history.fastest():
+            if len(found) == most or (found and seconds > margin * found[0].seconds):
+                break
+            record = self._database.get(ScheduleRecord, schedule)
+            if self._replays(record) is None:
+                found.append(Earlier(seconds, record, self._replays.schedule(record).trace))
+        self._replays.warn(self._database.location)
+        return found
 
     def beat(self) -> None:
         """Write a heartbeat of the session, if the last is some time ago."""

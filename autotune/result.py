@@ -265,7 +265,7 @@ def slower_finals_text(
         return None
     before, after = format_seconds(trial_seconds), format_seconds(finals[0].seconds)
     return (
-        f"The fastest trial took {before}; timed again in the finals, the winner takes {after}. "
+        f"The fastest trial took {before}; the winner of the finals takes {after}. "
         "The finals count."
     )
 

@@ -1,7 +1,7 @@
 """A tuning session of a program: asks the search, measures, records, tells the search.
 
 Every measurement is in the database before the next begins, so that a session may be killed at any
-moment; what it knows beyond that is only how to go on faster.
+moment. One that is resumed holds its finals with the fastest of before.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class Tuning:
             rivals=self._rivals,
             drift=self._drift,
             tolerance=self.tolerance,
+            earlier=self.recorder.earlier(self.config.finalists, self.config.margin),
             measured=self._finalist,
             pause=self._pause,
         )

@@ -128,8 +128,7 @@ def test_finals_that_are_slower_than_the_trials_are_explained() -> None:
         Console(file=io.StringIO(), width=200), [*TRIALS, Final(SLOWER, 5.0, trial_seconds=1e-3)]
     )
     assert text.splitlines()[-1] == (
-        "The fastest trial took 1 ms; timed again in the finals, the winner takes 1.2 ms. "
-        "The finals count."
+        "The fastest trial took 1 ms; the winner of the finals takes 1.2 ms. The finals count."
     )
 
 
@@ -137,7 +136,7 @@ def test_conclusions_are_whole_in_a_narrow_terminal() -> None:
     finals = Final(SLOWER, 5.0, trial_seconds=1e-3, gains={Baseline.UNTUNED: Gain(1.2, None)})
     console = Console(file=io.StringIO(), force_terminal=True, width=60)
     text = " ".join(shown(console, [*TRIALS, finals]).split())
-    assert "the winner takes 1.2 ms. The finals count." in text
+    assert "the winner of the finals takes 1.2 ms. The finals count." in text
     assert "1.2x the untuned build (tw.build without a record)" in text
 
 

@@ -22,7 +22,7 @@ from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.events import Drift, Ended, Event, Final, Trial
 from tilewright.autotune.finals import Finalist
-from tilewright.autotune.measure.measure_result import Kernel, MeasureResult
+from tilewright.autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
 from tilewright.autotune.noise import noise_text, was_disturbed
 from tilewright.autotune.recorded_run import open_run
 from tilewright.autotune.records import target_record, workload_record
@@ -44,6 +44,7 @@ from tilewright.tuning_db import (
     Baseline,
     ComparedSchedule,
     Gain,
+    Outcome,
     ScheduleRecord,
     Session,
     SessionStatus,
@@ -171,8 +172,7 @@ def test_no_best_is_slower_than_a_rival(run: Tune, rival: Baseline) -> None:
     assert f"the same machine code as {rival.phrase}" in str(result)
     assert result.trial_seconds == pytest.approx(1e-3, rel=0.1)
     assert str(result).splitlines()[1] == (
-        "The fastest trial took 1 ms; timed again in the finals, the winner takes 1.25 ms. "
-        "The finals count."
+        "The fastest trial took 1 ms; the winner of the finals takes 1.25 ms. The finals count."
     )
 
 
@@ -695,3 +695,92 @@ def test_a_lower_bound_is_by_the_shortest_time_of_a_trial() -> None:
     assert bound == Gain(bound.ratio, at_least=True)
     assert bound.ratio == pytest.approx(9.0)
     assert rivals.bounds(1e-3, None) == {}
+
+
+def resumed(
+    run: Tune, first: Simulated, then: Simulated, *, interrupted_at: int
+) -> tuple[TuneResult, TuneResult]:
+    """The results of a session of 8 trials before and after an interrupt."""
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == interrupted_at:
+            raise KeyboardInterrupt
+
+    before = run(first, callback=interrupt)
+    assert before.interrupted
+    after = run(then, resume=True)
+    assert after.session == before.session
+    assert after.trials == 8 - interrupted_at
+    return before, after
+
+
+def third_is_fast() -> Callable[[str], float]:
+    """The third schedule takes 500 us, which is no rival; the others 2 ms and more."""
+    seen: dict[str, float] = {}
+
+    def seconds(trace: str) -> float:
+        base = 0.5e-3 if len(seen) == 2 else 2e-3
+        return seen.setdefault(trace, base * (1 + 0.01 * len(seen)))
+
+    return seconds
+
+
+@pytest.mark.parametrize("interrupted_at", [4, 8])
+def test_a_resumed_session_keeps_its_best(
+    db: TuningDatabase, run: Tune, interrupted_at: int
+) -> None:
+    """It takes part in the finals, which are held although no trial is left."""
+    calm = Simulated(third_is_fast())
+    before, after = resumed(run, calm, calm, interrupted_at=interrupted_at)
+    assert before.best is not None
+    assert after.best is not None
+    assert after.best.schedule_id == before.best.schedule_id == after.finals[0].schedule
+    assert after.best.seconds == before.best.seconds == after.own_seconds == 0.5e-3 * 1.02
+    assert after.gains.keys() == {"written", "untuned"}
+    assert "fastest trial" not in str(after)
+
+
+def test_finals_of_a_resumed_session_on_a_slower_machine_choose_by_times_of_now(run: Tune) -> None:
+    """Its best of before takes 1.5 times as long as then, and a new trial is faster."""
+    seconds, seen = third_is_fast(), list[str]()
+
+    def slower(trace: str) -> float:
+        seen.append(trace)
+        return 0.7e-3 if trace == seen[0] else 1.5 * seconds(trace)
+
+    before, after = resumed(run, Simulated(seconds), Simulated(slower), interrupted_at=4)
+    assert before.best is not None
+    assert after.best is not None
+    compared = {c.schedule: c.seconds for c in after.finals}
+    assert compared[before.best.schedule_id] == pytest.approx(1.5 * before.best.seconds)
+    assert after.best.schedule_id != before.best.schedule_id
+    assert after.best.seconds == 0.7e-3
+
+
+def test_a_resumed_session_on_a_busy_machine_holds_no_finals(run: Tune) -> None:
+    """The finals would replace the times of before by ones that are 4 times as long."""
+    seconds = third_is_fast()
+    before, after = resumed(
+        run, Simulated(seconds), Simulated(lambda trace: 4 * seconds(trace)), interrupted_at=4
+    )
+    assert after.best == before.best
+    assert not after.finals
+    assert "The finals took 4 times as long as the trials" in str(after.noise)
+
+
+def test_a_best_that_fails_once_resumed_is_not_the_best(db: TuningDatabase, run: Tune) -> None:
+    seconds = third_is_fast()
+
+    class Broken(Simulated):
+        def measure(self, requests: Sequence[BuildRequest], *more: Any) -> Iterator[MeasureResult]:
+            results = super().measure(requests, *more)
+            for request, found in zip(requests, results, strict=True):
+                crash = MeasureResult(Outcome.CRASH, error="signal 11")
+                yield crash if seconds(request.trace) < 1e-3 else found
+
+    before, after = resumed(run, Simulated(seconds), Broken(seconds), interrupted_at=4)
+    assert before.best is not None
+    assert after.best is not None
+    assert after.best.seconds == 2e-3
+    last, *_ = db.measurements(schedule=before.best.schedule_id)
+    assert (last.outcome, last.error, last.trial) == (Outcome.CRASH, "signal 11", False)

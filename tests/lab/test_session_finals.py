@@ -18,10 +18,7 @@ from tilewright.tuning_db import Outcome, Session, Verification
 
 from .databases import CPU, LLVM, NOON, Tuning
 
-SLOWER = (
-    "The fastest trial took 100 us; timed again in the finals, the winner takes 202 us. "
-    "The finals count."
-)
+SLOWER = "The fastest trial took 100 us; the winner of the finals takes 202 us. The finals count."
 CHOICE = 202e-6
 """The median of the samples of 200 us."""
 
