@@ -22,7 +22,7 @@ in the program, in all versions.
 | `database` | its location, `null` without one |
 | `pinned` | the id of the schedule that builds take because it is pinned, or `null` |
 | `version` | the id of the current version |
-| `versions` | `id, parent, text, steps, predicted, measured, problem, pinned` of each; seconds |
+| `versions` | `id, parent, text, steps, predicted, measured, recorded, problem, pinned` of each |
 | `can_undo`, `can_redo` | booleans |
 | `compared` | of two versions timed interleaved: `a, b, ratio, interval, verdict, text` |
 | `fastest` | the id of the fastest version, by comparisons where there are, or `null` |
@@ -30,6 +30,7 @@ in the program, in all versions.
 | `tree` | `nodes` of the current program from `start` on, of `total`, each before those inside it |
 | `text` | its `lines` from `start` on, of `total`: `text`, and `place`, the id of what one begins |
 
+Times are seconds; `recorded` is what the database has of a version that was not measured here.
 `measured` is `null` or `seconds, interval, text, samples, checked`: the median of so many samples,
 with an interval of 95% confidence if there are enough, and whether the results were compared with
 those of the unscheduled program. `ratio` is the time of `b` over that of `a`; the `verdict` about
@@ -209,7 +210,12 @@ class Workbench:
                 "version": current.id,
                 "pinned": self.pinned,
                 "versions": [
-                    {**v.data(), "pinned": v.schedule_id == self.pinned} for v in self.versions
+                    {
+                        **v.data(),
+                        "recorded": None if v.timing else self.recorded(v.schedule_id),
+                        "pinned": v.schedule_id == self.pinned,
+                    }
+                    for v in self.versions
                 ],
                 "can_undo": current.parent is not None,
                 "can_redo": self.versions.can_redo,
@@ -267,11 +273,11 @@ class Workbench:
         for version in self.versions:
             if version.timing is not None and version.schedule.trace == trace:
                 return version.timing.seconds
-        try:
-            known = self.kept("times", self._times)
-        except DatabaseError:  # steps are legal whether it can be read or not
-            return None
-        return known.get(schedule_record(trace).id) if known else None
+        return self.recorded(schedule_record(trace).id)
+
+    def recorded(self, schedule: str) -> float | None:
+        """The seconds that the database has of a schedule (id) on such a machine."""
+        return self.kept("times", self._times).get(schedule)
 
     def _pin(self) -> str | None:
         if self.database is None:
@@ -284,7 +290,10 @@ class Workbench:
     def _times(self) -> dict[str, float]:
         if self.database is None:
             return {}
-        return records.times(self.database, self.workload, self.target)
+        try:
+            return records.times(self.database, self.workload, self.target)
+        except DatabaseError:  # steps are legal, and versions shown, whether it can be read or not
+            return {}
 
     def add(
         self, parent: Version, text: str, schedule: Schedule, *, foreign: bool = False

@@ -79,6 +79,10 @@ function pinnedBadge() {
 function versionTime(version) {
   if (version.problem) return el("span.bad.time", { title: version.problem }, "✕ failed");
   if (version.measured) return measuredTime(version.measured);
+  if (version.recorded !== null) {
+    return el("span.time.soft", { title: "Not measured here; the database has this time" },
+      `${seconds(version.recorded)} recorded`);
+  }
   if (version.predicted === null) return el("span.time.soft", {}, "no time");
   return el("span.time.soft", {}, `≈ ${seconds(version.predicted)}`);
 }

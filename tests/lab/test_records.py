@@ -409,3 +409,11 @@ def test_a_hostile_database_is_text(database: tw.TuningDatabase) -> None:
     (row,) = done(bench, do="records")["records"]
     assert "\x1b" not in row["generator"]
     assert row["generator"].startswith("<script>")  # a front end writes it as text
+
+
+def test_versions_have_the_times_that_the_database_has(database: tw.TuningDatabase) -> None:
+    func = ops.matmul_func(64, 64, 64)
+    put(database, func, schedule_record(tw.Schedule(func).trace), 3.0)
+    bench = Workbench(func, TARGET, database)
+    done(bench, do="apply", op="parallel", args={"loop": "L0"})
+    assert [v["recorded"] for v in bench.state()["versions"]] == [3.0, None]
