@@ -34,8 +34,8 @@ class Picture:
 
     `best` is the best time in seconds. `drift` has the last event that compared the machine with
     its start. `comparison` are the finalists, the choice first. `elapsed` and `budget_elapsed` are
-    those of the last event. `kept` says how to go on after an interrupt. `ended` is set by the last
-    event, and so is `noise`, if the machine was not calm, and `pinned`, if builds take another
+    those of the last event. `kept` says how to go on after an interrupt. `ended` is set by `Ended`,
+    and so is `noise`, if the machine was not calm, and `pinned`, if builds take another
     schedule.
     """
 
@@ -61,7 +61,9 @@ class Picture:
         self._time: MeasuredTime | None = None
 
     def add(self, event: Event) -> None:
-        """Update the picture by an event."""
+        """Update the picture by an event; after `Ended`, others say that the session goes on."""
+        if self.ended and not isinstance(event, Ended):
+            self._reopen()
         match event:
             case Started():
                 return
@@ -225,6 +227,11 @@ class Picture:
         self.doing = "timing"
         if event.error is not None:
             self._failed = event
+
+    def _reopen(self) -> None:
+        self.ended, self._origin = False, ""
+        self._time = self.kept = self.noise = self.pinned = None
+        self.best = self.trials[-1].best_seconds if self.trials else self.started.best_seconds
 
     def _end(self, event: Ended) -> None:
         self.doing, self.ended = event.reason, True

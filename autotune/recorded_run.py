@@ -66,7 +66,9 @@ class RecordedRun(Hinted):
     """A session that is read from a database; `poll` reads what is new.
 
     `session` is its record as last read, `pictures` its state for displays: at the end with the
-    recorded best of its program and target. `best` is what a build would take now for these.
+    recorded best of its program and target. A session that was over goes on when its records say
+    so: it was resumed, or its process was only asleep. `best` is what a build would take now for
+    these.
     """
 
     _hints = "recorded run"
@@ -81,7 +83,8 @@ class RecordedRun(Hinted):
         self._pictures = Pictures()
         self._history = SessionHistory(database, session)
         self._finals: SessionFinals | None = None
-        self._over = False
+        self._told: Session | None = None
+        """What its record was when it was last said to be over."""
         self._drift: float | None = None
 
     @property
@@ -146,15 +149,14 @@ class RecordedRun(Hinted):
         return events
 
     def __repr__(self) -> str:
-        state = "running" if self.running else self.session.status
         pictures = indent(self.pictures.text(LINE - 3), "  ")
+        over = self.session.status if self.session.ended is not None else "not running"
+        state = "running" if self._told is None else over
         return f"<RecordedRun {short_id(self.session.id)}, {state}:\n{pictures}>"
 
     _repr_html_ = html
 
     def _news(self) -> Iterator[Event]:
-        if self._over:
-            return
         if not self._pictures.pictures:
             yield self._started()
         # First the state, then the measurements: what it says has ended is then complete.
@@ -162,8 +164,8 @@ class RecordedRun(Hinted):
         before = self._history.last
         for recorded in self._history.read():
             yield recorded.trial
-        if self._toolchain is None and self._history.toolchain is not None:
-            self._toolchain = self._database.get(Toolchain, self._history.toolchain)
+        if (toolchain := self._history.toolchain) is not None:
+            self._toolchain = self._database.get(Toolchain, toolchain)
         if (drift := self.session.drift) is not None and drift != self._drift:
             self._drift = drift
             yield Drift(drift, self.session.duration)
@@ -178,9 +180,11 @@ class RecordedRun(Hinted):
                 trial_seconds=self._history.trial_seconds,
             )
         if over:
-            self._over = True
-            yield self._ended(self._look_up(pins=False))
+            if measured or self._told != self.session:
+                self._told = self.session
+                yield self._ended(self._look_up(pins=False))
         else:
+            self._told = None
             yield Waiting(self._whereabouts(), self.session.duration)
 
     def _look_up(self, *, pins: bool) -> Best | None:

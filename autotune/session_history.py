@@ -54,7 +54,7 @@ class SessionHistory:
     Which measurements are trials, `Trials` says. One of the same schedule that follows a trial at
     once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
     the number of trials. `elapsed` is the duration up to the `last` measurement; older versions did
-    not record it, and long pauses are then left out. `toolchain` is the id of that of the first.
+    not record it, and long pauses are then left out. `toolchain` is the id of that of the last.
     `in_finals` has the last measurement in finals of each schedule (id) that ran there, with its
     generator.
     """
@@ -122,7 +122,7 @@ class SessionHistory:
             else:
                 self.elapsed = measurement.elapsed
             self.last = created
-            self.toolchain = self.toolchain or measurement.toolchain
+            self.toolchain = measurement.toolchain
             if len(together) > 1:
                 ran = {m.schedule: (m, made) for m, made in together if m.outcome is Outcome.OK}
                 self._finalists = [m for m, _ in ran.values()]

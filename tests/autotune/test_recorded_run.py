@@ -361,11 +361,43 @@ def test_a_session_of_another_host_runs_while_its_heart_beats(
     monkeypatch.setattr(recorded_run, "datetime", Clock)
     beat()
     run = open_run(place)
+    (picture,) = run.pictures.pictures.values()
+    before = picture.rate
     now += timedelta(seconds=61)
     assert run.done
     assert "resume" in str(run.how_to_go_on)
+    assert isinstance(run.poll()[-1], Ended)
+    assert run.poll() == [], "it is said once"
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, not running:\n")
+    assert picture.ended
+    assert picture.kept
     beat()
     assert (run.done, run.how_to_go_on) == (False, None)
+    assert [type(event) for event in run.poll()] == [Waiting]
+    assert repr(run).startswith(f"<RecordedRun {run.session.id[:12]}, running:\n")
+    assert "gone" not in repr(run)
+    assert (picture.ended, picture.kept, picture.rate) == (False, None, before)
+
+
+def test_a_session_that_is_resumed_goes_on_where_it_is_shown(place: Path, play: Play) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == 2:
+            raise KeyboardInterrupt
+
+    play(ok(2e-3))
+    tuned(place, interrupt)
+    run = open_run(place)
+    (picture,) = run.pictures.pictures.values()
+    assert picture.doing == "interrupted"
+    play(ok(1e-3))
+    with TuningDatabase(place) as db:
+        tune(matmul(), ONE_THREAD, database=db, trials=6, resume=True, config=QUICK)
+    events = run.poll()
+    assert [e.number for e in events if isinstance(e, Trial)] == [3, 4, 5, 6]
+    assert isinstance(events[-1], Ended)
+    assert (picture.doing, picture.kept) == ("finished", None)
+    assert picture.rate.startswith("best 1 ms")
+    assert repr(run) == repr(open_run(place))
 
 
 def test_the_newest_session_is_opened_or_one_by_its_id(place: Path, play: Play) -> None:
