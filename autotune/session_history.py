@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from ..errors import DatabaseError
 from ..tuning_db import TuningDatabase
+from ..tuning_db.finals_rule import finals_key, of_finals
 from ..tuning_db.tally import Trials
-from ..tuning_db.values import Measurement, Outcome, ScheduleRecord, Session, TargetRecord
+from ..tuning_db.values import Measurement, ScheduleRecord, Session, TargetRecord
 from .budget import running
 from .events import Trial
 from .measure.numeric_check import require_tolerance
@@ -52,11 +53,11 @@ class SessionHistory:
     """Reads a session from a database, from the beginning at first and then what is new.
 
     Which measurements are trials, `Trials` says. One of the same schedule that follows a trial at
-    once replaces it: the trial was timed again. Measurements of one moment are finals. `trials` is
-    the number of trials. `elapsed` is the duration up to the `last` measurement; older versions did
-    not record it, and long pauses are then left out. `toolchain` is the id of that of the last.
-    `in_finals` has the last measurement in finals of each schedule (id) that ran there, with its
-    generator.
+    once replaces it: the trial was timed again. `tuning_db.finals_rule` says which are finals.
+    `trials` is the number of trials. `elapsed` is the duration up to the `last` measurement; older
+    versions did not record it, and long pauses are then left out. `toolchain` is the id of that of
+    the last. `in_finals` has the last measurement in finals of each schedule (id) that ran there,
+    with its generator.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
@@ -123,20 +124,23 @@ class SessionHistory:
                 self.elapsed = measurement.elapsed
             self.last = created
             self.toolchain = measurement.toolchain
-            if len(together) > 1:
-                ran = {m.schedule: (m, made) for m, made in together if m.outcome is Outcome.OK}
+            in_finals = of_finals((finals_key(m), m.outcome) for m, _ in together)
+            final = [entry for entry, yes in zip(together, in_finals, strict=True) if yes]
+            if final:
+                ran = {m.schedule: (m, made) for m, made in final}
                 self._finalists = [m for m, _ in ran.values()]
                 self.in_finals |= ran
                 self._finals, self._later = None, {}
-            elif measurement.trial and measurement.schedule == self._latest:
-                self._best = self._best_before
-                again = RecordedTrial(self._trial(measurement), measurement, generator)
-                pending = None if pending is None else again
-            elif self._counted.add(measurement.schedule, measurement.trial, alone=True):
-                if pending is not None:
-                    yield pending
-                self._latest, self._best_before = measurement.schedule, self._best
-                pending = RecordedTrial(self._trial(measurement), measurement, generator)
+            for measurement, generator in (e for e in together if e not in final):
+                if measurement.trial and measurement.schedule == self._latest:
+                    self._best = self._best_before
+                    again = RecordedTrial(self._trial(measurement), measurement, generator)
+                    pending = None if pending is None else again
+                elif self._counted.add(measurement.schedule, measurement.trial, finals=False):
+                    if pending is not None:
+                        yield pending
+                    self._latest, self._best_before = measurement.schedule, self._best
+                    pending = RecordedTrial(self._trial(measurement), measurement, generator)
         if pending is not None:
             yield pending
 

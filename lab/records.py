@@ -11,6 +11,7 @@ from ..ids import short_id
 from ..schedule import Trace
 from ..target import Target
 from ..tuning_db import TuningDatabase
+from ..tuning_db.finals_rule import finals_key
 from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
     Best,
@@ -125,8 +126,7 @@ def _ranked(entries: Iterable[Entry], best: Best | None) -> list[Compared]:
     comparison = () if best is None else best.comparison
     groups: dict[object, list[Entry]] = {}
     for measured, schedule in entries:
-        moment = measured.session, measured.created, measured.target, measured.toolchain
-        groups.setdefault(moment, []).append((measured, schedule))
+        groups.setdefault(finals_key(measured), []).append((measured, schedule))
     ranked = [_compared(group, comparison) for group in groups.values()]
     ranked.sort(key=lambda group: (group[0][1].id != first, _timing(group[0][0]).seconds))
     listed = [entry for group in ranked for entry in group]

@@ -7,12 +7,12 @@ from. Which steps of a schedule are inexact only those know who apply it: `appli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, literal_column, select
+from sqlalchemy import Connection, bindparam, literal_column, select
 
 from ..errors import DatabaseError
 from .read import COLUMNS, NAMES, Damage, damaged, known
@@ -62,14 +62,14 @@ class Wanted:
 ID, SECONDS, _SCHEDULE = map(NAMES["measurement"].index, ("id", "seconds", "schedule"))
 
 
-def intact(connection: Connection, row: Row[Any], wanted: Wanted) -> Entry | None:
+def intact(connection: Connection, row: Sequence[Any], wanted: Wanted) -> Entry | None:
     """The records of a row of `with_schedule` that is neither damaged nor refused."""
     if row[_SCHEDULE] in wanted.refused or wanted.damage.has(connection, row[ID]):
         return None
     return wanted.damage.or_none(connection, partial(_pair, row))
 
 
-def _pair(row: Row[Any]) -> Entry:
+def _pair(row: Sequence[Any]) -> Entry:
     values = tuple(row)
     cut = len(NAMES["measurement"])
     measured = known(Measurement, values[:cut])

@@ -22,7 +22,6 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
-    false,
     func,
     or_,
     select,
@@ -32,11 +31,22 @@ from ..display import html
 from ..durations import format_seconds
 from ..ids import short_id
 from ..texts import count, excerpt, printable
-from .codec import LIMITS, LONGEST, SHORTEST
+from .codec import LIMITS, LONGEST, SHORTEST, instant
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
 from .interleaved_comparison import FINALISTS_SHOWN, summary
-from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
+from .lookup import (
+    EXACT,
+    IN_RANGE,
+    SUPERSEDED,
+    Finals,
+    best,
+    failed_checks,
+    gains,
+    outdating,
+    superseded_in,
+    within,
+)
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .resources import resources_text
@@ -156,9 +166,10 @@ def explain(
     known = program if isinstance(program, Workload) else _first(layers, id, wanted.damage)
     chosen = best(layers, wanted, applies)
     wanted.failed = failed_checks(layers, id)
+    finals = outdating(layers, wanted)
     refused: list[Refused] = []
     for connection in layers:
-        refused += _refused(connection, goal, wanted, chosen)
+        refused += _refused(layers, connection, goal, wanted, chosen, finals)
     return Explanation(
         workload=id,
         name=None if known is None else known.name,
@@ -177,14 +188,16 @@ def _first(layers: Layers, id: str, damage: Damage) -> Workload | None:
     return next((w for w in workloads if w is not None), None)
 
 
-def _considered(outdated: ColumnElement[bool], tolerance: float | None) -> Select[Any]:
+def _considered(tolerance: float | None) -> Select[Any]:
     """The measurements of a workload but for the chosen one, those of one fate in a row."""
-    names = ("id", "seconds", "schedule", "target", "toolchain", "outcome", "verified")
+    names = (
+        "id", "seconds", "schedule", "session", "target", "toolchain", "outcome", "verified",
+        "created",
+    )  # fmt: skip
     return (
         select(
             *(raw(measurement.c[name]).label(name) for name in names),
             SUPERSEDED.label("superseded"),
-            outdated.label("outdated"),
             schedule.c.inexact,
             within(tolerance).label("within"),
             target.c.text,
@@ -205,25 +218,37 @@ def _considered(outdated: ColumnElement[bool], tolerance: float | None) -> Selec
 
 
 def _refused(
-    connection: Connection, goal: TargetRecord, wanted: Wanted, chosen: Best | None
+    layers: Layers,
+    connection: Connection,
+    goal: TargetRecord,
+    wanted: Wanted,
+    chosen: Best | None,
+    finals: Finals,
 ) -> list[Refused]:
-    _, moments = usable(connection, wanted)
-    outdated = or_(
-        false(),
-        *(
-            and_(measurement.c.session == s, measurement.c.created < at)
-            for s, at in moments.items()
-        ),
-    )
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
     damaged = wanted.damage.of(connection)
+    others = [layer for layer in layers if layer is not connection]
     groups: dict[tuple[Reason, str], list[tuple[float, str]]] = {}
     for row in connection.execute(
-        _considered(outdated, wanted.tolerance), {"wanted": wanted.workload, "chosen": mine}
+        _considered(wanted.tolerance), {"wanted": wanted.workload, "chosen": mine}
     ):
         why = _judge(row, goal, wanted, damaged)
+        if why is None:
+            why = _usable(others, wanted, row, finals), ""
         groups.setdefault(why, []).append((_seconds(row), row.id))
     return [_group(*why, rows, location(connection)) for why, rows in groups.items()]
+
+
+def _usable(others: Layers, wanted: Wanted, row: Row[Any], finals: Finals) -> Reason:
+    """Why a usable measurement is not the choice; `others` are the layers that do not have it."""
+    last = finals.get((row.session, row.target, row.toolchain))
+    if last is None and not others:
+        return Reason.NOT_CHOSEN
+    created = instant(row.created)
+    measured_as = (wanted.workload, wanted.comparable, row.schedule, row.toolchain)
+    if any(superseded_in(layer, measured_as, created, row.id) for layer in others):
+        return Reason.SUPERSEDED
+    return Reason.OUTDATED if last is not None and created < last else Reason.NOT_CHOSEN
 
 
 def _group(reason: Reason, detail: str, rows: list[tuple[float, str]], layer: str) -> Refused:
@@ -247,7 +272,8 @@ def _seconds(row: Row[Any]) -> float:
 
 def _judge(
     row: Row[Any], goal: TargetRecord, wanted: Wanted, damaged: Mapping[str, str]
-) -> tuple[Reason, str]:
+) -> tuple[Reason, str] | None:
+    """The reason that refuses a row, with details; `None` if it is usable."""
     generation, tolerance = wanted.generation, wanted.tolerance
     if row.compat != goal.compat:
         return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
@@ -277,7 +303,7 @@ def _judge(
         return Reason.NOT_APPLICABLE, wanted.refused[row.schedule]
     if row.superseded:
         return Reason.SUPERSEDED, ""
-    return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
+    return None
 
 
 class _Relative(NamedTuple):

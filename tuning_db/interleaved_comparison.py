@@ -1,8 +1,8 @@
 """Interleaved comparison: which of several finalists is the choice, and which tie with the fastest.
 
-Measurements of one session with the same `created` are interleaved: sample n of each was taken in
-round n. A disturbance that lasts longer than a round hits all alike. Times are therefore compared
-by their ratios within rounds; times of different rounds are not comparable. A schedule that was
+Measurements of finals (`finals_rule.py`) are interleaved: sample n of each was taken in round n. A
+disturbance that lasts longer than a round hits all alike. Times are therefore compared by their
+ratios within rounds; times of different rounds are not comparable. A schedule that was
 out early has fewer samples: its median is never compared with those of others.
 
 The fastest is found among those that have the most samples: each time is divided by the mean of

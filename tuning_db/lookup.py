@@ -4,10 +4,8 @@
 several measurements of a schedule only the last one counts: otherwise the luckiest of many noisy
 ones would win.
 
-Within a session, final timings replace earlier ones. What was measured before the finals lost to
-the finalists, and must not win later because the machine was slower during the finals. Of finals,
-only the choice competes with other measurements: one that lost to it may have a shorter time, of
-other rounds.
+Within a session, final timings replace earlier ones, and of finals only the choice competes with
+other measurements: see `finals_rule`. `choices` has all that competes, for whatever asks about it.
 
 A database may come from elsewhere. The records that a lookup returns are therefore checked like
 imported ones, `verified` and `comparable` against the records that they are derived from. A damaged
@@ -17,20 +15,20 @@ Other records are not read.
 A lookup is a seek in the index `ix_measurement_best`, a step for each faster measurement that was
 superseded, and seeks for the finals of its session and their measurements; as much again for each
 session that has faster measurements from before its finals. Where the choice of finals is slower
-than another finalist, the measurements up to its time are read too.
+than another finalist, the measurements up to its time are read too. What is superseded in another
+layer is left out as well: the result is that of one database with the records of all.
 """
 
 from __future__ import annotations
 
 import functools
+import heapq
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BindParameter,
@@ -40,6 +38,7 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    func,
     literal_column,
     or_,
     select,
@@ -50,6 +49,7 @@ from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
 from .failures import CallersError
+from .finals_rule import FINALS, finals_key
 from .gains import Gains, gains_of, untuned_of
 from .interleaved_comparison import compare_schedules
 from .read import (
@@ -67,8 +67,10 @@ from .read import (
 from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
 from .values import Best, Measurement, Outcome, Pin, ScheduleRecord, Session, Verification, verified
 
-# When the last finals of sessions (ids) were recorded.
-Finals = dict[str, datetime]
+OfSession = tuple[str, str, str]
+"""The session, target and toolchain (ids) of measurements of a program."""
+Finals = dict[OfSession, datetime]
+"""When the last finals were recorded that outdate what came before."""
 MOST_REFUSED = 100
 """Schedules that do not apply before a lookup gives up: each takes a while to try."""
 _MORE = 8
@@ -152,7 +154,7 @@ def _usable(given: frozenset[str], most: int, sessions: int, more: bool = False)
     """
     before = (
         and_(
-            measurement.c.session == bindparam(f"session{n}"),
+            *(measurement.c[name] == bindparam(f"{name}{n}") for name in _OF_SESSION),
             measurement.c.created < bindparam(f"moment{n}"),
         )
         for n in range(sessions)
@@ -170,25 +172,50 @@ def _usable(given: frozenset[str], most: int, sessions: int, more: bool = False)
     )
 
 
-_LAST = (
+_OF_SESSION = ("session", "target", "toolchain")
+
+
+_MOMENTS = (
+    select(*(measurement.c[name] for name in _OF_SESSION), raw(measurement.c.created))
+    .where(measurement.c.workload == bindparam("workload"), measurement.c.outcome == Outcome.OK)
+    .group_by(*(measurement.c[name] for name in _OF_SESSION), measurement.c.created)
+    .having(func.count() > literal_column("1"))
+)
+"""When the finals of a program were recorded."""
+# A session is of one program, which is no condition: SQLite would seek that instead.
+_LATER_MOMENTS = (
     select(raw(measurement.c.created))
     .where(
-        measurement.c.session == bindparam("session"),
-        measurement.c.workload == bindparam("workload"),
+        *(measurement.c[name] == bindparam(name) for name in _OF_SESSION),
+        measurement.c.outcome == Outcome.OK,
+        measurement.c.created > bindparam("created"),
     )
-    .order_by(measurement.c.created.desc())
-    .limit(literal_column("1"))
+    .group_by(measurement.c.created)
+    .having(func.count() > literal_column("1"))
 )
 # Few share a moment. What else they must share is no condition: SQLite would seek that instead.
 _OF_MOMENT = [
     with_schedule()
-    .where(
-        measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE, ~SUPERSEDED
-    )
+    .add_columns(SUPERSEDED.label("superseded"))
+    .where(measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE)
     .where(tolerated)
     .order_by(measurement.c.id)
     for tolerated in _WITHIN
 ]
+_LATER: Select[Any] = (
+    select(literal_column("1"))
+    .where(
+        *(measurement.c[name] == bindparam(name) for name in ("workload", "schedule", "toolchain")),
+        measurement.c.comparable == bindparam("comparable"),
+        or_(
+            measurement.c.created > bindparam("created"),
+            and_(
+                measurement.c.created == bindparam("created"), measurement.c.id > bindparam("last")
+            ),
+        ),
+    )
+    .limit(literal_column("1"))
+)
 _OF_COMPARISON = with_schedule().where(
     measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE
 )
@@ -200,7 +227,6 @@ _EARLIER = with_schedule().where(
     measurement.c.outcome == Outcome.OK,
     IN_RANGE,
 )
-_AT_ONCE = attrgetter("session", "workload", "target", "toolchain", "outcome")
 _FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
     verification.c.workload == bindparam("workload"), ~verification.c.passed
 )
@@ -222,28 +248,178 @@ _PIN = (
 )
 
 
-def fastest(connection: Connection, wanted: Wanted) -> Entry | None:
-    """The fastest usable measurement of one database; see `usable`."""
-    entries, _ = usable(connection, wanted)
-    return entries[0] if entries else None
+class Choice(NamedTuple):
+    """What competes in a lookup: a measurement, or the choice of finals.
 
-
-def usable(connection: Connection, wanted: Wanted, most: int = 1) -> tuple[list[Entry], Finals]:
-    """The `most` fastest usable measurements of one database, the fastest first.
-
-    Also the finals of the sessions whose faster measurements they replace.
+    `finalists` are the usable measurements of its finals, or it alone.
     """
-    finals: Finals = {}
-    while True:
-        entries = list(islice(_walk(connection, wanted, most, finals), most))
-        later = {} if wanted.schedule else _later_finals(connection, entries, wanted)
-        if not later:
-            return entries, finals
-        finals |= later
+
+    best: Best
+    finalists: list[Entry]
+    connection: Connection
 
 
-def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> Iterator[Entry]:
-    """The usable measurements, the fastest first, that are neither damaged nor refused."""
+class _Lookup:
+    """One lookup in all layers, and what it knows of the finals of sessions."""
+
+    def __init__(self, layers: Layers, wanted: Wanted) -> None:
+        self._layers = layers
+        self._wanted = wanted
+        self._finals: Finals = {}
+        self._without: Finals = {}
+        """From when on nothing outdates what sessions measured."""
+
+    def choices(self, connection: Connection) -> Iterator[Choice]:
+        """What competes of one layer, the fastest first."""
+        waiting: list[tuple[float, str, Choice]] = []
+        seen: set[str] = set()
+        for entry in self._usable(connection):
+            now = _time(entry[0])
+            while waiting and waiting[0][0] <= now:
+                yield heapq.heappop(waiting)[-1]
+            if entry[0].id in seen:
+                continue
+            group = self._not_superseded(connection, entry[0])
+            seen |= {entry[0].id, *(measured.id for measured, _ in group)}
+            chosen = _choice(connection, group, entry, self._wanted)
+            choice = Choice(chosen, group or [entry], connection)
+            heapq.heappush(waiting, (_time(chosen.measurement), chosen.schedule.id, choice))
+            # None of the rest is faster than this entry.
+            while waiting and waiting[0][0] <= now:
+                yield heapq.heappop(waiting)[-1]
+        while waiting:
+            yield heapq.heappop(waiting)[-1]
+
+    def outdated(self) -> Finals:
+        """The last finals of all sessions of the program."""
+        finals: Finals = {}
+        values = {"workload": self._wanted.workload}
+        for connection in self._layers:
+            for *of_session, created in connection.execute(_MOMENTS, values).all():
+                key = (of_session[0], of_session[1], of_session[2])
+                moment = self._compared(connection, key, created)
+                if moment is not None:
+                    finals[key] = max(moment, finals.get(key, moment))
+        return finals
+
+    def _superseded_elsewhere(self, connection: Connection, measured: Measurement) -> bool:
+        measured_as = (
+            self._wanted.workload,
+            self._wanted.comparable,
+            measured.schedule,
+            measured.toolchain,
+        )
+        return any(
+            superseded_in(other, measured_as, measured.created, measured.id)
+            for other in self._layers
+            if other is not connection
+        )
+
+    def _usable(self, connection: Connection) -> Iterator[Entry]:
+        """The usable measurements of one layer that finals do not outdate, the fastest first."""
+        last: Measurement | None = None
+        while True:
+            for entry in _walk(connection, self._wanted, self._finals, last):
+                if self._is_outdated(entry[0]):
+                    break  # all that these finals outdate is passed over
+                last = entry[0]
+                if not self._superseded_elsewhere(connection, last):
+                    yield entry
+            else:
+                return
+
+    def _is_outdated(self, measured: Measurement) -> bool:
+        key = (measured.session, measured.target, measured.toolchain)
+        if key in self._finals:
+            return measured.created < self._finals[key]
+        if measured.created >= self._without.get(key, _NEVER):
+            return False
+        values = dict(zip(_OF_SESSION, key, strict=True), created=measured.created)
+        moments = [
+            moment
+            for connection in self._layers
+            for created in connection.execute(_LATER_MOMENTS, values).scalars().all()
+            if (moment := self._compared(connection, key, created)) is not None
+        ]
+        if not moments:
+            self._without[key] = measured.created
+            return False
+        self._finals[key] = max(moments)
+        return True
+
+    def _compared(self, connection: Connection, key: OfSession, created: object) -> datetime | None:
+        """The moment of finals as it was read, if a lookup may use two of them or more."""
+        try:
+            moment = instant(created)
+        except DatabaseError:
+            return None  # the row is damaged, and no time
+        finals = (key[0], self._wanted.workload, *key[1:], moment)
+        return moment if len(_finalists(connection, finals, self._wanted)) > 1 else None
+
+    def _not_superseded(self, connection: Connection, measured: Measurement) -> list[Entry]:
+        """The usable measurements of the finals of a measurement, which is among them."""
+        return [
+            entry
+            for entry, superseded in _finalists(connection, finals_key(measured), self._wanted)
+            if not superseded and not self._superseded_elsewhere(connection, entry[0])
+        ]
+
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def choices(layers: Layers, wanted: Wanted) -> Iterator[Choice]:
+    """All that competes in a lookup, the fastest first; of equal times the upper layer's.
+
+    That is what finals do not outdate: the choices of finals, and measurements that are in none.
+    """
+    lookup = _Lookup(layers, wanted)
+    each = (lookup.choices(connection) for connection in layers)
+    return heapq.merge(*each, key=lambda choice: _time(choice.best.measurement))
+
+
+def ranked(layers: Layers, wanted: Wanted) -> Iterator[tuple[str, Entry]]:
+    """All usable measurements that finals do not outdate, each with the layer that has it.
+
+    In the order of `choices`; the finalists that lost to one follow it, as they compare.
+    """
+    for best, finalists, connection in choices(layers, wanted):
+        by_id = {schedule.id: (measured, schedule) for measured, schedule in finalists}
+        first = best.schedule.id
+        for id in dict.fromkeys((first, *(c.schedule for c in best.comparison))):
+            if id == first or confirmed(connection, by_id[id], wanted):
+                yield location(connection), by_id[id]
+
+
+def outdating(layers: Layers, wanted: Wanted) -> Finals:
+    """The finals that outdate what their sessions measured before, by session and place."""
+    return _Lookup(layers, wanted).outdated()
+
+
+def superseded_in(
+    connection: Connection, measured_as: tuple[str, str, str, str], created: datetime, id: str
+) -> bool:
+    """Whether a layer has a measurement that supersedes one of another layer.
+
+    That one is of this moment and id, and of a workload, comparable target, schedule and toolchain.
+    """
+    names = ("workload", "comparable", "schedule", "toolchain")
+    values = dict(zip(names, measured_as, strict=True), created=created, last=id)
+    return connection.execute(_LATER, values).first() is not None
+
+
+def fastest(connection: Connection, wanted: Wanted) -> Entry | None:
+    """The fastest usable measurement of one database, outdated or not."""
+    return next(_walk(connection, wanted, {}), None)
+
+
+def _walk(
+    connection: Connection, wanted: Wanted, finals: Finals, last: Measurement | None = None
+) -> Iterator[Entry]:
+    """The usable measurements, the fastest first, that are neither damaged nor refused.
+
+    Those that `finals` outdate are left out, and those up to the `last` one.
+    """
     parameters = {
         "generation": wanted.generation,
         "failed": sorted(wanted.failed) or None,
@@ -256,12 +432,16 @@ def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> 
         "comparable": wanted.comparable,
         **given,
     }
-    for n, (session, moment) in enumerate(finals.items()):
-        values |= {f"session{n}": session, f"moment{n}": moment}
+    for n, (of_session, moment) in enumerate(finals.items()):
+        named = zip(_OF_SESSION, of_session, strict=True)
+        values |= {f"{name}{n}": value for name, value in named} | {f"moment{n}": moment}
+    sessions = len(finals)
     # Most lookups return the first row; where rows are left out, longer pages follow.
-    more = False
+    more, most = last is not None, 1
+    if last is not None:
+        values |= {"after": last.seconds, "last": last.id}
     while True:
-        statement = _usable(frozenset(given), most, len(finals), more)
+        statement = _usable(frozenset(given), most, sessions, more)
         rows = connection.execute(statement, values).all()
         for row in rows:
             entry = intact(connection, row, wanted)
@@ -273,35 +453,19 @@ def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> 
         values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
 
 
-def _later_finals(connection: Connection, entries: Iterable[Entry], wanted: Wanted) -> Finals:
-    """The last finals of the sessions of some measurements, if they came later.
-
-    They count if at least two finalists are usable.
-    """
-    later: Finals = {}
-    for measured, _ in entries:
-        parameters = {"session": measured.session, "workload": measured.workload}
-        try:
-            last = instant(connection.execute(_LAST, parameters).scalar_one())
-        except DatabaseError:
-            continue  # the row is damaged, and no time
-        if last <= measured.created:
-            continue
-        if len(interleaved(connection, replace(measured, created=last), wanted)) > 1:
-            later[measured.session] = last
-    return later
-
-
-def interleaved(connection: Connection, measured: Measurement, wanted: Wanted) -> list[Entry]:
-    """The usable measurements that are interleaved with a usable one, which is among them."""
-    values = {"created": measured.created, "tolerance": wanted.tolerance}
-    rows = connection.execute(_OF_MOMENT[wanted.tolerance is not None], values)
-    entries = (intact(connection, row, wanted) for row in rows)
+def _finalists(
+    connection: Connection, finals: tuple[object, ...], wanted: Wanted
+) -> list[tuple[Entry, bool]]:
+    """The measurements of finals that a lookup may use, each with whether it is superseded."""
+    values = {"created": finals[-1], "tolerance": wanted.tolerance}
+    rows = connection.execute(_OF_MOMENT[wanted.tolerance is not None], values).all()
+    entries = ((intact(connection, row[:-1], wanted), bool(row[-1])) for row in rows)
     return [
-        entry
-        for entry in entries
+        (entry, superseded)
+        for entry, superseded in entries
         if entry is not None
-        and _AT_ONCE(entry[0]) == _AT_ONCE(measured)
+        and entry[0].outcome is Outcome.OK
+        and finals_key(entry[0]) == finals
         and (entry[0].schedule, entry[0].target, entry[0].toolchain) not in wanted.failed
     ]
 
@@ -317,7 +481,7 @@ def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
         session = damage.or_none(connection, partial(get, connection, Session, measured.session))
         rows = connection.execute(_OF_COMPARISON, {"created": measured.created})
         entries = (damage.or_none(connection, partial(pair, row)) for row in rows)
-        timed = [e for e in entries if e is not None and _AT_ONCE(e[0]) == _AT_ONCE(measured)]
+        timed = [e for e in entries if e is not None and _together(e[0], measured)]
         return gains_of(measured, timed if len(timed) > 1 else [], untuned_of(session))
     return {}
 
@@ -383,29 +547,7 @@ def _asked(applies: Applies, schedule: ScheduleRecord) -> str | None:
 
 
 def _best(layers: Layers, wanted: Wanted) -> Best | None:
-    candidates = (_best_of(connection, wanted) for connection in layers)
-    return min(filter(None, candidates), key=lambda b: _time(b.measurement), default=None)
-
-
-def _best_of(connection: Connection, wanted: Wanted) -> Best | None:
-    """The best of one database: of finals their choice competes, else each measurement."""
-    best: Best | None = None
-    compared: set[str] = set()
-    most = 1
-    while True:
-        entries, _ = usable(connection, wanted, most)
-        for entry in entries:
-            if best is not None and _time(entry[0]) >= _time(best.measurement):
-                return best
-            if entry[0].id not in compared:
-                group = interleaved(connection, entry[0], wanted)
-                compared |= {entry[0].id, *(measured.id for measured, _ in group)}
-                choice = _choice(connection, group, entry, wanted)
-                best = min(filter(None, (best, choice)), key=lambda b: _time(b.measurement))
-        slowest = _time(entries[-1][0]) if entries else math.inf
-        if len(entries) < most or (best is not None and _time(best.measurement) <= slowest):
-            return best
-        most *= _MORE
+    return next((choice.best for choice in choices(layers, wanted)), None)
 
 
 def _choice(connection: Connection, entries: list[Entry], known: Entry, wanted: Wanted) -> Best:
@@ -446,9 +588,19 @@ def _earlier(
     times: dict[str, list[float]] = {}
     for row in connection.execute(_EARLIER, values):
         entry = intact(connection, row, wanted)
-        if entry is not None and _AT_ONCE(entry[0]) == _AT_ONCE(timed):
+        if entry is not None and _in_one_place(entry[0], timed):
             times.setdefault(entry[1].id, []).extend(entry[0].samples)
     return times
+
+
+def _together(measured: Measurement, other: Measurement) -> bool:
+    """Whether two measurements are of the same finals."""
+    return finals_key(measured) == finals_key(other) and measured.outcome is other.outcome
+
+
+def _in_one_place(measured: Measurement, other: Measurement) -> bool:
+    """Whether two measurements of a session are of one program, target and toolchain."""
+    return all(getattr(measured, name) == getattr(other, name) for name in FINALS[:-1])
 
 
 def _time(record: Measurement | None) -> float:

@@ -13,8 +13,8 @@ from sqlalchemy import bindparam, func, or_, select
 from ..errors import DatabaseError
 from .codec import instant
 from .confirm import Wanted
-from .lookup import failed_checks, usable
-from .read import COLUMNS, Damage, Layers, location, raw, to_record, undamaged
+from .lookup import failed_checks, ranked
+from .read import COLUMNS, Damage, Layers, raw, to_record, undamaged
 from .tables import measurement, session, target, toolchain, workload
 from .values import Measurement, Relative, Workload
 
@@ -131,17 +131,9 @@ def _apart(wanted: Workload, other: Workload) -> float:
 
 def _usable(layers: Layers, other: Workload, wanted: Wanted, count: int) -> list[Relative]:
     wanted.failed = failed_checks(layers, other.id) if len(layers) > 1 else ()
-    candidates = [
-        Relative(other, schedule, measured, location(connection))
-        for connection in layers
-        for measured, schedule in usable(connection, wanted, count)[0]
-    ]
-    fastest: dict[str, Relative] = {}
-    for relative in sorted(candidates, key=lambda r: _rank(r.measurement)):
-        fastest.setdefault(relative.schedule.id, relative)
-    return list(fastest.values())[:count]
-
-
-def _rank(measured: Measurement) -> tuple[float, str]:
-    assert measured.seconds is not None, "what is usable has a time"
-    return measured.seconds, measured.id
+    first: dict[str, Relative] = {}
+    for layer, (measured, schedule) in ranked(layers, wanted):
+        first.setdefault(schedule.id, Relative(other, schedule, measured, layer))
+        if len(first) == count:
+            break
+    return list(first.values())

@@ -310,7 +310,8 @@ class Queries(Hinted):
 
         A measurement counts if it is of that workload (id), of a target of the same compat and perf
         class, of the same toolchain generation (if `toolchain` is given), ok, verified, and the
-        last one of its schedule in its layer; within a session, final timings replace earlier ones.
+        last one of its schedule in all layers; within a session, final timings replace earlier ones
+        (see `tuning_db/finals_rule.py`).
         It is verified if at least one `Verification` of the same workload, target, schedule and
         toolchain passed and none failed, put before or after it. A check that failed in any layer
         refuses the schedule in all layers. Of equal times the upper layer's wins.
@@ -361,7 +362,8 @@ class Queries(Hinted):
         """The best schedules of other sizes of a program, which need not be in the database.
 
         At most `schedules` of each of the nearest `workloads` of its family are returned: the
-        nearest workload first, of each the fastest first. A measurement counts as for `best`.
+        nearest workload first, of each the fastest first. A measurement counts as for `best`; the
+        finalists that lost to a choice follow it.
         """
         with self._connections() as layers, leaving_out() as damage:
             wanted = _wanted(workload.id, target, toolchain, tolerance, damage)

@@ -5,7 +5,8 @@ references hold, and measurements are verified if checks are left that say so.
 
 `prune` leaves what lookups return as it is. A measurement that was superseded goes only if nothing
 compares with it: the finals of a session read what the session measured before, and the gains of a
-best those that were timed interleaved with it, superseded or not.
+best those that were timed interleaved with it, superseded or not. The last finals of a session
+stay: they outdate what came before them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import count
 from .codec import instant
+from .finals_rule import FINALS, in_finals
 from .lookup import SAME, superseded
 from .read import COLUMNS, among, get, is_text, location, raw, to_record
 from .sessions import AT_WORK, is_alive
@@ -232,7 +234,7 @@ def _by_reason(
 
 
 def _prunable() -> ColumnElement[bool]:
-    last, partner, latest = (measurement.alias() for _ in range(3))
+    last, partner, latest, final = (measurement.alias() for _ in range(4))
     counted_elsewhere = (
         select(last.c.id)
         .where(
@@ -245,8 +247,7 @@ def _prunable() -> ColumnElement[bool]:
     compared = (
         select(partner.c.id)
         .where(
-            partner.c.session == measurement.c.session,
-            partner.c.created == measurement.c.created,
+            *(partner.c[name] == measurement.c[name] for name in FINALS),
             not_(superseded(partner)),
         )
         .exists()
@@ -261,11 +262,22 @@ def _prunable() -> ColumnElement[bool]:
         )
         .exists()
     )
+    # Superseded or not, the last ones outdate what came before them.
+    later_finals = (
+        select(final.c.id)
+        .where(
+            *(final.c[name] == measurement.c[name] for name in FINALS[:-1]),
+            final.c.created > measurement.c.created,
+            in_finals(final),
+        )
+        .exists()
+    )
+    outdates = and_(in_finals(measurement), not_(later_finals))
     # An unfinished one may be resumed, and counts its trials.
     finished = measurement.c.session.in_(
         select(session.c.id).where(session.c.status == SessionStatus.FINISHED)
     )
-    return and_(counted_elsewhere, not_(compared), before_the_last, finished)
+    return and_(counted_elsewhere, not_(compared), before_the_last, not_(outdates), finished)
 
 
 _SUPERSEDED = select(measurement.c.id).where(_prunable()).order_by(measurement.c.id)

@@ -33,7 +33,7 @@ from .values import DIGESTS, KINDS, Outcome, SessionStatus, canonical_json, fiel
 CHECKED = ("workload", "target", "schedule", "toolchain")
 """The columns that name what a numeric check verifies: measurements with the same values."""
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0009"
+HEAD = "0010"
 
 
 class JsonText(TypeDecorator[Any]):

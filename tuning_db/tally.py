@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Row, select
 
+from .finals_rule import FINALS, of_finals
 from .read import COLUMNS, NAMES, Damage, raw, to_record
 from .tables import measurement, schedule, session
 from .values import Measurement, Outcome
@@ -37,8 +38,8 @@ class Trials:
     """Counts the trials among the measurements of a session, which come in the order of time.
 
     A trial is a schedule that the budget paid for. Older versions did not record which those are:
-    there each first measurement of a schedule is one while the budget lasts, but for those that are
-    not `alone` at their moment, which are finals.
+    there each first measurement of a schedule is one while the budget lasts, if it is not of
+    `finals`.
     """
 
     def __init__(self, budget: int | None) -> None:
@@ -48,10 +49,10 @@ class Trials:
     def __len__(self) -> int:
         return len(self._schedules)
 
-    def add(self, schedule: str, trial: bool | None, *, alone: bool) -> bool:
+    def add(self, schedule: str, trial: bool | None, *, finals: bool) -> bool:
         """Count the next measurement, by its schedule and its `trial`, if it is a new trial."""
         if trial is None:
-            trial = alone and len(self) != self._budget
+            trial = not finals and len(self) != self._budget
         new = trial and schedule not in self._schedules
         if new:
             self._schedules.add(schedule)
@@ -63,14 +64,12 @@ def count_trials(connection: Connection, session_id: str) -> int:
     budget = select(session.c.trials).where(session.c.id == session_id)
     trials = Trials(connection.execute(budget).scalar())
     measured = (
-        select(*(raw(measurement.c[name]) for name in ("created", "schedule", "trial")))
+        select(*(raw(measurement.c[name]).label(name) for name in _READ))
         .where(measurement.c.session == session_id)
         .order_by(measurement.c.created, measurement.c.id)
     )
-    for _, group in groupby(connection.execute(measured), key=lambda row: row[0]):
-        together = list(group)
-        for _, schedule_id, trial in together:
-            trials.add(schedule_id, trial, alone=len(together) == 1)
+    for row, finals in _with_finals(connection.execute(measured)):
+        trials.add(row.schedule, row.trial, finals=finals)
     return len(trials)
 
 
@@ -84,29 +83,35 @@ def tally(connection: Connection) -> Iterator[Tally]:
 
 _BUDGETS = select(*(raw(session.c[name]) for name in ("id", "trials")))
 _GROUP = Tally._fields[:5]
-_MEASURED = select(
-    *(raw(measurement.c[name]) for name in (*_GROUP, "created", "schedule", "trial"))
-).order_by(measurement.c.session, measurement.c.created, measurement.c.id)
+_READ = (*_GROUP, "created", "schedule", "trial")
+_MEASURED = select(*(raw(measurement.c[name]).label(name) for name in _READ)).order_by(
+    measurement.c.session, measurement.c.created, measurement.c.id
+)
 
 
-def _tally_of_session(trials: Trials, rows: Iterable[Sequence[Any]]) -> Iterator[Tally]:
+def _with_finals(rows: Iterable[Row[Any]]) -> Iterator[tuple[Row[Any], bool]]:
+    """The measurements of a session in the order of time, each with whether it is of finals."""
+    for _, group in groupby(rows, key=attrgetter("created")):
+        together = list(group)
+        keys = ((tuple(getattr(row, n) for n in FINALS), row.outcome) for row in together)
+        yield from zip(together, of_finals(keys), strict=True)
+
+
+def _tally_of_session(trials: Trials, rows: Iterable[Row[Any]]) -> Iterator[Tally]:
     """The counts of one session, whose measurements come in the order of time."""
     counts: dict[tuple[Any, ...], list[int]] = {}
     latest: Any = None
     counted: list[int] = []
-    for _, group in groupby(rows, key=itemgetter(len(_GROUP))):
-        together = list(group)
-        for row in together:
-            schedule_id, trial = row[-2:]
-            count = counts.setdefault(tuple(row[: len(_GROUP)]), [0, 0])
-            count[0] += 1
-            if trials.add(schedule_id, trial, alone=len(together) == 1):
-                latest, counted = schedule_id, count
-                count[1] += 1
-            elif trial and schedule_id == latest:  # timed again: the last outcome counts
-                counted[1] -= 1
-                count[1] += 1
-                counted = count
+    for row, finals in _with_finals(rows):
+        count = counts.setdefault(tuple(row[: len(_GROUP)]), [0, 0])
+        count[0] += 1
+        if trials.add(row.schedule, row.trial, finals=finals):
+            latest, counted = row.schedule, count
+            count[1] += 1
+        elif row.trial and row.schedule == latest:  # timed again: the last outcome counts
+            counted[1] -= 1
+            count[1] += 1
+            counted = count
     for key, (number, of_trials) in counts.items():
         session_id, workload, target, toolchain, outcome = key
         with suppress(ValueError):

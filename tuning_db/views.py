@@ -7,7 +7,8 @@ this file. `guard.check_views` refuses others of their names.
 
 `best` has what `TuningDatabase.best` returns of this database alone, as far as SQL can express it:
 of finalists the fastest of those with the most rounds, where that compares them within rounds and
-returns the simplest of those that tie, and rows as they are, which that checks.
+returns the simplest of those that tie, and rows as they are, which that checks. What finals outdate
+is said by `finals_rule.py`.
 """
 
 from __future__ import annotations
@@ -53,10 +54,13 @@ JOIN target AS t ON t.id = s.target
 LEFT JOIN (
     SELECT
         id, session, outcome, seconds,
-        -- as `tally.Trials` has it: of older versions, those of one moment were compared
+        -- as `tally.Trials` has it: of older versions, all but finals
         CASE
-            WHEN trial OR trial IS NULL AND count(*) OVER (PARTITION BY session, created) = 1
-            THEN schedule
+            WHEN trial OR trial IS NULL AND (
+                outcome <> 'ok' OR count(CASE WHEN outcome = 'ok' THEN 1 END) OVER (
+                    PARTITION BY session, workload, target, toolchain, created
+                ) = 1
+            ) THEN schedule
         END AS trial
     FROM measurement
 ) AS m ON m.session = s.id
@@ -73,35 +77,33 @@ WITH choice AS (
     ) AS place
     FROM pin AS p JOIN target AS t ON t.id = p.target
 ),
-usable AS (
+valid AS (
     SELECT
         m.id, m.created, m.session, m.workload, m.target, m.toolchain, m.schedule, m.comparable,
         m.seconds, s.generator, s.inexact, c.generation, p.schedule AS pinned,
-        length(m.samples) - length(replace(m.samples, ',', '')) AS rounds
+        length(m.samples) - length(replace(m.samples, ',', '')) AS rounds,
+        EXISTS (
+            SELECT 1 FROM measurement AS later
+            WHERE later.workload = m.workload AND later.schedule = m.schedule
+                AND later.comparable = m.comparable AND later.toolchain = m.toolchain
+                AND (later.created > m.created OR later.created = m.created AND later.id > m.id)
+        ) AS superseded
     FROM measurement AS m
     JOIN schedule AS s ON s.id = m.schedule
     JOIN toolchain AS c ON c.id = m.toolchain
     LEFT JOIN choice AS p
         ON p.workload = m.workload AND p.comparable = m.comparable AND p.place = 1
     WHERE m.outcome = 'ok' AND m.verified AND m.seconds BETWEEN {SHORTEST!r} AND {LONGEST!r}
-        AND NOT EXISTS (
-            SELECT 1 FROM measurement AS later
-            WHERE later.workload = m.workload AND later.schedule = m.schedule
-                AND later.comparable = m.comparable AND later.toolchain = m.toolchain
-                AND (later.created > m.created OR later.created = m.created AND later.id > m.id)
-        )
 ),
 finals AS (
-    SELECT u.session, u.workload, u.target, u.toolchain, u.created
-    FROM usable AS u
-    JOIN (
-        SELECT session, workload, max(created) AS created FROM measurement
-        GROUP BY session, workload
-    ) AS last
-        ON last.session = u.session AND last.workload = u.workload AND last.created = u.created
-    WHERE u.inexact = ''
-    GROUP BY u.session, u.workload, u.target, u.toolchain, u.created
+    SELECT v.session, v.workload, v.target, v.toolchain, v.created
+    FROM valid AS v
+    WHERE v.inexact = ''
+    GROUP BY v.session, v.workload, v.target, v.toolchain, v.created
     HAVING count(*) > 1
+),
+usable AS (
+    SELECT v.* FROM valid AS v WHERE NOT v.superseded
 ),
 compared AS (
     SELECT u.*, max(u.rounds) OVER (

@@ -92,8 +92,7 @@ class Tuning:
         records: list[AnyRecord] = [schedule]
         if seconds is not None:
             outcome = Outcome.OK
-            key = (session.workload, CPU.id, schedule.id, LLVM.id)
-            records.append(Verification(*key, True, 1e-7, 1e-5, self.now))
+            records.append(self.verification(session, schedule.id))
         samples = () if seconds is None else (seconds,)
         records.append(self._measurement(session, schedule.id, samples, error, outcome, predicted))
         self.database.put(*records)
@@ -106,6 +105,10 @@ class Tuning:
             samples = tuple(seconds * (1 + n % 3 / 100) for n in range(9))
             id = self.schedule(tile).id
             self.database.put(self._measurement(session, id, samples, "", Outcome.OK, None))
+
+    def verification(self, session: Session, schedule: str) -> Verification:
+        """A numeric check of a schedule (id) that passed."""
+        return Verification(session.workload, CPU.id, schedule, LLVM.id, True, 1e-7, 1e-5, self.now)
 
     def end(self, session: Session) -> None:
         self.now += timedelta(seconds=1)
