@@ -6,7 +6,7 @@ import logging
 
 from ..target import Target
 from ..tuning_db import TuningDatabase
-from ..tuning_db.values import Session, TargetRecord, Workload
+from ..tuning_db.values import Session, TargetRecord, Toolchain, Workload
 from .budget import Budget, budget_text
 from .config import TuneConfig
 from .model.base_model import named
@@ -17,22 +17,38 @@ _log = logging.getLogger(__name__)
 
 
 def unfinished_session(
-    database: TuningDatabase, workload: Workload, target: TargetRecord, budget: Budget
+    database: TuningDatabase,
+    workload: Workload,
+    target: TargetRecord,
+    toolchain: Toolchain,
+    budget: Budget,
 ) -> Session | None:
     """The last session of a program and budget that did not finish.
 
-    If there is none, a warning says why.
+    Its times are comparable with those of the toolchain. If there is none, a warning says why.
     """
-    sessions = database.unfinished_sessions(workload.id, target.id)
-    for session in sessions:
-        if (session.trials, session.seconds) == (budget.trials, budget.seconds):
-            return session
     why = "no session of it is unfinished"
-    if sessions:
-        other, this = (budget_text(b.trials, b.seconds) for b in (sessions[0], budget))
-        why = f"its unfinished session has a budget of {other}, and this one {this}"
+    for n, session in enumerate(database.unfinished_sessions(workload.id, target.id)):
+        generation = _generation(database, session)
+        if (session.trials, session.seconds) != (budget.trials, budget.seconds):
+            other, this = (budget_text(b.trials, b.seconds) for b in (session, budget))
+            reason = f"its unfinished session has a budget of {other}, and this one {this}"
+        elif generation not in (None, toolchain.generation):
+            reason = (
+                f"its unfinished session has times of {generation}, and they are not comparable "
+                f"with those of {toolchain.generation}"
+            )
+        else:
+            return session
+        why = why if n else reason
     _log.warning("%s: nothing to resume, a new session starts: %s", workload.name, why)
     return None
+
+
+def _generation(database: TuningDatabase, session: Session) -> str | None:
+    """The generation of the toolchain that a session last measured with; `None` before that."""
+    last = database.measurements(session=session.id, limit=1)
+    return database.get(Toolchain, last[0].toolchain).generation if last else None
 
 
 def started_session(

@@ -148,7 +148,7 @@ class TuningJob:
         The stack ends those that are still at work when it ends. Raises `TuningError` for a
         program given twice.
         """
-        target = target_record(self.target)
+        target, toolchain = target_record(self.target), toolchain_record(self.target)
         workloads = [workload_record(program.func) for program in self.programs]
         for n, workload in enumerate(workloads):
             if any(workload.id == other.id for other in workloads[:n]):
@@ -159,7 +159,9 @@ class TuningJob:
                     hint="give it once, with a weight of 2",
                 )
         found = [
-            unfinished_session(self.database, w, target, self.budget) if self.resume else None
+            unfinished_session(self.database, w, target, toolchain, self.budget)
+            if self.resume
+            else None
             for w in workloads
         ]
         resumed = [session for session in found if session is not None]

@@ -376,6 +376,28 @@ def test_a_session_of_another_budget_is_not_resumed(
     ) in caplog.text
 
 
+def test_a_session_of_another_compiler_generation_is_not_resumed(
+    db: TuningDatabase,
+    play: Play,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its times are not comparable, and one session would have two kinds of them."""
+    play(ok(1.0))
+    result = run(db, interrupting(3, KeyboardInterrupt()))
+    (old,) = db.records(Toolchain)
+    new = Toolchain("llvm 99", {"llvmlite": "0.99"})
+    with monkeypatch.context() as patched:
+        patched.setattr(tuning, "toolchain_record", lambda _: new)
+        other = run(db, resume=True)
+    assert other.session != result.session
+    assert (
+        f"its unfinished session has times of {old.generation}, and they are not comparable with "
+        "those of llvm 99"
+    ) in caplog.text
+    assert run(db, resume=True).session == result.session, "the old compiler goes on"
+
+
 def test_an_interrupt_from_the_keyboard_is_noticed_between_measurements(
     db: TuningDatabase, play: Play
 ) -> None:
