@@ -6,28 +6,20 @@ resumed are built again from their records.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..runtime.timer import turn_seconds
+from ..runtime.timer import DISTURBED_FINALS, turn_seconds
 from ..schedule import Trace
 from ..tuning_db.values import Baseline, ComparedSchedule, ScheduleRecord
 from .config import MIN_FINALISTS, TuneConfig
 from .drift import DISTURBED, DriftMonitor
-from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
+from .finals import FAR, Fastest, Finalist, InterleavedTiming, attempts, short_heat, wait_for_calm
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .recorder import Earlier, Recorder
 from .rivals import Rivals
 from .session_finals import SessionFinals
-
-_log = logging.getLogger(__name__)
-_PAUSES = 3
-"""Pauses before disturbed finals are repeated."""
-_DISTURBED = 3.0
-"""From this factor between trials and finals on, finals choose nothing: what they hold in caches
-and the warmth of the processor explain less."""
 
 
 @dataclass(eq=False)
@@ -57,7 +49,7 @@ class FinalComparison:
     @property
     def disturbed(self) -> bool:
         """Whether they took so long that they chose nothing."""
-        return self.slowdown >= _DISTURBED
+        return self.slowdown >= DISTURBED_FINALS
 
     def hold(self) -> SessionFinals | None:
         """Time the fastest and the rivals, and record it; `None` where nothing was compared."""
@@ -92,7 +84,7 @@ class FinalComparison:
         chosen = self.earlier[: self._most(self.earlier[0].seconds)]
         results = self._measured_again(chosen)
         if self.disturbed:
-            self._wait()
+            wait_for_calm(self.pause)
             results = self._measured_again(chosen)
         if self.disturbed:
             return False
@@ -168,24 +160,15 @@ class FinalComparison:
         Times that are several times those of the trials are not recorded: they would take their
         place. The timing is repeated once, after a pause.
         """
-        for again in (False, True):
-            timing = self._timing(finalists, first, extra)
-            result: SessionFinals | None = None
+        result: SessionFinals | None = None
+        for timing in attempts(lambda: self._timing(finalists, first, extra), self.pause):
+            result = None
             try:
                 timing.run(self.measurer.interleave)
             finally:
                 self.slowdown = timing.slowdown
-                if any(timing.samples) and timing.slowdown < _DISTURBED:
+                if any(timing.samples) and not timing.disturbed:
                     timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
                     result = self.recorder.finals([(s, row) for s, row in timed if row])
                     self.compared = () if result is None else result.comparison
-            if timing.slowdown < _DISTURBED:
-                return result
-            _log.info("the finals took %.3g times as long as the trials", timing.slowdown)
-            if not again:
-                self._wait()
-        return None
-
-    def _wait(self) -> None:
-        for _ in range(_PAUSES):
-            self.pause()
+        return result

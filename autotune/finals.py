@@ -6,16 +6,17 @@ that are far slower take part in a few rounds (`short_heat`), for the ratio.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..runtime.timer import turn_seconds
+from ..runtime.timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from ..schedule import Trace
 from ..tuning_db.interleaved_comparison import TimeRatio, fastest_row, time_ratio
 from ..tuning_db.values import ScheduleRecord, Verdict
 from .measure.measure_result import Kernel
 
+_log = logging.getLogger(__name__)
 _KEPT = 32
 FAR = 2.0
 """How many times as long as the fastest one takes that is out after any number of rounds."""
@@ -82,6 +83,27 @@ def short_heat(
     return [], rounds, 0.0
 
 
+def attempts(
+    timing: Callable[[], InterleavedTiming], pause: Callable[[], None]
+) -> Iterator[InterleavedTiming]:
+    """Timings to run: one, and after a few pauses another if that was disturbed.
+
+    The last says whether it may be recorded: not if it was `disturbed` too.
+    """
+    first = timing()
+    yield first
+    if first.disturbed:
+        _log.info("the finals took %.3g times as long as the trials", first.slowdown)
+        wait_for_calm(pause)
+        yield timing()
+
+
+def wait_for_calm(pause: Callable[[], None]) -> None:
+    """Pause before disturbed times are taken again."""
+    for _ in range(CALM_PAUSES):
+        pause()
+
+
 class InterleavedTiming:
     """The timing of finalists, interleaved: at first `rounds` rounds, in all about `seconds`.
 
@@ -127,20 +149,13 @@ class InterleavedTiming:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long they took as when they were candidates.
+        """How many times as long they took as when they were candidates (see `slowdown`)."""
+        return slowdown(self.samples, [f.seconds for f in self._finalists])
 
-        The median of their factors, or that of the fastest time where it is larger: candidates may
-        have been disturbed too.
-        """
-        timed = [
-            (statistics.median(row), f.seconds)
-            for f, row in zip(self._finalists, self.samples, strict=True)
-            if row
-        ]
-        if not timed:
-            return 1.0
-        fastest = min(now for now, _ in timed) / min(before for _, before in timed)
-        return max(fastest, statistics.median(now / before for now, before in timed))
+    @property
+    def disturbed(self) -> bool:
+        """Whether they took so long that they choose nothing."""
+        return self.slowdown >= DISTURBED_FINALS
 
     def run(self, interleave: Interleave) -> None:
         """Time them until the comparison is settled, the time is over, or one of them fails."""

@@ -75,6 +75,17 @@ def noise_text(
     return " ".join([*texts, *others_text(others()), advice(threads, act)])
 
 
+def disturbed_finals_text(
+    slowdown: float,
+    threads: int,
+    act: str = "Tune",
+    others: Callable[[], Sequence[Session]] = list,
+) -> str:
+    """Plain words for finals that were not recorded; the arguments are those of `noise_text`."""
+    found = drift_text(slowdown, finals=True)
+    return " ".join([found, *others_text(others()), advice(threads, act)])
+
+
 def others_text(others: Sequence[Session]) -> list[str]:
     """Which other sessions were at work on this machine, as a sentence; none if there were none."""
     if not others:

@@ -27,7 +27,7 @@ from ..tuning_db.values import (
 )
 from .budget import Meter
 from .config import TuneConfig
-from .drift import DriftMonitor, drift_text
+from .drift import DriftMonitor
 from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting, ignore
 from .final_comparison import FinalComparison
 from .finals import Fastest, Finalist
@@ -36,7 +36,7 @@ from .measure.builds import Built
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .model.target_model import Roofline
-from .noise import advice, noise_text, others_text, was_disturbed
+from .noise import disturbed_finals_text, noise_text, was_disturbed
 from .own_rules import OwnRules
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
@@ -428,8 +428,8 @@ class Tuning:
         """Plain words where the machine was so disturbed that it was not fit to choose."""
         threads = self.search.target.threads
         if self._finals.disturbed:
-            found = drift_text(self._finals.slowdown, finals=True)
-            return " ".join([found, *others_text(self.recorder.others()), advice(threads)])
+            slowdown = self._finals.slowdown
+            return disturbed_finals_text(slowdown, threads, others=self.recorder.others)
         best, gains = self.best, None
         if self._finals.compared and best is not None and best.session == self.recorder.session.id:
             gains = best.gains

@@ -25,14 +25,14 @@ import numpy as np
 
 from ..autotune.config import TuneConfig
 from ..autotune.drift import DriftMonitor
-from ..autotune.finals import Finalist, InterleavedTiming
+from ..autotune.finals import Finalist, InterleavedTiming, attempts
 from ..autotune.measure.builds import Built
 from ..autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
 from ..autotune.measure.measurer import Measurer
 from ..autotune.measure.worker_pool import WorkerPool
 from ..autotune.measure_pack import write_pack
 from ..autotune.model.target_model import TargetModel
-from ..autotune.noise import noise_text
+from ..autotune.noise import disturbed_finals_text, noise_text
 from ..autotune.recorder import Recorder, Subject
 from ..autotune.records import (
     environment_record,
@@ -264,7 +264,7 @@ class Measurements:
                 tick()
                 time.sleep(min(left, _STEP))
 
-        timed = _Timed(database, recorder, measurer, DriftMonitor(1, pause))
+        timed = _Timed(database, recorder, measurer, DriftMonitor(1, pause), pause)
         try:
             with measurer:
                 measurer.tick = tick
@@ -273,7 +273,10 @@ class Measurements:
         finally:
             ratios, threads = timed.drift.ratios, self._target.threads
             others = partial(_others, recorder)
-            noise = noise_text(ratios, timed.comparison, threads, act="Measure", others=others)
+            if timed.slowdown is None:
+                noise = noise_text(ratios, timed.comparison, threads, act="Measure", others=others)
+            else:
+                noise = disturbed_finals_text(timed.slowdown, threads, "Measure", others)
             self._unsaved.write(partial(database.finish_session, session.id, status, noise))
         return noise
 
@@ -323,13 +326,18 @@ class Measurements:
         config = self._config
         sample = config.measure.sample_seconds
         turns = sum(turn_seconds(f.seconds, sample) for _, f in finalists)
-        timing = InterleavedTiming(
+        new = partial(
+            InterleavedTiming,
             [f for _, f in finalists],
             config.rounds,
             max(config.final_seconds, (config.rounds + 1) * turns),
             sample,
         )
-        timing.run(timed.measurer.interleave)
+        for timing in attempts(new, timed.pause):
+            timing.run(timed.measurer.interleave)
+        if timing.disturbed:
+            timed.slowdown = timing.slowdown
+            return
         every = zip(finalists, timing.samples, strict=True)
         rows = [(v, f, samples) for (v, f), samples in every if samples]
         if len(rows) < 2:
@@ -381,12 +389,17 @@ class _QuietMeasurer(Measurer):
 
 @dataclass(eq=False)
 class _Timed:
-    """A run at work: what times, what records, and what is known of the machine's calm."""
+    """A run at work: what times, what records, and what is known of the machine's calm.
+
+    `slowdown` is that of finals that were disturbed, and so not recorded.
+    """
 
     database: TuningDatabase
     recorder: Recorder
     measurer: Measurer
     drift: DriftMonitor
+    pause: Callable[[], None]
+    slowdown: float | None = None
     plausibility: Plausibility = field(default_factory=Plausibility)
     comparison: list[ComparedSchedule] = field(default_factory=list)
 

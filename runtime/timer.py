@@ -34,6 +34,11 @@ Clock = Callable[[], float]
 Sampler = Callable[[int, float], float]
 """Seconds per call: of so many calls, or of those that were made within so many seconds."""
 
+DISTURBED_FINALS = 3.0
+"""From this `slowdown` on, finals choose nothing, and are not recorded: they would replace the
+trials. What trials hold in caches and the warmth of the processor explain less."""
+CALM_PAUSES = 3
+"""Pauses before disturbed finals are repeated, once."""
 _MAX_REPEATS = 1 << 20
 _HOPELESS_WARM = 2.0
 _COLD = 5e-3
@@ -315,6 +320,21 @@ def turn_seconds(seconds: float, min_sample_seconds: float) -> float:
     """The approximate time of a turn of `time_interleaved` whose calls take `seconds`."""
     warm = seconds if seconds < _FAR * min_sample_seconds else 0.0
     return warm + max(seconds, min_sample_seconds)
+
+
+def slowdown(rows: Sequence[Sequence[float]], trials: Sequence[float]) -> float:
+    """How many times as long the rows of interleaved timings took as the `trials` before them.
+
+    The median of their factors, or that of the fastest time where it is larger: trials may have
+    been disturbed too. Empty rows do not count. From `DISTURBED_FINALS` on, finals choose nothing.
+    """
+    timed = [
+        (statistics.median(row), seconds) for row, seconds in zip(rows, trials, strict=True) if row
+    ]
+    if not timed:
+        return 1.0
+    fastest = min(now for now, _ in timed) / min(before for _, before in timed)
+    return max(fastest, statistics.median(now / before for now, before in timed))
 
 
 def _check_counts(**counts: object) -> None:

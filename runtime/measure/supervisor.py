@@ -17,15 +17,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...durations import format_seconds
+from ...durations import format_ratio, format_seconds
 from ...errors import ArtifactError, KernelError
-from ..timer import turn_seconds
+from ..timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from .bench import Message
 from .pack import Pack, read_pack
 from .results import Results, ResultsFile, now, results_of
 
 START_TIMEOUT = 60.0
 _MAX_ROUNDS = 200
+_PAUSE = 1.0
+"""Seconds of a pause for a calm machine."""
 
 
 class Ended(Exception):
@@ -53,6 +55,7 @@ def measure(
     seconds: float | None = None,
     start: Callable[[Path], Measuring] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Results:
     """Measure the candidates of a pack that have no result in `out` yet, then the best interleaved.
@@ -63,7 +66,7 @@ def measure(
     """
     pack = read_pack(folder)
     with results_of(out, pack) as file:
-        session = _Session(pack, file, lambda: (start or Child)(folder), tell)
+        session = _Session(pack, file, lambda: (start or Child)(folder), tell, sleep)
         try:
             session.run(None if seconds is None else clock() + seconds, clock)
         finally:
@@ -80,8 +83,10 @@ class _Session:
         file: ResultsFile,
         start: Callable[[], Measuring],
         tell: Callable[[str], object],
+        sleep: Callable[[float], object],
     ) -> None:
         self._pack, self._file, self._start, self._tell = pack, file, start, tell
+        self._sleep = sleep
         self._process: Measuring | None = None
         self._run = len(file.results.runs)
         self._begun = False
@@ -149,19 +154,40 @@ class _Session:
         rounds = min(_MAX_ROUNDS, max(limits.rounds, int(limits.final_seconds / once)))
         message = {"do": "finals", "candidates": chosen, "rounds": rounds}
         patience = START_TIMEOUT + limits.run_timeout + 10 * rounds * once
+        rows = self._interleaved(message, patience)
+        slower = 1.0 if rows is None else slowdown(rows, [timed[n] for n in chosen])
+        if slower >= DISTURBED_FINALS:
+            self._tell("something else is running; waiting to time the best interleaved again")
+            self._sleep(CALM_PAUSES * _PAUSE)
+            rows = self._interleaved(message, patience)
+            slower = 1.0 if rows is None else slowdown(rows, [timed[n] for n in chosen])
+        if rows is None:
+            return
+        if slower >= DISTURBED_FINALS:
+            self._tell(
+                f"the finals took {format_ratio(slower)} times as long as the candidates before "
+                "them, twice; something else is running, and they are not written down. Run this "
+                "command again when the machine is calm"
+            )
+            return
+        samples = {str(n): row for n, row in zip(chosen, rows, strict=True) if row}
+        self._file.append({"kind": "finals", "run": self._run, "samples": samples})
+        left_out = len(chosen) - len(samples)
+        note = f"; there was no memory for {left_out} more" if left_out else ""
+        self._tell(f"the best {len(samples)} were timed interleaved, {rounds} rounds{note}")
+
+    def _interleaved(self, message: Message, seconds: float) -> list[list[float]] | None:
+        """The samples of each candidate; `None` where timing failed, which is said."""
         try:
-            said = self._ready().ask(message, patience)
+            said = self._ready().ask(message, seconds)
         except (Ended, KernelError) as error:
             self.stop()
             said = {"error": error.why if isinstance(error, Ended) else str(error)}
         if "error" in said:
             self._tell(f"the best could not be timed interleaved: {said['error']}")
-            return
-        samples = {str(n): row for n, row in zip(chosen, said["samples"], strict=True) if row}
-        self._file.append({"kind": "finals", "run": self._run, "samples": samples})
-        left_out = len(chosen) - len(samples)
-        note = f"; there was no memory for {left_out} more" if left_out else ""
-        self._tell(f"the best {len(samples)} were timed interleaved, {rounds} rounds{note}")
+            return None
+        rows: list[list[float]] = said["samples"]
+        return rows
 
 
 class Child:

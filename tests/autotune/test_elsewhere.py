@@ -30,6 +30,7 @@ from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.detect import resolve
 from tilewright.errors import ArtifactError, BuildError, KernelError, TuningError
 from tilewright.runtime.cuda_driver import driver_error, use_driver
+from tilewright.runtime.measure import supervisor
 from tilewright.runtime.measure.bench import Bench, Message
 from tilewright.runtime.measure.checked_json import sealed
 from tilewright.runtime.measure.pack import read_pack
@@ -49,6 +50,12 @@ TRIALS = 4
 pytestmark = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
 )
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finals are held on a machine that is busy with other tests too."""
+    monkeypatch.setattr(supervisor, "slowdown", lambda *_: 1.0)
 
 
 def program() -> Func:
@@ -235,6 +242,26 @@ def test_finals_are_of_candidates_within_the_tolerance(
     assert results.accepted.keys() - inexact == results.timed.keys() - inexact
     for finals in results.finals:
         assert {int(n) for n in finals["samples"]} <= results.accepted.keys()
+
+
+@pytest.mark.parametrize(("disturbed", "held"), [(1, 1), (2, 0)])
+def test_disturbed_finals_are_held_again_and_else_not_written(
+    folder: Path, tmp_path: Path, disturbed: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in sessions of `tune`: they would replace the times of the candidates."""
+    factors = iter([200.0] * disturbed + [1.0])
+    monkeypatch.setattr(supervisor, "slowdown", lambda *_: next(factors))
+    told: list[str] = []
+    slept: list[float] = []
+    out = tmp_path / "results.jsonl"
+    measure(folder, out, start=Here, tell=told.append, sleep=slept.append)
+    assert len(read_results(out).finals) == held
+    assert slept == [3.0]
+    assert ("200 times as long" in told[-1]) is (held == 0)
+    assert ("again when the machine is calm" in told[-1]) is (held == 0)
+    monkeypatch.setattr(supervisor, "slowdown", lambda *_: 1.0)
+    measure(folder, out, start=Here, tell=told.append)  # again, as it said
+    assert len(read_results(out).finals) == 1
 
 
 def test_finals_are_of_as_many_as_find_memory(folder: Path, tmp_path: Path) -> None:

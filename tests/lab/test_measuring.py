@@ -20,6 +20,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune import finals
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import MeasureConfig, MeasureResult
@@ -424,6 +425,40 @@ def test_a_machine_that_is_not_calm_is_told(
     assert session.noise == says
     assert says.endswith("Measure again when the machine is calm.")
     assert list(times) == []  # it waited, and timed again
+
+
+@pytest.mark.parametrize("disturbed", [1, 2])
+def test_disturbed_finals_are_held_again_and_else_not_recorded(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, disturbed: int
+) -> None:
+    timings: list[finals.InterleavedTiming] = []
+    run = finals.InterleavedTiming.run
+
+    def counted(timing: finals.InterleavedTiming, interleave: finals.Interleave) -> None:
+        timings.append(timing)
+        run(timing, interleave)
+
+    def factor(*_: object) -> float:
+        return 200.0 if len(timings) <= disturbed else 1.0
+
+    monkeypatch.setattr(finals.InterleavedTiming, "run", counted)
+    monkeypatch.setattr(finals, "slowdown", factor)
+    state = measured(bench, "v0", "v1")
+    assert bench.database is not None
+    records = bench.database.records(Measurement)
+    (session,) = bench.database.records(Session)
+    held = disturbed == 1
+    assert len(timings) == 2
+    assert bool(state["compared"]) is held
+    assert len(records) == (4 if held else 2)
+    assert ("The finals took 200 times as long" in (session.noise or "")) is not held
+    if not held:
+        assert session.noise is not None
+        assert state["run"]["says"] == session.noise
+        assert session.noise.endswith("Measure again when the machine is calm.")
+        trials = {m.schedule: m.seconds for m in records}
+        shown = {v["measured"]["seconds"] for v in state["versions"]}
+        assert shown == set(trials.values())
 
 
 @pytest.mark.parametrize(
