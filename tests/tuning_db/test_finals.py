@@ -111,6 +111,20 @@ def test_finals_stay_when_another_session_measures_the_baseline_again(tuning: Tu
     assert best_us(tuning) == 131.3
 
 
+def test_prune_keeps_finals_that_outdate_what_stays(tuning: Tuning) -> None:
+    """All of them were measured again elsewhere, and a trial that they outdate was not."""
+    first, second = tuning.start(), tuning.start()
+    trials(tuning, first, {4: 95, 8: 100, 16: 110})
+    tuning.finals(first, {8: 120 * US, 16: 125 * US})
+    trials(tuning, first, {2: 300})
+    trials(tuning, second, {8: 130, 16: 140})
+    tuning.end(first)
+    tuning.end(second)
+    assert best_us(tuning) == 130
+    assert tuning.database.prune().counts == {"measurement": 2}, "the trials of 8 and 16"
+    assert best_us(tuning) == 130
+
+
 def test_finals_outdate_a_copy_from_before_them(tuning: Tuning, tmp_path: Path) -> None:
     session = tuning.start()
     trials(tuning, session, {4: 95, 8: 100, 16: 110})
