@@ -111,6 +111,12 @@ function moveButton(lab, move, own) {
     ]));
 }
 
+/** Why a time is expected beside a version that was measured. */
+function howExpected(id, predicted, itsMeasured, itsPredicted) {
+  return `expected: predicted ${seconds(predicted)}, times measured over predicted time of ${id}, ${
+    seconds(itsMeasured)} over ${seconds(itsPredicted)}`;
+}
+
 /**
  * The times of a program that are known: `name`, `time`, and how it differs from the version's. Beside a measured
  * version a predicted time stands as what is expected: the model is off by about as much as it is of the version.
@@ -125,8 +131,7 @@ function costsOf(lab, { predicted, expected, measured }) {
       ? cost("predicted", predicted, current.predicted)
       : cost("expected", expected, current.measured?.seconds).map((c) => ({
         ...c,
-        says: `expected: predicted ${seconds(predicted)}, times measured over predicted time of ${current.id}, ${
-          seconds(current.measured.seconds)} over ${seconds(current.predicted)}`,
+        says: howExpected(current.id, predicted, current.measured.seconds, current.predicted),
       })),
     ...cost("measured", measured, current.measured?.seconds),
   ];

@@ -66,12 +66,18 @@ function preview(values, { valid, pruned, predicted }, value) {
   })));
 }
 
-/** The predicted time of the sizes, beside that of the sizes that the version has. */
+/** The time of the sizes, beside that of the sizes that the version has: expected, as of moves, or predicted. */
 function headline(lab, result, known) {
   const seen = result?.predicted;
-  return el("p.predicted", { role: "status" }, seen === null || seen === undefined
-    ? "No predicted time"
-    : [el("b", {}, seconds(seen)), " predicted, ", comparison(seen, { id: lab.state.version, predicted: known.predicted })]);
+  if (seen === null || seen === undefined) return el("p.predicted", { role: "status" }, "No predicted time");
+  const { id, measured } = lab.current();
+  const time = measured && known.predicted ? measured.seconds * (seen / known.predicted) : seen;
+  return el("p.predicted", {
+    role: "status",
+    title: measured && known.predicted ? howExpected(id, seen, measured.seconds, known.predicted) : null,
+  },
+    el("b", {}, seconds(time)), measured && known.predicted ? " expected, " : " predicted, ",
+    comparison(seen, { id, predicted: known.predicted }));
 }
 
 function figuresTable(result) {

@@ -295,6 +295,13 @@ def test_sliders_show_the_figures_of_the_search(page: Page, bench: Workbench) ->
     expect(slider).to_have_attribute("aria-valuetext", str(moved))
     figures = bench.do({"do": "figures", "values": [moved]})["result"]
     expect(lab.locator(".predicted")).to_contain_text(format_seconds(figures["predicted"]))
+    _, v1 = bench.versions
+    assert v1.predicted is not None
+    timed = {v1: Timing(2 * v1.predicted, (2 * v1.predicted,) * 3, True)}
+    bench._measured(Run([v1], 0.0, says="done", ended=1.0), VersionResults(timed, {}, []))
+    page.evaluate("refresh()")
+    expected = format_seconds(2 * figures["predicted"])
+    expect(lab.locator(".predicted")).to_contain_text(f"{expected} expected, ")
     lab.get_by_role("button", name="Keep as a version").click()
     expect(lab.locator(".version[aria-current] .id")).to_have_text("v2")
     assert slider.input_value() == str(known.index(moved))
