@@ -449,7 +449,7 @@ def _recorder(
         trials=None,
         seconds=None,
         seed=0,
-        search={"lab": True},
+        search={"lab": True, "tolerance": tolerance},
         model={"features": version},
         records=subject,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..autotune.search.remembered_replays import replays_of
+from ..autotune.session_history import tolerance_of
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..tuning_db import Best, Outcome, Session, TargetRecord, Toolchain, TuningDatabase, Workload
@@ -84,8 +85,8 @@ class Contents:
             groups.values(), key=lambda g: (-sum(t.measurements for t in g), g[0].workload)
         )
 
-    def tuned(self, tallies: Sequence[Tally]) -> Tuned:
-        """What is known of a program, by its counts."""
+    def tuned(self, tallies: Sequence[Tally], tolerance: float | None = None) -> Tuned:
+        """What is known of a program, by its counts; builds with `tolerance` take the best."""
         first = tallies[0]
         workload, target = self.workloads.get(first.workload), self.targets.get(first.target)
         tool = self.toolchains.get(first.toolchain)
@@ -95,7 +96,9 @@ class Contents:
         trouble: str | None = None
         if workload is not None and target is not None and tool is not None:
             try:
-                best = self.database.best(workload.id, target, tool, applies=replays_of(workload))
+                best = self.database.best(
+                    workload.id, target, tool, tolerance=tolerance, applies=replays_of(workload)
+                )
                 gains = self.database.gains(best) if best is not None else gains
             except DatabaseError as error:
                 trouble = str(error)
@@ -116,11 +119,11 @@ class Contents:
         )
 
     def of_session(self, session: Session) -> Tuned:
-        """What is known of the program of a session."""
+        """What is known of the program of a session, with the tolerance that it had."""
         groups = (g for g in self.programs() if any(t.session == session.id for t in g))
         group = next(groups, None)
         if group is not None:
-            return self.tuned(group)
+            return self.tuned(group, tolerance_of(session))
         name, target = self.name(session.workload), self.target(session.target)
         workload = self.workloads.get(session.workload)
         return Tuned(workload, name, target, "", 0, 0, session.id, None, {})

@@ -116,7 +116,7 @@ def test_a_measurement_is_checked_timed_and_recorded(bench: Workbench) -> None:
     assert tw.Trace.from_json(schedule.trace) == bench.versions.current.schedule.trace
     (session,) = database.records(Session)
     assert session.status is SessionStatus.FINISHED
-    assert session.search == {"lab": True}
+    assert session.search == {"lab": True, "tolerance": None}
 
 
 def test_the_best_of_the_lab_is_what_builds_take(bench: Workbench) -> None:

@@ -12,6 +12,7 @@ from tilewright import open_run
 from tilewright.autotune import session_history
 from tilewright.autotune.events import Ended, Final
 from tilewright.autotune.session_history import SessionHistory
+from tilewright.lab.programs import Contents
 from tilewright.lab.report import report
 from tilewright.lab.session import session_trials
 from tilewright.tuning_db import Outcome, Session, Verification
@@ -165,6 +166,10 @@ def test_what_errs_more_than_the_session_permits_is_not_its_time(
     best = tuning.database.best(tuning.workload.id, CPU, tolerance=1e-2)
     assert best is not None
     assert best.seconds == own
+    tuning.end(session)
+    headline = Contents(tuning.database).of_session(session).best
+    assert headline is not None
+    assert headline.seconds == own
 
 
 def test_a_trial_whose_check_fails_later_is_not_the_fastest(tuning: Tuning) -> None:
