@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
@@ -67,6 +68,32 @@ def format_factors(low: float, high: float) -> str:
     return f"{_factor(low)} to {_factor(high)}"
 
 
+def format_factor_between(ratio: float, interval: tuple[float, float] | None) -> str:
+    """A factor and its interval: `1.13x (1.08 to 1.2)`, or `1.13x (too few rounds)` for `None`."""
+    if interval is None:
+        return f"{format_factor(ratio)} (too few rounds)"
+    ends = [_factor(end) for end in interval]
+    factor, between = contained((ratio, format_factor(ratio)[:-1]), interval, ends)
+    return f"{factor}x ({between})"
+
+
+def contained(
+    value: tuple[float, str], interval: tuple[float, float], ends: Sequence[str]
+) -> tuple[str, str]:
+    """The texts of a value and of the interval that it is in, so that this is also true of them.
+
+    `value` is given with its rounded text, and `ends` are those of the interval. Where rounding
+    leaves the value outside, a text gets more decimals: of `1.08` in `1.1 to 2.7`, `1.06 to 2.7`.
+    """
+    low, high = interval
+    numbers, texts = (low, value[0], high), [ends[0], value[1], ends[1]]
+    # With as many decimals, rounding keeps the order.
+    while pair := next((p for p in ((0, 1), (1, 2)) if _disordered(*(texts[n] for n in p))), None):
+        shortest = min(pair, key=lambda n: _decimals(texts[n]))
+        texts[shortest] = f"{numbers[shortest]:.{_decimals(texts[shortest]) + 1}f}"
+    return texts[1], f"{texts[0]} to {texts[2]}"
+
+
 class Change(NamedTuple):
     """How a time differs from another one: a `factor` above 1, and `faster` or `slower`.
 
@@ -121,6 +148,15 @@ def _factor(ratio: float) -> str:
         decimals += 1
         text = f"{ratio:.{decimals}f}"
     return text
+
+
+def _decimals(text: str) -> int:
+    return len(text.partition(".")[2])
+
+
+def _disordered(low: str, high: str) -> bool:
+    """Whether two rounded numbers are in the wrong order, and more decimals may show the right."""
+    return float(low) > float(high) and _decimals(low) != _decimals(high)
 
 
 def _unit(seconds: float) -> tuple[str, float]:

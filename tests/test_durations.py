@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from math import inf, nan
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tilewright.durations import (
     MeasuredTime,
     format_change,
     format_changes,
     format_factor,
+    format_factor_between,
     format_factors,
     format_long,
     format_ratio,
     format_seconds,
 )
+from tilewright.tuning_db.gains import Gain, gains_text
+from tilewright.tuning_db.values import Baseline
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,40 @@ def test_factors_have_the_digits_that_matter(ratio: float, text: str) -> None:
 )
 def test_what_is_not_1_is_not_printed_as_1(low: float, high: float, text: str) -> None:
     assert format_factors(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "interval", "text"),
+    [
+        (1.134, (1.09, 1.2), "1.13x (1.09 to 1.20)"),
+        (1.0079, (1.0074, 1.02), "1.008x (1.007 to 1.02)"),
+        (1.0002, (1.0001, 1.03), "1.0002x (1.0001 to 1.03)"),
+        (2.04, (1.99, 2.042), "2.0x (1.99 to 2.0)"),
+        (7.27, None, "7.3x (too few rounds)"),
+    ],
+)
+def test_a_factor_is_in_its_interval(
+    ratio: float, interval: tuple[float, float] | None, text: str
+) -> None:
+    assert format_factor_between(ratio, interval) == text
+
+
+RATIOS = st.one_of(st.floats(0.9, 1.2), st.floats(0.01, 20), st.floats(1e-3, 1e4))
+
+
+@given(st.tuples(RATIOS, RATIOS, RATIOS).map(sorted))
+@example([1.06, 1.08, 2.7])
+@example([1.0079, 1.008, 1.02])
+def test_intervals_contain_their_values_as_printed(ends: list[float]) -> None:
+    low, value, high = ends
+    gain = Gain(value, (low, high))
+    time = MeasuredTime(value, (low, high))
+    phrase = gains_text({Baseline.UNTUNED: gain})
+    texts = [format_factor_between(value, (low, high)), str(time), repr(gain), phrase]
+    for text in map(str, texts):
+        printed, *between = map(float, re.findall(r"\d+(?:\.\d+)?", text))
+        if between:  # a gain whose interval is narrow is a number alone
+            assert between[0] <= printed <= between[1], text
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from operator import attrgetter
 from sqlalchemy import Connection, select
 
 from ..display import html
-from ..durations import MeasuredTime, format_factor, format_factors
+from ..durations import MeasuredTime, format_factor_between
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import count
@@ -53,8 +53,7 @@ class TimeDiff:
         """The ratio with its interval: `2.0x (1.9 to 2.1), interleaved in 9 rounds`; or why not."""
         if self.ratio is None:
             return "not from the same comparison"
-        between = "too few rounds" if self.interval is None else format_factors(*self.interval)
-        factor = f"{format_factor(self.ratio)} ({between})"
+        factor = format_factor_between(self.ratio, self.interval)
         then = "" if self.then is None else " in which they took {} and {}".format(*self.then)
         return f"{factor}, interleaved in {count(self.rounds, 'round')}{then}"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from ..durations import format_ratio
+from ..durations import contained, format_ratio
 from .interleaved_comparison import TimeRatio, is_as_written, time_ratio
 from .values import Baseline, Measurement, ScheduleRecord, Session, Verdict
 
@@ -42,9 +42,10 @@ class Gain:
 
     def __repr__(self) -> str:
         bound = "more than " if self.at_least else ""
-        between = "" if self.interval is None else " ({:.3g} to {:.3g})".format(*self.interval)
+        ends = " to ".join(format_ratio(end, 3) for end in self.interval or ())
+        between = f" ({ends})" if ends else ""
         verdict = "" if self.verdict is Verdict.SLOWER else f", {self.verdict}"
-        return f"<Gain {bound}{self.ratio:.3g}{between}{verdict}>"
+        return f"<Gain {bound}{format_ratio(self.ratio, 3)}{between}{verdict}>"
 
     @staticmethod
     def of(compared: TimeRatio, *, same_code: bool = False) -> Gain:
@@ -115,18 +116,24 @@ def _phrase(baseline: str, gain: Gain) -> str:
         between = "too few rounds" if gain.interval is None else f"{_between(gain.interval)} times"
         return f"not told apart from {baseline} ({between})"
     digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
-    number = f"{gain.ratio:.{digits}f}x"
+    number = f"{gain.ratio:.{digits}f}"
     if gain.interval is None:
-        return f"about {number} {baseline}"
+        return f"about {number}x {baseline}"
     low, high = gain.interval
-    between = f" ({_between(gain.interval)})" if high > _WIDE * low else ""
-    return f"{number}{between} {baseline}"
+    if high <= _WIDE * low:
+        return f"{number}x {baseline}"
+    number, between = contained((gain.ratio, number), gain.interval, _ends(gain.interval))
+    return f"{number}x ({between}) {baseline}"
 
 
 def _between(interval: tuple[float, float]) -> str:
+    return " to ".join(_ends(interval))
+
+
+def _ends(interval: tuple[float, float]) -> list[str]:
     low, high = interval
     narrow = high < _WIDE * low
-    return " to ".join(f"{end:.2f}" if narrow and end < 9.95 else _end(end) for end in interval)
+    return [f"{end:.2f}" if narrow and end < 9.95 else _end(end) for end in interval]
 
 
 def _end(value: float) -> str:

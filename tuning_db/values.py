@@ -25,7 +25,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
 from ..display import html
-from ..durations import MeasuredTime, format_factor, format_factors, format_seconds
+from ..durations import MeasuredTime, format_factor_between, format_factors, format_seconds
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import LINE, count, cut
@@ -505,7 +505,7 @@ class ComparedSchedule:
         told = f"{short_id(self.schedule)}: {format_seconds(self.seconds)}{early}, {self.verdict}"
         if self.verdict is Verdict.FASTEST:
             return f"<ComparedSchedule {told}>"
-        return f"<ComparedSchedule {told}, {format_factor(self.ratio)} ({self._between})>"
+        return f"<ComparedSchedule {told}, {self._factor}>"
 
     @property
     def versus(self) -> str:
@@ -523,10 +523,14 @@ class ComparedSchedule:
             return f"{how} ({self._between}){early}"
         surely = self.interval is not None and self.interval[0] > 1
         word = "tie " if self.verdict is Verdict.TIE else "" if surely else "behind "
-        return f"{word}{format_factor(self.ratio)} ({self._between}){early}"
+        return f"{word}{self._factor}{early}"
 
     def __str__(self) -> str:
         return ", ".join([self.versus, *(baseline.label for baseline in self.baselines)])
+
+    @property
+    def _factor(self) -> str:
+        return format_factor_between(self.ratio, self.interval)
 
     @property
     def _between(self) -> str:
