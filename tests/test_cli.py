@@ -185,6 +185,7 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
         "build",
         "show",
         "db",
+        "report",
         "target",
         "check",
     ]
@@ -205,9 +206,10 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert done.stdout
+        assert done.stdout + done.stderr
     written = {path.name for path in tmp_path.iterdir()}
-    assert {"tuning.db", "matmul.so", "matmul.so.json", "matmul.h"} <= written
+    made = {"tuning.db", "matmul.so", "matmul.so.json", "matmul.h", "report.html"}
+    assert made <= written
     module = load(tmp_path / "matmul.so")
     assert module.origin.kind == "record"
     a, b = np.ones((4, 8), np.float32), np.ones((8, 32), np.float32)
