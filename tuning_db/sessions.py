@@ -62,11 +62,14 @@ def unfinished(
     return [c for c in candidates if not is_alive(c, now)]
 
 
-def beside(connection: Connection, since: datetime, damage: Damage) -> list[Session]:
-    """The sessions on which a process of this host has worked since then, the first one first."""
+def beside(connection: Connection, since: datetime, now: datetime, damage: Damage) -> list[Session]:
+    """The sessions on which a process of this host has worked since then, the first one first.
+
+    A heartbeat in the future is of a clock that was wrong, and says nothing.
+    """
     wanted = (
         select(*COLUMNS["session"])
-        .where(session.c.host == socket.gethostname(), session.c.heartbeat >= since)
+        .where(session.c.host == socket.gethostname(), session.c.heartbeat.between(since, now))
         .order_by(session.c.started, session.c.id)
     )
     return list(undamaged([connection], wanted, partial(to_record, Session), damage).values())

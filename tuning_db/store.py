@@ -254,7 +254,7 @@ class TuningDatabase(Queries):
     def sessions_beside(self, since: datetime) -> list[Session]:
         """The sessions on which any process of this machine has worked since then."""
         with self._layers[0].reading() as connection, leaving_out() as damage:
-            return sessions.beside(connection, in_utc(since), damage)
+            return sessions.beside(connection, in_utc(since), self._clock(), damage)
 
     def resume_session(
         self, session: str, *, preparing: bool = False, elapsed: Amount | None = None

@@ -88,13 +88,15 @@ def test_a_heartbeat_moves_and_an_end_ends(db: TuningDatabase, clock: Clock) -> 
 
 
 def test_sessions_at_work_on_this_machine_since_a_moment(db: TuningDatabase, clock: Clock) -> None:
-    """Those of other machines, and those that ended before, disturb nothing here."""
+    """Those of other machines, those that ended before, and those of the future disturb nothing."""
     ended, one = start(db), start(db)
     db.finish_session(ended.id)
     clock.tick(5)
     since = clock.now
     clock.tick(5)
     db.put(dataclasses.replace(SESSION, nonce="elsewhere", heartbeat=clock.now))
+    future = clock.now + timedelta(days=1)
+    db.put(dataclasses.replace(one, nonce="of a wrong clock", heartbeat=future))
     db.heartbeat(one.id)
     two = start(db)
     assert [s.id for s in db.sessions_beside(since)] == [one.id, two.id]
