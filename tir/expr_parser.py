@@ -105,9 +105,20 @@ class ExprParser:
         if name in self.names:
             raise self.source.error(
                 node, "{0} is bound already; a name is bound once in its scope", name,
-                hint="store into a buffer to change a value",
+                hint=self.change_hint(name),
             )  # fmt: skip
         self.names[name] = thing
+
+    def change_hint(self, name: str) -> str:
+        """How a program changes what it calls `name`."""
+        thing = self.names.get(name)
+        if isinstance(thing, Buffer):
+            return f"store into an element: {name}[{', '.join('0' * len(thing.shape))}] = value"
+        dtype = thing.dtype if isinstance(thing, Expr) else "float32"
+        return (
+            f'what changes is an element of a buffer: {name} = T.alloc((1,), "{dtype}") at the '
+            f"top of the function, then {name}[0] = {name}[0] + x"
+        )
 
     @contextmanager
     def scope(self) -> Iterator[None]:

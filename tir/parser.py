@@ -171,6 +171,8 @@ class _Parser(Declarations):
                 return self._store(node, target)
             case ast.Expr(value=ast.Call() as call):
                 return self._call_stmt(call)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                raise self.wrong(node, "a statement", self.change_hint(name))
             case _:
                 kind: type = type(node)
                 raise self.wrong(node, "a statement", HINTS.get(kind))

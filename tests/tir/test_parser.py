@@ -481,6 +481,36 @@ def test_errors_say_where_and_why(
 
 
 @pytest.mark.parametrize(
+    ("first", "statement", "dtype"),
+    [
+        ((), "acc += A[i, 0]", "float32"),
+        (("acc = 0.0",), "acc += A[i, 0]", "float32"),
+        (("acc = 0.0",), "acc = acc + A[i, 0]", "float32"),
+        (("acc = T.int32(0)",), "acc = acc + T.int32(A[i, 0])", "int32"),
+    ],
+)
+def test_the_hint_for_a_sum_in_a_name_parses(
+    first: tuple[str, ...], statement: str, dtype: str
+) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(program(*first, "for i in range(4):", f"    {statement}"))
+    alloc = f'acc = T.alloc((1,), "{dtype}")'
+    change = "acc[0] = acc[0] + x"
+    assert str(caught.value).endswith(
+        f"hint: what changes is an element of a buffer: {alloc} at the top of the function, "
+        f"then {change}"
+    )
+    change = change.replace("x", f"T.{dtype}(A[i, 0])")
+    parse(program(alloc, "acc[0] = 0", "for i in range(4):", f"    {change}"))
+
+
+def test_the_hint_for_a_buffer_that_is_bound_again_is_an_element() -> None:
+    for statement in ("A = 1.0", "A += 1.0"):
+        with pytest.raises(ParseError, match=r"hint: .*\bA\[0, 0\] = value"):
+            parse(program(statement))
+
+
+@pytest.mark.parametrize(
     ("params", "message"),
     [
         ("A", "the parameter A has no type"),
