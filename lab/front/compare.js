@@ -3,8 +3,10 @@
 function compareTab(lab) {
   const { versions, version } = lab.state;
   const known = new Set(versions.map((v) => v.id));
-  const b = known.has(lab.ui.b) ? lab.ui.b : version;
-  const parent = versions.find((v) => v.id === b).parent ?? versions[0].id;
+  const root = versions[0].id;
+  const fastest = [lab.state.fastest, versions.at(-1).id].find((id) => id !== null && id !== root) ?? root;
+  const b = known.has(lab.ui.b) ? lab.ui.b : version === root ? fastest : version;
+  const parent = versions.find((v) => v.id === b).parent ?? root;
   const a = known.has(lab.ui.a) ? lab.ui.a : parent;
   const pick = (name, value, label) => el("label", {}, `${label} `, el("select", {
     value,

@@ -418,6 +418,10 @@ def test_two_versions_are_compared(page: Page, bench: Workbench) -> None:
     lab = open_front(page, bench)
     lab.get_by_role("tab", name="Compare").click()
     expect(lab.locator("td.added").first).to_contain_text("T.parallel(64)")
+    lab.get_by_role("button", name="Undo").click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v0")
+    for side, version in (("Left", "v0"), ("Right", "v1")):
+        expect(lab.get_by_role("combobox", name=side)).to_have_value(version)
     assert violations(page) == []
 
 
