@@ -312,8 +312,8 @@ def checked_call(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: a call with arguments that do not fit raises `error`, not `TypeError`.
 
-    The hint is the nearest name of a keyword that is unknown, else `hint`; the text then has the
-    names that there are.
+    The hint for a keyword that is unknown is what `hints.KEYWORDS` says of it, or the nearest name,
+    else `hint`; the text then has the names that there are.
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
@@ -398,7 +398,12 @@ def bind(
     except TypeError as found:
         known = list(signature.parameters)
         unknown = next((word for word in kwargs if word not in known), None)
-        said = hint if unknown is None else similar(unknown, known) or hint
+        said = hint
+        if unknown is not None:
+            from .hints import KEYWORDS
+
+            instead = KEYWORDS.get(name, {}).get(unknown)
+            said = f"write {instead}" if instead else similar(unknown, known) or hint
         text = str(found)
         if unknown is not None:
             text = f"it takes no argument {unknown!r}"

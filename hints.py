@@ -484,6 +484,24 @@ OPTIONS: Mapping[str, str] = {
 }
 """The options of targets by the names that they have elsewhere."""
 
+_SECONDS = "seconds=60, of wall-clock time"
+_CAST = "te.cast(x, dtype) or x.astype(dtype) in the function: the dtype is that of the expression"
+_FILE = 'database="tuning.db"'
+
+KEYWORDS: Mapping[str, Mapping[str, str]] = {
+    "compute": {"dtype": _CAST},
+    "tune": {
+        "db": _FILE,
+        "max_seconds": _SECONDS,
+        "max_trials_global": "trials=64",
+        "num_measure_trials": "trials=64",
+        "time_limit": _SECONDS,
+        "timeout": _SECONDS,
+        "work_dir": _FILE,
+    },
+}
+"""What to write for the parameters that functions have elsewhere, by the name of the function."""
+
 
 def instead(kind: str, name: str, *words: str) -> str | None:
     """The hint of the table for a name that a `kind` of thing does not have.
@@ -524,6 +542,11 @@ def raise_missing(
         object.__getattribute__(value, name)
     text = text or f"{type(value).__name__!r} object has no attribute"
     raise MissingNameError(text, name, hint)
+
+
+def called(value: object) -> str | None:
+    """What the table calls a value; `None` for those of which it has nothing."""
+    return value._hints if isinstance(value, Hinted) else None
 
 
 class Hinted:

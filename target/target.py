@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 from ..display import html
 from ..errors import TargetError, similar
-from ..hints import KINDS, OPTIONS, MissingNameError, instead
+from ..hints import KINDS, OPTIONS, MissingNameError, called, instead
 
 Fact: TypeAlias = str | int | list[str] | None
 """A fact of a target, as JSON has it."""
@@ -264,6 +264,8 @@ def no_text(found: object) -> TargetError:
     if isinstance(found, Mapping):
         options = dict(found)
         hint = f"write it as a text: {_text_of(options.pop('kind', 'cpu'), options)}"
+    if called(found) == "database":
+        hint = 'a database goes by its name, database=db, after a target: "cpu" is this machine'
     return TargetError(
         "target: expected a text or a tw.Target, found {0}", _shown(found), hint=hint
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import tilewright as tw
 from tilewright import T, ops, tir
 from tilewright.autotune.recorded_run import RecordedRun
 from tilewright.autotune.tuning_run import TuningRun
-from tilewright.hints import INSTEAD, OPTIONS, Hinted
+from tilewright.hints import INSTEAD, KEYWORDS, OPTIONS, Hinted
 from tilewright.runtime import DeviceArray
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
@@ -29,6 +30,7 @@ te: Any = _te  # wrong calls are what is tested
 X = te.placeholder((4, 6), "float32", name="X")
 V = te.placeholder((4,), "float32", name="V")
 Y = te.compute((4,), lambda i: V[i] * te.scalar("float32", "alpha"), name="Y")
+R = te.reduce_axis(6, name="R")
 FUNC = te.func([V, te.compute((4,), lambda i: V[i] + 1, name="Z")], name="increment")
 
 
@@ -106,6 +108,19 @@ PYTHON: dict[str, tuple[Callable[[], object], str, str]] = {
     "a slice": (lambda: X[0, :], "is not an expression", "one index for each dimension"),
     "an ellipsis": (lambda: X[..., 0], "is not an expression", "one index for each dimension"),
     "a new axis": (lambda: X[None, :], "None is no index of X", "a new dimension is one of the"),
+    "a pair": (element(lambda x: x + te.argmax(X[0, R], axis=R)), "of type Pair is not", "[0]"),
+    "a pair on the left": (element(lambda x: te.argmin(X[0, R], axis=R) * x), "the pair", "or [1]"),
+    "twice a pair": (element(lambda _: te.argmax(X[0, R], axis=R) * 2), "the pair", "or [1]"),
+    "a pair as an index": (
+        element(lambda _: X[0, te.argmax(X[0, R], axis=R)]),
+        "is not an expression",
+        "write te.argmax(x, axis=r)[0], or [1]",
+    ),
+    "a dtype of a compute": (
+        lambda: te.compute((4,), lambda i: V[i], dtype="float16"),
+        "it takes no argument 'dtype'",
+        "write te.cast(x, dtype) or x.astype(dtype) in the function",
+    ),
     "a store": (lambda: X.__setitem__((0, 0), 1), "elements are not assigned", "te.compute makes"),
 }
 
@@ -237,6 +252,56 @@ def test_a_keyword_that_is_like_no_other() -> None:
     text, hint = str(error.value).splitlines()[:2]
     assert text.startswith("build: it takes no argument 'opt_level'; it takes program, target, ")
     assert hint == '  hint: tw.build(program, "cpu")'
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("timeout", "write seconds=60, of wall-clock time"),
+        ("max_trials_global", "write trials=64"),
+        ("work_dir", 'write database="tuning.db"'),
+        ("n_trials", "did you mean trials?"),
+    ],
+)
+def test_keywords_of_other_tuners(name: str, hint: str) -> None:
+    tune: Any = tw.tune
+    with pytest.raises(tw.TuningError) as error:
+        tune(FUNC, **{name: 3})
+    assert str(error.value).endswith(f"\n  hint: {hint}")
+
+
+def test_keywords_that_are_said_to_be_missing_are() -> None:
+    for name, function in {"compute": te.compute, "tune": tw.tune}.items():
+        taken = inspect.signature(function).parameters
+        assert not taken.keys() & KEYWORDS[name].keys()
+        for hint in KEYWORDS[name].values():
+            assert all(word in taken for word in re.findall(r"^(\w+)=", hint))
+    assert KEYWORDS.keys() == {"compute", "tune"}
+
+
+def test_a_function_that_is_not_called_is_called_in_the_hint() -> None:
+    def lnproj() -> object:
+        return FUNC
+
+    lab: Any = tw.lab
+    for name, call in {"tune": tw.tune, "build": tw.build, "Schedule": tw.Schedule}.items():
+        wrong: Any = call
+        given = {"database": "unused.db"} if name == "tune" else {}
+        with pytest.raises(tw.TilewrightError, match=rf"hint: .*: tw.{name}\(lnproj\(\), \.\.\."):
+            wrong(lnproj, **given)
+        with pytest.raises(tw.TilewrightError, match=rf"hint: .*: tw.{name}\(matmul\(\), \.\.\."):
+            wrong(lambda: FUNC, **given)
+    with pytest.raises(tw.TilewrightError, match=r"tw.lab\(lnproj\(\), \.\.\."):
+        lab(lnproj)
+
+
+def test_a_database_in_the_place_of_a_target(tmp_path: Path) -> None:
+    given: Any = tw.TuningDatabase(tmp_path / "tuning.db")
+    for call in (tw.build, tw.lab, tw.Target):
+        wrong: Any = call
+        with pytest.raises(tw.TargetError, match=r"TuningDatabase\(.*\n  hint: .* database=db,"):
+            wrong(*([FUNC] if call is not tw.Target else []), given)
+    tw.build(FUNC, database=given)
 
 
 def test_the_name_of_a_placeholder_comes_last() -> None:

@@ -141,6 +141,7 @@ FLOAT_FUNCTIONS = {
 ROUNDINGS = frozenset({"floor", "ceil", "trunc", "round"})
 """Those that return whole numbers, exactly; `round` takes ties to the even one."""
 _SHOWN = 24
+PAIR_HINT = "te.argmax and te.argmin return (index, value): write te.argmax(x, axis=r)[0], or [1]"
 """The longest argument that a hint repeats, in characters."""
 SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
 """The dtypes in which `Dot` and `Matmul` add."""
@@ -743,6 +744,8 @@ def _of_what(value: object) -> str | None:
         return "an element has one index for each dimension: X[0, j], not X[0, :]"
     if isinstance(value, GeneratorType):
         return "a loop over elements is an axis: te.sum(X[i, r], axis=r) with r = te.reduce_axis(n)"
+    if isinstance(value, tuple) and value and all(isinstance(v, Reduce) for v in value):
+        return PAIR_HINT
     if hasattr(value, "ndim"):
         return "operators and functions work on elements: X[i, j], not X"
     return None

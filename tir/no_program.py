@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType
 
 from .ir import Expr
 from .program import stages_of
@@ -34,7 +35,9 @@ def program_hint(found: object, call: str) -> str:
         return (
             f"te.compute makes a tensor of it: {call}(te.func([X, te.compute(shape, lambda ..)]))"
         )
-    return f"call the function that makes the program: {call}(matmul(), ...)"
+    name = found.__name__ if isinstance(found, FunctionType) else "matmul"
+    name = name if name.isidentifier() else "matmul"
+    return f"call the function that makes the program: {call}({name}(), ...)"
 
 
 def _arguments(tensor: Tensor) -> list[str]:

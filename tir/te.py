@@ -24,6 +24,7 @@ from ..hints import MissingNameError, instead
 from . import ir
 from .combiners import highest, lowest
 from .ir import INDEX, Expr, Func, Operand, Var
+from .pair import Pair
 from .program import program
 from .stages import compute as compute_stages
 from .te_arguments import (
@@ -435,7 +436,7 @@ def _arg(combiner: str, value: Operand, axis: Axes, dtype: str) -> tuple[Expr, E
     values = ir.cast(dtype, index), _element(combiner, value)
     iters = tuple(iteration(a) for a in axes)
     first, second = (ir.Reduce(combiner, values, iters, k, values[k].dtype) for k in (0, 1))
-    return first, second
+    return Pair((first, second))
 
 
 def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:

@@ -415,7 +415,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "the expressions of argmax among arguments": (
         lambda: te.func([A, te.argmax(A[0, R], axis=R)]),  # type: ignore[list-item]
-        r"argument 1, a tuple of te\.argmax.*\n.*index, value = te\.compute\(shape, lambda",
+        r"argument 1, a Pair of te\.argmax.*\n.*index, value = te\.compute\(shape, lambda",
     ),
     "an expression among arguments": (
         lambda: te.func([A, te.exp(A[0, 0])]),  # type: ignore[list-item]
