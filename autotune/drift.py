@@ -82,7 +82,8 @@ def drift_text(ratio: float, *, finals: bool = False) -> str:
         what = f"The finals took {format_ratio(ratio)} times as long as the trials, twice"
         return f"{what}; something else is running, and nothing was chosen by them."
     if changed(ratio) < DISTURBED:
-        return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
+        percent = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} time than at the start"
+        return f"the machine is not calm: the same code takes {percent}"
     many = format_ratio(changed(ratio))
     what, which = f"The reference kernel now takes {many} times as long as at the start", "is"
     if ratio < 1:

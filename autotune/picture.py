@@ -286,7 +286,7 @@ class Pictures:
         # Cut twice: before, as an error may be very long, and after, as a mark becomes a character.
         shown = (cut(printable(cut(line, both)), both) for line in told)
         lines = (in_lines(line.split(), room) for line in shown)
-        return "\n".join(lines) or "tuning: nothing has begun yet"
+        return "\n".join(lines) or "tuning: starting"
 
     _repr_html_ = html
 

@@ -209,10 +209,9 @@ class TuneResult(Hinted):
         """
         unit = unit.removesuffix("s") if self.trials == 1 else unit
         counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
-        own = f"{self.trials} {unit}".rstrip() + f" ({counts or 'none'})"
-        if not self.earlier_trials:
-            return own
-        return f"{own}, {self.trials + self.earlier_trials} with those kept"
+        before = self.earlier_trials
+        more = f"; {before} more before the interruption" if before else ""
+        return f"{self.trials} {unit}".rstrip() + f" ({counts or 'none'}{more})"
 
     def _gains_text(self, *, explained: bool) -> str | None:
         gained = gains_text(self.gains, explained=explained)

@@ -402,5 +402,5 @@ def find_primitive(name: str, home: str | None = None) -> Primitive:
 def misspelt(name: str) -> str:
     """The hint for the name of an unknown primitive."""
     return similar(name, PRIMITIVES) or (
-        "one of another package is there once the module that registers it is imported"
+        "primitives of another package are known once that is imported"
     )

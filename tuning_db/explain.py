@@ -71,7 +71,7 @@ class Reason(StrEnum):
     NOT_OK = "it failed"
     DAMAGED = "it is damaged"
     CHECK_FAILED = "a numeric check of its schedule failed"
-    NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
+    NOT_VERIFIED = "not verified: its results were not compared with the program as written"
     INEXACT = "it has inexact steps, and their error is not tolerated"
     NOT_APPLICABLE = "its schedule does not apply to the program"
     SUPERSEDED = "its schedule was measured again later"
@@ -425,7 +425,7 @@ def _lines(story: Explanation) -> Iterator[str]:
 
 
 _CHOICES = {
-    Verdict.TIE: "ties with the fastest verified",
+    Verdict.TIE: "as fast as the fastest verified, and simpler",
     Verdict.UNSETTLED: "shortest time of a noisy comparison",
 }
 """Why the choice of a comparison is one that is not the fastest."""

@@ -192,7 +192,11 @@ def _measured(target: Target, tick: Callable[[], None] = lambda: None) -> Descri
     found = Description.from_json({**answer.fields["machine"], "created": created})
     if found.measured.odd:
         odd = "; ".join(found.measured.odd)
-        _log.warning("the measured rates of this machine are doubtful: %s", odd)
+        _log.warning(
+            "the measured rates of this machine, which predictions and the roofline use, may be "
+            "wrong: %s; `tilewright target --measure` measures them again",
+            odd,
+        )
     return found
 
 

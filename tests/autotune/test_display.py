@@ -75,7 +75,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "trial 1/4: best 2 ms, 1.0 GFLOP/s after 1.0 s",
         "trial 2/4: crash: running it: signal 11 [SIGSEGV]",
         "trial 3/4: best 1 ms, 2.0 GFLOP/s after 3.0 s",
-        "the machine is not calm: the same code takes 1.50 times as long",
+        "the machine is not calm: the same code takes 50% more time than at the start",
         "finals:",
         "-> abababababab  1.01 ms (1 to 1.02)  tie 1.010x (0.995 to 1.02)",
         "   cdcdcdcdcdcd  1 ms                 fastest",

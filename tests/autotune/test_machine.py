@@ -354,4 +354,5 @@ def test_what_is_odd_is_a_warning(
     with caplog.at_level(logging.WARNING):
         description = machine._measured(many)
     assert any("threads" in text for text in description.measured.odd)
-    assert "the measured rates of this machine are doubtful: " in caplog.text
+    assert "the measured rates of this machine, which predictions" in caplog.text
+    assert "`tilewright target --measure` measures them again" in caplog.text

@@ -346,8 +346,8 @@ def test_an_interrupted_session_has_a_result_and_is_resumed(
     assert rest.session == result.session
     assert rest.trials == 5
     assert (result.earlier_trials, rest.earlier_trials) == (0, 3)
-    assert " after 5 trials (5 ok), 8 with those kept in " in str(rest)
-    assert rest.trials_text() == "5 (5 ok), 8 with those kept"
+    assert " after 5 trials (5 ok; 3 more before the interruption) in " in str(rest)
+    assert rest.trials_text() == "5 (5 ok; 3 more before the interruption)"
     assert result.trials_text() == "3 (3 ok)"
     one = replace(result, trials=1, outcomes={Outcome.OK: 1})
     assert one.trials_text("trials") == "1 trial (1 ok)"

@@ -111,9 +111,10 @@ def test_one_that_is_stopped_before_it_began_has_a_result(
     assert both.best == [None, None]
     both.stop()
     assert run.sessions == []
-    assert "nothing has begun yet" in repr(run)
+    assert "tuning: starting" in repr(run)
     assert "has not begun yet" in run._repr_html_()
     run.stop()
+    assert repr(run).startswith("<TuningRun, stopping:")
     entered.set()
     assert run.result(60).interrupted
 

@@ -175,7 +175,7 @@ def test_a_misspelt_one_is_pointed_out() -> None:
     with pytest.raises(ScheduleError, match="unknown primitive 'paralel'(.|\n)*mean parallel"):
         Trace.from_json(json.dumps(document))
     document["steps"] = [{"op": "frobnicate", "args": {}}]
-    with pytest.raises(ScheduleError, match="once the module that registers it is imported"):
+    with pytest.raises(ScheduleError, match="of another package are known once that is imported"):
         Trace.from_json(json.dumps(document))
 
 

@@ -177,7 +177,7 @@ def test_a_pin_that_nobody_checked_is_said_so(db: TuningDatabase) -> None:
     lines = str(db.explain(MATMUL.id, CPU, LLVM)).splitlines()
     named = f"found: schedule {schedule(16).id[:12]}, pinned"
     assert f"{named}, not verified, no usable time" in lines
-    assert any("at best 2 s: not verified: no numeric check" in line for line in lines)
+    assert any("at best 2 s: not verified: its results were not compared" in line for line in lines)
     db.put(verification(16, passed=False))
     story = str(db.explain(MATMUL.id, CPU, LLVM))
     assert f"{named}, though a numeric check of it failed" in story
@@ -232,7 +232,8 @@ def test_the_text(db: TuningDatabase) -> None:
         f"searched: {db.location}",
         "found: nothing usable",
         f"  1 record: it failed (crash): {measurement(8, None).id[:12]}",
-        "  5 records, at best 1 ms: not verified: no numeric check of its schedule passed: "
+        "  5 records, at best 1 ms: not verified: "
+        "its results were not compared with the program as written: "
         f"{ids}, ...",
         "near shapes of matmul:",
         "  A[64,64] B[64,128] (bbbbbbbbbbbb): 1 usable, at best 500 us",
