@@ -15,9 +15,10 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import TilewrightError
 from ..target import registered_kinds
@@ -25,7 +26,23 @@ from . import checking, database, measuring, models, pages, programs, showing, w
 from .options import OPTIONS
 from .table import output_text
 
-app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **OPTIONS)
+
+class _Commands(TyperGroup):
+    """The commands; the error for one that stands in a group says so."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name = args[0] if args else ""
+        if name not in self.commands:
+            groups = ((g, c) for g, c in self.commands.items() if isinstance(c, TyperGroup))
+            found = [f"`tilewright {g} {name}`" for g, c in groups if name in c.commands]
+            if found:
+                ctx.fail(f"No such command {name!r}. Did you mean {' or '.join(found)}?")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    help="Compile tensor programs to fast kernels, and tune them.", cls=_Commands, **OPTIONS
+)
 app.command()(programs.tune)
 app.command()(programs.build)
 app.command()(programs.target)

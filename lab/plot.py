@@ -25,7 +25,8 @@ import numpy as np
 from ..autotune.measure.machine import with_rates
 from ..autotune.result import BestResult, TuneResult
 from ..durations import format_change, format_seconds
-from ..errors import TuningError, checked_call
+from ..errors import TuningError, checked_call, similar
+from ..hints import MissingNameError, instead
 from ..schedule import Schedule, Trace
 from ..target import Target
 from ..texts import count
@@ -68,6 +69,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ablation", "convergence", "decisions", "pairs", "predictions", "roofline"]
+
+if not TYPE_CHECKING:  # type checkers then still know which names there are
+
+    def __getattr__(name: str) -> Any:
+        def hint() -> str:
+            known = ", ".join(__all__)
+            return instead("plot", name) or similar(name, __all__) or f"there are {known}"
+
+        raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)
+
 
 Steps: TypeAlias = Literal["without", "prefixes"]
 P = ParamSpec("P")

@@ -16,6 +16,7 @@ import htpy as h
 import traitlets
 from anywidget import AnyWidget
 
+from ..hints import Hinted
 from ..schedule import Schedule
 from .cells import running_cell
 from .commands import is_urgent
@@ -49,12 +50,13 @@ def _style() -> str:
     return style() + files(__package__).joinpath("front", "lab.css").read_text(encoding="utf-8")
 
 
-class Lab(AnyWidget):
+class Lab(Hinted, AnyWidget):
     """A workbench in a notebook; see `tilewright.lab`. `close` ends its threads and its run.
 
     It is closed when the front end closes it, and when a later run of its cell opens another one.
     """
 
+    _hints = "lab"
     _esm = _script()
     _css = _style()
     state = traitlets.Dict().tag(sync=True)

@@ -788,6 +788,7 @@ def test_what_is_refused(
         ("tune FILE:needs --trials 0", "--trials"),
         ("build FILE:needs", "-o"),
         ("fly", "No such command 'fly'"),
+        ("explain x", "No such command 'explain'. Did you mean `tilewright db explain`?"),
         ("db", "Usage: tilewright db"),
     ],
 )

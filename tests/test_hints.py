@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from tilewright import T, ops, tir
 from tilewright.autotune.recorded_run import RecordedRun
 from tilewright.autotune.tuning_run import TuningRun
 from tilewright.hints import INSTEAD, KEYWORDS, OPTIONS, Hinted
+from tilewright.lab import plot
 from tilewright.runtime import DeviceArray
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
@@ -151,6 +153,11 @@ def test_arrays_of_expressions_stay_arrays() -> None:
     assert found.dtype == object
 
 
+MODULE = tw.build(FUNC, "cpu -threads=1")
+DATABASE = object.__new__(tw.TuningDatabase)
+LAB = tw.lab(FUNC, "cpu -threads=1")
+LAB.close()
+
 NAMES: dict[str, tuple[object, str, str]] = {
     "te.einsum": (te, "einsum", "te.compute(shape, lambda i, j: te.sum(A[i, r] * B[r, j]"),
     "te.var": (te, "var", "te.scalar(dtype, name) for a number of each call; the variance is"),
@@ -190,6 +197,17 @@ NAMES: dict[str, tuple[object, str, str]] = {
     "x.log2": (V[0], "log2", "te.log2(...)"),
     "x.shape": (V[0], "shape", "X.extents, of the tensor"),
     "sch.show": (tw.Schedule(FUNC), "show", "print(sch.func); print(sch.trace) shows"),
+    "tw.TuneResult": (tw, "TuneResult", "result = tw.tune(func, database=...); for annotations"),
+    "tw.load_database": (tw, "load_database", 'tw.TuningDatabase("tuning.db")'),
+    "tw.plot.history": (plot, "history", "tw.plot.convergence(result)"),
+    "mod.asm": (MODULE, "asm", 'mod.source("asm")'),
+    "mod.schedule": (MODULE, "schedule", "mod.origin, which says where it is from; mod.source("),
+    "db.to_dataframe": (DATABASE, "to_dataframe", "db.to_pandas()"),
+    "lab.measure": (LAB, "measure", 'lab.bench.do({"do": "measure"})'),
+    "lab.export": (LAB, "export", 'lab.bench.do({"do": "export"})["result"]["text"]'),
+    "lab.undo": (LAB, "undo", 'lab.bench.do({"do": "undo"})'),
+    "lab.best": (LAB, "best", 'lab.bench.state()["fastest"]'),
+    "lab.show": (LAB, "show", "lab, as the last line of a cell of a notebook"),
     "sch.mod": (tw.Schedule(FUNC), "mod", "sch.func; print(sch.func)"),
 }
 
@@ -202,6 +220,25 @@ def test_names_of_other_libraries(case: str) -> None:
     assert f"{name!r}; write {hint}" in str(error.value)
     assert error.value.name == name
     assert not hasattr(thing, name)
+
+
+def test_what_plots_there_are_is_said() -> None:
+    wrong: Any = plot
+    with pytest.raises(AttributeError, match="'nothing'; there are ablation, convergence, decisi"):
+        _ = wrong.nothing
+    with pytest.raises(AttributeError, match=r"'prediction'; did you mean predictions\?"):
+        _ = wrong.prediction
+
+
+def test_commands_in_the_hints_of_the_lab_are_carried_out() -> None:
+    lab = tw.lab(FUNC, "cpu -threads=1")
+    for name in ("export", "undo", "redo", "measure", "pin"):
+        text = INSTEAD["lab"][name].format()
+        answer = eval(re.findall(r"lab\.bench\.do\(\{.*?\}\)", text)[0], {"lab": lab})
+        kinds = () if answer["ok"] else (answer["error"]["text"],)
+        assert not any("command" in kind or "expected" in kind for kind in kinds), answer
+    assert "fastest" in lab.bench.state()
+    lab.close()
 
 
 def test_the_closest_name_comes_first() -> None:
@@ -360,7 +397,9 @@ SUBJECTS: dict[str, object] = {
     "tilewright": tw,
     "tw": tw,
     "sch": tw.Schedule,
-    "mod": tw.build(FUNC, "cpu -threads=1"),
+    "mod": MODULE,
+    "lab": LAB,
+    "plt": plt,
     "module": tw.Module,
     "trace": tw.Trace,
     "func": FUNC,
@@ -394,6 +433,8 @@ def test_hints_name_what_there_is(kind: str) -> None:
         "schedule": tw.Schedule,
         "script": dict.fromkeys([*FUNCTIONS, *_SPECIAL]),
         "module": tw.Module,
+        "lab": LAB,
+        "plot": plot,
         "result": RESULT,
         "best": RESULT.best,
         "run": TuningRun,
