@@ -202,6 +202,13 @@ class TuneResult(Hinted):
         """That builds take a pinned schedule instead of the best, if so, as a sentence."""
         return None if self.best is None else instead_text(self.pinned, self.best.schedule_id)
 
+    @property
+    def roofline_text(self) -> str | None:
+        """The share of the roofline that the best reaches, as a phrase; `None` without a best."""
+        if self.best is None:
+            return None
+        return f"{self.roofline.seconds / self.best.seconds:.0%} of the roofline ({self.roofline})"
+
     def trials_text(self, unit: str = "") -> str:
         """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and those of the session.
 
@@ -232,8 +239,8 @@ class TuneResult(Hinted):
             gains = self._gains_text(explained=True)
             finals = slower_finals_text(self.trial_seconds, self.finals)
             pinned = self.pinned_text
-            lines = (best, finals, gains, pinned, rules, self.noise, self.doubts, self.kept)
-            return "\n".join(filter(None, lines))
+            lines = (best, finals, gains, self.roofline_text, pinned, rules)
+            return "\n".join(filter(None, (*lines, self.noise, self.doubts, self.kept)))
         more = "" if self.kept is None else f"\n{self.kept}"
         if not self.trials:
             return f"nothing was measured in {self.seconds:.1f} s: {self.reason}{more}"
@@ -247,7 +254,7 @@ class TuneResult(Hinted):
         else:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
             lines = [f"best {self.best.time}{whose}"]
-            lines += filter(None, [self.gains_text, self.pinned_text])
+            lines += filter(None, [self.gains_text, self.roofline_text, self.pinned_text])
         lines.append(
             f"{self.trials_text('trials')} in {self.seconds:.1f} s: {excerpt(self.reason)}"
         )

@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass, field, replace
 from ..durations import format_seconds
 from ..errors import TilewrightError
 from ..schedule import Trace
+from ..texts import count
 from ..tuning_db.gains import Gains
 from ..tuning_db.interleaved_comparison import summary
 from ..tuning_db.values import (
@@ -147,17 +148,18 @@ class Tuning:
             )
         )
 
-    def step(self, count: int) -> None:
-        """Measure at most `count` candidates; if there are none, the session has `ended`."""
+    def step(self, most: int) -> None:
+        """Measure at most `most` candidates; if there are none, the session has `ended`."""
         self._at_work = True
         try:
             self._tick()
             began = time.monotonic()
-            candidates = self.search.ask(count)
+            candidates = self.search.ask(most)
             self.search_seconds += time.monotonic() - began
             if not candidates:
                 trials = self._outcomes.total()
-                self.ended = f"the search has no candidate left after {trials} trials"
+                tried = count(trials, "trial")
+                self.ended = f"the rules have no other schedule of this program, after {tried}"
                 return
             self._batches += 1
             self._tell(Batch(self._batches, len(candidates), self._elapsed()))

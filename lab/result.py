@@ -61,11 +61,10 @@ def _headline(result: TuneResult) -> h.Node:
         return [lead(what), remarks(rest, error, result.kept), troubles]
     best = result.best
     whose = origin_text(best.session, result.session, result.own_seconds)
-    roof = f"{result.roofline.seconds / best.seconds:.0%} of the roofline ({result.roofline})"
     slower = slower_finals_text(result.trial_seconds, result.finals)
     rules = rules_text(result.rules, result.trials)
     return [
-        lead(f"{best.time}{whose}", _rate(result.flops, best.seconds), roof),
+        lead(f"{best.time}{whose}", _rate(result.flops, best.seconds), result.roofline_text),
         remarks(gains_text(result.gains, explained=True), rest, slower, result.pinned_text),
         remarks(f"Rules of your own: {rules}" if rules else None, result.kept),
         troubles,

@@ -316,7 +316,7 @@ EVENTS = (
 )
 WIDTHS = (40, 80, 200)
 MOST_LINES = {
-    "Func": 3, "Schedule": 3, "Module": 3, "Signature": 5, "TuneResult": 10, "Pictures": 13,
+    "Func": 3, "Schedule": 3, "Module": 3, "Signature": 5, "TuneResult": 11, "Pictures": 13,
     "RecordedRun": 14,
 }  # fmt: skip
 """Of what has parameters, or tells of several programs; anything else is a line."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tilewright import TuningDatabase, TuningError, tune
 from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.result import TuneResult
 from tilewright.tuning_db import Outcome
 
@@ -74,6 +76,17 @@ def test_finals_and_the_best_have_intervals(db: TuningDatabase, play: Play) -> N
     low, high = result.best.time.interval
     assert low < result.best.seconds < high
     assert f"best {result.best.time} after" in str(result)
+
+
+def test_the_text_says_what_share_of_the_roofline_the_best_reaches(
+    db: TuningDatabase, play: Play
+) -> None:
+    play(ok(3.0))
+    result = replace(run(db), roofline=Roofline(compute=0.3, memory=0.1))
+    share = "10% of the roofline (300 ms, bound by arithmetic)"
+    assert share in str(result).splitlines()
+    assert f"  {share}" in repr(result).splitlines()
+    assert replace(result, best=None).roofline_text is None
 
 
 def test_the_repr_is_a_few_short_lines(db: TuningDatabase, play: Play) -> None:

@@ -275,7 +275,7 @@ def test_a_search_without_candidates_ends_the_session(
     monkeypatch.setattr(tuning, "Search", Small)
     play(ok(1.0))
     result = run(db)
-    assert result.reason == "the search has no candidate left after 3 trials"
+    assert result.reason == "the rules have no other schedule of this program, after 3 trials"
     assert result.status is SessionStatus.FINISHED
     assert result.best is not None
 
@@ -692,7 +692,8 @@ def test_each_program_counts_its_own_trials(
     monkeypatch.setattr(tuning, "Search", Small)
     results = several(monkeypatch, db, Recorded([ok(9.0)]), Recorded([ok(1.0)]))
     assert [r.trials for r in results] == [3, 3]
-    assert {r.reason for r in results} == {"the search has no candidate left after 3 trials"}
+    reason = "the rules have no other schedule of this program, after 3 trials"
+    assert {r.reason for r in results} == {reason}
 
 
 def test_weights_count(db: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
