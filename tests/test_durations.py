@@ -20,7 +20,7 @@ from tilewright.durations import (
     format_ratio,
     format_seconds,
 )
-from tilewright.tuning_db.gains import Gain, gains_text
+from tilewright.tuning_db.gains import Gain, gain_cell, gains_text
 from tilewright.tuning_db.values import Baseline
 
 
@@ -74,7 +74,13 @@ def test_intervals_contain_their_values_as_printed(ends: list[float]) -> None:
     gain = Gain(value, (low, high))
     time = MeasuredTime(value, (low, high))
     phrase = gains_text({Baseline.UNTUNED: gain})
-    texts = [format_factor_between(value, (low, high)), str(time), repr(gain), phrase]
+    texts = [
+        format_factor_between(value, (low, high)),
+        str(time),
+        repr(gain),
+        phrase,
+        gain_cell(gain),
+    ]
     for text in map(str, texts):
         printed, *between = map(float, re.findall(r"\d+(?:\.\d+)?", text))
         if between:  # a gain whose interval is narrow is a number alone

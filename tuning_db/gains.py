@@ -96,12 +96,21 @@ def gains_text(gains: Gains, *, explained: bool = False) -> str | None:
 
 
 def gain_cell(gain: Gain) -> str:
-    """The gain for a column of numbers: `6.21`, `>130`, `tie` or `unsettled`."""
+    """The gain for a column of numbers: `6.21`, `3.3 (1.3 to 5)`, `>130` or `tie`.
+
+    The interval is there where it is wide, as in sentences. What noise hides is `not told apart`.
+    """
     if gain.at_least:
         return f">{format_ratio(_rounded_down(gain.ratio))}"
-    if gain.verdict in (Verdict.TIE, Verdict.UNSETTLED):
-        return str(gain.verdict)
-    return format_ratio(gain.ratio, 3)
+    if gain.verdict is Verdict.TIE:
+        return "tie"
+    if gain.verdict is Verdict.UNSETTLED:
+        return "not told apart"
+    number = f"{gain.ratio:.0f}" if gain.ratio >= 999.5 else format_ratio(gain.ratio, 3)
+    if gain.interval is None or not _is_wide(gain.interval):
+        return number
+    number, between = contained((gain.ratio, number), gain.interval, _ends(gain.interval))
+    return f"{number} ({between})"
 
 
 def _phrase(baseline: str, gain: Gain) -> str:
@@ -119,11 +128,15 @@ def _phrase(baseline: str, gain: Gain) -> str:
     number = f"{gain.ratio:.{digits}f}"
     if gain.interval is None:
         return f"about {number}x {baseline}"
-    low, high = gain.interval
-    if high <= _WIDE * low:
+    if not _is_wide(gain.interval):
         return f"{number}x {baseline}"
     number, between = contained((gain.ratio, number), gain.interval, _ends(gain.interval))
     return f"{number}x ({between}) {baseline}"
+
+
+def _is_wide(interval: tuple[float, float]) -> bool:
+    low, high = interval
+    return high > _WIDE * low
 
 
 def _between(interval: tuple[float, float]) -> str:
