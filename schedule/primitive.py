@@ -41,7 +41,7 @@ from typing import (
 
 from ..errors import ScheduleError, nearest, similar
 from ..tir.ir import Func
-from .step_arguments import Check, Ref, checker, describe
+from .step_arguments import Check, Ref, checker, describe, only_blocks
 from .tensorizable import require_instructions
 
 P = ParamSpec("P")
@@ -114,6 +114,11 @@ class Primitive:
             one = checks[self.variadic]
             checks[self.variadic] = lambda v: type(v) is tuple and all(one(x) for x in v)
         return checks
+
+    @cached_property
+    def of_blocks(self) -> tuple[str, ...]:
+        """The parameters that take blocks alone: there, a text is the name of one."""
+        return tuple([name for name in self.names if only_blocks(self.types.get(name))])
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name. Raises `ScheduleError` if they do not fit the signature."""

@@ -77,8 +77,9 @@ class Schedule:
     Given several programs by name, it works on the first until `work_on` selects another.
 
     Handles are the `Var` of a loop and the `Label` of a block; a step that consumes a loop returns
-    the new ones. A step either preserves the meaning of the program, or raises `ScheduleError` and
-    leaves the schedule unchanged.
+    the new ones. Where a step takes a block, its name stands for `get_block` of it. A step either
+    preserves the meaning of the program, or raises `ScheduleError` and leaves the schedule
+    unchanged.
 
     `seed` is for sampling; a `decision` of a step has the integers to take instead, and `None` for
     those to draw. With `symbolic=True` sampled integers are variables of `space`, which
@@ -397,6 +398,30 @@ class Schedule:
         decision: Decision = (),
     ) -> Any:
         bound = primitive.bind(args, kwargs)
+        named = [n for n in primitive.of_blocks if n in bound and _has_text(bound[n])]
+        if not named:
+            return self._apply(primitive, bound, decision)
+        steps, outputs = len(self._steps), self._outputs.copy(self.space)
+        try:
+            for n in named:
+                bound[n] = self._blocks_of(primitive.name, n, bound[n])
+            return self._apply(primitive, bound, decision)
+        except BaseException:
+            del self._steps[steps:], self._history[steps + 1 :]
+            self._outputs = outputs
+            raise
+
+    def _blocks_of(self, name: str, parameter: str, value: Any) -> Any:
+        """An argument in which blocks of the current program stand in place of their names."""
+        if isinstance(value, (list, tuple)):
+            return [self._blocks_of(name, parameter, v) for v in value]
+        if not isinstance(value, str):
+            return value
+        _, block = self._guard(name, ((parameter, value),), p.get_block, self.func, value)
+        self.refer(block)
+        return block
+
+    def _apply(self, primitive: Primitive, bound: dict[str, Any], decision: Decision) -> Any:
         encoded = tuple([(n, self._outputs.encode(v, primitive.name)) for n, v in bound.items()])
         return self._run(primitive, encoded, as_decision(decision), None)
 
@@ -508,6 +533,12 @@ def _named(func: object) -> dict[str, Func]:
             hint=partial(program_hint, func, "tw.Schedule"),
         )
     return found
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, (list, tuple)) and any(isinstance(v, str) for v in value)
+    )
 
 
 def _flatten(result: Any) -> tuple[list[Any], str]:

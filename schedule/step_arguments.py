@@ -253,6 +253,14 @@ def checker(hint: Any) -> Check:
     )
 
 
+def only_blocks(hint: Any) -> bool:
+    """Whether a parameter takes blocks and nothing else, but for `None`."""
+    if _is_union(hint) or _is_sequence(hint):
+        parts = [h for h in get_args(hint) if h is not type(None) and h is not ...]
+        return all(only_blocks(h) for h in parts)
+    return hint is Label
+
+
 def describe(hint: Any) -> str:
     """`hint` in words, for errors."""
     if hint in _SIMPLE:

@@ -20,8 +20,9 @@ INTRODUCTION = """\
 A schedule step is a method of `tw.Schedule`. It keeps the meaning of the program or raises
 `ScheduleError` and changes nothing. Loops and blocks are named by *handles*: what `get_loops` and
 `get_block` return, and what steps return for the loops that they make. `sch.get_loop("i")` is the
-loop of that name, `sch.get_loop("i", block="C")` the one around a block. A handle stays valid until
-a step consumes its loop. The [tutorial](tutorial.md) uses these steps one after the other.
+loop of that name, `sch.get_loop("i", block="C")` the one around a block. Where a step takes a
+block, its name does too: `sch.get_loops("C")`. A handle stays valid until a step consumes its loop.
+The [tutorial](tutorial.md) uses these steps one after the other.
 
 Below, `for i in 16: A[i]` is short for a loop of 16 iterations around a block that computes `A[i]`;
 `->` stands between a program before a step and the same program after it. An argument that is an

@@ -66,7 +66,7 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
             block,
             hint=lambda: (
                 "give the position: "
-                + ", ".join(str(k) for k, name in enumerate(names) if name == block)
+                + ", ".join(f"get_block({k})" for k, name in enumerate(names) if name == block)
             ),
         )
         return fn, found[0].label

@@ -166,8 +166,8 @@ def test_arguments_of_another_type() -> None:
     assert error.as_data()["hint"] == "give them one by one: fuse(*loops)"
     error = refusal_of(sch, "parallel", "i")
     assert error.as_data()["hint"] == "sch.get_loop('i') is the loop of that name"
-    error = refusal_of(sch, "get_loops", "C")
-    assert error.as_data()["hint"] == "sch.get_block('C') is the block of that name"
+    error = refusal_of(sch, "get_loops", "c")
+    assert error.as_data()["hint"] == "did you mean C?"
     error = refusal_of(sch, "reorder", "j", sch.get_block("C"))
     assert error.condition == "reorder: loops[0] must be a loop, found 'j'"
     assert error.as_data()["hint"] == "sch.get_loop('j') is the loop of that name"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tilewright.errors import ScheduleError
-from tilewright.schedule import Schedule
+from tilewright.schedule import Schedule, Trace
 from tilewright.tir import te
+from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
 
 from .conftest import Golden
@@ -78,7 +82,13 @@ def test_a_name_that_several_blocks_have_is_refused() -> None:
     other = Schedule(twice())
     with pytest.raises(ScheduleError, match="2 blocks are called 'B'") as refusal:
         other.get_block("B")
-    assert "give the position: 0, 1" in str(refusal.value)
+    assert "give the position: get_block(0), get_block(1)" in str(refusal.value)
+    named: Any = other
+    with pytest.raises(
+        ScheduleError, match="2 blocks are called 'B'.*\n.*: get_block\\(0\\), get_b"
+    ):
+        named.get_loops("B")
+    assert len(other.trace) == 0
 
 
 def twice() -> Func:
@@ -107,3 +117,63 @@ def test_a_block_that_is_gone_is_refused() -> None:
     with pytest.raises(ScheduleError, match="there is no block B in the program") as refusal:
         sch.get_block(0)
     assert "block B ended with step 1, sch.compute_inline(b0)" in str(refusal.value)
+
+
+def _by_name(sch: Any) -> None:
+    (i,) = sch.get_loops("C")
+    sch.parallel(i)
+    copy = sch.cache_read("C", 0, "local")
+    sch.set_scope(copy, 0, "global")
+    sch.compute_inline("B")
+
+
+def _by_handle(sch: Any) -> None:
+    c = sch.get_block("C")
+    (i,) = sch.get_loops(c)
+    sch.parallel(i)
+    copy = sch.cache_read(c, 0, "local")
+    sch.set_scope(copy, 0, "global")
+    sch.compute_inline(sch.get_block("B"))
+
+
+def test_a_name_stands_for_the_block_and_leaves_the_same_trace() -> None:
+    named, handled = Schedule(chain()), Schedule(chain())
+    _by_name(named)
+    _by_handle(handled)
+    assert named.trace.to_json() == handled.trace.to_json()
+    assert str(named) == str(handled)
+    again = Trace.from_json(named.trace.to_json()).apply(chain())
+    assert structural_equal(again.func, named.func)
+
+
+def test_names_in_a_list_of_blocks() -> None:
+    one, other = (Schedule(chain()) for _ in range(2))
+    for sch, consumers in ((one, ["C"]), (other, [other.get_block("C")])):
+        named: Any = sch
+        named.cache_read("C", 0, "local", consumers=consumers)
+    assert one.trace.to_json() == other.trace.to_json()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.compute_inline("D"), "there is no block 'D'; there are B, C"),
+        (lambda s: s.compute_inline("C"), "block C writes C, a parameter"),
+        (lambda s: s.cache_read("C", 5, "local"), "there is no index 5"),
+        (lambda s: s.cache_read("C", 0, "local", consumers=["B", "D"]), "there is no block 'D'"),
+    ],
+)
+def test_a_refused_step_with_a_name_changes_nothing(
+    call: Callable[[Any], object], message: str
+) -> None:
+    sch = Schedule(chain())
+    before = sch.func
+    with pytest.raises(ScheduleError, match=message):
+        call(sch)
+    assert len(sch.trace) == 0
+    assert len(sch.history) == 1
+    assert sch.func is before
+    _by_handle(sch)
+    fresh = Schedule(chain())
+    _by_handle(fresh)
+    assert sch.trace.to_json() == fresh.trace.to_json()
