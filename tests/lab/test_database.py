@@ -38,7 +38,7 @@ def test_a_database_shows_programs_sessions_and_outcomes(database: TuningDatabas
         database.location,
         "9 measurements, of which 6 trials · 1 program · 1 session",
         "matmul A:float32[64,64] B:float32[64,64] C:float32[64,64]",
-        "cpu -mcpu=znver4 -threads=2 llvm 22 1.11 ms (1.1 to 1.12) 472 M 7.27 2 6 2",
+        "cpu -mcpu=znver4 -threads=2 llvm 22 1.11 ms (1.1 to 1.12) 472 MFLOP/s 7.27 2 6 2",
         f"{session.id[:12]} matmul",
         "finished 2026-03-01 12:00 8 s 4 2",
         "Outcomes of trials",
