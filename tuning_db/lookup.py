@@ -180,6 +180,7 @@ _MOMENTS = (
     .where(measurement.c.workload == bindparam("workload"), measurement.c.outcome == Outcome.OK)
     .group_by(*(measurement.c[name] for name in _OF_SESSION), measurement.c.created)
     .having(func.count() > literal_column("1"))
+    .order_by(measurement.c.created)
 )
 """When the finals of a program were recorded."""
 # A session is of one program, which is no condition: SQLite would seek that instead.
@@ -268,6 +269,8 @@ class _Lookup:
         self._finals: Finals = {}
         self._without: Finals = {}
         """From when on nothing outdates what sessions measured."""
+        self._read: tuple[object, dict[object, list[tuple[Entry, bool]]]] | None = None
+        """The layer and moment that were read last, and the finalists of that moment."""
 
     def choices(self, connection: Connection) -> Iterator[Choice]:
         """What competes of one layer, the fastest first."""
@@ -354,13 +357,25 @@ class _Lookup:
         except DatabaseError:
             return None  # the row is damaged, and no time
         finals = (key[0], self._wanted.workload, *key[1:], moment)
-        return moment if len(_finalists(connection, finals, self._wanted)) > 1 else None
+        return moment if len(self._finalists(connection, finals)) > 1 else None
+
+    def _finalists(
+        self, connection: Connection, finals: tuple[object, ...]
+    ) -> list[tuple[Entry, bool]]:
+        """The measurements of finals that a lookup may use, each with whether it is superseded.
+
+        Finals of many sessions at one moment are read once.
+        """
+        key = (connection, finals[-1])
+        if self._read is None or self._read[0] != key:
+            self._read = key, _finalists_of(*key, self._wanted)
+        return self._read[1].get(finals, [])
 
     def _not_superseded(self, connection: Connection, measured: Measurement) -> list[Entry]:
         """The usable measurements of the finals of a measurement, which is among them."""
         return [
             entry
-            for entry, superseded in _finalists(connection, finals_key(measured), self._wanted)
+            for entry, superseded in self._finalists(connection, finals_key(measured))
             if not superseded and not self._superseded_elsewhere(connection, entry[0])
         ]
 
@@ -453,21 +468,22 @@ def _walk(
         values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
 
 
-def _finalists(
-    connection: Connection, finals: tuple[object, ...], wanted: Wanted
-) -> list[tuple[Entry, bool]]:
-    """The measurements of finals that a lookup may use, each with whether it is superseded."""
-    values = {"created": finals[-1], "tolerance": wanted.tolerance}
-    rows = connection.execute(_OF_MOMENT[wanted.tolerance is not None], values).all()
-    entries = ((intact(connection, row[:-1], wanted), bool(row[-1])) for row in rows)
-    return [
-        (entry, superseded)
-        for entry, superseded in entries
-        if entry is not None
-        and entry[0].outcome is Outcome.OK
-        and finals_key(entry[0]) == finals
-        and (entry[0].schedule, entry[0].target, entry[0].toolchain) not in wanted.failed
-    ]
+def _finalists_of(
+    connection: Connection, moment: object, wanted: Wanted
+) -> dict[object, list[tuple[Entry, bool]]]:
+    """The measurements of a moment that a lookup may use, by the finals that they would be of.
+
+    Each has whether it is superseded.
+    """
+    values = {"created": moment, "tolerance": wanted.tolerance}
+    found: dict[object, list[tuple[Entry, bool]]] = {}
+    for row in connection.execute(_OF_MOMENT[wanted.tolerance is not None], values).all():
+        entry = intact(connection, row[:-1], wanted)
+        if entry is None or entry[0].outcome is not Outcome.OK:
+            continue
+        if (entry[0].schedule, entry[0].target, entry[0].toolchain) not in wanted.failed:
+            found.setdefault(finals_key(entry[0]), []).append((entry, bool(row[-1])))
+    return found
 
 
 def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
