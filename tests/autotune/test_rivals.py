@@ -757,6 +757,29 @@ def test_finals_of_a_resumed_session_on_a_slower_machine_choose_by_times_of_now(
     assert after.best.seconds == 0.7e-3
 
 
+def test_one_disturbed_time_puts_the_best_of_before_out_of_no_finals(run: Tune) -> None:
+    """Beside it, another one of before is nearly as fast, and is not disturbed."""
+    seen: dict[str, float] = {}
+    disturbed: list[str] = []
+
+    def seconds(trace: str) -> float:
+        base = 0.5e-3 if len(seen) in (2, 3) else 2e-3
+        return seen.setdefault(trace, base * (1 + 0.01 * len(seen)))
+
+    def once(trace: str) -> float:
+        if seconds(trace) == 0.5e-3 * 1.02 and not disturbed:
+            disturbed.append(trace)
+            return 2 * seconds(trace)
+        return seconds(trace)
+
+    before, after = resumed(run, Simulated(seconds), Simulated(once), interrupted_at=5)
+    assert disturbed
+    assert before.best is not None
+    assert after.best is not None
+    assert before.best.seconds == 0.5e-3 * 1.02
+    assert after.best.schedule_id == before.best.schedule_id
+
+
 def test_a_resumed_session_on_a_busy_machine_holds_no_finals(run: Tune) -> None:
     """The finals would replace the times of before by ones that are 4 times as long."""
     seconds = third_is_fast()
