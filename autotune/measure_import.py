@@ -58,7 +58,9 @@ def import_results(path: Path, database: DatabaseOrPath) -> Imported:
     results = read_results(path)
     try:
         records = list(_records(results))
-    except (DatabaseError, TargetError, KeyError, TypeError, ValueError) as error:
+    except (
+        DatabaseError, TargetError, KeyError, TypeError, ValueError, OverflowError,
+    ) as error:  # fmt: skip
         raise ArtifactError("{0}: its records make no sense: {1}", path, error) from error
     count = sum(isinstance(record, Measurement) for record in records)
     store = opened(database, DatabaseError, write=True)

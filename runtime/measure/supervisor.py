@@ -103,7 +103,8 @@ class _Session:
             line = self._candidate(number)
             self._file.append({"kind": "candidate", "run": self._run, "candidate": number, **line})
             self._tell(f"{done}/{count}: candidate {number}: {_shown(line)}")
-        if self._begun or not results.finals:
+        held = max((finals["run"] for finals in results.finals), default=-1)
+        if any(line["run"] > held for line in results.candidates.values()):
             self._hold_finals()
 
     def stop(self) -> None:

@@ -264,6 +264,39 @@ def test_disturbed_finals_are_held_again_and_else_not_written(
     assert len(read_results(out).finals) == 1
 
 
+def test_moments_beyond_the_calendar_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Candidates that were not built have moments after that of their pack."""
+
+    def never(pack: dict[str, Any]) -> None:
+        pack["created"] = "9999-12-31T23:59:59.999999+00:00"
+        failed = {"file": None, "outcome": "build_error", "error": "x", "resources": None}
+        for candidate in pack["candidates"][1:]:
+            candidate.update(failed)
+
+    changed(folder / "pack.json", never)
+    measure(folder, tmp_path / "results.jsonl", start=Here)
+    with (
+        tw.TuningDatabase(tmp_path / "tuning.db") as database,
+        pytest.raises(ArtifactError, match="make no sense"),
+    ):
+        import_results(tmp_path / "results.jsonl", database)
+
+
+def test_finals_that_a_later_run_owes_are_held_by_the_next(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the first run are without the candidates of the second."""
+    out = tmp_path / "results.jsonl"
+    monkeypatch.setattr(supervisor, "slowdown", lambda *_: 1.0)
+    measure(folder, out, seconds=2.5, clock=ticking(), start=Here)
+    monkeypatch.setattr(supervisor, "slowdown", lambda *_: 200.0)
+    assert not measure(folder, out, start=Here, sleep=lambda _: None).missing
+    assert [finals["run"] for finals in read_results(out).finals] == [0]
+    monkeypatch.setattr(supervisor, "slowdown", lambda *_: 1.0)
+    measure(folder, out, start=Here)
+    assert [finals["run"] for finals in read_results(out).finals] == [0, 2]
+
+
 def test_finals_are_of_as_many_as_find_memory(folder: Path, tmp_path: Path) -> None:
     class Narrow(Here):
         def ask(self, message: Message, seconds: float) -> Message:
