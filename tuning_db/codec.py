@@ -23,6 +23,7 @@ from .values import (
     Measurement,
     Outcome,
     ScheduleRecord,
+    Session,
     SessionStatus,
     Verification,
     canonical_json,
@@ -98,6 +99,8 @@ def check(record: AnyRecord) -> None:
             _ = record.id  # of what the trace holds
         except DatabaseError as error:
             raise DatabaseError("schedule.trace: {0}", error) from error
+    if isinstance(record, Session) and record.drift == 0:
+        raise DatabaseError("session.drift is 0.0, expected a ratio of times")
     if isinstance(record, Measurement):
         _check_measurement(record)
     if isinstance(record, Verification):

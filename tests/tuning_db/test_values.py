@@ -211,6 +211,7 @@ def test_canonical_json() -> None:
         ("workload", {"flops": -1}, "workload.flops is -1, expected 0 or more"),
         ("workload", {"flops": 10**4000}, "workload.flops is an integer, beyond 64 bits"),
         ("session", {"trials": -1}, "session.trials is -1, expected 0 or more"),
+        ("session", {"drift": 0.0}, "session.drift is 0.0, expected a ratio of times"),
         ("session", {"seconds": math.inf}, "session.seconds is inf, expected a finite number"),
         ("verification", {"max_error": -1.0}, "verification.max_error is -1.0, expected 0 or more"),
         ("verification", {"tolerance": math.nan}, "expected a finite number"),
