@@ -83,9 +83,10 @@ class FinalComparison:
             return True
         chosen = self.earlier[: self._most(self.earlier[0].seconds)]
         results = self._measured_again(chosen)
-        if self.disturbed:
+        if (first := self.slowdown) > self.config.margin:
             wait_for_calm(self.pause)
             results = self._measured_again(chosen)
+            self.slowdown = min(self.slowdown, first)
         if self.disturbed:
             return False
         for earlier, measured in results:
