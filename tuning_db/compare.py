@@ -13,6 +13,7 @@ from ..durations import MeasuredTime, format_factor_between
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import count
+from .finals_rule import finals_key
 from .interleaved_comparison import time_ratio
 from .read import raw
 from .removal import counted
@@ -131,8 +132,8 @@ def compare_times(first: Sequence[Measurement], second: Sequence[Measurement]) -
 
     They are of one program on one target, if there is one on which both ran.
     """
-    moments = {_MOMENT(m): m for m in second}
-    beside = next(((m, moments[_MOMENT(m)]) for m in first if _MOMENT(m) in moments), None)
+    moments = {finals_key(m): m for m in second}
+    beside = next(((m, moments[finals_key(m)]) for m in first if finals_key(m) in moments), None)
     places = set(map(_PLACE, second))
     shared = next((m for m in first if _PLACE(m) in places), None) if beside is None else beside[0]
 
@@ -154,8 +155,6 @@ def compare_times(first: Sequence[Measurement], second: Sequence[Measurement]) -
     )
 
 
-_MOMENT = attrgetter("session", "created", "workload", "target", "toolchain")
-"""What interleaved measurements have in common."""
 _PLACE = attrgetter("workload", "target")
 
 
