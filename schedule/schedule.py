@@ -24,6 +24,7 @@ from .choose import Decide, Declare, as_decision
 from .find import MAKE_BLOCKS, blocks_in, find_named, find_path, loop_path
 from .outputs import Outputs
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
+from .primitives.query import block_named
 from .primitives.statements import loose_statements
 from .render import explain
 from .require import Space, collecting
@@ -173,7 +174,7 @@ class Schedule:
         label = block if isinstance(block, Label) else None
         place = block.name if isinstance(block, Label) else self._outputs.encode(block, "get_block")
         if label is None and isinstance(place, str):
-            _, label = self._guard("get_block", (("block", place),), p.get_block, self.func, place)
+            label = self._block_named("get_block", "block", place)
         if label is not None:
             blocks = [b.label for b in blocks_in(self.original.body)]
             if label not in blocks:
@@ -417,8 +418,14 @@ class Schedule:
             return [self._blocks_of(name, parameter, v) for v in value]
         if not isinstance(value, str):
             return value
-        _, block = self._guard(name, ((parameter, value),), p.get_block, self.func, value)
+        block = self._block_named(name, parameter, value)
         self.refer(block)
+        return block
+
+    def _block_named(self, step: str, parameter: str, name: str) -> Label:
+        """The block of the current program that a step takes by its name."""
+        arguments = ((parameter, name),)
+        _, block = self._guard(step, arguments, block_named, self.func, name, self.original)
         return block
 
     def _apply(self, primitive: Primitive, bound: dict[str, Any], decision: Decision) -> Any:

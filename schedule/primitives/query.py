@@ -45,31 +45,9 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
 
     Raises `ScheduleError` if there is none, or if several have the name.
     """
-    blocks = list(blocks_in(fn.body))
     if isinstance(block, str):
-        names = [b.label.name for b in blocks]
-        found = [b for b in blocks if b.label.name == block]
-        require(
-            len(found) > 0,
-            "there is no block {0!r}; there are {1}",
-            block,
-            lambda: ", ".join(b.label.name for b in blocks) or "none",
-            hint=lambda: similar(block, names) if names else MAKE_BLOCKS,
-            found=block,
-            alternatives=names,
-            named=block,
-        )
-        require(
-            len(found) == 1,
-            "{0} blocks are called {1!r}",
-            len(found),
-            block,
-            hint=lambda: (
-                "give the position: "
-                + ", ".join(f"get_block({k})" for k, name in enumerate(names) if name == block)
-            ),
-        )
-        return fn, found[0].label
+        return block_named(fn, block, fn)
+    blocks = list(blocks_in(fn.body))
     if not blocks:
         raise ScheduleError("there is no block {0}; {1} has none", block, fn.name, hint=MAKE_BLOCKS)
     if not 0 <= block < len(blocks):
@@ -81,6 +59,40 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
             expected=f"0 to {len(blocks) - 1}",
         )
     return fn, blocks[block].label
+
+
+def block_named(fn: Func, name: str, original: Func) -> tuple[Func, Label]:
+    """The block of that name in a program, which was written as `original`.
+
+    Raises `ScheduleError` if there is none, or if several have the name.
+    """
+    names = [b.label.name for b in blocks_in(fn.body)]
+    found = [b.label for b in blocks_in(fn.body) if b.label.name == name]
+    require(
+        len(found) > 0,
+        "there is no block {0!r}; there are {1}",
+        name,
+        lambda: ", ".join(names) or "none",
+        hint=lambda: similar(name, names) if names else MAKE_BLOCKS,
+        found=name,
+        alternatives=names,
+        named=name,
+    )
+    written = [b.label for b in blocks_in(original.body)]
+    positions = [f"get_block({written.index(b)})" for b in found if b in written]
+    require(
+        len(found) == 1,
+        "{0} blocks are called {1!r}",
+        len(found),
+        name,
+        hint=lambda: ", ".join(
+            [
+                *(["give the position: " + ", ".join(positions)] if positions else []),
+                *(["take what a step returned"] if len(positions) < len(found) else []),
+            ]
+        ),
+    )
+    return fn, found[0]
 
 
 @primitive

@@ -12,6 +12,7 @@ from tilewright.schedule import Schedule, Trace
 from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
+from tilewright.tir.script import script
 
 from .conftest import Golden
 from .programs import chain, elementwise, matmul
@@ -177,3 +178,29 @@ def test_a_refused_step_with_a_name_changes_nothing(
     fresh = Schedule(chain())
     _by_handle(fresh)
     assert sch.trace.to_json() == fresh.trace.to_json()
+
+
+def test_positions_of_blocks_of_one_name_are_those_of_the_program_as_written() -> None:
+    func = script(
+        """
+def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32"), D: T.Buffer((4,), "float32")):
+    Z = T.alloc((4,), "float32")
+    for i in range(4):
+        with T.block("Z"):
+            v = T.axis.remap("S", [i])
+            Z[v] = A[v] + 1.0
+    for i in range(4):
+        with T.block("B"):
+            v = T.axis.remap("S", [i])
+            C[v] = Z[v]
+    for i in range(4):
+        with T.block("B"):
+            v = T.axis.remap("S", [i])
+            D[v] = Z[v] * 2.0
+"""
+    )
+    sch: Any = Schedule(func)
+    sch.compute_inline("Z")
+    with pytest.raises(ScheduleError, match=r"position: get_block\(1\), get_block\(2\)"):
+        sch.get_loops("B")
+    assert [v.name for v in sch.get_loops(sch.get_block(2))] == ["i"]
