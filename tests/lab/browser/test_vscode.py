@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -13,13 +12,10 @@ import html5lib
 import pytest
 from playwright.sync_api import Browser, Frame, Page, ViewportSize, expect
 
-from tilewright.tir.equality import structural_equal
-from tilewright.tir.parser import parse
-
 from .accessibility import violations
 from .jupyter import JUPYTER_SERVER, running, written
 from .pictures import check_picture
-from .test_lab import current, measured, replayed
+from .test_lab import check_export, current, measured
 from .vscode import (
     CELLS,
     SLOW,
@@ -165,12 +161,7 @@ def test_work_in_the_lab(page: Page, editor: Editor, tmp_path: Path, update: boo
     expect(current(lab)).to_contain_text("split(i) factors[1] = 64")
     measured(lab)
 
-    lab.get_by_role("tab", name="Export").click()
-    source = lab.locator(".source").inner_text()
-    lab.get_by_role("button", name="Text").click()
-    shown = [line.inner_text() for line in lab.locator(".program .line").all()]
-    program = parse("\n".join(re.sub(r"^\d+", "", line) for line in shown))
-    assert structural_equal(program, parse("\n".join(replayed(source, tmp_path))))
+    check_export(lab, tmp_path)
 
     lab.get_by_role("button", name="Tree").click()
     lab.get_by_role("tab", name="Sizes").click()
