@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from functools import cache
-from importlib.metadata import version
 from math import prod
+
+import numpy as np
 
 from ..codegen.detect import usable_memory, usable_processors
 from ..codegen.generator import generator_for
@@ -98,7 +99,7 @@ def toolchain_record(target: Target) -> Toolchain:
         versions={
             "tilewright": __version__,
             **tools.versions,
-            "numpy": version("numpy"),
+            "numpy": np.__version__,
             "python": platform.python_version(),
         },
     )
