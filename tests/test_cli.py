@@ -449,7 +449,11 @@ def test_build_from_a_record(run: Run, matmul: str, db: Path, tmp_path: Path) ->
     assert run("db", "best", matmul, "--db", db, "--json").json == []  # of other sizes
     nothing = run("db", "best", matmul, "--db", db).out
     assert nothing.startswith("nothing usable for matmul A:float32[1024,1024]")
-    assert best["gains"]["written"]["ratio"] > 0
+    with tw.TuningDatabase(db) as tuned:
+        (session,) = tuned.records(Session)
+    # Finals that other tests disturb are recorded nowhere, and so are the gains.
+    assert "written" in best["gains"] or session.noise is not None
+    assert all(gain["ratio"] > 0 for gain in best["gains"].values())
     assert told["origin"]["kind"] == "record"
     assert told["origin"]["record_id"] == best["measurement"]
     module = load(output)
