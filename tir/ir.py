@@ -141,8 +141,9 @@ FLOAT_FUNCTIONS = {
 ROUNDINGS = frozenset({"floor", "ceil", "trunc", "round"})
 """Those that return whole numbers, exactly; `round` takes ties to the even one."""
 _SHOWN = 24
-PAIR_HINT = "te.argmax and te.argmin return (index, value): write te.argmax(x, axis=r)[0], or [1]"
 """The longest argument that a hint repeats, in characters."""
+PAIR_HINT = "te.argmax and te.argmin return (index, value): write te.argmax(x, axis=r)[0], or [1]"
+"""The hint of errors that find such a pair in the place of an expression."""
 SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
 """The dtypes in which `Dot` and `Matmul` add."""
 FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
