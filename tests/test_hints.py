@@ -24,6 +24,7 @@ from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
 from tilewright.tir.expr_parser import _SPECIAL
 from tilewright.tir.ir import FUNCTIONS
+from tilewright.tir.pair import Pair
 
 from .lab.test_result import RESULT
 
@@ -118,6 +119,9 @@ PYTHON: dict[str, tuple[Callable[[], object], str, str]] = {
         "is not an expression",
         "write te.argmax(x, axis=r)[0], or [1]",
     ),
+    "a pair compared": (element(lambda _: te.argmax(X[0, R], axis=R) == 2), "the pair", "or [1]"),
+    "a pair among bits": (element(lambda _: 1 << te.argmax(X[0, R], axis=R)), "the pair", "or [1]"),
+    "a pair in numpy": (lambda: np.add(te.argmax(X[0, R], axis=R), 1), "the pair", "or [1]"),
     "a dtype of a compute": (
         lambda: te.compute((4,), lambda i: V[i], dtype="float16"),
         "it takes no argument 'dtype'",
@@ -135,6 +139,27 @@ def test_what_python_would_refuse(case: str) -> None:
     condition, _, rest = str(error.value).partition("\n  hint: ")
     assert text in condition
     assert hint in rest
+
+
+def test_a_pair_refuses_every_operator_of_expressions() -> None:
+    """Of a tuple, `!=` would be a bool: a choice by it would be constant, and nobody told."""
+    special = {n for n in vars(tir.ir.Expr) if re.fullmatch("__(?!annot).*__", n)}
+    conversions = {"__bool__", "__float__", "__int__", "__complex__", "__index__"}
+    others = {"__array_function__", "__getattr__", "__hash__", "__repr__"}
+    assert special - vars(Pair).keys() == conversions | others
+    pair: Any = te.argmax(X[0, R], axis=R)
+    calls: list[Callable[[], object]] = [lambda: pair == 2, lambda: pair != 2, lambda: ~pair]
+    for refused in calls:
+        with pytest.raises(tw.IRError, match="found the pair"):
+            refused()
+    assert len({pair}) == 1
+
+
+def test_two_sums_are_no_pair() -> None:
+    two = (te.sum(X[0, R], axis=R), te.sum(X[1, R], axis=R))
+    with pytest.raises(tw.IRError) as error:
+        te.compute((4,), lambda i: V[i] + two)
+    assert "argmax" not in str(error.value)
 
 
 def test_errors_of_the_function_itself_are_its_own() -> None:

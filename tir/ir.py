@@ -740,13 +740,15 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
 
 
 def _of_what(value: object) -> str | None:
-    """A hint where a whole array or a part of one is given."""
+    """A hint where a whole array, a part of one or a pair is given."""
+    from .pair import PAIR_HINT, Pair
+
+    if isinstance(value, Pair):
+        return PAIR_HINT
     if isinstance(value, (slice, EllipsisType)):
         return "an element has one index for each dimension: X[0, j], not X[0, :]"
     if isinstance(value, GeneratorType):
         return "a loop over elements is an axis: te.sum(X[i, r], axis=r) with r = te.reduce_axis(n)"
-    if isinstance(value, tuple) and value and all(isinstance(v, Reduce) for v in value):
-        return PAIR_HINT
     if hasattr(value, "ndim"):
         return "operators and functions work on elements: X[i, j], not X"
     return None
