@@ -113,11 +113,13 @@ class ExprParser:
         """How a program changes what it calls `name`."""
         thing = self.names.get(name)
         if isinstance(thing, Buffer):
-            return f"store into an element: {name}[{', '.join('0' * len(thing.shape))}] = value"
+            first = ", ".join("0" * len(thing.shape)) or "()"
+            return f"store into an element: {name}[{first}] = value"
         dtype = thing.dtype if isinstance(thing, Expr) else "float32"
+        added = "y" if name == "x" else "x"
         return (
             f'what changes is an element of a buffer: {name} = T.alloc((1,), "{dtype}") at the '
-            f"top of the function, then {name}[0] = {name}[0] + x"
+            f"top of the function, then {name}[0] = {name}[0] + {added}"
         )
 
     @contextmanager

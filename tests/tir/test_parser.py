@@ -510,6 +510,18 @@ def test_the_hint_for_a_buffer_that_is_bound_again_is_an_element() -> None:
             parse(program(statement))
 
 
+def test_the_hint_for_a_buffer_without_dimensions_parses() -> None:
+    line = 'Z = T.alloc((), "float32")'
+    with pytest.raises(ParseError, match=r"hint: .* Z\[\(\)\] = value"):
+        parse(program(line, "Z = 1.0"))
+    parse(program(line, "Z[()] = 1.0"))
+
+
+def test_the_hint_for_a_sum_adds_something_else() -> None:
+    with pytest.raises(ParseError, match=r"x\[0\] = x\[0\] \+ y$"):
+        parse(program("x = 0.0", "x += 1.0"))
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
