@@ -27,6 +27,7 @@ in the program, in all versions.
 | `compared` | of two versions timed interleaved: `a, b, ratio, interval, verdict, text` |
 | `fastest` | the id of the fastest version, by comparisons where there are, or `null` |
 | `run` | the last run, or `null`: `versions, says, running, seconds, error, unsaved` |
+| `costliest` | the nest that takes longest: its `place`, which is the `node` of that number |
 | `tree` | `nodes` of the current program from `start` on, of `total`, each before those inside it |
 | `text` | its `lines` from `start` on, of `total`: `text`, and `place`, the id of what one begins |
 
@@ -37,6 +38,10 @@ those of the unscheduled program. `ratio` is the time of `b` over that of `a`; t
 `b` is `faster`, `slower`, `tie` or `unsettled`. `unsaved` writes of a run wait for the database;
 they are tried again every 10 seconds, with the next run, and by `close`. A run that ended `says` in
 plain words if the machine was not calm, `done` otherwise.
+
+`costliest` is where a front end opens the version: the outermost loop, or block in no loop, with
+the largest part of the predicted time. Of those within 10% of it, and where there are no predicted
+times, it is the first. It is `null` in a program without loops and blocks.
 
 A **node** has `kind`, `depth` and `line` (its number). A `loop` has `id`, `name`, `extent`, `loop`
 (`serial` and so on), `badges`, `reduces` (whether it feeds a reduction) and `held`: what one
@@ -146,6 +151,8 @@ from .versions import Comparison, LabError, Version, Versions, fastest
 T = TypeVar("T")
 _KEPT = 64
 """Answers that are kept: trees, moves and sliders of versions."""
+_ALIKE = 1.1
+"""Predicted times whose ratio is less do not tell which of two nests takes longer."""
 
 
 class Workbench:
@@ -222,6 +229,7 @@ class Workbench:
                 "compared": [c.data() for c in self.comparisons.values()],
                 "fastest": None if first is None else first.id,
                 "run": None if run is None else run.data(),
+                "costliest": self.costliest(current),
                 "tree": tree(self, {}),
                 "text": text(self, {}),
             }
@@ -346,6 +354,21 @@ class Workbench:
             (version.id, "tree"),
             lambda: ProgramTree(version.schedule.func, self.target, self.handles),
         )
+
+    def costliest(self, version: Version) -> Data | None:
+        """The nest of a version with the largest part of its predicted time; see the module."""
+        ids = {n["id"]: k for k, n in enumerate(self.tree(version).nodes) if "id" in n}
+        parts = self.kept((version.id, "nests"), lambda: self._by_nest(version.schedule.func))
+        longest = max(parts.values(), default=0.0)
+        near = (top for top, part in parts.items() if part * _ALIKE >= longest and top in ids)
+        place = next(near, next(iter(ids), None))
+        return None if place is None else {"place": place, "node": ids[place]}
+
+    def _by_nest(self, func: Func) -> dict[str | None, float]:
+        if self.model is None:
+            return {}
+        parts = self.model.by_nest(func, self.target, self._memo)
+        return {self.handles.id(top): part for top, part in parts.items()}
 
     def kept(self, key: object, make: Callable[[], T]) -> T:
         """What `make` returns, which is kept for the next time."""

@@ -38,6 +38,7 @@ from ...tir.ir import (
     For,
     ForKind,
     Func,
+    Label,
     Load,
     Op,
     Prefetch,
@@ -157,6 +158,15 @@ class Profile:
     bytes: Dim
     bounds: Mapping[Var, tuple[int, int]]
     memo: Memo
+
+    @property
+    def nests(self) -> Mapping[Var | Label, tuple[Visit, ...]]:
+        """The visits in program order by their outermost loop, or by their block if it has none."""
+        nests: dict[Var | Label, tuple[Visit, ...]] = {}
+        for visit in self.visits:
+            top = visit.loops[0].var if visit.loops else visit.block.label
+            nests[top] = (*nests.get(top, ()), visit)
+        return nests
 
 
 def profile(

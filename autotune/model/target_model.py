@@ -7,7 +7,7 @@ Each kind has one `TargetModel`: `cpu/` has that of processors, `cuda/` that of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -18,9 +18,9 @@ from ...durations import format_seconds
 from ...errors import TuningError
 from ...target import Target
 from ...target.registry import Registry
-from ...tir.ir import Expr, Func
+from ...tir.ir import Expr, Func, Label, Var
 from .memo import Memo
-from .profile import Ints, Profile, profile
+from .profile import Ints, Profile, Visit, profile
 
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
 """Rows of features: single floats as they are computed here, double ones out of a database."""
@@ -167,6 +167,26 @@ class TargetModel:
         """
         row = self.estimator(profile(func, memo=memo), target)(np.empty((1, 0), np.int64))
         return ProgramEstimate(float(row.seconds[0]), tuple(row.features[0].tolist()))
+
+    def by_nest(
+        self, func: Func, target: Target, memo: Memo | None = None
+    ) -> dict[Var | Label, float]:
+        """The part of the estimate of each nest of a concrete program, in program order.
+
+        Nests are by their outermost loop, or by their block if it has none. What a call takes
+        beside them, which the estimate of each alone contains, is in none of several.
+        """
+        source = profile(func, memo=memo)
+
+        def seconds(visits: tuple[Visit, ...]) -> float:
+            estimator = self.estimator(replace(source, visits=visits), target)
+            return float(estimator(np.empty((1, 0), np.int64)).seconds[0])
+
+        alone = {top: seconds(visits) for top, visits in source.nests.items()}
+        if len(alone) < 2:
+            return alone
+        call = (sum(alone.values()) - seconds(source.visits)) / (len(alone) - 1)
+        return {top: max(part - call, 0.0) for top, part in alone.items()}
 
     @property
     def feature_version(self) -> str:

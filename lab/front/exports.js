@@ -28,7 +28,7 @@ function recordsTable(lab, records) {
       el("td", {}, el("button", {
         type: "button",
         "aria-label": `Open schedule ${r.id}`,
-        onclick: () => lab.run({ do: "open", record: r.record }),
+        onclick: () => lab.open(r.record),
       }, "Open"))))));
 }
 

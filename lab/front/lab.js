@@ -12,7 +12,7 @@ class Lab {
     this.waiting = new Map();
     this.answers = new Answers((command) => this.ask(command), () => this.draw());
     this.ui = {
-      place: null, cursor: 0, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: null, line: null,
+      place: null, cursor: 0, reveal: false, folded: new Set(), shown: "tree", tab: "sliders", filter: "", stage: null, line: null,
       inTheWay: null, refusal: null, showRefused: false, form: null, trial: null, typed: {}, row: null, pages: new Map(),
       a: null, b: null, opened: new Set(["program"]), exported: "script", ruleName: null, error: null, said: "", lost: false, wide: false, packing: false,
     };
@@ -22,7 +22,7 @@ class Lab {
       ["comm_live_update", () => this.set({ lost: true })], // until something comes after all
     ];
     for (const [name, handler] of this.handlers) model.on(name, handler);
-    this.ui.place = this.nodes().find((n) => n.id !== undefined)?.id ?? null;
+    this.selectCostliest();
     this.draw();
     this.showVersion();
   }
@@ -135,7 +135,7 @@ class Lab {
   }
 
   select(place, cursor = this.ui.cursor) {
-    Object.assign(this.ui, { place, cursor, refusal: null, inTheWay: null });
+    Object.assign(this.ui, { place, cursor, reveal: false, refusal: null, inTheWay: null });
     this.openForm(null);
   }
 
@@ -161,10 +161,40 @@ class Lab {
     this.root.querySelector(`[data-at="${cursor}"]`)?.focus();
   }
 
-  /** The kernel has another state: what was selected stays, else what is new is. */
+  /** Select the nest that takes longest. Pages of the tree up to it are asked for. */
+  selectCostliest() {
+    const { costliest, tree } = this.state;
+    Object.assign(this.ui, { place: costliest?.place ?? null, cursor: costliest?.node ?? 0, reveal: true });
+    const key = JSON.stringify(this.about({ do: "tree" }));
+    const needed = costliest === null ? 1 : 1 + Math.floor(costliest.node / tree.nodes.length);
+    this.ui.pages.set(key, Math.max(needed, this.ui.pages.get(key) ?? 1));
+  }
+
+  /** In another version, what was selected stays; else what a step made new is, or the costliest nest. */
+  selectAgain(shown, before) {
+    const { parent, steps } = this.current();
+    const nodes = this.nodes();
+    const stepped = parent === shown.id && steps === shown.steps + 1;
+    const at = [
+      nodes.findIndex((n) => n.id !== undefined && n.id === this.ui.place),
+      stepped ? nodes.findIndex((n) => n.id !== undefined && !before.has(n.id)) : -1,
+    ].find((index) => index >= 0);
+    if (at === undefined) this.selectCostliest();
+    else Object.assign(this.ui, { place: nodes[at].id, cursor: at });
+  }
+
+  /** Begin at the schedule of a record, as the lab opens: at the nest that takes longest. */
+  async open(record) {
+    const { error } = await this.run({ do: "open", record });
+    if (error) return;
+    this.selectCostliest();
+    this.openForm(null);
+  }
+
+  /** The kernel has another state: see `selectAgain` for the place. */
   changed() {
     const before = new Set(this.nodes().map((n) => n.id));
-    const version = this.state.version;
+    const shown = this.current();
     const ran = this.state.run?.running;
     this.state = this.model.get("state");
     this.ui.lost = false;
@@ -172,35 +202,44 @@ class Lab {
       this.runs++;
       this.answers.forgetErrors();
     }
-    if (this.state.version !== version) {
+    if (this.state.version !== shown.id) {
       this.answers.forgetErrors();
-      const nodes = this.nodes().filter((n) => n.id !== undefined);
-      if (!nodes.some((n) => n.id === this.ui.place)) {
-        this.ui.place = (nodes.find((n) => !before.has(n.id)) ?? nodes[0])?.id ?? null;
-      }
-      this.ui.cursor = Math.max(0, this.nodes().findIndex((n) => n.id === this.ui.place));
+      this.selectAgain(shown, before);
       Object.assign(this.ui, { row: null, inTheWay: null, refusal: null, form: null, typed: {}, trial: null, stage: null, line: null });
       this.last = undefined;
     }
     this.draw();
-    if (this.state.version !== version) this.showVersion();
+    if (this.state.version !== shown.id) this.showVersion();
   }
 
   /** Scroll the list of versions, and nothing around it, to the current one. */
   showVersion() {
     const here = this.root.querySelector(".version[aria-current]");
-    const list = here.closest(".graph");
-    const top = here.getBoundingClientRect().top - list.getBoundingClientRect().top;
-    if (top < 0 || top + here.offsetHeight > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
+    scrollToRow(here, here.closest(".graph"));
+  }
+
+  /** Scroll the tree to the selected row, once it is there and the page has a size. */
+  showPlace() {
+    const here = this.root.querySelector(`.tree [data-at="${this.ui.cursor}"]`);
+    if (here === null || here.offsetHeight === 0) return;
+    scrollToRow(here, here.closest(".tree"));
+    this.ui.reveal = false;
   }
 
   draw() {
     const focused = this.root.contains(document.activeElement) ? document.activeElement : null;
     patch(this.root, [view(this)]);
+    if (this.ui.reveal) this.showPlace();
     if (focused === null || document.activeElement === focused) return;
     const kept = focused.isConnected ? focused : this.root.querySelector("[data-fallback]");
     kept?.focus({ preventScroll: true });
   }
+}
+
+/** Scroll a list, and nothing around it, to one of its rows. */
+function scrollToRow(row, list) {
+  const top = row.getBoundingClientRect().top - list.getBoundingClientRect().top;
+  if (top < 0 || top + row.offsetHeight > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
 }
 
 function view(lab) {

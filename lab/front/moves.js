@@ -5,7 +5,7 @@ function movesPane(lab) {
   const node = lab.nodes().find((n) => n.id === ui.place);
   const { answer, more } = pages(lab, lab.about({ do: "moves", place: ui.place }),
     { name: "moves", unit: "moves", also: lab.times() });
-  const where = node === undefined ? "the whole program" : `${node.kind} ${node.name}`;
+  const where = node !== undefined ? `${node.kind} ${node.name}` : ui.place === null ? "the whole program" : "…";
   return el("section.pane.moves", { "aria-label": "Moves" },
     el("header.bar", {},
       el("h3", { tabindex: -1, "data-fallback": "" }, "Moves at ", el("code", {}, where)),

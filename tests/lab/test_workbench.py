@@ -6,12 +6,18 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import ops, te
+from tilewright.autotune.model.cpu import estimate
+from tilewright.autotune.model.profile import Profile, profile
+from tilewright.autotune.model.target_model import Estimate, model_for
+from tilewright.codegen.detect import resolve
+from tilewright.lab import workbench
 from tilewright.lab.commands import COMMANDS, PAGE
 from tilewright.lab.versions import MOST
 from tilewright.lab.workbench import Workbench
@@ -71,6 +77,87 @@ def test_the_tree_has_loops_and_blocks(bench: Workbench) -> None:
     assert {b["name"]: b["bytes"] for b in nodes[2]["held"][0]["buffers"]} == dict.fromkeys(
         "ABC", 4
     )
+
+
+def costliest(bench: Workbench) -> str:
+    """The text of the statement below the loops of the nest at which a version is opened."""
+    state = bench.state()
+    nodes, at = state["tree"]["nodes"], state["costliest"]
+    assert nodes[at["node"]]["id"] == at["place"]
+    return str(next(n["name"] for n in nodes[at["node"] :] if n["kind"] == "block"))
+
+
+TWO_NESTS = """
+@tw.script
+def two(A: T.Buffer((512,), "float32"), B: T.Buffer(({0},), "float32")):
+    T.inplace(A, B)
+    for i in T.grid(512):
+        with T.block("first"):
+            vi = T.axis.spatial(512, i)
+            A[vi] = T.exp(A[vi])
+    for i in T.grid({0}):
+        with T.block("second"):
+            vi = T.axis.spatial({0}, i)
+            B[vi] = T.exp(B[vi])
+"""
+
+
+@pytest.mark.parametrize("target", [TARGET, "cuda -arch=sm_90"])
+def test_a_program_is_opened_at_the_nest_that_takes_longest(target: str) -> None:
+    bench = Workbench(ops.softmax_func(512, 512), target)
+    assert bench.model is not None
+    parts = bench.model.by_nest(bench.func, bench.target)
+    longest = max(parts, key=parts.__getitem__)
+    assert longest is not next(iter(parts)), "not the first one, else this shows nothing"
+    assert bench.state()["costliest"]["place"] == bench.handles.id(longest)
+
+
+def test_the_parts_of_nests_are_those_of_the_estimate() -> None:
+    bench = Workbench(ops.softmax_func(512, 512), TARGET)
+    assert bench.model is not None
+    parts = bench.model.by_nest(bench.func, bench.target)
+    read = profile(bench.func)
+    numbers = estimate.Estimator(read, bench.target)._blocks
+    assert list(parts.values()) == pytest.approx([block["seconds"] for block in numbers])
+    assert sum(parts.values()) == pytest.approx(bench.predict(bench.func))
+
+
+def test_what_a_call_takes_is_in_the_part_of_no_nest() -> None:
+    func = tw.script(TWO_NESTS.format(600))
+
+    def estimator(source: Profile, _: tw.Target) -> Any:
+        visits = [float(v.extents[0]) for v in source.visits]
+        return lambda rows: Estimate(np.full(len(rows), 10_000.0 + sum(visits)), rows)
+
+    target = resolve(TARGET)
+    parts = replace(model_for(target), estimator=estimator).by_nest(func, target)
+    assert list(parts.values()) == pytest.approx([512.0, 600.0])
+
+
+@pytest.mark.parametrize(("size", "name"), [(512, "first"), (540, "first"), (600, "second")])
+def test_of_nests_that_take_as_long_the_first_is_the_costliest(size: int, name: str) -> None:
+    assert costliest(Workbench(tw.script(TWO_NESTS.format(size)), TARGET)) == name
+
+
+def test_each_version_has_a_costliest_nest() -> None:
+    func = tw.script(TWO_NESTS.format(600))
+    sch = tw.Schedule(func)
+    (loop,) = sch.get_loops(sch.get_block("second"))
+    sch.vectorize(sch.split(loop, factors=[None, 8])[1])
+    bench = Workbench(sch, TARGET)
+    assert costliest(bench) == "first"
+    done(bench, do="go", version="v0")
+    assert costliest(bench) == "second"
+
+
+def test_without_predicted_times_the_first_nest_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    func = tw.script(TWO_NESTS.format(600))
+    read = model_for(Workbench(func, TARGET).target)
+    monkeypatch.setattr(workbench, "model_or_none", lambda _: None)
+    assert costliest(Workbench(func, TARGET)) == "first"
+    unknown = replace(read, estimator=lambda *_: lambda rows: Estimate(np.array([np.nan]), rows))
+    monkeypatch.setattr(workbench, "model_or_none", lambda _: unknown)
+    assert costliest(Workbench(func, TARGET)) == "first"
 
 
 def test_legal_moves_have_text_time_and_a_sentence(bench: Workbench) -> None:

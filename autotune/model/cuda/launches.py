@@ -115,12 +115,10 @@ def is_one(n: Dim) -> bool:
 
 def launches_of(source: Profile) -> list[Launch]:
     """The launches of a profile, in order: what is in one outermost loop."""
-    tops: dict[object, list[Visit]] = {}
-    for n, visit in enumerate(source.visits):
-        tops.setdefault(visit.loops[0].var if visit.loops else n, []).append(visit)
+    nests = source.nests.values()
     params = _outside(source.visits)
-    users = Counter(b for visits in tops.values() for b in {b for v in visits for b in _used(v)})
-    return [_launch(visits, params, users) for visits in tops.values()]
+    users = Counter(b for visits in nests for b in {b for v in visits for b in _used(v)})
+    return [_launch(visits, params, users) for visits in nests]
 
 
 def _outside(visits: Sequence[Visit]) -> set[Buffer]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Error, Locator, Page, expect
 
+import tilewright as tw
 from tilewright import Schedule, TuningDatabase, ops, te
 from tilewright.autotune.records import schedule_record, target_record, toolchain_record
 from tilewright.byte_counts import format_bytes
@@ -23,9 +24,10 @@ from tilewright.lab.answers import page_of
 from tilewright.lab.measuring import Run, VersionResults
 from tilewright.lab.versions import Comparison, Timing, Version
 from tilewright.lab.workbench import Workbench
+from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import Verdict, Verification, utc_now
 
-from ..databases import Tuning
+from ..databases import CPU, Tuning
 from .accessibility import violations
 from .front import open_front
 
@@ -73,6 +75,61 @@ def test_the_tree_has_the_bytes_of_each_memory(page: Page) -> None:
     lab = open_front(page, Workbench(sch))
     shown = lab.locator(".footprint").first
     expect(shown).to_have_text(re.compile(r"^ 4 B registers [\d.]+ KiB L1$"))
+
+
+def nests(*sizes: int) -> Func:
+    """A program with a nest of a loop for each size: the largest, block C, takes longest."""
+    params = ", ".join(f'A{n}: T.Buffer(({size},), "float32")' for n, size in enumerate(sizes))
+    lines = ["@tw.script", f"def nests({params}):"]
+    lines.append(f"    T.inplace({', '.join(f'A{n}' for n in range(len(sizes)))})")
+    for n, size in enumerate(sizes):
+        block = "C" if size == max(sizes) else f"B{n}"
+        lines += [
+            f"    for i{n} in T.grid({size}):",
+            f'        with T.block("{block}"):',
+            f"            v = T.axis.spatial({size}, i{n})",
+            f"            A{n}[v] = T.exp(A{n}[v])",
+        ]
+    return tw.script("\n".join(lines))
+
+
+def test_the_lab_opens_at_the_nest_that_takes_longest(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in a later page of the tree, and further down than the pane shows."""
+    sizes = [64] * 30
+    sizes[20] = 4096
+    monkeypatch.setattr(commands, "PAGE", 16)
+    monkeypatch.setattr(commands, "page_of", lambda given, most: page_of(given, min(most, 16)))
+    bench = Workbench(nests(*sizes), CPU.text)
+    lab = open_front(page, bench)
+    expect(lab.get_by_role("heading", name="Moves at loop i20")).to_be_visible()
+    row = lab.locator('[role=treeitem][aria-selected="true"]')
+    expect(row).to_contain_text("for i20 in 4096")
+    expect(row).to_be_in_viewport()
+    expect(row).to_have_attribute("tabindex", "0")
+
+
+def test_a_record_is_opened_at_the_nest_that_takes_longest(page: Page, tmp_path: Path) -> None:
+    """What was selected is in it too, and stays so only where people go from version to version."""
+    func = nests(64, 600, 512)
+    tuning = Tuning(tmp_path / "nests.db", func)
+    tuning.trial(tuning.start(untuned=8), 8, 1e-6)
+    lab = open_front(page, Workbench(func, CPU.text, tuning.database))
+    expect(lab.get_by_role("heading", name="Moves at loop i1")).to_be_visible()
+    lab.get_by_role("treeitem").first.click()
+    expect(lab.get_by_role("heading", name="Moves at loop i0")).to_be_visible()
+    lab.get_by_role("tab", name="Records").click()
+    lab.get_by_role("button", name=re.compile("Open schedule")).click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v1")
+    expect(lab.get_by_role("heading", name="Moves at loop i1_0")).to_be_visible()
+    lab.get_by_role("treeitem").first.click()
+    lab.locator(".version", has_text="as written").click()
+    expect(lab.locator(".version[aria-current] .id")).to_have_text("v0")
+    expect(lab.get_by_role("heading", name="Moves at loop i0")).to_be_visible()
+    lab.get_by_role("treeitem").nth(2).click()  # the loop that the record splits
+    lab.locator(".version", has_text="schedule").click()
+    expect(lab.get_by_role("heading", name="Moves at loop i1_0")).to_be_visible()
 
 
 def test_tabs_are_operated_by_keys(page: Page, bench: Workbench) -> None:
