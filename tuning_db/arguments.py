@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 from ..errors import DatabaseError, TilewrightError, bind
+from .codec import is_ratio
 from .values import (
     KINDS,
     Best,
@@ -33,6 +34,8 @@ Count: TypeAlias = int
 """From 0 on."""
 Amount: TypeAlias = float
 """Finite, from 0 on."""
+Ratio: TypeAlias = float
+"""Of two times."""
 Kind: TypeAlias = tuple[str, Callable[[Any], bool]]
 """What errors call it, and whether a value is of it."""
 
@@ -78,6 +81,7 @@ _KINDS: dict[str, Kind] = {
     "int": ("an integer of 64 bits", _is_integer),
     "Count": ("an integer from 0 on", lambda value: _is_integer(value) and value >= 0),
     "Amount": ("a number from 0 on", _is_amount),
+    "Ratio": ("a ratio of two times", lambda value: _is_amount(value) and is_ratio(value)),
     "Mapping[str, Json]": _of("a dict", Mapping),
     "AnyRecord": _of("a record", Record),
     "Sequence[AnyRecord]": (

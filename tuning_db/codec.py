@@ -64,6 +64,8 @@ LONGEST_ROW = 4 * LONG_TEXT + 1_000_000
 SHORTEST, LONGEST = 1e-12, 1e9
 # The same of the numbers that describe a machine, in whatever units.
 SMALLEST_RATE, LARGEST_RATE = 1e-30, 1e30
+# Of two times of a call.
+SMALLEST_RATIO, LARGEST_RATIO = 1e-21, 1e21
 MOST_RATES, LONGEST_RATE_NAME = 100, 64
 # The median is exact; another program that writes records may sum up in another order.
 _ROUNDING = 1e-9
@@ -82,7 +84,7 @@ _UNKNOWN = frozenset({"family"})  # may be empty
 _COUNTS = frozenset(
     {
         "workload.flops", "workload.bytes", "session.trials", "session.seconds", "session.pid",
-        "session.elapsed", "session.drift", "measurement.elapsed",
+        "session.elapsed", "measurement.elapsed",
         "verification.max_error", "verification.tolerance",
     }
 )  # fmt: skip
@@ -99,12 +101,17 @@ def check(record: AnyRecord) -> None:
             _ = record.id  # of what the trace holds
         except DatabaseError as error:
             raise DatabaseError("schedule.trace: {0}", error) from error
-    if isinstance(record, Session) and record.drift == 0:
-        raise DatabaseError("session.drift is 0.0, expected a ratio of times")
+    if isinstance(record, Session) and record.drift is not None and not is_ratio(record.drift):
+        raise DatabaseError("session.drift is {0}, expected a ratio of times", record.drift)
     if isinstance(record, Measurement):
         _check_measurement(record)
     if isinstance(record, Verification):
         _check_verification(record)
+
+
+def is_ratio(number: float) -> bool:
+    """Whether a number may be the ratio of two times of a call: neither it nor its inverse is 0."""
+    return SMALLEST_RATIO <= number <= LARGEST_RATIO
 
 
 def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:

@@ -20,7 +20,7 @@ from ..display import html
 from ..errors import DatabaseError, system_errors
 from ..ids import short_id
 from . import json_lines, lookup, pins, removal, sessions
-from .arguments import Amount, Count, checked_arguments
+from .arguments import Amount, Count, Ratio, checked_arguments
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
 from .connect import Opened, compact, open_engine
@@ -218,7 +218,7 @@ class TuningDatabase(Queries):
             return sessions.prepared(connection, session, untuned, self._clock())
 
     def heartbeat(
-        self, session: str, elapsed: Amount | None = None, drift: Amount | None = None
+        self, session: str, elapsed: Amount | None = None, drift: Ratio | None = None
     ) -> None:
         """Record that a session (id) is alive; 60 s after its last heartbeat it counts as dead.
 

@@ -87,6 +87,19 @@ def test_a_heartbeat_moves_and_an_end_ends(db: TuningDatabase, clock: Clock) -> 
     assert ended.id == session.id
 
 
+@pytest.mark.parametrize("drift", [0.0, 5e-324, 1e300])
+def test_a_heartbeat_without_a_ratio_leaves_the_session_as_it_was(
+    db: TuningDatabase, drift: float
+) -> None:
+    session = start(db)
+    with pytest.raises(
+        DatabaseError, match="heartbeat: drift is .*, expected a ratio of two times"
+    ):
+        db.heartbeat(session.id, drift=drift)
+    db.heartbeat(session.id, drift=1.5)
+    assert db.get(Session, session.id).drift == 1.5
+
+
 def test_sessions_at_work_on_this_machine_since_a_moment(db: TuningDatabase, clock: Clock) -> None:
     """Those of other machines, those that ended before, and those of the future disturb nothing."""
     ended, one = start(db), start(db)

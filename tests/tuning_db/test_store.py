@@ -465,6 +465,7 @@ VALID: dict[str, object] = {
     "Count": 1,
     "Inexact": str,
     "Amount": 0.5,
+    "Ratio": 1.5,
     "Mapping[str, Json]": {},
     "Sequence[AnyRecord]": (),
     "Sequence[PathOrURL]": (),
