@@ -77,7 +77,8 @@ class Picture:
                 self.drift = event
                 self.doing = "timing"
             case Final(comparison=comparison, gains=gains, trial_seconds=trial):
-                self.doing, self.comparison = "compared the finalists", comparison
+                self.doing = "compared the finalists" if comparison else "timing"
+                self.comparison = comparison
                 self._gains = gains_text(gains, explained=True)
                 self._slower = slower_finals_text(trial, comparison)
             case Ended():
@@ -205,6 +206,8 @@ class Picture:
                 return f"trial {number}{self._of}: {self.which}{outcome}: {error}"
             case Drift() if not self.is_calm:
                 return f"{self.which}{self.calm}"
+            case Final(comparison=()):
+                return f"{self.which}a later trial is faster: the finals no longer count"
             case Final():
                 concluded = (text for text in (self._slower, self._gains) if text is not None)
                 return "\n".join((f"{self.which}finals:", *self.finalists, *concluded))

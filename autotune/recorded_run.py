@@ -170,15 +170,10 @@ class RecordedRun(Hinted):
             self._drift = drift
             yield Drift(drift, self.session.duration)
         measured = self._history.last != before
-        finals = self._history.finals if measured else None
-        if finals is not None and finals is not self._finals:
+        finals = self._history.finals if measured else self._finals
+        if finals is not self._finals:
             self._finals = finals
-            yield Final(
-                finals.comparison,
-                self._history.elapsed,
-                gains=finals.gains,
-                trial_seconds=self._history.trial_seconds,
-            )
+            yield self._final(finals)
         if over:
             if measured or self._told != self.session:
                 self._told = self.session
@@ -210,6 +205,14 @@ class RecordedRun(Hinted):
             flops=self._workload.flops,
             best_seconds=None,
         )
+
+    def _final(self, finals: SessionFinals | None) -> Final:
+        """How the finals ended; `None` are finals that no longer count."""
+        elapsed = self._history.elapsed
+        if finals is None:
+            return Final((), elapsed)
+        trial = self._history.trial_seconds
+        return Final(finals.comparison, elapsed, gains=finals.gains, trial_seconds=trial)
 
     def _ended(self, best: Best | None) -> Ended:
         session = self.session

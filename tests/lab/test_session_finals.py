@@ -114,6 +114,41 @@ def test_only_a_faster_trial_after_the_finals_replaces_them(
     assert best.seconds == own
 
 
+def test_finals_that_no_longer_count_are_taken_from_an_open_picture(
+    tuning: Tuning, session: Session
+) -> None:
+    """Of a session that goes on: whoever has it open sees what whoever opens it now does."""
+    watching = open_run(tuning.database, session.id)
+    (picture,) = watching.pictures.pictures.values()
+
+    def told() -> list[str]:
+        finals = [event for event in watching.poll() if isinstance(event, Final)]
+        (now,) = open_run(tuning.database, session.id).pictures.pictures.values()
+        assert picture.comparison == now.comparison
+        assert picture.conclusions == now.conclusions
+        return [str(picture.line(event)) for event in finals]
+
+    assert picture.comparison
+    tuning.trial(session, 4, 250e-6)
+    assert told() == [], "a slower trial leaves the finals as they are"
+    tuning.trial(session, 2, 150e-6)
+    assert told() == ["a later trial is faster: the finals no longer count"]
+    assert (picture.comparison, picture.finalists) == ((), [])
+    tuning.trial(session, 32, 140e-6)
+    assert told() == []
+    key = (session.workload, CPU.id, tuning.schedule(2).id, LLVM.id)
+    tuning.database.put(Verification(*key, False, 3.0, 1e-5, tuning.now))
+    key = (session.workload, CPU.id, tuning.schedule(32).id, LLVM.id)
+    tuning.database.put(Verification(*key, False, 3.0, 1e-5, tuning.now))
+    tuning.trial(session, 0, 300e-6)
+    (line,) = told()
+    assert line.startswith("finals:\n-> ")
+    tuning.finals(session, {16: 180e-6, 0: 300e-6})
+    (line,) = told()
+    assert line.startswith("finals:\n-> ")
+    assert [c.schedule for c in picture.comparison] == [tuning.schedule(n).id for n in (16, 0)]
+
+
 def test_a_finalist_whose_schedule_is_damaged_is_left_out(tuning: Tuning, session: Session) -> None:
     def compared() -> list[str]:
         history = session_trials(tuning.database, session)
