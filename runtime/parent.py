@@ -1,4 +1,4 @@
-"""How a process that another one started ends with it."""
+"""How a process starts another one, and how that ends with it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import os
 import signal
 
 _PR_SET_PDEATHSIG = 1
+
+NO_NUMPY_THREADS = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Variables of the environment of each child process.
+
+A thread of numpy's libraries would wait actively while numpy is imported, for 0.05 s of processor
+time, and compete with the kernel that is timed.
+"""
 
 
 def end_with_parent(parent: int) -> None:

@@ -173,12 +173,11 @@ def _measured(target: Target, tick: Callable[[], None] = lambda: None) -> Descri
     """Ask a new process. Raises `TargetError` if it dies."""
     from .protocol import Message  # loaded where a machine has to be measured
     from .supervised_worker import describe
-    from .worker_pool import ALONE
     from .worker_process import Worker, turn
 
     generator = generator_for(target)
     _log.info("measuring this machine for %s", target)
-    worker = Worker(["runner"], {**ALONE, **generator.environment(target, runs=True)})
+    worker = Worker(["runner"], generator.environment(target, runs=True))
     try:
         worker.send(Message({"do": "machine", "target": target.to_json()}), _PATIENCE)
         answer = turn([worker], tick)[0][1]

@@ -15,9 +15,6 @@ from ...target import Target
 from .measure_result import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker
 
-ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Threads of numpy's libraries do not compete with the kernel that is timed."""
-
 
 class WorkerPool:
     """Builders and a runner for one target.
@@ -31,7 +28,7 @@ class WorkerPool:
     def __init__(self, target: Target, config: MeasureConfig, modules: Sequence[str] = ()) -> None:
         self.modules = (*outside_modules(target), *modules)
         generator = generator_for(target)
-        own = dict(ALONE)
+        own = dict[str, str]()
         self._folder: Path | None = None
         if generator.on_device:  # what is ended leaves its compiler's files, which go with this
             self._folder = Path(gettempdir(), f"tilewright-{token_hex(16)}")

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import psutil
 
 from ...errors import TuningError, open_files_hint
+from ...runtime.parent import NO_NUMPY_THREADS
 from .anonymous_file import unnamed_file
 from .protocol import Assembler, Message, encode
 
@@ -127,7 +128,7 @@ class Worker:
             )
         with ExitStack() as opened:
             try:
-                self._start(arguments, {**os.environ, **environment}, inherit, opened)
+                self._start(arguments, environment, inherit, opened)
             except (OSError, psutil.Error) as error:
                 hint = open_files_hint(error) if isinstance(error, OSError) else None
                 raise TuningError("cannot start a worker process: {0}", error, hint=hint) from error
@@ -169,7 +170,12 @@ class Worker:
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=[replies_end, *inherit],
-                env={**environment, "PYTHONPATH": _search_path()},
+                env={
+                    **os.environ,
+                    **NO_NUMPY_THREADS,
+                    **environment,
+                    "PYTHONPATH": _search_path(),
+                },
                 start_new_session=True,  # an interrupt from the keyboard is the parent's to handle
             )
         finally:

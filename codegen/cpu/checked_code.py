@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BuildError
 from ...runtime.module import Origin
+from ...runtime.parent import NO_NUMPY_THREADS
 from ...target import CpuTarget, missing_features
 from ...tir.instruction import Instruction
 from ...tir.instruction_check import difference_of
@@ -81,7 +82,7 @@ def _survive(emitted: Emitted, target: CpuTarget) -> None:
         done = subprocess.run(
             command,
             input=json.dumps(request),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, **NO_NUMPY_THREADS, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
             timeout=_SECONDS,

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from ...durations import format_ratio, format_seconds
 from ...errors import ArtifactError, KernelError
+from ..parent import NO_NUMPY_THREADS
 from ..timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from .bench import Message
 from .pack import Pack, read_pack
@@ -211,6 +212,7 @@ class Child:
                 ],
                 stdin=subprocess.PIPE,
                 pass_fds=(theirs,),
+                env={**os.environ, **NO_NUMPY_THREADS},
             )
         except BaseException:
             os.close(ours)

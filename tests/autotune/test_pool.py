@@ -6,7 +6,11 @@ import errno
 import os
 import resource
 import signal
+import subprocess
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +29,11 @@ from tilewright.autotune.measure.supervised_worker import (
 )
 from tilewright.autotune.measure.worker_process import Died, TimedOut, Worker, turn
 from tilewright.codegen.calling_convention import signature_of
+from tilewright.codegen.cpu import checked_code
+from tilewright.codegen.cpu.llvm import Emitted
 from tilewright.codegen.detect import resolve
+from tilewright.runtime.measure.supervisor import Child
+from tilewright.target import CpuTarget
 
 from .kernels import affine
 
@@ -139,6 +147,53 @@ def test_garbage_in_place_of_an_answer_is_a_fault_of_the_worker(
     assert "expected a message, found b'twm1'" in str(died)
     assert not died.killed_from_outside
     assert worker.process.returncode is not None
+
+
+def test_a_worker_has_one_thread() -> None:
+    """Those of numpy's libraries would wait actively as it starts."""
+    worker = Worker(["compiler"], {})
+    try:
+        fields = program_fields(affine(), resolve("cpu -threads=1"))
+        worker.send(Message({"do": "compile", "strict_fp": False, **fields}), 60.0)
+        ((_, answer),) = turn([worker], lambda: None)
+        assert isinstance(answer, Message)
+        assert "error" not in answer.fields
+        assert psutil.Process(worker.process.pid).num_threads() == 1
+    finally:
+        worker.kill()
+
+
+def start_worker() -> None:
+    Worker(["compiler"], {}).kill()
+
+
+def start_measuring() -> None:
+    Child(Path("no pack")).stop()
+
+
+def start_llvm() -> None:
+    emitted = Emitted("", "none", 0, False, False, "teams", frozenset())
+    checked_code._survive(emitted, CpuTarget.of(resolve("cpu")))
+
+
+@pytest.mark.parametrize("start", [start_worker, start_measuring, start_llvm])
+def test_children_start_without_threads_of_numpy(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], None]
+) -> None:
+    environments = list[dict[str, str]]()
+
+    popen: Any = subprocess.Popen
+
+    def started(*arguments: Any, env: dict[str, str], **options: Any) -> Any:
+        environments.append(env)
+        return popen(*arguments, env=env, **options)
+
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "8")
+    monkeypatch.setattr(subprocess, "Popen", started)
+    start()
+    (environment,) = environments
+    assert environment["OPENBLAS_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "1"
 
 
 def open_files() -> int:
