@@ -7,8 +7,8 @@
 - `c` is written to the file that its first line names.
 - `text` is what the `python` block before it printed; an error that it ends with is expected.
 
-`...` stands for anything. After `text measured` and `console measured` numbers, units of time and
-ids may be any, so that a page can show what a machine really said.
+`...` stands for anything. After `text measured` and `console measured` numbers (`1 call`,
+`3 calls`), units of time and ids may be any, so that a page can show what a machine really said.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ _NUMBER = re.compile(r"[-+]?\b\d+(\.\d+)?(e[-+]?\d+)?\b")
 _ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _UNIT = re.compile(r"(?<=0 )(ns|us|ms|s)\b")
+_PLURAL = re.compile(r"(?<=0 )([a-z]{2,})s\b")
 _OPTIONS = doctest.ELLIPSIS
 site = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
 
@@ -82,9 +83,9 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def normalised(text: str) -> str:
-    """`text` with one number, one unit of time and one id in the place of all."""
-    text = _NUMBER.sub("0", _ID.sub("0", text))
-    return re.sub(r" +", " ", _UNIT.sub("s", text))
+    """`text` with one number, one unit of time and one id in the place of all, and no plurals."""
+    text = _UNIT.sub("s", _NUMBER.sub("0", _ID.sub("0", text)))
+    return re.sub(r" +", " ", _PLURAL.sub(r"\1", text))
 
 
 def compare(expected: str, found: str, words: tuple[str, ...], where: str) -> None:
@@ -301,7 +302,7 @@ def test_the_runner_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             Page(page).run()
     page.write_text(
-        "```python\nprint('1.5 ms', 3)\n```\n\n```text measured\n20 us 4\n```\n\n"
+        "```python\nprint('1.5 ms of 1 call')\n```\n\n```text measured\n20 us of 3 calls\n```\n\n"
         "```python\nimport tilewright as tw\ntw.Target.parse('x')\n```\n\n"
         "```text\nTargetError: unknown target kind 'x'...\n```\n\n"
         "```console\n$ echo a\na\n```\n\n"
