@@ -193,6 +193,7 @@ _LATER_MOMENTS = (
     )
     .group_by(measurement.c.created)
     .having(func.count() > literal_column("1"))
+    .order_by(measurement.c.created.desc())
 )
 # Few share a moment. What else they must share is no condition: SQLite would seek that instead.
 _OF_MOMENT = [
@@ -338,17 +339,21 @@ class _Lookup:
         if measured.created >= self._without.get(key, _NEVER):
             return False
         values = dict(zip(_OF_SESSION, key, strict=True), created=measured.created)
-        moments = [
-            moment
-            for connection in self._layers
-            for created in connection.execute(_LATER_MOMENTS, values).scalars().all()
-            if (moment := self._compared(connection, key, created)) is not None
-        ]
-        if not moments:
+        moments = (self._last_compared(connection, key, values) for connection in self._layers)
+        last = max(filter(None, moments), default=None)
+        if last is None:
             self._without[key] = measured.created
             return False
-        self._finals[key] = max(moments)
+        self._finals[key] = last
         return True
+
+    def _last_compared(
+        self, connection: Connection, key: OfSession, values: dict[str, Any]
+    ) -> datetime | None:
+        """The moment of a session's last finals in a layer, of those that `values` ask for."""
+        later = connection.execute(_LATER_MOMENTS, values).scalars().all()
+        moments = (self._compared(connection, key, created) for created in later)
+        return next(filter(None, moments), None)
 
     def _compared(self, connection: Connection, key: OfSession, created: object) -> datetime | None:
         """The moment of finals as it was read, if a lookup may use two of them or more."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from tilewright.errors import DatabaseError
 from tilewright.ids import short_id
@@ -24,6 +25,7 @@ from tilewright.tuning_db import (
     TuningDatabase,
     lookup,
 )
+from tilewright.tuning_db.confirm import Wanted
 from tilewright.tuning_db.near import distance
 from tilewright.tuning_db.require_verified import require_verified
 
@@ -538,3 +540,26 @@ def test_the_lookup_is_one_seek_in_the_index(filled_file: Path, given: dict[str,
 def test_distance_of_shapes(shape: str, other: str, expected: float | None) -> None:
     assert distance(shape, other) == expected
     assert distance(other, shape) == expected
+
+
+def test_finals_of_many_sessions_at_the_same_moments_are_read_once(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a lookup takes as long as the square of their number."""
+    reads: list[object] = []
+
+    def finalists_of(connection: Connection, moment: object, wanted: Wanted) -> object:
+        reads.append(moment)
+        return read(connection, moment, wanted)
+
+    read = lookup._finalists_of
+    monkeypatch.setattr(lookup, "_finalists_of", finalists_of)
+    for n in range(8):
+        session = dataclasses.replace(SESSION, nonce=f"session {n}")
+        db.put(session)
+        for k, after in enumerate((0, 1, 1, 2, 2)):  # a trial, and finals twice
+            tile, moment = 100 * n + k, NOON + timedelta(seconds=after)
+            timed = dataclasses.replace(measurement(tile, 1.0 + after), session=session.id)
+            db.put(schedule(tile), verification(tile), dataclasses.replace(timed, created=moment))
+    assert seconds(db.best(MATMUL.id, CPU, LLVM)) == 3.0
+    assert len(reads) == len(set(reads)) > 0
