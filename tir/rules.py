@@ -31,6 +31,7 @@ from .ir import (
     Shuffle,
     WarpShuffle,
 )
+from .polynomial import LOW, negated
 from .structure import same
 from .visit import map_tuple, rewrite_children
 
@@ -143,8 +144,12 @@ def _call(s: Simplifier, e: Call) -> Expr:
     elif e.fn == "abs":
         if type(a) is Call and a.fn == "abs":
             return a
-        if a.dtype == INDEX and s.interval(s.poly(a))[0] >= 0 and s.fits(s.poly(a)):
-            return a
+        if a.dtype == INDEX and s.fits(s.poly(a)):
+            low, high = s.interval(s.poly(a))
+            if low >= 0:
+                return a
+            if high <= 0 and low > LOW:
+                return s.build(negated(s.poly(a)))
     if len(args) == 1 and type(a) is Broadcast:
         inner = s.visit(Call(e.fn, (a.value,), dtypes.vector(e.dtype, 1)))
         return Broadcast(inner, a.lanes, e.dtype)

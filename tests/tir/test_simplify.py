@@ -153,6 +153,8 @@ EXAMPLES: list[tuple[Expr, Expr]] = [
     ((I < J) | (K >= 0), TRUE),
     (((I < J) & (K < 9)) & (I < J), (I < J) & (K < 9)),
     (abs(K), K),
+    (abs(K - 63), 63 - K),
+    (abs(K - 62), abs(K - 62)),
     (cast(INDEX, cast("int32", K)), K),
 ]
 
