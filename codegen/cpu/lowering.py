@@ -33,8 +33,8 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
         Pass(
             "peel",
             lambda func: peel(func, bits, mask_bits is not None),
-            "Splits off the ends of loops where indices are clamped or wrapped, so that the "
-            "vectors between them are read from contiguous memory.",
+            "Splits off the ends of loops where indices are clamped, reflected or wrapped, so that "
+            "the vectors between them are read from contiguous memory.",
         ),
         Pass(
             "tails",

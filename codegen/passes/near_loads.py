@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ... import dtypes
-from ...tir.ir import Binary, Expr, Load, Op, Shuffle, Var
+from ...tir.ir import Expr, Load, Shuffle, Var
 from ...tir.polynomial import add, constant
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute, walk
+from ...tir.visit import substitute
 from .rewrite import adjacent
-
-_BENT = frozenset({Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX})
 
 
 class Lanes(NamedTuple):
@@ -29,8 +27,8 @@ def near_load(e: Load, var: Var, base: Expr, lanes: Lanes, s: Simplifier) -> Exp
 
     Both vectors lie between the first and the last element that is read. If all lanes read one
     element, the load is that of a scalar. Returns `None` where the places are not known, or are
-    further apart. Of an index that is not bent, lanes lie in a row or at equal steps: it is not
-    for those.
+    further apart. Of an index that is not piecewise, lanes lie in a row or at equal steps: it is
+    not for those.
     """
     (index,) = e.indices
     first = s.poly(substitute(index, {var: base}))
@@ -54,8 +52,3 @@ def near_load(e: Load, var: Var, base: Expr, lanes: Lanes, s: Simplifier) -> Exp
     picked = [n - start if n - start < width else width + n - start - last for n in order]
     picked += picked[-1:] * (lanes.total - lanes.enabled)
     return Shuffle(a, b, tuple(picked), dtypes.vector(e.dtype, lanes.total))
-
-
-def is_bent(index: Expr) -> bool:
-    """Whether an index has a quotient, a remainder, a minimum or a maximum."""
-    return any(type(n) is Binary and n.op in _BENT for n in walk(index))

@@ -1,20 +1,17 @@
-"""Peel the ends of loops where indices are clamped or wrapped, or masks hold."""
+"""Peel the ends of loops where indices are clamped, reflected or wrapped, or masks hold."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import gcd
 from typing import Any, NamedTuple
 
-from ...tir.conditions import conjuncts
 from ...tir.ir import (
-    INDEX,
     Alloc,
     Binary,
     Buffer,
+    Call,
     Const,
     Expr,
     For,
@@ -31,10 +28,11 @@ from ...tir.ir import (
     const,
     seq,
 )
+from ...tir.piecewise import is_comparison, is_switch
 from ...tir.polynomial import ONE, Poly, add, constant, factors, negated, shifted
 from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
-from ...tir.visit import nested, substitute, walk, with_func_body
+from ...tir.visit import nested, rewrite_children, substitute, walk, with_func_body
 from .guards import guards, is_bound, slack
 from .rewrite import (
     decided,
@@ -60,7 +58,7 @@ MIN_KEPT = 4
 
 
 def peel(func: Func, vector_bits: int, masked: bool) -> Func:
-    """Split loops over rows where clamps and wraps of their innermost index change.
+    """Split loops over rows where their innermost index is clamped, reflected or wrapped.
 
     for j in 64: B[j] = A[max(j - 1, 0)]   ->   B[0] = A[0]
                                                 for j in 64: if j < 63: B[j + 1] = A[j]
@@ -90,18 +88,7 @@ def _reasons(stmt: Stmt, unit: _Unit) -> int:
 
 def _is_reason(n: object, masked: bool) -> bool:
     """Whether vectors of a node are expensive, although it rarely changes within a row."""
-    return _is_switch(n) or (not masked and type(n) is Select and any(map(_is_order, walk(n.cond))))
-
-
-def _is_order(n: object) -> bool:
-    return isinstance(n, Expr) and is_bound(n)
-
-
-def _is_switch(n: object) -> bool:
-    return type(n) is Binary and n.op in _SWITCHES and n.dtype == INDEX and type(n.b) is Const
-
-
-_SWITCHES = frozenset({Op.MIN, Op.MAX, Op.MOD, Op.FLOORDIV})
+    return is_switch(n) or (not masked and type(n) is Select and any(map(is_bound, walk(n.cond))))
 
 
 def _visit(stmt: Stmt, unit: _Unit, s: Simplifier) -> Stmt:
@@ -156,14 +143,22 @@ def _rows(outer: For, unit: _Unit, s: Simplifier) -> Iterator[_Row]:
     inside = {f.var: f for f in loops(outer)}
     found: dict[tuple[tuple[For, int], ...], _Places] = {}
     conditions = {id(c): c for c in guards(outer.body)}
+    selecting: dict[int, Expr] = {
+        id(c): c
+        for n in walk(outer.body)
+        if type(n) is Select and is_switch(n)
+        for c in walk(n.cond)
+        if is_comparison(c)
+    }
     for n in walk(outer.body):
-        if type(n) is not Binary:
+        is_reason = is_switch(n) or id(n) in selecting
+        if not is_reason and not (isinstance(n, Expr) and is_bound(n)):
             continue
         for moving, place in _changes(n, s):
             digits = _digits(moving, outer, inside)
             if digits is not None:
                 places = found.setdefault(digits, _Places(set(), set(), set()))
-                if _is_switch(n):
+                if is_reason:
                     places.switches.add(place)
                 elif unit.masked or id(n) in conditions:
                     places.masks.add(place)
@@ -171,7 +166,9 @@ def _rows(outer: For, unit: _Unit, s: Simplifier) -> Iterator[_Row]:
                     places.selects.add(place)
     for digits, (switches, selects, masks) in found.items():
         extent = _extent(digits)
-        masks.update(end for c in conditions.values() if (end := _end(c, digits, s)) is not None)
+        for changes, comparisons in ((switches, selecting), (masks, conditions)):
+            ends = (_end(c, digits, s) for c in comparisons.values())
+            changes.update(end.place for end in ends if end is not None)
         room = min(MAX_PEELED, extent // (2 + MIN_KEPT))
         inner = {p for p in switches | selects | masks if 0 < p < extent}
         start = max((p for p in inner if p <= room), default=0)
@@ -185,7 +182,7 @@ def _rows(outer: For, unit: _Unit, s: Simplifier) -> Iterator[_Row]:
 
 
 class _Places(NamedTuple):
-    """Where a row changes: clamps and wraps of indices, selects, and what masks take care of."""
+    """Where a row changes: switches of indices, selects, and what masks take care of."""
 
     switches: set[int]
     selects: set[int]
@@ -200,28 +197,31 @@ def _lanes(innermost: For, vector_bits: int) -> int:
     return 1 if _count(innermost) % lanes else lanes
 
 
-def _changes(n: Binary, s: Simplifier) -> Iterator[tuple[Poly, int]]:
+def _changes(n: Expr, s: Simplifier) -> Iterator[tuple[Poly, int]]:
     """Sums of variables, and for each the index from which the value of `n` may change."""
-    for p in _breakpoints(n, s):
-        moving = _of_quotient(p, s)
-        offset = moving.pop(ONE, 0)
-        if moving and all(type(k) is Var and c > 0 for k, c in moving.items()):
-            scale = gcd(*moving.values())
-            yield {k: c // scale for k, c in moving.items()}, -(offset // scale)
+    for rising in _breakpoints(n, s):
+        for p in (rising, shifted(negated(rising), -1)):
+            moving = _of_quotient(p, s)
+            offset = moving.pop(ONE, 0)
+            if moving and all(type(k) is Var and c > 0 for k, c in moving.items()):
+                scale = gcd(*moving.values())
+                yield {k: c // scale for k, c in moving.items()}, -(offset // scale)
 
 
-def _breakpoints(n: Binary, s: Simplifier) -> Iterator[Poly]:
+def _breakpoints(n: Expr, s: Simplifier) -> Iterator[Poly]:
     """Breakpoints: polynomials whose sign change may change `n`."""
-    if is_bound(n):
-        holds = slack(n, s)
-        yield holds
-        yield shifted(negated(holds), -1)
-    elif _is_switch(n):
-        assert isinstance(n.b, Const)
-        by, p = int(n.b.value), s.poly(n.a)
-        if n.op in (Op.MIN, Op.MAX):
-            yield shifted(p, -by - (n.op is Op.MIN))
-        elif by > 0:
+    match n:
+        case Binary(op=Op.EQ | Op.NE):
+            apart = add(s.poly(n.a), s.poly(n.b), -1)
+            yield from (apart, shifted(apart, -1))
+        case Binary() if is_bound(n):
+            yield slack(n, s)
+        case Binary(op=Op.MIN | Op.MAX):
+            yield shifted(add(s.poly(n.a), s.poly(n.b), -1), -(n.op is Op.MIN))
+        case Call(fn="abs", args=(a,)):
+            yield s.poly(a)
+        case Binary(b=Const(value=divisor)) if divisor > 0:
+            by, p = int(divisor), s.poly(n.a)
             low, high = s.interval(p)
             if high // by - low // by <= MAX_WRAPS:
                 yield from (shifted(p, -k * by) for k in range(low // by + 1, high // by + 1))
@@ -258,7 +258,7 @@ def _digits(
 def _peeled(outer: For, row: _Row, unit: _Unit, s: Simplifier) -> Stmt | None:
     """The row in parts; `None` if its iterations may depend on each other.
 
-    In the iterations kept a clamp within another one is known, which shows where that changes:
+    In the iterations kept a switch within another one is known, which shows where that changes:
     `max(min(i, n), 0)` is peeled at its end, and then at its start.
 
     Nor is a row peeled whose loops would do nothing in those kept, as no guard holds there, or in
@@ -303,16 +303,26 @@ def _in_row(stmt: Stmt, row: _Row) -> bool:
     return visit(stmt, frozenset(row.variables))
 
 
-def _end(condition: Expr, digits: tuple[tuple[For, int], ...], s: Simplifier) -> int | None:
-    """The index that a guard holds below, if it asks for the last digits but the first ones."""
+class _End(NamedTuple):
+    """The index of a row from which on a condition holds; or before which, if it is `below`."""
+
+    place: int
+    below: bool
+
+
+def _end(condition: Expr, digits: tuple[tuple[For, int], ...], s: Simplifier) -> _End | None:
+    """Where a condition changes that asks for the last digits but the first ones."""
+    if not is_bound(condition):
+        return None
     p = slack(condition, s)
     for first in range(1, len(digits)):
         unit = digits[first][1]
-        scale = -p.get(digits[first][0].var, 0)
-        if scale > 0 and {k: c for k, c in p.items() if k is not ONE} == {
-            loop.var: -scale * step // unit for loop, step in digits[first:]
+        scale = p.get(digits[first][0].var, 0)
+        if scale and {k: c for k, c in p.items() if k is not ONE} == {
+            loop.var: scale * step // unit for loop, step in digits[first:]
         }:
-            return (p.get(ONE, 0) // scale + 1) * unit
+            last = p.get(ONE, 0) // abs(scale)
+            return _End((last + 1) * unit, True) if scale < 0 else _End(-last * unit, False)
     return None
 
 
@@ -321,14 +331,13 @@ def _indexed(stmt: Stmt, row: _Row, index: Expr, s: Simplifier) -> Stmt:
     lanes = row.digits[0][0].var
     rest = replace(row, digits=row.digits[1:]).index() if len(row.digits) > 1 else const(0)
 
-    def guard(c: Expr) -> Expr:
-        end = _end(c, row.digits, s) if is_bound(c) else None
-        return c if end is None else index < const(end)
-
-    def visit(n: Stmt) -> Stmt:
-        if type(n) is If:
-            n = replace(n, cond=reduce(operator.and_, map(guard, conjuncts(n.cond))))
-        return map_stmts(n, visit)
+    def visit(n: Any) -> Any:
+        if type(n) is Buffer:
+            return n
+        end = _end(n, row.digits, s) if isinstance(n, Expr) else None
+        if end is not None:
+            return index < const(end.place) if end.below else index >= const(end.place)
+        return rewrite_children(n, visit)
 
     return decided(map_exprs(substitute(visit(stmt), {lanes: index - rest}), s))
 

@@ -41,12 +41,13 @@ from ...tir.ir import (
     const,
     seq,
 )
+from ...tir.piecewise import is_piecewise
 from ...tir.polynomial import Poly, factors, shifted
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier, difference
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
-from .near_loads import Lanes, is_bent, near_load
+from .near_loads import Lanes, near_load
 from .rewrite import (
     adjacent,
     fresh,
@@ -74,7 +75,8 @@ def vectorize(func: Func, vector_bits: int, mask_bits: int | None) -> Func:
     The tail is masked if its elements have at least `mask_bits`, and else uses smaller vectors:
     vectors of such elements can be loaded and stored in part. A condition that differs between
     lanes masks the loads and stores below it, but not the loads that cannot fail without it. Where
-    a row may be clamped or wrapped, as a tile decides when it runs, a branch asks for that.
+    a row may be clamped, reflected or wrapped, as a tile decides when it runs, a branch asks for
+    that.
     """
     s, unit = simplifier_of(func), _Unit(vector_bits, mask_bits)
     safety = Safety(s)
@@ -346,7 +348,11 @@ class _Vectorizer:
     def is_gathered(self, e: Load, enabled: int) -> bool:
         """Whether the lanes of a load lie neither in a row nor near each other, as far as known."""
         (index,) = e.indices
-        if e.buffer.scope == "register" or not is_bent(index) or not self.depends_on_lane(index):
+        if (
+            e.buffer.scope == "register"
+            or not is_piecewise(index)
+            or not self.depends_on_lane(index)
+        ):
             return False
         lanes = Lanes(self.lanes, enabled)
         return (
@@ -518,7 +524,7 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
 
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     (index,) = e.indices
-    if e.buffer.scope != "register" and is_bent(index):
+    if e.buffer.scope != "register" and is_piecewise(index):
         enabled = v.lanes if mask is None else _enabled(mask)
         if enabled is not None and v.depends_on_lane(index) and v.linear(index) is None:
             near = near_load(e, v.var, v.base, Lanes(v.lanes, enabled), v.s)

@@ -229,6 +229,19 @@ def f(A: T.Buffer((150,), "float32"), B: T.Buffer((144,), "float32")):
             for j_1 in T.vectorized(24):
                 B[i * 48 + j_0 * 24 + j_1] = A[T.maximum(i - 1, 0) * 50 + T.minimum(T.maximum(j_0 * 24 + j_1 - 3, 0), 49)] + A[i * 50 + (j_0 * 24 + j_1 + 47) % 50]
 """,  # noqa: E501
+    "vectorize_unbent_reflected": """
+def f(A: T.Buffer((150,), "float32"), B: T.Buffer((144,), "float32")):
+    for i in T.parallel(3):
+        for j_0 in range(6):
+            for j_1 in T.vectorized(8):
+                B[i * 48 + j_0 * 8 + j_1] = A[i * 50 + T.abs(j_0 * 8 + j_1 - 3)] + A[i * 50 + T.select(j_0 * 8 + j_1 >= 45, 92 - j_0 * 8 - j_1, j_0 * 8 + j_1 + 5)]
+""",  # noqa: E501
+    "vectorize_unbent_selected": """
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((48,), "float32")):
+    for j_0 in range(6):
+        for j_1 in T.vectorized(8):
+            B[j_0 * 8 + j_1] = A[T.select(j_0 >= 5, 79 - j_0 * 8 - j_1, j_0 * 8 + j_1)]
+""",
     "vectorize_unbent_unknown": """
 def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for j in T.vectorized(16):
@@ -330,6 +343,17 @@ def f(A: T.Buffer((4, 50), "float32"), B: T.Buffer((4, 50), "float32")):
     for i, j in T.grid(4, 50):
         B[i, j] = A[(i + 1) % 4, (j + 1) % 50] + A[i, (j + 49) % 50]
 """,
+    "peel_reflected": """
+def f(A: T.Buffer((4, 50), "float32"), B: T.Buffer((4, 50), "float32")):
+    for i, j in T.grid(4, 50):
+        B[i, j] = A[T.abs(i - 1), T.select(j - 1 < 0, 1 - j, j - 1)] + A[i, 49 - T.abs(47 - j)]
+""",
+    "peel_digits_of_conditions": """
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((48,), "float32")):
+    for j_0, j_1 in T.grid(3, 2):
+        for j_2 in T.vectorized(8):
+            B[j_0 * 16 + j_1 * 8 + j_2] = A[T.maximum(j_0 * 16 + j_1 * 8 + j_2 - 9, 0)] + A[T.select(j_0 * 2 + j_1 >= 5, 79 - j_0 * 16 - j_1 * 8 - j_2, j_0 * 16 + j_1 * 8 + j_2)]
+""",  # noqa: E501
     "peel_masked": """
 def f(A: T.Buffer((30,), "float32"), B: T.Buffer((32,), "float32")):
     for j in T.vectorized(32):

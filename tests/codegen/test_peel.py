@@ -33,7 +33,7 @@ def a_program(seed: int) -> Func:
     def term() -> str:
         d = int(rng.integers(-3, 4))
         at = f"{index} + {d}"
-        match int(rng.integers(6)):
+        match int(rng.integers(9)):
             case 0:
                 return f"A[i, T.minimum({at}, {last})]" if d >= 0 else f"A[i, T.maximum({at}, 0)]"
             case 1:
@@ -45,6 +45,14 @@ def a_program(seed: int) -> Func:
             case 4:
                 inside = f"({at} >= 0) & ({at} < {extent})"
                 return f"T.select({inside}, A[i, {clamped(at)}], 0.5)"
+            case 5:
+                return f"A[i, {last} - T.abs({last} - T.abs({at}))]"
+            case 6:
+                past = f"T.select({at} > {last}, {2 * last + 1} - ({at}), {at})"
+                return f"A[i, T.select({at} < 0, -1 - ({at}), {past})]"
+            case 7:
+                shown = f"T.minimum({at}, {2 * last} - ({at}))"
+                return f"A[i, T.maximum({shown}, -({at}))]"
             case _:
                 return f"A[T.minimum(i + 1, 2), {clamped(f'({index}) * 2 + {d}')}]"
 

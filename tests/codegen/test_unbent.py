@@ -24,6 +24,18 @@ BENT: dict[str, Bend] = {
     "wrapped": lambda e, n: (e + n) % n,
     "backwards": lambda e, n: te.maximum(te.minimum(n - 1 - e, n - 1), 0),
     "at its ends, of a wrapped one": lambda e, n: te.minimum((e + n) % n, n - 2),
+    "clamped by conditions": lambda e, n: te.where(e < 0, 0, te.where(e >= n, n - 1, e)),
+    "reflected": lambda e, n: te.where(e < 0, -e, te.where(e >= n, 2 * (n - 1) - e, e)),
+    "reflected by absolute values": lambda e, n: n - 1 - te.abs(n - 1 - te.abs(e)),
+    "reflected by extrema": lambda e, n: te.minimum(te.maximum(e, -e), 2 * (n - 1) - e),
+    "reflected as triangles": lambda e, n: (
+        n - 1 - te.abs((e + 2 * (n - 1)) % (2 * (n - 1)) - n + 1)
+    ),
+    "reflected with the edge": lambda e, n: te.where(e < 0, -1 - e, te.minimum(e, 2 * n - 1 - e)),
+    "wrapped by conditions": lambda e, n: te.where(
+        (e >= 0) & (e < n), e, te.where(e < 0, e + n, e - n)
+    ),
+    "one element apart": lambda e, n: te.where(e == 7, 6, te.clip(e, 0, n - 1)),
 }
 
 
@@ -56,7 +68,7 @@ def test_tiles_of_rows(
     check_passes(func, target)
 
 
-@pytest.mark.parametrize("name", ["clamped", "clamped below first", "wrapped"])
+@pytest.mark.parametrize("name", sorted(BENT.keys() - {"backwards"}))
 def test_rows_are_loaded_whole_where_no_lane_is_bent(name: str) -> None:
     lowered = lower(tiled(BENT[name], 160, 16, (-2, 0, 3)), resolve(AVX2))
     (choice, *_) = [n for n in walk(lowered.body) if type(n) is If and n.other is not None]
