@@ -1,8 +1,13 @@
-"""Durations, and ratios of them, as text."""
+"""Durations, and ratios of them, as text.
+
+How a time compares with another one is said in one way everywhere: a factor above 1 and its
+direction, `1.25x faster` or `1.25x slower`. Its subject is what the sentence, row or column is of;
+what it is compared with is named behind `than`, or by the table or its column. `1.25x slower` takes
+1.25 times as long; `1.25x faster` is the same pair the other way round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
@@ -58,42 +63,6 @@ def format_ratio(ratio: float, digits: int = 2) -> str:
     return format(Decimal(f"{ratio:.{digits}g}"), "f")
 
 
-def format_factor(ratio: float) -> str:
-    """How many times as long, with the digits that matter: `1.004x`, `1.13x`, `7.3x` or `37x`."""
-    return f"{ratio:.3f}x" if ratio < 1.0995 else f"{_factor(ratio)}x"
-
-
-def format_factors(low: float, high: float) -> str:
-    """An interval of such factors: `0.99 to 1.02`. What is not 1 is not printed as 1."""
-    return f"{_factor(low)} to {_factor(high)}"
-
-
-def format_factor_between(ratio: float, interval: tuple[float, float] | None) -> str:
-    """A factor and its interval: `1.13x (1.08 to 1.2)`, or `1.13x (too few rounds)` for `None`."""
-    if interval is None:
-        return f"{format_factor(ratio)} (too few rounds)"
-    ends = [_factor(end) for end in interval]
-    factor, between = contained((ratio, format_factor(ratio)[:-1]), interval, ends)
-    return f"{factor}x ({between})"
-
-
-def contained(
-    value: tuple[float, str], interval: tuple[float, float], ends: Sequence[str]
-) -> tuple[str, str]:
-    """The texts of a value and of the interval that it is in, so that this is also true of them.
-
-    `value` is given with its rounded text, and `ends` are those of the interval. Where rounding
-    leaves the value outside, a text gets more decimals: of `1.08` in `1.1 to 2.7`, `1.06 to 2.7`.
-    """
-    low, high = interval
-    numbers, texts = (low, value[0], high), [ends[0], value[1], ends[1]]
-    # With as many decimals, rounding keeps the order.
-    while pair := next((p for p in ((0, 1), (1, 2)) if _disordered(*(texts[n] for n in p))), None):
-        shortest = min(pair, key=lambda n: _decimals(texts[n]))
-        texts[shortest] = f"{numbers[shortest]:.{_decimals(texts[shortest]) + 1}f}"
-    return texts[1], f"{texts[0]} to {texts[2]}"
-
-
 class Change(NamedTuple):
     """How a time differs from another one: a `factor` above 1, and `faster` or `slower`.
 
@@ -106,57 +75,71 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         return f"{self.factor} {self.direction}" if self.direction else "same time"
 
+    def than(self, other: str) -> str:
+        """The change with what the time is compared with: `1.99x faster than the first`."""
+        return f"{self} {'than' if self.direction else 'as'} {other}"
 
-def change(ratio: float, decimals: int = 2) -> Change:
-    """How a time that is `ratio` times another one differs from it, with so many decimals.
 
-    Raises `ValueError` for what is no ratio of two times: each is above 0 and finite.
+def change(ratio: float, *, interleaved: bool = False) -> Change:
+    """How a time that is `ratio` times another one differs from it, with three digits.
+
+    If the two were timed `interleaved`, there are as many decimals as show the difference:
+    `1.004x slower`. Raises `ValueError` for what is no ratio of two times: each is above 0 and
+    finite.
     """
     if not 0 < ratio < inf:
         raise ValueError(f"a ratio of times is above 0 and finite, not {ratio}")
     factor = max(ratio, 1 / ratio)
-    much = f"{factor:.{decimals}f}" if factor < 9.995 else _number(factor)
+    decimals = 2
+    much = f"{factor:.2f}" if factor < 9.995 else _number(factor)
+    while interleaved and float(much) == 1 != factor and decimals < _MOST_DECIMALS:
+        decimals += 1
+        much = f"{factor:.{decimals}f}"
     if float(much) == 1:
         return Change("", "")
     return Change(f"{much}x", "faster" if ratio < 1 else "slower")
 
 
-def format_change(ratio: float, decimals: int = 2) -> str:
-    """A change of a time as text: `1.99x faster`, like the gains of a result, or `same time`."""
-    return str(change(ratio, decimals))
+def format_change(ratio: float) -> str:
+    """A change of a time as text: `1.99x faster`, or `same time`."""
+    return str(change(ratio))
 
 
-def format_changes(low: float, high: float, decimals: int = 2) -> str:
-    """An interval of ratios of times as factors above 1: `1.86x to 1.91x`.
+def format_changes(low: float, high: float) -> str:
+    """An interval of ratios of times that were interleaved: `1.86x to 1.91x faster`.
 
-    Where it has 1 in it, each end says its direction.
+    Where it has 1 in it, each end says its direction: `1.02x faster to 1.03x slower`.
     """
-    first, last = (change(end, decimals) for end in sorted((low, high)))
+    ends, direction = _changes(low, high)
+    return f"{ends} {direction}".rstrip()
+
+
+def format_change_between(
+    ratio: float, interval: tuple[float, float] | None, than: str = ""
+) -> str:
+    """The change of a time that was interleaved with another one, and its interval.
+
+    `1.13x slower (1.08x to 1.20x)`, or `1.13x slower (too few rounds)` for `None`; where `than`
+    says what it is compared with, `1.13x slower than the first (1.08x to 1.20x)`.
+    """
+    differs = change(ratio, interleaved=True)
+    words = differs.than(than) if than else str(differs)
+    if interval is None:
+        return f"{words} (too few rounds)"
+    ends, direction = _changes(*interval)
+    said_twice = f"{ends} {direction}".rstrip() == str(differs)
+    return words if said_twice else f"{words} ({ends})"
+
+
+def _changes(low: float, high: float) -> tuple[str, str]:
+    """An interval of changes, and the direction that both ends have, if it is one."""
+    first, last = (change(end, interleaved=True) for end in sorted((low, high)))
     if first == last:
-        return str(first)
+        return (first.factor, first.direction) if first.direction else (str(first), "")
     if not first.direction or first.direction != last.direction:
-        return f"{first} to {last}"
+        return f"{first} to {last}", ""
     near, far = (last, first) if first.direction == "faster" else (first, last)
-    return f"{near.factor} to {far.factor}"
-
-
-def _factor(ratio: float) -> str:
-    decimals = 2 if ratio < 1.995 else 1 if ratio < 9.95 else 0
-    text = f"{ratio:.{decimals}f}"
-    # Whether 1 is in an interval is what it is read for.
-    while float(text) == 1 != ratio and decimals < _MOST_DECIMALS:
-        decimals += 1
-        text = f"{ratio:.{decimals}f}"
-    return text
-
-
-def _decimals(text: str) -> int:
-    return len(text.partition(".")[2])
-
-
-def _disordered(low: str, high: str) -> bool:
-    """Whether two rounded numbers are in the wrong order, and more decimals may show the right."""
-    return float(low) > float(high) and _decimals(low) != _decimals(high)
+    return f"{near.factor} to {far.factor}", first.direction
 
 
 def _unit(seconds: float) -> tuple[str, float]:

@@ -210,7 +210,9 @@ class Picture:
                 return f"{self.which}a later trial is faster: the finals no longer count"
             case Final():
                 concluded = (text for text in (self._slower, self._gains) if text is not None)
-                return "\n".join((f"{self.which}finals:", *self.finalists, *concluded))
+                return "\n".join(
+                    (f"{self.which}finals, compared with the fastest:", *self.finalists, *concluded)
+                )
             case Ended(elapsed=elapsed):
                 trials = count(self.outcomes.total() if self.which else self._done, "trial")
                 ended = f"{self.which}{self.rate} after {trials} in {elapsed:.1f} s: {self.doing}"

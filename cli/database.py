@@ -229,8 +229,8 @@ def best(
         of = "" if workload is None else f" for {workload.text}"
         print_text(f"nothing usable{of} in {db}")
     columns = (
-        "~workload", ">time", "95% interval", ">GFLOP/s", "?how", ">written/best",
-        ">untuned/best", "?inexact", "schedule",
+        "~workload", ">time", "95% interval", ">GFLOP/s", "?how", ">vs written",
+        ">vs untuned", "?inexact", "schedule",
     )  # fmt: skip
     for n, ((where, compiler), rows) in enumerate(tables.items()):
         print_headings(n, f"{where}, {compiler}")

@@ -316,7 +316,7 @@ def _told(
         ran = zip((first, second), times.times, strict=True)
         yield "time", [_time_text(record, time) for record, time in ran]
         if all(times.times):
-            yield "ratio", ["" if times.ratio is None else "1", times.ratio_text]
+            yield "compared", ["", times.ratio_text]
     if isinstance(first, Session) and isinstance(second, Session):
         measured = [database.measurements(session=s.id, order=Order.TIME) for s in (first, second)]
         yield "trials", [str(database.trials(s.id)) for s in (first, second)]

@@ -95,8 +95,8 @@ def programs_table(
         Column("compiler"),
         Column("best", number=True),
         Column("rate", number=True),
-        Column("written/best", number=True),
-        Column("untuned/best", number=True),
+        Column("vs written", number=True),
+        Column("vs untuned", number=True),
         Column("trials", number=True),
         Column("failed", number=True),
     ]

@@ -146,7 +146,11 @@ def _compared(group: Sequence[Entry], best: Sequence[ComparedSchedule]) -> list[
 
 def _of_finals(compared: ComparedSchedule | None) -> str | None:
     """How a finalist compares, where its time does not show it."""
-    return f"finals: {compared}" if compared is not None and compared.early else None
+    return (
+        f"finals, compared with the fastest: {compared}"
+        if compared is not None and compared.early
+        else None
+    )
 
 
 def times(database: TuningDatabase, workload: Workload, target: Target) -> dict[str, float]:

@@ -209,7 +209,7 @@ def _fastest(timed: Sequence[Timed], comparison: Sequence[ComparedSchedule], mos
     columns = [
         Column("schedule"),
         Column("time", number=True),
-        *([Column("finals")] if compared else []),
+        *([Column("finals: vs the fastest")] if compared else []),
         Column("predicted", number=True),
         Column("after", number=True),
         Column("measurement"),

@@ -127,7 +127,7 @@ def finals(comparison: Sequence[ComparedSchedule]) -> h.Node:
         for n, c in enumerate(comparison)
     ]
     head = [Column("schedule"), Column("time", number=True)]
-    axis = Axis("times the fastest", "{:.4g}".format)
+    axis = Axis("times as long as the fastest", "{:.4g}".format)
     return intervals("Finals: timed interleaved", rows, head=head, axis=axis, beside=1.0)
 
 

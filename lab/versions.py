@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..autotune.records import schedule_record
-from ..durations import change, format_changes
+from ..durations import change, format_change_between
 from ..errors import TilewrightError
 from ..schedule import Schedule
 from ..tuning_db.interleaved_comparison import TimeRatio
@@ -17,8 +17,6 @@ from .program_tree import Data
 
 MOST = 500
 """Versions of a lab."""
-_DECIMALS = 3
-"""Decimals of a factor between versions that were timed interleaved."""
 
 
 class LabError(TilewrightError):
@@ -77,13 +75,8 @@ class Comparison:
         }
 
     def _text(self) -> str:
-        differs = change(self.ratio, _DECIMALS)
-        how = f"is {differs} than" if differs.direction else f"takes the {differs} as"
-        words = f"{self.b} {how} {self.a}"
-        if self.interval is None:
-            return f"{words} (too few rounds)"
-        between = format_changes(*self.interval, _DECIMALS)
-        return words if between == str(differs) else f"{words} ({between})"
+        verb = "is" if change(self.ratio, interleaved=True).direction else "takes the"
+        return f"{self.b} {verb} {format_change_between(self.ratio, self.interval, self.a)}"
 
 
 def fastest(versions: Iterable[Version], comparisons: Iterable[Comparison]) -> Version | None:

@@ -11,80 +11,75 @@ from hypothesis import strategies as st
 
 from tilewright.durations import (
     MeasuredTime,
+    change,
     format_change,
+    format_change_between,
     format_changes,
-    format_factor,
-    format_factor_between,
-    format_factors,
     format_long,
     format_ratio,
     format_seconds,
 )
+from tilewright.lab.versions import Comparison
+from tilewright.tuning_db.compare import TimeDiff
 from tilewright.tuning_db.gains import Gain, gain_cell, gains_text
-from tilewright.tuning_db.values import Baseline
-
-
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [(1.0, "1.000x"), (1.0042, "1.004x"), (1.134, "1.13x"), (7.27, "7.3x"), (37.13, "37x")],
-)
-def test_factors_have_the_digits_that_matter(ratio: float, text: str) -> None:
-    assert format_factor(ratio) == text
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (0.9893, 1.0171, "0.99 to 1.02"),
-        (1.0, 1.0, "1.00 to 1.00"),
-        (1.0004, 1.057, "1.0004 to 1.06"),
-        (0.97, 0.998, "0.97 to 0.998"),
-        (7.18, 12.4, "7.2 to 12"),
-        (1.0 + 1e-15, inf, "1.000000000 to inf"),
-    ],
-)
-def test_what_is_not_1_is_not_printed_as_1(low: float, high: float, text: str) -> None:
-    assert format_factors(low, high) == text
-
-
-@pytest.mark.parametrize(
-    ("ratio", "interval", "text"),
-    [
-        (1.134, (1.09, 1.2), "1.13x (1.09 to 1.20)"),
-        (1.0079, (1.0074, 1.02), "1.008x (1.007 to 1.02)"),
-        (1.0002, (1.0001, 1.03), "1.0002x (1.0001 to 1.03)"),
-        (2.04, (1.99, 2.042), "2.0x (1.99 to 2.0)"),
-        (7.27, None, "7.3x (too few rounds)"),
-    ],
-)
-def test_a_factor_is_in_its_interval(
-    ratio: float, interval: tuple[float, float] | None, text: str
-) -> None:
-    assert format_factor_between(ratio, interval) == text
-
+from tilewright.tuning_db.values import Baseline, ComparedSchedule, Verdict
 
 RATIOS = st.one_of(st.floats(0.9, 1.2), st.floats(0.01, 20), st.floats(1e-3, 1e4))
+FASTER = re.compile(r"(?:(\d+(?:\.\d+)?)x(?: (faster|slower))?|same time)")
+
+
+def ratios_in(text: str) -> list[float]:
+    """The ratios of times that a text has; a factor without a direction has that of the next."""
+    matches = FASTER.finditer(text)
+    signed = [(float(m[1] or 1), m[2] or ("" if m[1] else "same")) for m in matches]
+    direction = next(d for _, d in signed if d)
+    found = []
+    for factor, own in signed:
+        direction = own or direction
+        found.append(1 / factor if direction == "faster" else factor)
+    return found
 
 
 @given(st.tuples(RATIOS, RATIOS, RATIOS).map(sorted))
 @example([1.06, 1.08, 2.7])
 @example([1.0079, 1.008, 1.02])
+@example([0.9996, 1.0, 1.02])
+@example([0.98, 0.9996, 1.0])
 def test_intervals_contain_their_values_as_printed(ends: list[float]) -> None:
     low, value, high = ends
     gain = Gain(value, (low, high))
-    time = MeasuredTime(value, (low, high))
-    phrase = gains_text({Baseline.UNTUNED: gain})
-    texts = [
-        format_factor_between(value, (low, high)),
-        str(time),
-        repr(gain),
-        phrase,
-        gain_cell(gain),
-    ]
+    phrase, cell = gains_text({Baseline.UNTUNED: gain}), gain_cell(gain)
+    texts = [format_change_between(value, (low, high)), repr(gain), phrase, cell]
     for text in map(str, texts):
-        printed, *between = map(float, re.findall(r"\d+(?:\.\d+)?", text))
+        printed, *between = ratios_in(text)
         if between:  # a gain whose interval is narrow is a number alone
-            assert between[0] <= printed <= between[1], text
+            assert min(between) <= printed <= max(between), text
+    printed, *between = map(float, re.findall(r"[\d.]+", str(MeasuredTime(value, (low, high)))))
+    assert between[0] <= printed <= between[1]
+
+
+@given(RATIOS, st.booleans())
+def test_a_pair_has_one_factor_whichever_is_named_first(ratio: float, interleaved: bool) -> None:
+    there, back = (change(r, interleaved=interleaved) for r in (ratio, 1 / ratio))
+    assert there.factor == back.factor
+    assert {there.direction, back.direction} in ({"faster", "slower"}, {""})
+    assert (there.direction == "slower") == (ratio > 1 and there.factor != "")
+
+
+@given(RATIOS)
+def test_all_that_compares_a_pair_prints_one_factor(ratio: float) -> None:
+    """The gain, the row of the finals, the cell of `db best` and the difference of two records."""
+    texts = [
+        repr(Gain(ratio)),
+        gain_cell(Gain(ratio)),
+        gains_text({Baseline.WRITTEN: Gain(ratio)}),
+        str(ComparedSchedule("ab" * 32, 1.0, 9, ratio, None, Verdict.SLOWER)),
+        TimeDiff(MeasuredTime(1.0), MeasuredTime(ratio), ratio, None, 5).ratio_text,
+        str(Comparison("v0", "v1", ratio, None, Verdict.SLOWER).data()["text"]),
+    ]
+    factor = change(ratio, interleaved=True).factor or "same time"
+    # A schedule that was out early may be the faster one, and then only its interval counts.
+    assert all(factor in str(text) for text in texts if "out early" not in str(text)), texts
 
 
 @pytest.mark.parametrize(
@@ -163,6 +158,22 @@ def test_changes_of_times_are_factors_above_1(ratio: float, text: str) -> None:
     assert format_change(ratio) == text
 
 
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.0, "same time"),
+        (1.0042, "1.004x slower"),
+        (0.9996, "1.0004x faster"),
+        (1 + 1e-15, "same time"),
+        (1.134, "1.13x slower"),
+        (7.27, "7.27x slower"),
+        (37.13, "37.1x slower"),
+    ],
+)
+def test_small_differences_of_interleaved_times_are_shown(ratio: float, text: str) -> None:
+    assert str(change(ratio, interleaved=True)) == text
+
+
 @pytest.mark.parametrize("ratio", [0.0, -1.0, inf, nan])
 def test_what_is_no_ratio_of_times_has_no_change(ratio: float) -> None:
     with pytest.raises(ValueError, match=f"above 0 and finite, not {ratio}"):
@@ -172,14 +183,41 @@ def test_what_is_no_ratio_of_times_has_no_change(ratio: float) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (0.523, 0.537, "1.862x to 1.912x"),
-        (1.011, 1.054, "1.011x to 1.054x"),
-        (0.98, 1.031, "1.020x faster to 1.031x slower"),
-        (1.0, 1.031, "same time to 1.031x slower"),
+        (0.523, 0.537, "1.86x to 1.91x faster"),
+        (1.011, 1.054, "1.01x to 1.05x slower"),
+        (0.98, 1.031, "1.02x faster to 1.03x slower"),
+        (0.97, 0.998, "1.002x to 1.03x faster"),
+        (1.0, 1.031, "same time to 1.03x slower"),
+        (1.0004, 1.057, "1.0004x to 1.06x slower"),
         (1.0, 1.0, "same time"),
-        (0.9, 1.0, "1.111x faster to same time"),
-        (1.01234, 1.01238, "1.012x slower"),
+        (0.9, 1.0, "1.11x faster to same time"),
+        (1.1234, 1.1238, "1.12x slower"),
     ],
 )
 def test_intervals_of_changes_say_their_direction_once(low: float, high: float, text: str) -> None:
-    assert format_changes(low, high, 3) == text
+    assert format_changes(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "interval", "text"),
+    [
+        (1.134, (1.09, 1.2), "1.13x slower (1.09x to 1.20x)"),
+        (1.0079, (1.0074, 1.02), "1.01x slower (1.01x to 1.02x)"),
+        (1.0002, (1.0001, 1.03), "1.0002x slower (1.0001x to 1.03x)"),
+        (1.02, (0.98, 1.03), "1.02x slower (1.02x faster to 1.03x slower)"),
+        (0.5, (0.5, 0.5), "2.00x faster"),
+        (0.5, (0.49, 0.51), "2.00x faster (1.96x to 2.04x)"),
+        (1.0, (1.0, 1.03), "same time (same time to 1.03x slower)"),
+        (7.27, None, "7.27x slower (too few rounds)"),
+    ],
+)
+def test_changes_with_their_intervals(
+    ratio: float, interval: tuple[float, float] | None, text: str
+) -> None:
+    assert format_change_between(ratio, interval) == text
+
+
+def test_what_a_time_is_compared_with_is_named_before_the_interval() -> None:
+    said = format_change_between(0.5, (0.49, 0.51), than="v0")
+    assert said == "2.00x faster than v0 (1.96x to 2.04x)"
+    assert format_change_between(1.0, None, than="v0") == "same time as v0 (too few rounds)"

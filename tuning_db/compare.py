@@ -9,7 +9,7 @@ from operator import attrgetter
 from sqlalchemy import Connection, select
 
 from ..display import html
-from ..durations import MeasuredTime, format_factor_between
+from ..durations import MeasuredTime, format_change_between
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import count
@@ -51,12 +51,15 @@ class TimeDiff:
 
     @property
     def ratio_text(self) -> str:
-        """The ratio with its interval: `2.0x (1.9 to 2.1), interleaved in 9 rounds`; or why not."""
+        """How the second compares with the first, which it names; or why that is not known.
+
+        `2.00x slower than the first (1.90x to 2.10x), interleaved in 9 rounds`.
+        """
         if self.ratio is None:
             return "not from the same comparison"
-        factor = format_factor_between(self.ratio, self.interval)
+        differs = format_change_between(self.ratio, self.interval, than="the first")
         then = "" if self.then is None else " in which they took {} and {}".format(*self.then)
-        return f"{factor}, interleaved in {count(self.rounds, 'round')}{then}"
+        return f"{differs}, interleaved in {count(self.rounds, 'round')}{then}"
 
 
 @dataclass(frozen=True)

@@ -458,7 +458,7 @@ def _best_line(best: Best | None, layers: Sequence[str]) -> str:
 def _comparison_lines(best: Best | None) -> Iterator[str]:
     if best is None or (compared_text := comparison_text(best)) is None:
         return
-    yield f"  {compared_text}:"
+    yield f"  {compared_text}; compared with the fastest:"
     # The choice is told already, unless it has a ratio to the fastest or another name.
     first = 1 if str(best.comparison[0]) == Verdict.FASTEST else 0
     for compared in best.comparison[first:FINALISTS_SHOWN]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from ..durations import contained, format_ratio
+from ..durations import change, format_change_between, format_changes, format_ratio
 from .interleaved_comparison import TimeRatio, is_as_written, time_ratio
 from .values import Baseline, Measurement, ScheduleRecord, Session, Verdict
 
@@ -41,11 +41,10 @@ class Gain:
     same_code: bool = False
 
     def __repr__(self) -> str:
-        bound = "more than " if self.at_least else ""
-        ends = " to ".join(format_ratio(end, 3) for end in self.interval or ())
-        between = f" ({ends})" if ends else ""
         verdict = "" if self.verdict is Verdict.SLOWER else f", {self.verdict}"
-        return f"<Gain {bound}{format_ratio(self.ratio, 3)}{between}{verdict}>"
+        if self.at_least:
+            return f"<Gain more than {_at_least(self)}{verdict}>"
+        return f"<Gain {format_change_between(1 / self.ratio, _of_best(self))}{verdict}>"
 
     @staticmethod
     def of(compared: TimeRatio, *, same_code: bool = False) -> Gain:
@@ -82,11 +81,11 @@ def gains_of(
 
 
 def gains_text(gains: Gains, *, explained: bool = False) -> str | None:
-    """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any.
+    """The gains as a phrase about the best (`6.21x faster than the program as written`), if any.
 
     Only a gain is a number: a tie, as in finals, is `as fast as`, and what noise hides is `not told
     apart from`. Both have the interval, as has a number whose interval is wide. Of too few rounds
-    for an interval it is `about 4.1x`. It may be `explained` what the untuned build is.
+    for an interval it is `about 4.10x faster`. It may be `explained` what the untuned build is.
     """
     names = {b: b.phrase for b in Baseline}
     if explained:
@@ -96,64 +95,49 @@ def gains_text(gains: Gains, *, explained: bool = False) -> str | None:
 
 
 def gain_cell(gain: Gain) -> str:
-    """The gain for a column of numbers: `6.21`, `3.3 (1.3 to 5)`, `>130` or `tie`.
+    """The gain for a column of the best against a baseline: `6.21x faster`, `>130x faster`, `tie`.
 
     The interval is there where it is wide, as in sentences. What noise hides is `not told apart`.
     """
     if gain.at_least:
-        return f">{format_ratio(_rounded_down(gain.ratio))}"
+        return f">{_at_least(gain)}"
     if gain.verdict is Verdict.TIE:
         return "tie"
     if gain.verdict is Verdict.UNSETTLED:
         return "not told apart"
-    number = f"{gain.ratio:.0f}" if gain.ratio >= 999.5 else format_ratio(gain.ratio, 3)
-    if gain.interval is None or not _is_wide(gain.interval):
-        return number
-    number, between = contained((gain.ratio, number), gain.interval, _ends(gain.interval))
-    return f"{number} ({between})"
+    return _number(gain)
 
 
 def _phrase(baseline: str, gain: Gain) -> str:
     if gain.at_least:
-        return f"more than {format_ratio(_rounded_down(gain.ratio))}x {baseline}"
+        return f"more than {_at_least(gain)} than {baseline}"
     if gain.same_code:
         return f"the same machine code as {baseline}"
+    interval = _of_best(gain)
     if gain.verdict is Verdict.TIE:
-        between = "" if gain.interval is None else f": {_between(gain.interval)}"
+        between = "" if interval is None else f": {format_changes(*interval)}"
         return f"as fast as {baseline} (a tie{between})"
     if gain.verdict is Verdict.UNSETTLED:
-        between = "too few rounds" if gain.interval is None else f"{_between(gain.interval)} times"
+        between = "too few rounds" if interval is None else format_changes(*interval)
         return f"not told apart from {baseline} ({between})"
-    digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
-    number = f"{gain.ratio:.{digits}f}"
-    if gain.interval is None:
-        return f"about {number}x {baseline}"
-    if not _is_wide(gain.interval):
-        return f"{number}x {baseline}"
-    number, between = contained((gain.ratio, number), gain.interval, _ends(gain.interval))
-    return f"{number}x ({between}) {baseline}"
+    return f"{'about ' if interval is None else ''}{_number(gain, baseline)}"
 
 
-def _is_wide(interval: tuple[float, float]) -> bool:
-    low, high = interval
-    return high > _WIDE * low
+def _number(gain: Gain, than: str = "") -> str:
+    """How the best compares with a baseline, with its interval where that is wide."""
+    interval = _of_best(gain)
+    if interval is not None and interval[1] > _WIDE * interval[0]:
+        return format_change_between(1 / gain.ratio, interval, than)
+    differs = change(1 / gain.ratio, interleaved=True)
+    return differs.than(than) if than else str(differs)
 
 
-def _between(interval: tuple[float, float]) -> str:
-    return " to ".join(_ends(interval))
+def _at_least(gain: Gain) -> str:
+    """A lower bound in two digits, not rounded up: `130x faster`."""
+    unit = 10.0 ** (floor(log10(gain.ratio)) - 1)
+    return f"{format_ratio(floor(gain.ratio / unit) * unit)}x faster"
 
 
-def _ends(interval: tuple[float, float]) -> list[str]:
-    low, high = interval
-    narrow = high < _WIDE * low
-    return [f"{end:.2f}" if narrow and end < 9.95 else _end(end) for end in interval]
-
-
-def _end(value: float) -> str:
-    return format_ratio(value) if value < 99.5 else f"{value:.0f}"
-
-
-def _rounded_down(ratio: float) -> float:
-    """A ratio to two digits, not rounded up."""
-    unit = 10.0 ** (floor(log10(ratio)) - 1)
-    return floor(ratio / unit) * unit
+def _of_best(gain: Gain) -> tuple[float, float] | None:
+    """The interval of the time of the best over that of the baseline."""
+    return None if gain.interval is None else (1 / gain.interval[1], 1 / gain.interval[0])

@@ -70,11 +70,11 @@ class Pinned:
             return f"Its time is {time}, and no other usable one is recorded."
         if self.best.schedule.id == self.pin.schedule:
             return f"It is the recorded best: {time}."
-        differs = change(self.ratio)
-        compared = f"{differs} than" if differs.direction else "as fast as"
+        differs = change(self.ratio, interleaved=self._finalist is not None)
         other = f"{self.best.time} of schedule {short_id(self.best.schedule.id)}"
         which = "the best exact schedule" if self.inexact else "the recorded best"
-        return f"It is {compared} {which}: {time} against {other}."
+        compared = differs.than(which) if differs.direction else f"as fast as {which}"
+        return f"It is {compared}: {time} against {other}."
 
     @property
     def instead(self) -> str:

@@ -25,7 +25,12 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
 from ..display import html
-from ..durations import MeasuredTime, format_factor_between, format_factors, format_seconds
+from ..durations import (
+    MeasuredTime,
+    format_change_between,
+    format_changes,
+    format_seconds,
+)
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import LINE, count, cut
@@ -500,41 +505,37 @@ class ComparedSchedule:
         return f"{of}{count(self.of_rounds or self.rounds, 'round')}"
 
     def __repr__(self) -> str:
-        """A line: the ratio is to the fastest. `str` says it in words."""
+        """A line; what it is compared with is the fastest."""
         early = f" in {self.rounds_text}" if self.early else ""
-        told = f"{short_id(self.schedule)}: {format_seconds(self.seconds)}{early}, {self.verdict}"
-        if self.verdict is Verdict.FASTEST:
-            return f"<ComparedSchedule {told}>"
-        return f"<ComparedSchedule {told}, {self._factor}>"
+        time = f"{format_seconds(self.seconds)}{early}"
+        return f"<ComparedSchedule {short_id(self.schedule)}: {time}, {self._verdict_text}>"
 
     @property
     def versus(self) -> str:
-        """How it compares with the fastest: `1.05x (1.03 to 1.24)` times as long, or a `tie`.
+        """How it compares with the fastest: `1.05x slower (1.03x to 1.24x)`, or a `tie`.
 
-        `behind` is what may be as fast by its interval. What was out early says in how many rounds.
+        `behind` is what may be as fast by its interval: like ties and what noise hides, it has that
+        alone. What was out early says in how many rounds.
         """
         early = f", {count(self.rounds, 'round')}" if self.early else ""
-        if self.verdict is Verdict.FASTEST:
-            return "fastest"
-        if self.verdict is Verdict.UNSETTLED:
-            return f"unsettled ({self._between})"
-        if self.ratio < 1:
-            how = "tie, as fast" if self.verdict is Verdict.TIE else "out early"
-            return f"{how} ({self._between}){early}"
-        surely = self.interval is not None and self.interval[0] > 1
-        word = "tie " if self.verdict is Verdict.TIE else "" if surely else "behind "
-        return f"{word}{self._factor}{early}"
+        return f"{self._verdict_text}{early}"
 
     def __str__(self) -> str:
         return ", ".join([self.versus, *(baseline.label for baseline in self.baselines)])
 
     @property
-    def _factor(self) -> str:
-        return format_factor_between(self.ratio, self.interval)
-
-    @property
-    def _between(self) -> str:
-        return "too few rounds" if self.interval is None else format_factors(*self.interval)
+    def _verdict_text(self) -> str:
+        between = "too few rounds" if self.interval is None else format_changes(*self.interval)
+        if self.verdict is Verdict.FASTEST:
+            return "fastest"
+        if self.verdict is not Verdict.SLOWER:
+            return f"{self.verdict} ({between})"
+        if self.ratio < 1:
+            return f"out early ({between})"
+        differs = format_change_between(self.ratio, self.interval)
+        if self.interval is None:
+            return f"behind, {differs}"
+        return differs if self.interval[0] > 1 else f"behind ({between})"
 
 
 @dataclass(frozen=True)

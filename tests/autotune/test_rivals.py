@@ -134,7 +134,7 @@ def test_the_gain_over_both_is_measured_in_the_finals(db: TuningDatabase, run: T
     assert said(result) == {"written": 6.21, "untuned": 1.31}
     assert all(gain.interval for gain in result.gains.values())
     assert result.gains == result.best.gains == final.gains
-    line = "6.2x the program as written, 1.3x the untuned build"
+    line = "6.21x faster than the program as written, 1.31x faster than the untuned build"
     assert str(result).splitlines()[1] == f"{line}{NOTE}"
     assert f"\n  {line}\n" in str(explain(matmul(), TARGET, db))
     (session,) = db.records(Session)
@@ -184,7 +184,8 @@ def test_a_program_that_takes_seconds_is_never_run_again(run: Tune, hopeless: No
     assert result.gains["written"].at_least
     assert said(result) == {"written": 9000.0, "untuned": 1.31}
     assert str(result).splitlines()[1] == (
-        f"more than 9000x the program as written, 1.3x the untuned build{NOTE}"
+        "more than 9000x faster than the program as written, "
+        f"1.31x faster than the untuned build{NOTE}"
     )
 
 
@@ -219,7 +220,8 @@ def test_a_rival_of_a_slow_program_that_is_near_takes_part(run: Tune, hopeless: 
     result = run(measurer, ALONG, trials=2)
     assert [(len(traces), rounds) for traces, rounds in measurer.heats] == [(2, 2)]
     assert said(result) == {"written": 6.0, "untuned": 1.3}
-    assert "more than 6x the program as written, about 1.3x the untuned build" in str(result)
+    gains = "more than 6x faster than the program as written, about 1.30x faster than the untuned"
+    assert gains in str(result)
 
 
 def test_rivals_of_a_session_before_are_timed_again(db: TuningDatabase, run: Tune) -> None:
@@ -286,7 +288,7 @@ def test_a_best_of_another_session_says_whose_it_is(
     of = f", of session {first.session:.12}"
     assert str(first).startswith("best 100 us (100 to 100) after 8 trials")
     assert f"best 100 us (100 to 100){of}; this session's: 1 ms after 8 trials" in str(second)
-    gain = "20x the program as written, the same machine code as the untuned build"
+    gain = "20x faster than the program as written, the same machine code as the untuned build"
     assert f"{gain}{NOTE}{of}" in str(second)
     (final,) = [e for e in events if isinstance(e, Final)]
     assert final.gains["written"].ratio == pytest.approx(2.6), "of this session's finals"
@@ -373,7 +375,7 @@ def test_kernels_of_the_same_machine_code_tie(db: TuningDatabase, run: Tune) -> 
     assert max(len(set(images)) for images, _ in measurer.heats) == 2
     assert all(len(set(images)) == len(images) for images, _ in measurer.heats)
     assert {c.verdict for c in result.best.comparison[1:-1]} <= {Verdict.TIE, Verdict.FASTEST}
-    line = "6.0x the program as written, the same machine code as the untuned build"
+    line = "6.00x faster than the program as written, the same machine code as the untuned build"
     assert str(result).splitlines()[1] == f"{line}{NOTE}"
     assert f"\n  {line}\n" in str(explain(matmul(), TARGET, db))
 

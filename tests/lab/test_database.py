@@ -38,7 +38,8 @@ def test_a_database_shows_programs_sessions_and_outcomes(database: TuningDatabas
         database.location,
         "9 measurements, of which 6 trials · 1 program · 1 session",
         "matmul A:float32[64,64] B:float32[64,64] C:float32[64,64]",
-        "cpu -mcpu=znver4 -threads=2 llvm 22 1.11 ms (1.1 to 1.12) 472 MFLOP/s 7.27 2 6 2",
+        "cpu -mcpu=znver4 -threads=2 llvm 22 1.11 ms (1.1 to 1.12) 472 MFLOP/s "
+        "7.27x faster 2.00x faster 6 2",
         f"{session.id[:12]} matmul",
         "finished 2026-03-01 12:00 8 s 4 2",
         "Outcomes of trials",
@@ -60,7 +61,7 @@ def test_the_best_shows_its_time_finals_and_steps(database: TuningDatabase, tmp_
     assert f"1.11 ms (1.1 to 1.12) · schedule {best.schedule.id[:12]} · fastest verified" in text
     assert "chosen; fastest" in text
     plain = Tuning(tmp_path / "other.db").schedule(0).id[:12]
-    assert f"{plain}, the program as written 8.08 ms 7.273 7.3x (7.3 to 7.3)" in text
+    assert f"{plain}, the program as written 8.08 ms 7.273 7.27x slower" in text
     assert "The schedule: 4 steps by tiling(vector=True)" in text
     assert best._repr_html_().startswith('<div class="tw">')
 
@@ -79,14 +80,14 @@ def test_a_lookup_and_its_explanation_say_the_same_of_a_tie(tmp_path: Path) -> N
     why = "ties with 1 of the 2 other finalists, and is the simplest; timed interleaved in 9 rounds"
     chosen = "as fast as the fastest verified, and simpler"
     assert f", {chosen}, 1.01 ms" in str(story)
-    assert f"\n  {why}:\n" in str(story)
+    assert f"\n  {why}; compared with the fastest:\n" in str(story)
     for text in (shown(best), shown(story)):
         assert f" · {chosen} · " in text
         assert why[1:] in text
         assert "fastest verified" not in text.replace(chosen, "")
     headline, _, rest = shown(story).partition(" Ties with")
-    assert "3.0x the untuned build" in headline
-    assert "3.0x the untuned build" not in rest
+    assert "3.00x faster than the untuned build" in headline
+    assert "3.00x faster than the untuned build" not in rest
 
 
 def test_a_pinned_best_has_no_time(database: TuningDatabase) -> None:
@@ -106,7 +107,7 @@ def test_an_explanation_shows_the_reasons(database: TuningDatabase) -> None:
     text = shown(database.explain(workload, CPU, LLVM))
     for expected in (
         f"matmul ({workload.id[:12]})",
-        "7.3x the program as written",
+        "7.27x faster than the program as written",
         "it failed: crash 1",
         "its schedule was measured again later 3 1 ms",
     ):

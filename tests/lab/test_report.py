@@ -53,7 +53,8 @@ def test_a_page_has_the_tables_and_each_program_in_full(database: TuningDatabase
         f"session {session.id[:12]} of 2026-03-01 12:00 (UTC), finished; budget 64 trials, "
         "8 s used",
         "1.11 ms (1.1 to 1.12) · 472 MFLOP/s",
-        "7.3x the program as written, 2.0x the untuned build (tw.build without a record)",
+        "7.27x faster than the program as written, "
+        "2.00x faster than the untuned build (tw.build without a record)",
         "6 trials (4 ok, 1 crash, 1 build_timeout)",
         "finals: 1.11 ms",
         "Rank correlation 1.00",
@@ -106,7 +107,7 @@ def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path:
     tuning.trial(tuning.start(), 4, 1e-4)
     text = shown(report(tuning.database, session))
     assert "chosen; fastest" in text
-    assert "the untuned build 2.22 ms 2.0x (2.0 to 2.0)" in text
+    assert "the untuned build 2.22 ms 2.00x slower" in text
     assert "The best is of session" in text
 
 
@@ -123,10 +124,10 @@ def test_the_schedules_of_a_session_have_their_one_time_and_order(
     tables = [t for t in document.iter("table") if "The fastest" in "".join(t.itertext())]
     (rows,) = ([["".join(c.itertext()) for c in r] for r in t.iter("tr")] for t in tables)
     assert [row[1:3] for row in rows] == [
-        ["time", "finals"],
+        ["time", "finals: vs the fastest"],
         ["1.11 ms", "chosen; fastest"],
-        ["2.22 ms", "2.0x (2.0 to 2.0), untuned"],
-        ["8.08 ms", "7.3x (7.3 to 7.3), as written"],
+        ["2.22 ms", "2.00x slower, untuned"],
+        ["8.08 ms", "7.27x slower, as written"],
         ["4 ms", ""],
     ]
     assert [row[0] for row in rows[1:4]] == [c.schedule[:12] for c in best.comparison]

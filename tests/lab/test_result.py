@@ -76,13 +76,13 @@ def test_a_result_shows_time_gain_and_course() -> None:
         "matmul A:float32[64,64]",
         f"cpu -threads=2, session {SESSION[:12]}",
         "2 ms (1.9 to 2.1) · 2 GFLOP/s · 50% of the roofline (1 ms, bound by arithmetic)",
-        "48x the program as written, more than 130x the untuned build",
+        "48x faster than the program as written, more than 130x faster than the untuned build",
         "4 trials (3 ok, 1 crash) in 10.0 s: all 4 trials are done",
         "finals: 2 ms",
         "Rank correlation 1.00",
         "crash: signal 11",
         "runs 4 s (40%)",
-        "chosen; tie 1.004x",
+        "chosen; tie (1.01x faster",
         "The schedule: 0 steps by contraction",
     ):
         assert expected in shown

@@ -32,7 +32,8 @@ def test_schedules_of_the_same_finals_have_a_ratio(filled: TuningDatabase) -> No
     (one, _), (two, _) = timed(ONE, 1.0), timed(TWO, 2.0)
     times = times_of(filled, one, two)
     assert str(times) == (
-        "1 s (0.98 to 1.02) and 2 s (1.96 to 2.04): 2.0x (2.0 to 2.0), interleaved in 9 rounds"
+        "1 s (0.98 to 1.02) and 2 s (1.96 to 2.04): "
+        "2.00x slower than the first, interleaved in 9 rounds"
     )
     assert to_plain(filled.diff(ONE.id, TWO.id))["times"]["ratio"] == pytest.approx(2.0)
     assert filled.diff(one.id, two.id).times == times

@@ -270,7 +270,10 @@ def test_the_finalists_that_compare_best_are_listed(db: TuningDatabase) -> None:
     entries = [timed(schedule(n), 1.0 + n / 10) for n in range(2, 14)]
     db.put(*(record for entry in entries for record in entry), *map(verification, range(2, 14)))
     lines = str(db.explain(MATMUL, CPU, LLVM)).splitlines()
-    at = lines.index("  ahead of the 11 other finalists; timed interleaved in 9 rounds:")
+    at = lines.index(
+        "  ahead of the 11 other finalists; timed interleaved in 9 rounds; "
+        "compared with the fastest:"
+    )
     listed = [f"    {schedule(n).id[:12]}:" for n in range(3, 10)]
     assert [line[:17] for line in lines[at + 1 : at + 8]] == listed
     assert lines[at + 8] == "    ... 4 more"
