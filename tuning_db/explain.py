@@ -425,7 +425,7 @@ def _lines(story: Explanation) -> Iterator[str]:
 
 
 _CHOICES = {
-    Verdict.TIE: "as fast as the fastest verified, and simpler",
+    Verdict.TIE: "as fast as the fastest verified, and at least as simple",
     Verdict.UNSETTLED: "shortest time of a noisy comparison",
 }
 """Why the choice of a comparison is one that is not the fastest."""

@@ -380,7 +380,7 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     best = db.best(MATMUL.id, CPU, LLVM)
     assert best == Best(SMALL, tie[0], False, db.location, tuple(compare([fast, tie, slow])))
     story = str(db.explain(MATMUL, CPU, LLVM))
-    why = "as fast as the fastest verified, and simpler"
+    why = "as fast as the fastest verified, and at least as simple"
     assert f"schedule {SMALL.id[:12]}, {why}, 1 s (0.983 to 1.02)" in story
     outcome = "ties with 1 of the 2 other finalists, and is the simplest"
     interleaved = "timed interleaved in 9 rounds; compared with the fastest"
@@ -388,6 +388,23 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     assert f"\n    {LARGE.id[:12]}: 1 s (0.98 to 1.02), fastest\n" in story
     slower = "1.5 s (1.47 to 1.53), 1.50x slower"
     assert f"\n    {LONG.id[:12]}: {slower}" in story
+
+
+def test_of_those_that_are_as_simple_the_shorter_time_is_the_choice(db: TuningDatabase) -> None:
+    """It may be another than the fastest by the ratios, and is no simpler."""
+    one, other = trace(4, 8), trace(8, 4)
+    assert simplicity(one) == simplicity(other)
+    times = [1.0] * 4 + [1.01] + [1.02] * 4
+    fast, tie = timed(one, 1.0, times), timed(other, 1.001, [0.99, *times[1:4], 1.003, *times[5:]])
+    put(db, fast, tie)
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert [(c.schedule, c.verdict) for c in best.comparison] == [
+        (other.id, Verdict.TIE),
+        (one.id, Verdict.FASTEST),
+    ]
+    said = "as fast as the fastest verified, and at least as simple"
+    assert said in str(db.explain(MATMUL, CPU, LLVM))
 
 
 def test_a_schedule_that_took_no_part_and_is_faster_is_the_best(db: TuningDatabase) -> None:
