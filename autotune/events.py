@@ -131,7 +131,7 @@ class Final:
 
     `gains` are those of the choice over the program as written and the untuned build.
     `trial_seconds` is the time of the fastest trial of this session, `None` if none ran. An empty
-    `comparison` says that the finals before no longer count: a later trial is faster.
+    `comparison` says that the finals do not count: another time of the session is less.
     """
 
     comparison: tuple[ComparedSchedule, ...]
@@ -143,7 +143,7 @@ class Final:
 
     def __repr__(self) -> str:
         if not self.comparison:
-            return "<Final: those before no longer count>"
+            return "<Final: it does not count>"
         choice = self.comparison[0]
         of = f"schedule {short_id(choice.schedule)} of {len(self.comparison)}"
         return f"<Final {format_seconds(choice.seconds)}: {of}>"

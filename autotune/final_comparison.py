@@ -95,6 +95,8 @@ class FinalComparison:
                 # Its time as it is expected now: one disturbed sample would put it out of finals
                 # that outdate it.
                 self.fastest.add(finalist._replace(seconds=earlier.seconds * self.slowdown))
+                if measured.check is not None:  # by this toolchain it is the first
+                    self.recorder.check(earlier.schedule.id, measured.check)
             else:
                 self.recorder.rival(earlier.schedule, measured)
         return True

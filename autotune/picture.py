@@ -207,7 +207,7 @@ class Picture:
             case Drift() if not self.is_calm:
                 return f"{self.which}{self.calm}"
             case Final(comparison=()):
-                return f"{self.which}a later trial is faster: the finals no longer count"
+                return f"{self.which}the finals do not count: another time of the session is less"
             case Final():
                 concluded = (text for text in (self._slower, self._gains) if text is not None)
                 return "\n".join(
@@ -237,6 +237,8 @@ class Picture:
         self.ended, self._origin = False, ""
         self._time = self.kept = self.noise = self.pinned = None
         self.best = self.trials[-1].best_seconds if self.trials else self.started.best_seconds
+        if self.comparison:
+            self.best = self.comparison[0].seconds
 
     def _end(self, event: Ended) -> None:
         self.doing, self.ended = event.reason, True

@@ -31,7 +31,7 @@ from ..tuning_db.values import (
     Workload,
 )
 from .budget import budget_text
-from .events import Drift, Ended, Event, Final, Started, Waiting
+from .events import Drift, Ended, Event, Started, Waiting
 from .picture import Pictures
 from .result import instead_text
 from .session_finals import SessionFinals
@@ -173,7 +173,7 @@ class RecordedRun(Hinted):
         finals = self._history.finals if measured else self._finals
         if finals is not self._finals:
             self._finals = finals
-            yield self._final(finals)
+            yield self._history.final()
         if over:
             if measured or self._told != self.session:
                 self._told = self.session
@@ -205,14 +205,6 @@ class RecordedRun(Hinted):
             flops=self._workload.flops,
             best_seconds=None,
         )
-
-    def _final(self, finals: SessionFinals | None) -> Final:
-        """How the finals ended; `None` are finals that no longer count."""
-        elapsed = self._history.elapsed
-        if finals is None:
-            return Final((), elapsed)
-        trial = self._history.trial_seconds
-        return Final(finals.comparison, elapsed, gains=finals.gains, trial_seconds=trial)
 
     def _ended(self, best: Best | None) -> Ended:
         session = self.session

@@ -29,7 +29,7 @@ from ..tuning_db.values import (
 from .budget import Meter
 from .config import TuneConfig
 from .drift import DriftMonitor
-from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting, ignore
+from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
 from .final_comparison import FinalComparison
 from .finals import Fastest, Finalist
 from .gain import Progress
@@ -183,16 +183,8 @@ class Tuning:
             if compared is None:
                 return
             self._look_up()
-            comparison, gains = compared
-            _log.info("%s: %s", self._name, summary(comparison))
-            self._tell(
-                Final(
-                    comparison,
-                    self._elapsed(),
-                    gains=gains,
-                    trial_seconds=self.recorder.history.trial_seconds,
-                )
-            )
+            _log.info("%s: %s", self._name, summary(compared.comparison))
+            self._tell(self.recorder.history.final(self._elapsed()))
         finally:
             self._rest()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -13,9 +14,9 @@ from ..errors import DatabaseError
 from ..tuning_db import TuningDatabase
 from ..tuning_db.finals_rule import finals_key, of_finals
 from ..tuning_db.tally import Trials
-from ..tuning_db.values import Measurement, ScheduleRecord, Session, TargetRecord
+from ..tuning_db.values import Measurement, ScheduleRecord, Session, TargetRecord, Toolchain
 from .budget import running
-from .events import Trial
+from .events import Final, Trial
 from .measure.numeric_check import require_tolerance
 from .noise import was_disturbed
 from .session_finals import SessionFinals, session_finals
@@ -49,6 +50,32 @@ class Ran(NamedTuple):
         return Ran(measured.seconds, measured.schedule, measured.target, measured.toolchain)
 
 
+@dataclass(eq=False)
+class _Times:
+    """What a toolchain measured in a session, by schedule (id): all, and its trials alone.
+
+    `later` are all since its finals, which outdate what it measured before them, as in lookups.
+    """
+
+    all: dict[str, Ran] = field(default_factory=dict)
+    trials: dict[str, Ran] = field(default_factory=dict)
+    later: dict[str, Ran] = field(default_factory=dict)
+    finalists: Sequence[Measurement] = ()
+    finals: SessionFinals | None = None
+
+    def add(self, measured: Measurement, *, trial: bool) -> Ran | None:
+        """Add a measurement in the place of earlier ones of its schedule; a failure has no time."""
+        ran = Ran.of(measured)
+        for times in (self.all, self.later, *((self.trials,) if trial else ())):
+            times.pop(measured.schedule, None)
+            if ran is not None:
+                times[ran.schedule] = ran
+        return ran
+
+    def add_finals(self, finalists: Sequence[Measurement]) -> None:
+        self.finalists, self.finals, self.later = finalists, None, {}
+
+
 class SessionHistory:
     """Reads a session from a database, from the beginning at first and then what is new.
 
@@ -56,8 +83,8 @@ class SessionHistory:
     once replaces it: the trial was timed again. `tuning_db.finals_rule` says which are finals.
     `trials` is the number of trials. `elapsed` is the duration up to the `last` measurement; older
     versions did not record it, and long pauses are then left out. `toolchain` is the id of that of
-    the last. `in_finals` has the last measurement in finals of each schedule (id) that ran there,
-    with its generator.
+    the last: times of other generations are not compared with its, here as in lookups. `in_finals`
+    has the last measurement in finals of each schedule (id) that ran there, with its generator.
     """
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
@@ -73,11 +100,9 @@ class SessionHistory:
         """The best time of the trials that have been read."""
         self._best_before: float | None = None
         """The same without the latest trial."""
-        self._trials: dict[str, Ran] = {}
-        self._finalists: list[Measurement] = []
-        self._finals: SessionFinals | None = None
-        self._later: dict[str, Ran] = {}
-        """The trials (schedules) since the last finals."""
+        self._times: dict[str, _Times] = {}
+        """What each toolchain (id) measured, the one used last at the end."""
+        self._generations: dict[str, str] = {}
 
     @property
     def trials(self) -> int:
@@ -86,30 +111,31 @@ class SessionHistory:
     @property
     def trial_seconds(self) -> float | None:
         """The best time of the trials; `None` if none of them counts."""
-        return self._fastest(self._trials.values())
+        return self._fastest(ran for times in self._comparable() for ran in times.trials.values())
 
     @property
     def finals(self) -> SessionFinals | None:
-        """How the last finals ended; `None` without any, or if a later trial is faster."""
-        if self._finals is None and self._finalists:
-            self._finals = session_finals(self._database, self._finalists)
-        if self._finals is None or self._fastest_later < self._finals.seconds:
-            return None
-        return self._finals
+        """How the last finals ended; `None` without any, or if another time of it is less."""
+        return self._choice()[1]
+
+    def final(self, elapsed: float | None = None) -> Final:
+        """How the last finals ended, as an event; those that do not count have no comparison."""
+        finals, when = self.finals, self.elapsed if elapsed is None else elapsed
+        if finals is None:
+            return Final((), when)
+        return Final(finals.comparison, when, gains=finals.gains, trial_seconds=self.trial_seconds)
 
     @property
     def own_seconds(self) -> float | None:
         """The best time of the session: finals replace the trials before them."""
-        if self.finals is not None:
-            return self.finals.seconds
-        return self.trial_seconds if self._finals is None else self._fastest_later
+        seconds, _ = self._choice()
+        return None if seconds == math.inf else seconds
 
     def fastest(self) -> Iterator[Ran]:
         """The schedules that may be its best, by their last times, the fastest first."""
-        last = {**self._trials}
-        for measured, _ in self.in_finals.values():
-            if (ran := Ran.of(measured)) is not None:
-                last[ran.schedule] = ran
+        last: dict[str, Ran] = {}
+        for times in self._comparable():
+            last |= times.all
         return filter(self._counts, sorted(last.values()))
 
     def read(self) -> Iterator[RecordedTrial]:
@@ -123,14 +149,11 @@ class SessionHistory:
             else:
                 self.elapsed = measurement.elapsed
             self.last = created
-            self.toolchain = measurement.toolchain
+            self._use(measurement.toolchain)
             in_finals = of_finals((finals_key(m), m.outcome) for m, _ in together)
             final = [entry for entry, yes in zip(together, in_finals, strict=True) if yes]
             if final:
-                ran = {m.schedule: (m, made) for m, made in final}
-                self._finalists = [m for m, _ in ran.values()]
-                self.in_finals |= ran
-                self._finals, self._later = None, {}
+                self._add_finals(final)
             for measurement, generator in (e for e in together if e not in final):
                 if measurement.trial and measurement.schedule == self._latest:
                     self._best = self._best_before
@@ -141,6 +164,8 @@ class SessionHistory:
                         yield pending
                     self._latest, self._best_before = measurement.schedule, self._best
                     pending = RecordedTrial(self._trial(measurement), measurement, generator)
+                else:
+                    self._add(measurement, trial=bool(measurement.trial))
         if pending is not None:
             yield pending
 
@@ -161,14 +186,33 @@ class SessionHistory:
             yield from moments[:-1]  # the last may go on
             size = _PAGE if len(moments) > 1 else 2 * size
 
+    def _use(self, toolchain: str) -> None:
+        """Note whose measurements follow. The best of another generation is no best of theirs."""
+        before, self.toolchain = self.toolchain, toolchain
+        if before is not None and self._generation(before) != self._generation(toolchain):
+            self._best = self._best_before = self.own_seconds
+
+    def _add_finals(self, final: Iterable[tuple[Measurement, str]]) -> None:
+        """Add interleaved measurements with their generators."""
+        together = {m.schedule: (m, made) for m, made in final}
+        self.in_finals |= together
+        finalists = [measured for measured, _ in together.values()]
+        for measured in finalists:
+            self._add(measured, trial=False)
+        self._times[finalists[0].toolchain].add_finals(finalists)
+        self._best = self._best_before = self.own_seconds
+
+    def _add(self, measured: Measurement, *, trial: bool) -> Ran | None:
+        """Add a measurement; returns its time, if it ran."""
+        times = self._times.pop(measured.toolchain, None) or _Times()
+        self._times[measured.toolchain] = times
+        return times.add(measured, trial=trial)
+
     def _trial(self, measured: Measurement) -> Trial:
-        for times in (self._trials, self._later):
-            times.pop(measured.schedule, None)
         self.in_finals.pop(measured.schedule, None)
-        ran = Ran.of(measured)
+        ran = self._add(measured, trial=True)
         record = False
         if ran is not None:
-            self._trials[ran.schedule] = self._later[ran.schedule] = ran
             faster = self._best is None or ran.seconds < self._best
             record = faster and self._counts(ran)
         self._best = measured.seconds if record else self._best
@@ -185,11 +229,37 @@ class SessionHistory:
             disturbed=was_disturbed(measured.samples),
         )
 
-    @property
-    def _fastest_later(self) -> float:
-        """The best time of the trials since the last finals; infinite if none of them counts."""
-        later = self._fastest(self._later.values())
-        return math.inf if later is None else later
+    def _choice(self) -> tuple[float, SessionFinals | None]:
+        """The best time, infinite if none counts, and the finals whose choice has it."""
+        best: tuple[float, SessionFinals | None] = math.inf, None
+        for times in self._comparable():
+            if times.finals is None and times.finalists:
+                times.finals = session_finals(self._database, times.finalists)
+            finals = times.finals
+            later = self._fastest((times.all if finals is None else times.later).values())
+            seconds = math.inf if later is None else later
+            if finals is not None and finals.seconds <= seconds:
+                seconds = finals.seconds
+            else:
+                finals = None
+            if seconds < best[0] or (seconds == best[0] < math.inf and finals is not None):
+                best = seconds, finals
+        return best
+
+    def _comparable(self) -> Iterator[_Times]:
+        """What was measured by toolchains of the generation of the last one."""
+        for toolchain, times in self._times.items():
+            if self._generation(toolchain) == self._generation(self.toolchain):
+                yield times
+
+    def _generation(self, toolchain: str | None) -> str | None:
+        """The generation of a toolchain (id); its id where the record of it is damaged."""
+        if toolchain is not None and toolchain not in self._generations:
+            generation = toolchain
+            with suppress(DatabaseError):
+                generation = self._database.get(Toolchain, toolchain).generation
+            self._generations[toolchain] = generation
+        return self._generations.get(toolchain or "")
 
     def _fastest(self, ran: Iterable[Ran]) -> float | None:
         """The best time of those that count."""
