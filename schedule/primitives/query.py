@@ -85,7 +85,7 @@ def block_named(fn: Func, name: str, original: Func) -> tuple[Func, Label]:
         "{0} blocks are called {1!r}",
         len(found),
         name,
-        hint=lambda: ", ".join(
+        hint=lambda: ", or ".join(
             [
                 *(["give the position: " + ", ".join(positions)] if positions else []),
                 *(["take what a step returned"] if len(positions) < len(found) else []),

@@ -204,3 +204,14 @@ def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32"), D: T.Buffer((4
     with pytest.raises(ScheduleError, match=r"position: get_block\(1\), get_block\(2\)"):
         sch.get_loops("B")
     assert [v.name for v in sch.get_loops(sch.get_block(2))] == ["i"]
+
+
+def test_a_block_of_that_name_that_a_step_made_has_no_position() -> None:
+    A, r = te.placeholder((4, 6), "float32", name="A"), te.reduce_axis(6, name="r")
+    B = te.compute((4, 6), lambda i, j: A[i, j] * 2, name="C_init")
+    C = te.compute((4,), lambda i: te.sum(B[i, r], axis=r), name="C")
+    sch: Any = Schedule(te.func([A, C]))
+    sch.decompose_reduction("C", sch.get_loops("C")[-1])
+    hint = r"hint: give the position: get_block\(0\), or take what a step returned\n"
+    with pytest.raises(ScheduleError, match=f"2 blocks are called 'C_init'\n  {hint}"):
+        sch.get_loops("C_init")
