@@ -12,6 +12,7 @@ from .config import TuneConfig
 from .model.base_model import named
 from .model.cost_model import PARAMETERS
 from .model.target_model import model_for
+from .session_history import tolerance_of
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +23,9 @@ def unfinished_session(
     target: TargetRecord,
     toolchain: Toolchain,
     budget: Budget,
+    tolerance: float | None,
 ) -> Session | None:
-    """The last session of a program and budget that did not finish.
+    """The last session of a program, budget and tolerance that did not finish.
 
     Its times are comparable with those of the toolchain. If there is none, a warning says why.
     """
@@ -38,11 +40,19 @@ def unfinished_session(
                 f"its unfinished session has times of {generation}, and they are not comparable "
                 f"with those of {toolchain.generation}"
             )
+        elif tolerance_of(session) != tolerance:
+            other, this = (_tolerance_text(t) for t in (tolerance_of(session), tolerance))
+            reason = f"its unfinished session has {other}, and this one {this}"
         else:
             return session
         why = why if n else reason
     _log.warning("%s: nothing to resume, a new session starts: %s", workload.name, why)
     return None
+
+
+def _tolerance_text(tolerance: float | None) -> str:
+    """The tolerance of a session as words."""
+    return "no tolerance" if tolerance is None else f"a tolerance of {tolerance!r}"
 
 
 def _generation(database: TuningDatabase, session: Session) -> str | None:

@@ -248,7 +248,7 @@ class RecordedRun(Hinted):
 def _arguments_of(session: Session) -> dict[str, float]:
     """The arguments of `tune` that a session was given: one that resumes it is given them too.
 
-    The budget says which session is resumed; the seed and the tolerance are those of each call.
+    The budget and the tolerance say which session is resumed; the seed is that of each call.
     """
     given = {
         "trials": session.trials,

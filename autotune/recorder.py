@@ -31,7 +31,7 @@ from .result import BestResult
 from .search.history import best_known
 from .search.replay import Replays
 from .session_finals import SessionFinals, session_finals
-from .session_history import SessionHistory
+from .session_history import SessionHistory, tolerance_of
 
 BEAT = 15.0
 """Seconds between heartbeats of a session."""
@@ -281,7 +281,9 @@ def kept_text(database: TuningDatabase, session: str) -> str:
     """What a database has of a session (id), and how to go on, in plain words."""
     trials = database.trials(session)
     some = "1 trial is" if trials == 1 else f"{trials} trials are"
+    tolerance = tolerance_of(database.get(Session, session))
+    same = "target and budget" if tolerance is None else "target, budget and tolerance"
     return (
-        f"{some} kept in {database.location}; resume=True (--resume) with the same target and "
-        "budget continues the session"
+        f"{some} kept in {database.location}; resume=True (--resume) with the same {same} "
+        "continues the session"
     )

@@ -151,8 +151,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     Every measurement is in `database` (or the one at that path or URL, which is created where there
     is none) before the next begins. Earlier measurements of the program
     and target warm the search and are not repeated; schedules of other sizes of the program are the
-    first candidates. `resume` continues the last session of this program, target and budget that
-    did not finish; if there is none, a warning says why, and a new one starts.
+    first candidates. `resume` continues the last session of this program, target, budget and
+    tolerance that did not finish; if there is none, a warning says why, and a new one starts.
 
     With `tolerance`, schedules with inexact steps are searched too: convolutions by Winograd's
     algorithm. It is the largest error that is accepted of them, in the measure of `numeric_check`.

@@ -159,7 +159,7 @@ class TuningJob:
                     hint="give it once, with a weight of 2",
                 )
         found = [
-            unfinished_session(self.database, w, target, toolchain, self.budget)
+            unfinished_session(self.database, w, target, toolchain, self.budget, self.tolerance)
             if self.resume
             else None
             for w in workloads

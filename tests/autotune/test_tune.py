@@ -376,6 +376,40 @@ def test_a_session_of_another_budget_is_not_resumed(
     ) in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "why"),
+    [
+        (None, 1e-3, "its unfinished session has no tolerance, and this one a tolerance of 0.001"),
+        (1e-3, None, "its unfinished session has a tolerance of 0.001, and this one no tolerance"),
+        (
+            1e-3,
+            1e-2,
+            "its unfinished session has a tolerance of 0.001, and this one a tolerance of 0.01",
+        ),
+    ],
+)
+def test_a_session_of_another_tolerance_is_not_resumed(
+    db: TuningDatabase,
+    play: Play,
+    caplog: pytest.LogCaptureFixture,
+    before: float | None,
+    now: float | None,
+    why: str,
+) -> None:
+    """What may be its best is another question: it says how much schedules may err."""
+    play(ok(1.0))
+    result = run(db, interrupting(3, KeyboardInterrupt()), tolerance=before)
+    assert result.kept is not None
+    assert ("budget and tolerance" in result.kept) is (before is not None)
+    other = run(db, resume=True, tolerance=now)
+    assert other.session != result.session
+    assert why in caplog.text
+    again = run(db, resume=True, tolerance=before)
+    assert (again.session, again.trials) == (result.session, 5)
+    recorded = {s.id: s.search["tolerance"] for s in db.records(Session)}
+    assert recorded == {result.session: before, other.session: now}
+
+
 def test_a_session_of_another_compiler_generation_is_not_resumed(
     db: TuningDatabase,
     play: Play,
