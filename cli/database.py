@@ -74,13 +74,14 @@ def list_measurements(
     as_json: AsJson = False,
 ) -> None:
     """List measurements by program and target, the newest first."""
-    from ..tuning_db import Order, Outcome, TargetRecord, Workload
+    from ..tuning_db import Order, Outcome, Session, TargetRecord, Workload
 
     order = _one_of(Order, sort, "--sort")
     only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
     moment = None if since is None else parse_moment(since, "--since")
     location = database_named(database, db)
     pinned: dict[tuple[str, str], str] = {}
+    disturbed: set[str] = set()
     with open_database(location) as opened:
         programs = {w.id: w.text for w in opened.records(Workload)}
         wanted = None if workload is None else _matching(programs, workload, location)
@@ -93,6 +94,8 @@ def list_measurements(
             pin = opened.pinned(group[0], targets[group[1]])
             if pin is not None:
                 pinned[group] = pin.schedule
+        if wide or as_json:
+            disturbed = {s.id for s in opened.records(Session) if s.noise is not None}
         texts = programs | {id: target.text for id, target in targets.items()}
     marked = {m.id for m, _ in measured if pinned.get((m.workload, m.target)) == m.schedule}
     if as_json:
@@ -102,6 +105,7 @@ def list_measurements(
                     **measurement_row(m, schedule, texts),
                     "superseded": m.id in old,
                     "pinned": m.id in marked,
+                    "calm": m.session not in disturbed,
                 }
                 for m, schedule in measured
             ]
@@ -113,7 +117,14 @@ def list_measurements(
     tables: dict[tuple[str, str], list[list[str]]] = {}
     for m, schedule in measured:
         tables.setdefault((m.workload, m.target), []).append(
-            _row(m, schedule, wide, superseded=m.id in old, pinned=m.id in marked)
+            _row(
+                m,
+                schedule,
+                wide,
+                superseded=m.id in old,
+                pinned=m.id in marked,
+                disturbed=m.session in disturbed,
+            )
         )
     for n, (group, rows) in enumerate(tables.items()):
         print_headings(n, *(texts.get(id, short_id(id)) for id in group))
@@ -152,14 +163,23 @@ def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
 
 
 def _row(
-    m: Measurement, schedule: ScheduleRecord, wide: bool, *, superseded: bool, pinned: bool
+    m: Measurement,
+    schedule: ScheduleRecord,
+    wide: bool,
+    *,
+    superseded: bool,
+    pinned: bool,
+    disturbed: bool,
 ) -> list[str]:
     more = [schedule.generator, decisions_text(schedule)] if wide else ["", ""]
-    finals = ", finals" if m.trial is False else ""
-    marks = f"{f' {_SUPERSEDED}' if superseded else ''}{finals}{', pinned' if pinned else ''}"
+    from ..tuning_db.values import NOT_CALM
+
+    states = {"finals": m.trial is False, "pinned": pinned, NOT_CALM: disturbed}
+    marks = "".join(f", {state}" for state, holds in states.items() if holds)
+    outcome = f"{m.outcome.value}{f' {_SUPERSEDED}' if superseded else ''}{marks}"
     return [
         short_id(m.id),
-        f"{m.outcome.value}{marks}",
+        outcome,
         time_text(m.seconds),
         schedule.inexact,
         short_id(m.session),
@@ -205,6 +225,8 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Show the schedule that `build` takes for each workload, or one, by target and compiler."""
+    from ..tuning_db.values import NOT_CALM
+
     if program is None and param:
         raise typer.BadParameter("parameters of no program: name FILE.py:FUNCTION too")
     workload = None if program is None else _workload(program, param or ())
@@ -219,7 +241,7 @@ def best(
             f"{best['name']} {best['shape']}",
             *time_cells(best),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
-            best["how"],
+            best["how"] if best["noise"] is None else f"{best['how']}, {NOT_CALM}",
             *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),
             best["inexact"],
             short_id(best["schedule"]),
@@ -235,6 +257,11 @@ def best(
     for n, ((where, compiler), rows) in enumerate(tables.items()):
         print_headings(n, f"{where}, {compiler}")
         print_table(columns, rows, "")
+    noises = dict.fromkeys(best["noise"] for best in choices if best["noise"] is not None)
+    if workload is not None and noises:
+        print_text("\n" + "\n".join(noises))
+    elif noises:
+        print_text(f"\n{NOT_CALM}: `db explain` of the program says what disturbed its session")
 
 
 def _workload(program: str, parameters: Sequence[str]) -> Workload:

@@ -62,7 +62,8 @@ def best_rows(
                 if choice is not None:
                     where = {"target": target.text, "generation": generation}
                     gains = gains_json(database.gains(choice))
-                    yield {**_best(workload, choice), **where, "gains": gains}
+                    noise = database.noise(choice)
+                    yield {**_best(workload, choice), **where, "gains": gains, "noise": noise}
 
 
 def _best(workload: Workload, choice: Best) -> dict[str, Any]:

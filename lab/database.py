@@ -24,7 +24,7 @@ from ..tuning_db import (
 )
 from ..tuning_db.explain import choice_text, comparison_text
 from ..tuning_db.gains import Gains, gain_cell, gains_text
-from ..tuning_db.values import KINDS
+from ..tuning_db.values import KINDS, NOT_CALM
 from .bars import bars
 from .page import text
 from .programs import Contents, Tuned
@@ -159,8 +159,8 @@ def outcomes_table(contents: Contents) -> h.Node:
     return bars("Outcomes of trials", rows, head=("outcome", "trials"), write="{:,.0f}".format)
 
 
-def best(found: Best, gained: Gains | None = None) -> h.Node:
-    """The result of a lookup, with its gains where they are known."""
+def best(found: Best, gained: Gains | None = None, noise: str | None = None) -> h.Node:
+    """The result of a lookup, with its gains and what disturbed its session where it is known."""
     inexact = f"inexact: {found.schedule.inexact}" if found.schedule.inexact else None
     origin = f"schedule {short_id(found.schedule.id)}"
     facts = (origin, choice_text(found), inexact, f"from {found.layer}")
@@ -168,6 +168,7 @@ def best(found: Best, gained: Gains | None = None) -> h.Node:
     return h.section(".result")[
         lead(str(found.time or "no usable time"), *facts),
         remarks(gains_text(gained or {}), f"{compared[:1].upper()}{compared[1:]}"),
+        remarks(noise, kind="bad"),
         finals(found.comparison),
         schedule(found.schedule),
     ]
@@ -193,7 +194,9 @@ def _explanation(story: Explanation) -> h.Node:
     return h.section(".result")[
         h.h3[text(f"{name} ({short_id(story.workload)})")],
         h.p(".soft")[text(f"{story.target}, searched: {', '.join(story.layers)}")],
-        lead("nothing usable") if story.best is None else best(story.best, story.gains),
+        lead("nothing usable")
+        if story.best is None
+        else best(story.best, story.gains, story.noise),
         table("Records that are not the choice", [*refused, Column("such as")], reasons)
         if reasons
         else None,
@@ -243,7 +246,8 @@ def _program(name: h.Node, row: Tuned) -> Row:
     found = row.best
     time: h.Node | Cell = Cell("", _LAST)
     if found is not None:
-        time = Cell(str(found.time or "pinned"), _LAST if found.seconds is None else found.seconds)
+        words = f"{found.time or 'pinned'}{'' if row.noise is None else f', {NOT_CALM}'}"
+        time = Cell(words, _LAST if found.seconds is None else found.seconds)
     gains = (row.gains.get(name) for name in ("written", "untuned"))
     return (
         name,

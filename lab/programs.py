@@ -20,7 +20,7 @@ class Tuned(NamedTuple):
 
     `target` and `generation` are texts. `trials` of it were made, of which `failed` failed.
     `session` (id) has the best measurement, or most of them.
-    `trouble` is why the best could not be looked up.
+    `trouble` is why the best could not be looked up, and `noise` what disturbed the session of it.
     """
 
     workload: Workload | None
@@ -33,6 +33,7 @@ class Tuned(NamedTuple):
     best: Best | None
     gains: Gains
     trouble: str | None = None
+    noise: str | None = None
 
     @property
     def rate(self) -> float | None:
@@ -94,12 +95,14 @@ class Contents:
         best: Best | None = None
         gains: Gains = {}
         trouble: str | None = None
+        noise: str | None = None
         if workload is not None and target is not None and tool is not None:
             try:
                 best = self.database.best(
                     workload.id, target, tool, tolerance=tolerance, applies=replays_of(workload)
                 )
-                gains = self.database.gains(best) if best is not None else gains
+                if best is not None:
+                    gains, noise = self.database.gains(best), self.database.noise(best)
             except DatabaseError as error:
                 trouble = str(error)
         session = max(tallies, key=lambda t: t.measurements).session
@@ -116,6 +119,7 @@ class Contents:
             best,
             gains,
             trouble,
+            noise,
         )
 
     def of_session(self, session: Session) -> Tuned:

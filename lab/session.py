@@ -141,7 +141,8 @@ def _facts(session: Session) -> str:
 
 
 def _headline(trials: SessionTrials, session: Session, tuned: Tuned) -> h.Node:
-    troubles = remarks(session.noise, tuned.trouble, kind="bad")
+    elsewhere_noise = None if tuned.session == session.id else tuned.noise
+    troubles = remarks(session.noise, elsewhere_noise, tuned.trouble, kind="bad")
     own = trials.own_seconds
     if tuned.best is None:
         what = "no correct candidate" if trials.tried else "nothing was measured"

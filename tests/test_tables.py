@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -38,7 +39,14 @@ from tilewright.codegen.cuda.generator import CudaGenerator
 from tilewright.codegen.generator import Tools
 from tilewright.runtime.module import Origin
 from tilewright.tir.ir import Buffer
-from tilewright.tuning_db import Outcome, ScheduleRecord, Session, TargetRecord, TuningDatabase
+from tilewright.tuning_db import (
+    Outcome,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    TuningDatabase,
+)
 
 from .golden import check_golden
 from .lab.databases import CPU, LLVM
@@ -62,6 +70,9 @@ COMMANDS = {
     "show-measurement": "db show {measurement}",
     "show-schedule": "db show {schedule}",
     "explain": "db explain programs.py:matmul --db session.db",
+    "list-not-calm": "db list --wide --outcome ok --db noisy.db",
+    "best-not-calm": "db best programs.py:matmul --db noisy.db",
+    "explain-not-calm": "db explain programs.py:matmul --db noisy.db",
     "import": "db import records.jsonl --db {new}",
     "merge": "db merge tables.db --db {new}",
     "tune": "tune programs.py:matmul --trials 4",
@@ -142,6 +153,10 @@ EXAMINED = {
 """Of a small program and a large one."""
 
 
+NOISE = (
+    "The reference kernel now takes 68 times as long as at the start; something else is running, "
+    "and these times are not comparable. Tune again when the machine is calm."
+)
 LIBRARY = Library(
     tuple(Path(f"build/libmatmul.{ending}") for ending in ("so", "so.json", "h")),
     tw.Target.parse("cpu -mcpu=x86-64-v3 -threads=1"),
@@ -178,6 +193,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with fill(path / "tables.db") as db:
         db.export_lines(path / "records.jsonl")
     fill_session(path / "session.db").close()
+    shutil.copy(path / "session.db", path / "noisy.db")
+    with TuningDatabase(path / "noisy.db") as noisy:
+        for session in noisy.records(Session):
+            noisy.finish_session(session.id, SessionStatus.FINISHED, noise=NOISE)
     (path / "programs.py").write_text(PROGRAMS)
     with TuningDatabase(path / "other.db") as other:
         other.merge(path / "tables.db")
@@ -458,6 +477,22 @@ def test_the_best_of_a_tuning_has_its_interval_and_gains_in_any_width(
         text, _ = run("db", "best", "--db", db.location, width=width)
         for shown in ("95% interval", "vs written", "42.5x faster", "vs untuned", "1.06x faster"):
             assert shown in text
+
+
+def test_the_best_of_a_session_that_was_disturbed_is_marked(
+    db: TuningDatabase, run: Run, folder: Path
+) -> None:
+    """In a list of programs, where the words of each would be too long."""
+    text, _ = run("db", "best", "--db", "noisy.db", width=80)
+    assert "verified, not calm" in text
+    assert "`db explain` of the program says what disturbed its session" in text
+    assert NOISE not in " ".join(text.split())
+    calm, _ = run("db", "best", "--db", "session.db", width=80)
+    assert "not calm" not in calm
+    (row, *_) = json.loads(run("db", "best", "--db", "noisy.db", "--json", width=80)[0])
+    assert row["noise"].endswith(f"was not calm: {NOISE}")
+    rows = json.loads(run("db", "list", "noisy.db", "--json", width=80)[0])
+    assert {row["calm"] for row in rows} == {False}
 
 
 def test_a_time_of_one_sample_has_no_interval(

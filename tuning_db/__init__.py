@@ -33,6 +33,7 @@
     best = db.best(workload.id, target, toolchain)              # Best | None
     best.schedule.trace, best.seconds, best.measurement.id, best.pinned, best.layer
     print(db.explain(workload, target, toolchain))              # why that one, or why none
+    db.noise(best)                                              # what disturbed its session
     db.gains(best)                                              # {Baseline: Gain} of its finals
 
     db.measurements(limit=20), db.records(Workload), db.get(Session, id), db.find("5e88")

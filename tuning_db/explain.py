@@ -43,6 +43,7 @@ from .lookup import (
     best,
     failed_checks,
     gains,
+    noise,
     outdating,
     superseded_in,
     within,
@@ -127,6 +128,7 @@ class Explanation:
     """The explanation of a lookup; `str()` renders it. `name` is None for an unknown workload.
 
     `gains` are those of `best` over the baselines of its session, as far as they are recorded.
+    `noise` says in plain words what disturbed that session, `None` if nothing did.
     """
 
     workload: str
@@ -138,6 +140,7 @@ class Explanation:
     refused: tuple[Refused, ...]
     near: tuple[Near, ...]
     gains: Gains
+    noise: str | None = None
 
     _repr_html_ = html
 
@@ -180,6 +183,7 @@ def explain(
         refused=tuple(refused),
         near=() if known is None else _near(layers, known, wanted),
         gains={} if chosen is None else gains(layers, chosen, wanted.damage),
+        noise=None if chosen is None else noise(layers, chosen, wanted.damage),
     )
 
 
@@ -406,6 +410,8 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield from (f"  {line}" for line in resources_text(story.best.measurement.resources))
     if (gained := gains_text(story.gains)) is not None:
         yield f"  {gained}"
+    if story.noise is not None:
+        yield f"  {story.noise}"
     yield from _comparison_lines(story.best)
     for group in story.refused:
         detail = f" ({excerpt(group.detail, _DETAIL)})" if group.detail else ""

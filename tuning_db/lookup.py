@@ -46,6 +46,7 @@ from sqlalchemy import (
 )
 
 from ..errors import DatabaseError
+from ..ids import short_id
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
 from .failures import CallersError
@@ -499,12 +500,24 @@ def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
     for connection in layers:
         if location(connection) != best.layer:
             continue
-        session = damage.or_none(connection, partial(get, connection, Session, measured.session))
+        session = _session_of(connection, measured, damage)
         rows = connection.execute(_OF_COMPARISON, {"created": measured.created})
         entries = (damage.or_none(connection, partial(pair, row)) for row in rows)
         timed = [e for e in entries if e is not None and _together(e[0], measured)]
         return gains_of(measured, timed if len(timed) > 1 else [], untuned_of(session))
     return {}
+
+
+def noise(layers: Layers, best: Best, damage: Damage) -> str | None:
+    """What disturbed the session that measured the best, in plain words that name the session."""
+    if best.measurement is None:
+        return None
+    layer = next((c for c in layers if location(c) == best.layer), None)
+    session = None if layer is None else _session_of(layer, best.measurement, damage)
+    if session is None or session.noise is None:
+        return None
+    words = " ".join(session.noise.split())
+    return f"Session {short_id(session.id)}, which measured it, was not calm: {words}"
 
 
 def failed_checks(layers: Layers, workload: str) -> set[Check]:
@@ -612,6 +625,10 @@ def _earlier(
         if entry is not None and _in_one_place(entry[0], timed):
             times.setdefault(entry[1].id, []).extend(entry[0].samples)
     return times
+
+
+def _session_of(connection: Connection, measured: Measurement, damage: Damage) -> Session | None:
+    return damage.or_none(connection, partial(get, connection, Session, measured.session))
 
 
 def _together(measured: Measurement, other: Measurement) -> bool:

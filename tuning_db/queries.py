@@ -349,6 +349,14 @@ class Queries(Hinted):
         with self._connections() as layers, leaving_out() as damage:
             return lookup.gains(layers, best, damage)
 
+    def noise(self, best: Best) -> str | None:
+        """What disturbed the session that measured a result of `best`, in plain words.
+
+        None if its machine was calm, and where the session is not known.
+        """
+        with self._connections() as layers, leaving_out() as damage:
+            return lookup.noise(layers, best, damage)
+
     def relatives(
         self,
         workload: Workload,

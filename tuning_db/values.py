@@ -221,6 +221,10 @@ class Machine(Digested):
     created: datetime
 
 
+NOT_CALM = "not calm"
+"""The mark of what a session measured whose machine was disturbed: see `Session.noise`."""
+
+
 @dataclass(frozen=True, repr=False)
 class Session(Digested):
     """A tuning run. Made by `TuningDatabase.start_session`.

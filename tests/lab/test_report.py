@@ -14,6 +14,7 @@ import tilewright as tw
 from tilewright.byte_counts import format_bytes
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
+from tilewright.lab.database import view
 from tilewright.lab.records import listed
 from tilewright.lab.report import report
 from tilewright.lab.session import session_trials
@@ -28,6 +29,7 @@ from tilewright.tuning_db import (
     Workload,
 )
 
+from .checks import checked, words
 from .databases import CPU, HOST, HOSTILE, LLVM, NOON, Tuning, tuned
 
 
@@ -109,6 +111,32 @@ def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path:
     assert "chosen; fastest" in text
     assert "the untuned build 2.22 ms 2.00x slower" in text
     assert "The best is of session" in text
+
+
+def test_a_session_that_was_disturbed_is_named_where_its_best_is(
+    database: TuningDatabase, tmp_path: Path
+) -> None:
+    """In the list of programs, and in the picture of a later session, and of a lookup."""
+    (first,) = database.records(Session)
+    tuning = Tuning(tmp_path / "tuning.db")
+    tuning.now = NOON + timedelta(days=1)
+    tuning.trial(later := tuning.start(), 4, 5e-3)
+    assert "not calm" not in shown(report(tuning.database))
+    noise = f"something else is running {HOSTILE}"
+    tuning.database.finish_session(first.id, SessionStatus.FINISHED, noise=noise)
+    says = f"Session {first.id[:12]}, which measured it, was not calm: something else is running"
+    best = tuning.database.best(tuning.workload.id, CPU, LLVM)
+    assert best is not None
+    assert str(tuning.database.noise(best)).startswith(says)
+    assert "1.11 ms (1.1 to 1.12), not calm" in shown(report(tuning.database))
+    assert says in shown(report(tuning.database, later))
+    story = tuning.database.explain(tuning.workload, CPU, LLVM)
+    assert f"\n  {says}" in str(story)
+    assert says in words(checked(view(story)))
+    tuning.database.pin(tuning.workload.id, CPU, tuning.schedule(32).id, unverified=True)
+    pinned = tuning.database.best(tuning.workload.id, CPU, LLVM)
+    assert pinned is not None
+    assert tuning.database.noise(pinned) is None, "nothing measured it"
 
 
 def test_the_schedules_of_a_session_have_their_one_time_and_order(
