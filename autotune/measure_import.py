@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..codegen.generator import generator_for
-from ..errors import ArtifactError, DatabaseError, TargetError
+from ..errors import ArtifactError, DatabaseError, ScheduleError, TargetError
 from ..ids import short_id
 from ..runtime.measure.comparison import CheckResult
 from ..runtime.measure.pack import Pack
@@ -59,7 +59,7 @@ def import_results(path: Path, database: DatabaseOrPath) -> Imported:
     try:
         records = list(_records(results))
     except (
-        DatabaseError, TargetError, KeyError, TypeError, ValueError, OverflowError,
+        DatabaseError, ScheduleError, TargetError, KeyError, TypeError, ValueError, OverflowError,
     ) as error:  # fmt: skip
         raise ArtifactError("{0}: its records make no sense: {1}", path, error) from error
     count = sum(isinstance(record, Measurement) for record in records)

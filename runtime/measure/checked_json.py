@@ -67,13 +67,18 @@ def parse_sealed(text: bytes, what: str, before: str = "") -> dict[str, Any]:
 def field(data: Mapping[str, Any], name: str, kind: type[Any], what: str) -> Any:
     """A field of a type; exact whole numbers are floats too. Raises `ArtifactError`."""
     value: Any = data.get(name)
-    if kind is float and type(value) is int and abs(value) < 1 << 53:
-        value = float(value)
+    if kind is float:
+        value = as_float(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
         raise ArtifactError(
             "{0}: {1}: expected {2}, found {3}", what, name, kind.__name__, show(data.get(name))
         )
     return value
+
+
+def as_float(value: Any) -> Any:
+    """An exact whole number as the float that it is; anything else as it is."""
+    return float(value) if type(value) is int and abs(value) < 1 << 53 else value
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

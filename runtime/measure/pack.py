@@ -24,7 +24,7 @@ from ..files import open_regular, read_some
 from ..module import Module
 from ..signature import show
 from ..target_runtime import runtime_for
-from .checked_json import field, parse_sealed, sealed
+from .checked_json import as_float, field, parse_sealed, sealed
 
 FORMAT = "tilewright-measure-pack"
 VERSION = 2
@@ -82,15 +82,15 @@ class PackedCandidate:
         if not isinstance(data, dict):
             raise ArtifactError("{0}: expected an object, found {1}", what, show(data))
         built = data.get("file") is not None
-        features = field(data, "features", list, what)
-        if any(type(f) not in (int, float) for f in features):
+        features = list(map(as_float, field(data, "features", list, what)))
+        if any(type(f) is not float for f in features):
             raise ArtifactError("{0}: features: expected numbers, found {1}", what, show(features))
         factor = field(data, "error_factor", float, what)
         if factor < 1:
             raise ArtifactError("{0}: error_factor: expected 1 or more, found {1}", what, factor)
         return PackedCandidate(
             field(data, "schedule", dict, what),
-            tuple(map(float, features)),
+            tuple(features),
             factor,
             PackedFile.from_json(data["file"]) if built else None,
             None if built else field(data, "outcome", str, what),

@@ -282,6 +282,17 @@ def test_moments_beyond_the_calendar_are_refused(folder: Path, tmp_path: Path) -
         import_results(tmp_path / "results.jsonl", database)
 
 
+@pytest.mark.parametrize("trace", ["[]", '{"version": 99, "steps": []}'])
+def test_a_trace_of_no_schedule_is_refused(folder: Path, tmp_path: Path, trace: str) -> None:
+    changed(folder / "pack.json", lambda d: d["candidates"][0]["schedule"].update(trace=trace))
+    measure(folder, tmp_path / "results.jsonl", start=Here)
+    with (
+        tw.TuningDatabase(tmp_path / "tuning.db") as database,
+        pytest.raises(ArtifactError, match=r"make no sense: .*trace"),
+    ):
+        import_results(tmp_path / "results.jsonl", database)
+
+
 def test_finals_that_a_later_run_owes_are_held_by_the_next(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +461,12 @@ def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
                 f / "pack.json", lambda d: d["candidates"][0].update(error_factor=0.5)
             ),
             "expected 1 or more",
+        ),
+        (
+            lambda f: changed(
+                f / "pack.json", lambda d: d["candidates"][0].update(features=[10**400])
+            ),
+            "features: expected numbers",
         ),
         (
             lambda f: changed(f / "pack.json", lambda d: d["candidates"].append(3)),
