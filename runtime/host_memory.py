@@ -31,7 +31,8 @@ class HostMemory(Memory):
 
     def view(self, value: Any, name: str) -> View:
         if is_array(value):
-            if issubclass(type(value), np.ma.MaskedArray):
+            # Plain arrays do without `numpy.ma`, which is loaded when it is first named.
+            if type(value) is not np.ndarray and issubclass(type(value), np.ma.MaskedArray):
                 raise ArgumentError(
                     "argument {0}: expected a plain array, found a masked array",
                     name,

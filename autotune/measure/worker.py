@@ -7,11 +7,13 @@ with its parent: by the parent-death signal where there is one, or when its inpu
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from typing import Protocol
 
 from ...errors import TilewrightError
+from ...runtime.garbage import collected_later
 from ...runtime.parent import end_with_parent
 from .limits import expect_the_worst
 from .protocol import Message, encode, read
@@ -35,7 +37,9 @@ def main() -> None:
         os.fdopen(options.replies, "wb") as replies,
     ):
         _detach_input()
-        role = _role(options.role)
+        with collected_later():
+            role = _role(options.role)
+        gc.freeze()  # collections need not look at what the modules hold
         while (message := read(requests)) is not None:
             try:
                 reply = role.answer(message)

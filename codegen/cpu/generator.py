@@ -156,10 +156,10 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         )
 
     def compile(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
-        from .checked_code import check_code
-
         for instruction in frozenset["Instruction"]().union(*(p.instructions for p in emitted)):
             if instruction.home is not None:
+                from .checked_code import check_code  # in a child process, of users' ones only
+
                 check_code(self, instruction, target)
         return self.object_file(emitted, target)
 
