@@ -328,6 +328,6 @@ def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
 
     if not generator_for(target).may_end_process(target, foreign=choice.foreign):
         return compile_cached(choice.func, target, strict_fp=strict_fp)
-    from .autotune.measure.compiler import compile_in_child
+    from .autotune.measure.compile_in_child import compile_in_child
 
     return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_in_child)

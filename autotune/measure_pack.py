@@ -35,7 +35,7 @@ from ..tuning_db.arguments import opened_or_none
 from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import Outcome, TargetRecord, to_plain
 from .config import TuneConfig
-from .measure.compiler import compile_in_child
+from .measure.compile_in_child import compile_in_child
 from .measure.host_sample import NotSampled, host_sample
 from .measure.inputs import arguments_of, needs_positive
 from .measure.interchange import reference_program

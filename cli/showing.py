@@ -125,7 +125,7 @@ def _assembly(schedule: Schedule, target: Target) -> Assembly:
 
     Raises `BuildError`, and `LabError` where code of the target has no assembly.
     """
-    from ..autotune.measure.compiler import compile_in_child
+    from ..autotune.measure.compile_in_child import compile_in_child
     from ..codegen.cache import compile_cached
     from ..lab.assembly_lines import Assembly
 

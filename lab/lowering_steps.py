@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..autotune.measure.compiler import compile_in_child
+from ..autotune.measure.compile_in_child import compile_in_child
 from ..codegen.build import Lowered, compile_func, compiled_target, emit_parts, lower_parts
 from ..codegen.compiled import Compiled
 from ..codegen.generator import Emission, generator_for

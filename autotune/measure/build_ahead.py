@@ -10,15 +10,13 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ...codegen.cache import compile_cached
 from ...target import Target
 from ...tir.instruction_set import user_instructions
 from ...tir.ir import Func
-from ..search.remembered import Way, chosen
+from ..search.remembered import Way
 from .machine import with_rates
-from .program_text import parse_program, program_fields
+from .program_text import program_fields
 from .protocol import Message
 from .supervised_worker import describe
 from .worker_process import Worker, turn
@@ -60,16 +58,6 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
     finally:
         for worker in workers:
             worker.kill()
-
-
-def build_here(fields: dict[str, Any]) -> Message:
-    """Compile a program as a request says, in a child: the kernel is then in the cache."""
-    func, way = parse_program(fields), fields["way"]
-    target = Target.from_json(fields["target"])
-    if way is not None:
-        func = chosen(func, target, way).func
-    compile_cached(func, target, strict_fp=fields["strict_fp"])
-    return Message({})
 
 
 def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tilewright import BuildError, Schedule, build_library, ops, te
-from tilewright.autotune.measure import compiler
+from tilewright.autotune.measure import compile_in_child as child
 from tilewright.autotune.measure.build_ahead import Task, build_ahead
-from tilewright.autotune.measure.compiler import compile_in_child
+from tilewright.autotune.measure.compile_in_child import compile_in_child
 from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.worker_process import Died
 from tilewright.autotune.search.remembered import recalled
@@ -58,11 +58,11 @@ def test_a_child_that_aborts_is_a_build_error() -> None:
 
 def test_a_child_that_is_killed_is_asked_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     killed = Died(0, signal.SIGKILL, out_of_memory=False, output="")
-    ask, deaths = compiler._asked, [killed]
-    monkeypatch.setattr(compiler, "_asked", lambda m: deaths.pop() if deaths else ask(m))
+    ask, deaths = child._asked, [killed]
+    monkeypatch.setattr(child, "_asked", lambda m: deaths.pop() if deaths else ask(m))
     assert compile_in_child(affine(), SERIAL).signature.name == "affine"
     assert not deaths
-    monkeypatch.setattr(compiler, "_asked", lambda _: killed)
+    monkeypatch.setattr(child, "_asked", lambda _: killed)
     with pytest.raises(
         BuildError, match=r"SIGKILL(.|\n)*hint: the process was killed from outside"
     ):

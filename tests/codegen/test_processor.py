@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.measure.compiler import compile_in_child
+from tilewright.autotune.measure.compile_in_child import compile_in_child
 from tilewright.choosing import choices, choose
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
