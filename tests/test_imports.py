@@ -377,6 +377,18 @@ def test_every_public_name_resolves() -> None:
         _ = tilewright.tuna
 
 
+def test_names_of_the_database_are_offered_before_they_are_loaded() -> None:
+    code = "from tilewright import tuning_db as t; print(set(t.__all__) <= set(dir(t)), *vars(t))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    offered, *loaded = told.stdout.split()
+    assert offered == "True"
+    assert not {"Best", "values"} & set(loaded)
+    for name in tilewright.tuning_db.__all__:
+        assert getattr(tilewright.tuning_db, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'best'"):
+        _ = tilewright.tuning_db.best
+
+
 def test_public_rooms_load_when_they_are_named() -> None:
     """No other import came before it."""
     code = "import tilewright as tw; print(tw.tuning_db.Order.TIME, tw.T.__name__)"

@@ -61,40 +61,39 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .gains import Gain
-from .values import (
-    AnyRecord,
-    Baseline,
-    Best,
-    ComparedSchedule,
-    Environment,
-    Json,
-    Machine,
-    Measurement,
-    Order,
-    Outcome,
-    Pin,
-    Relative,
-    ScheduleRecord,
-    Session,
-    SessionStatus,
-    TargetRecord,
-    Toolchain,
-    Verdict,
-    Verification,
-    Workload,
-    canonical_json,
-    to_plain,
-    utc_now,
-)
-
 if TYPE_CHECKING:
     from .compare import DatabaseDiff, RecordDiff
     from .explain import Explanation, Near, Reason, Refused
+    from .gains import Gain
+    from .outcome import Outcome
     from .pins import Pinned, Unpinned
     from .removal import Removal, RemovalReason
     from .stats import Stats
     from .store import TuningDatabase
+    from .values import (
+        AnyRecord,
+        Baseline,
+        Best,
+        ComparedSchedule,
+        Environment,
+        Json,
+        Machine,
+        Measurement,
+        Order,
+        Pin,
+        Relative,
+        ScheduleRecord,
+        Session,
+        SessionStatus,
+        TargetRecord,
+        Toolchain,
+        Verdict,
+        Verification,
+        Workload,
+        canonical_json,
+        to_plain,
+        utc_now,
+    )
 
 __all__ = [
     "AnyRecord",
@@ -135,11 +134,13 @@ __all__ = [
     "utc_now",
 ]
 
-# Loaded on first use: with them comes SQLAlchemy, which those who need only the records do without.
-_LAZY = {
+# Loaded on first use: those who need only the records, or one enumeration, do without SQLAlchemy.
+_HOMES = {
     "DatabaseDiff": ".compare",
     "Explanation": ".explain",
+    "Gain": ".gains",
     "Near": ".explain",
+    "Outcome": ".outcome",
     "Pinned": ".pins",
     "Reason": ".explain",
     "RecordDiff": ".compare",
@@ -153,6 +154,10 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LAZY:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name], __name__), name)
+    return getattr(import_module(_HOMES.get(name, ".values"), __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -34,24 +34,14 @@ from ..durations import (
 from ..errors import DatabaseError
 from ..ids import short_id
 from ..texts import LINE, count, cut
+from . import outcome
 from .intervals import measured_time
 
 Json = Any
 
+Outcome = outcome.Outcome
+
 ERROR_LIMIT = 16_000
-
-
-class Outcome(StrEnum):
-    """The outcome of a candidate. Only `OK` has a time; every other one has an error text."""
-
-    OK = "ok"
-    ILLEGAL = "illegal"
-    BUILD_ERROR = "build_error"
-    BUILD_TIMEOUT = "build_timeout"
-    RUN_TIMEOUT = "run_timeout"
-    CRASH = "crash"
-    OUT_OF_MEMORY = "out_of_memory"
-    WRONG_RESULT = "wrong_result"
 
 
 class Order(StrEnum):

@@ -15,7 +15,7 @@ from ...errors import ScheduleError, TilewrightError
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
-from ...tuning_db.values import Outcome
+from ...tuning_db.outcome import Outcome
 from .limits import limit_memory, unlimit_memory
 from .measure_result import Kernel
 from .program_text import parse_program

@@ -10,7 +10,7 @@ from ...codegen.compiled import Launch
 from ...errors import TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...schedule import Trace
-from ...tuning_db.values import Outcome
+from ...tuning_db.outcome import Outcome
 
 MIB = 1 << 20
 

@@ -25,7 +25,7 @@ from ...errors import TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func
-from ...tuning_db.values import Outcome
+from ...tuning_db.outcome import Outcome
 from .builds import Builds, Built, OtherWork
 from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields

@@ -27,7 +27,7 @@ from ...runtime.target_runtime import runtime_for
 from ...target import Target
 from ...tir.ir import Func
 from ...tir.widen import widened
-from ...tuning_db.values import Outcome
+from ...tuning_db.outcome import Outcome
 from .host_sample import check_sample
 from .inputs import arguments_of
 from .interchange import reference_program

@@ -18,7 +18,7 @@ from tilewright.codegen.detect import resolve
 
 from .kernels import matmul
 
-NEEDLESS = {"numpy.ma", "subprocess"}
+NEEDLESS = {"numpy.ma", "subprocess", "tilewright.tuning_db.values"}
 
 Asked = Callable[[str, str], str]
 
