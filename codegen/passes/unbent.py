@@ -135,7 +135,7 @@ class _Ends:
     def _compared(self, e: Binary, needed: list[Poly]) -> Expr:
         """A comparison, or what it is if what is `needed` holds."""
         apart = difference(self.s, e)
-        if apart is None:
+        if apart is None or not self.s.fits(apart):
             return e
         if is_bound(e):
             holds = self._holds(self.s.build(slack(e, self.s)), needed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tilewright.codegen.detect import resolve
@@ -11,6 +12,7 @@ from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Binary, Expr, Func, If, Load, Op, Ramp
+from tilewright.tir.script import script
 from tilewright.tir.visit import walk
 
 from .machinery import SERIAL, check, check_passes
@@ -85,3 +87,21 @@ def test_one_condition_is_for_all_shifts() -> None:
     (choice, *_) = [n for n in walk(lowered.body) if type(n) is If and n.other is not None]
     orders = [n for n in walk(choice.cond) if type(n) is Binary and n.op not in (Op.AND, Op.MOD)]
     assert sum(n.op in (Op.LT, Op.LE, Op.GT, Op.GE) for n in orders) == 2
+
+
+@pytest.mark.parametrize("cond", ["n < m", "n >= m", "n // 3 < m", "n + k < m", "n == m"])
+def test_conditions_whose_difference_may_wrap_around_stay(cond: str) -> None:
+    """Of numbers of each call nothing is known: neither side is the usual one."""
+    func = script(
+        f"""
+def f(n: T.int64, m: T.int64, A: T.Buffer((144,), "float32"), B: T.Buffer((144,), "float32")):
+    for k in T.parallel(18):
+        for j in T.vectorized(8):
+            B[k * 8 + j] = A[k // 6 * 48 + T.select(
+                {cond}, T.maximum(k % 6 * 8 + j - 3, 0), T.minimum(k % 6 * 8 + j + 2, 47)
+            )]
+"""
+    )
+    a = np.arange(144, dtype=np.float32)
+    for n, m in [(0, 0), (0, 1), (1, 0), (2**63 - 1, -(2**63)), (-(2**63), 2**63 - 1)]:
+        check(func, [n, m, a, np.zeros_like(a)], target=AVX2)
