@@ -397,7 +397,7 @@ def find_primitive(name: str, home: str | None = None) -> Primitive:
             else "run the script or notebook that defines it before the trace is read",
         )
     raise ScheduleError(
-        "unknown primitive {0!r}; there are {1}",
+        "unknown primitive {0!r:.80}; there are {1}",
         name,
         lambda: ", ".join(sorted(PRIMITIVES)),
         hint=lambda: misspelt(name),

@@ -274,7 +274,7 @@ def _read_steps(steps: list[Any]) -> Iterator[Step]:
 
 def _read_step(data: Any, outputs: str) -> Step:
     if not isinstance(data, dict) or not data.keys() <= _KEYS:
-        raise ScheduleError("not a step: {0!r}", data)
+        raise ScheduleError("not a step: {0!r:.80}", data)
     op, args = data.get("op"), data.get("args")
     if not isinstance(op, str) or not isinstance(args, dict):
         raise ScheduleError("a step has `op`, a text, and `args`, an object")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +106,57 @@ def test_what_is_refused_is_told_in_few_words(call: str, text: str, tmp_path: Pa
         if call not in PATHS:
             assert harmless(told), told
     assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"tuning.db"}
+
+
+FORGED: dict[str, tuple[str, str]] = {
+    "revision": ("UPDATE tuning_db_revision SET version_num = '{0}'", "does not say what revision"),
+    "revisions": ("INSERT INTO tuning_db_revision VALUES ('{0}')", "does not say what revision"),
+    "trigger": (
+        'CREATE TRIGGER "{0}" AFTER INSERT ON measurement BEGIN SELECT 1; END',
+        "drop it; else take another copy",
+    ),
+    "column": ('ALTER TABLE measurement ADD COLUMN "{0}" TEXT', "the further columns"),
+    "computed column": (
+        'ALTER TABLE measurement ADD COLUMN "{0}" TEXT AS (1)',
+        "of table measurement is computed",
+    ),
+    "table": ("UPDATE sqlite_master SET name = '{0}', sql = 'x' WHERE name = 'pin'", "is damaged"),
+}
+"""Statements that forge a database of ours, and what is said of it."""
+
+
+@pytest.mark.parametrize("text", ["n" * 1_000_000, CONTROL], ids=["long", "control"])
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_database_is_refused_in_few_words(what: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    databases.tuned(path).close()
+    statement, says = FORGED[what]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(statement.format(text))
+    for read_only in (True, False):
+        with pytest.raises(TilewrightError) as refused:
+            TuningDatabase(path, read_only=read_only)
+        told = str(refused.value)
+        assert says in told
+        assert len(told) < 1000
+        assert harmless(told), told
+
+
+def test_a_table_of_somebody_else_is_named_in_few_words(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f'CREATE TABLE "{"n" * 1_000_000}" (x)')
+    with pytest.raises(TilewrightError, match="of something else") as refused:
+        TuningDatabase(path)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("step", [{"op": "n" * 100_000, "args": {}}, {"n" * 100_000: 1}])
+def test_a_forged_trace_is_refused_in_few_words(step: dict[str, object]) -> None:
+    with pytest.raises(TilewrightError, match="unknown primitive|not a step") as refused:
+        tw.Trace.from_json(json.dumps({"version": 1, "steps": [step]}))
+    assert len(str(refused.value)) < 1500  # it lists all primitives
 
 
 PATHS = frozenset({"merge", "open", "plot", "export", "url", "import"})

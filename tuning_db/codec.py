@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import DatabaseError
 from ..ids import short_id
+from ..texts import excerpt
 from .values import (
     DIGESTS,
     AnyRecord,
@@ -123,7 +124,7 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
         raise DatabaseError(
             "{0} has fields {1}, expected {2}",
             kind.kind,
-            ", ".join(sorted(map(str, plain)))[:SHORT_TEXT],
+            excerpt(", ".join(sorted(map(str, plain)))),
             ", ".join(sorted(types)),
         )
     fields: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ..errors import DatabaseError, no_files_hint
+from ..texts import excerpt
 from .codec import LONGEST_ROW
 
 _FULL = (
@@ -68,6 +69,10 @@ _POSTGRES: dict[str, tuple[str, str]] = {
 }
 
 
+_CAUSE = 500
+"""Characters of what a driver says, which may repeat a name or a statement of any length."""
+
+
 @contextmanager
 def translated(location: str) -> Iterator[None]:
     """Raise `DatabaseError` for whatever SQLAlchemy or a driver raises inside."""
@@ -84,7 +89,7 @@ def translated(location: str) -> Iterator[None]:
             "database {0}: no free connection; too many threads use it at once", location
         ) from error
     except SQLAlchemyError as error:
-        raise DatabaseError("database {0}: {1}", location, error) from error
+        raise DatabaseError("database {0}: {1}", location, excerpt(str(error), _CAUSE)) from error
 
 
 class CallersError(Exception):
@@ -111,7 +116,7 @@ def sensible(location: str) -> Iterator[None]:
         raise DatabaseError(
             "database {0} holds a value that does not belong there: {1}",
             location,
-            error,
+            excerpt(str(error), _CAUSE),
             hint="it was damaged or changed by something else",
         ) from error
 
@@ -119,6 +124,7 @@ def sensible(location: str) -> Iterator[None]:
 def translate(error: DBAPIError, location: str) -> DatabaseError:
     """The `DatabaseError` that says what a driver's error means."""
     cause = error.orig
+    words = excerpt(" ".join(str(cause).split()), _CAUSE)
     code: int | None = getattr(cause, "sqlite_errorcode", None)
     state: str | None = getattr(cause, "sqlstate", None)
     if code is not None:
@@ -133,8 +139,8 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
     else:
         meaning = None
     if meaning is None:
-        return DatabaseError("database {0}: {1}", location, cause)
+        return DatabaseError("database {0}: {1}", location, words)
     what, hint = meaning
     if meaning is _SQLITE[sqlite3.SQLITE_CANTOPEN]:
         hint = no_files_hint() or hint
-    return DatabaseError("database {0} {1} ({2})", location, what, cause, hint=hint)
+    return DatabaseError("database {0} {1} ({2})", location, what, words, hint=hint)

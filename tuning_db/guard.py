@@ -10,12 +10,13 @@ make (`views.py`) only ours are accepted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, text
 
 from ..errors import DatabaseError
+from ..texts import MAX_LENGTH, excerpt
 from . import views
 from .read import location
 from .tables import TABLES, VERSION_TABLE
@@ -126,7 +127,7 @@ def check_columns(connection: Connection) -> None:
             raise DatabaseError(
                 "database {0}: column {1} of table {2} is computed; expected stored values",
                 location(connection),
-                column,
+                excerpt(column),
                 table,
                 hint=_HINT,
             )
@@ -135,13 +136,14 @@ def check_columns(connection: Connection) -> None:
     for name, ours in TABLES.items():
         types = {c.name: c.type.compile(dialect) for c in ours.columns}
         expected = {c: _affinity(t) if sqlite else _plain_type(t) for c, t in types.items()}
-        if present.get(name, {}) != expected:
+        found = set(present.get(name, {}).items())
+        if found != set(expected.items()):
             raise DatabaseError(
-                "database {0}: table {1} has the columns {2}; expected {3}",
+                "database {0}: table {1} has the further columns {2}, and lacks {3}",
                 location(connection),
                 name,
-                _listed(present.get(name, {})),
-                _listed(expected),
+                _listed(found - set(expected.items())),
+                _listed(set(expected.items()) - found),
                 hint=_HINT,
             )
 
@@ -204,27 +206,31 @@ def check_constraints(connection: Connection, expected: Mapping[str, frozenset[s
                 "database {0}: table {1} has {2}; expected {3}",
                 location(connection),
                 table,
-                "; ".join(more) or "none",
-                "; ".join(missing) or "none",
+                excerpt("; ".join(more) or "none", _LISTED),
+                excerpt("; ".join(missing) or "none", _LISTED),
                 hint=_HINT,
             )
 
 
 _HINT = "it was changed by something else: take its records from a copy"
+_LISTED = 500
+"""Characters of a list of columns or demands: those of the largest table of ours are fewer."""
 
 
 def _foreign(connection: Connection, kind: str, name: str, on: str) -> DatabaseError:
     ours = on.lower() in views.VIEWS
+    plain = name.isascii() and name.isidentifier() and len(name) <= MAX_LENGTH
+    remove = f"DROP {kind.upper()} {name}" if plain else "drop it"
     return DatabaseError(
         "database {0} has a {1} {2!r} {3} {4} {5}; Tilewright makes {6}",
         location(connection),
         kind,
-        name,
+        excerpt(name),
         "on" if kind in ("trigger", "rule") else "in the place of",
         "view" if ours else "table",
         on,
         "another" if ours and kind == "view" else "none",
-        hint=f"if it is yours to change: DROP {kind.upper()} {name}; else take another copy",
+        hint=f"if it is yours to change: {remove}; else take another copy",
     )
 
 
@@ -241,5 +247,5 @@ def _plain_type(declared: str) -> str:
     return declared.lower().partition("(")[0].replace("varchar", "character varying")
 
 
-def _listed(columns: dict[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items())) or "none"
+def _listed(columns: Iterable[tuple[str, str]]) -> str:
+    return excerpt(", ".join(" ".join(column) for column in sorted(columns)) or "none", _LISTED)

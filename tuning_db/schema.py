@@ -8,9 +8,10 @@ database of the older revision among the tests.
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from ..errors import DatabaseError
+from ..texts import excerpt
 from . import views
 from .connect import Opened, use_wal
 from .guard import check_columns, check_constraints, check_objects, check_views, constraints
@@ -33,8 +35,11 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 _FIRST_WITH_VIEWS = "0008"
-_POSTGRES_IN_THE_WAY = frozenset({"42P07", "42809", "2BP01", "0A000"})
-"""A relation of the name is there, of another kind, or something depends on what changes."""
+_REVISION = re.compile(r"[0-9]{4}")
+_TABLE_NAME = 60
+"""Characters of the name of a table of somebody else's."""
+_POSTGRES_IN_THE_WAY = frozenset({"42P07", "42809", "2BP01", "0A000", "42701"})
+"""A relation or column of the name is there, of another kind, or something depends on it."""
 _CONVENIENCE_TIMEOUT = 0.25
 """Seconds at most that an opening waits for another writer to make views again."""
 _ALEMBIC = threading.Lock()  # alembic keeps what it migrates in a global variable
@@ -153,8 +158,9 @@ def _nothing_in_the_way(connection: Connection, failure: str) -> Iterator[None]:
             "database {0} {1}: {2}",
             location(connection),
             failure,
-            error.orig,
-            hint="an index, view, trigger or table that was added is in the way: remove it first",
+            excerpt(str(error.orig)),
+            hint="a table, column, index, view or trigger that was added is in the way: remove it "
+            "first; if nothing was added, the revision is wrong: take another copy",
         ) from error
 
 
@@ -185,26 +191,32 @@ def _revision(connection: Connection) -> str | None:
         revisions = connection.execute(query.limit(2)).scalars().all()
         if len(revisions) == 1 and isinstance(revisions[0], str):
             return revisions[0]
-        raise DatabaseError(
-            "database {0} does not say what revision its schema is of: {1} has {2!r:.80}",
-            location(connection),
-            VERSION_TABLE,
-            list(revisions),
-            hint="it was damaged or changed by something else",
-        )
+        raise _no_revision(location(connection), revisions)
     others = inspector.get_table_names() if connection.dialect.name == "sqlite" else []
     if others:
         raise DatabaseError(
             "database {0} is not a tuning database: it holds the tables {1} of something else",
             location(connection),
-            ", ".join(others[:5]),
+            ", ".join(excerpt(name, _TABLE_NAME) for name in others[:5]),
             hint="check the path",
         )
     return None
 
 
+def _no_revision(where: str, found: Sequence[object]) -> DatabaseError:
+    return DatabaseError(
+        "database {0} does not say what revision its schema is of: {1} has {2}",
+        where,
+        VERSION_TABLE,
+        excerpt(repr(found)),
+        hint="it was damaged or changed by something else",
+    )
+
+
 def _require_older(opened: Opened, revision: str) -> None:
     known = {path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("*.py")}
+    if revision not in known and (not _REVISION.fullmatch(revision) or revision < HEAD):
+        raise _no_revision(opened.location, [revision])
     if revision not in known:
         raise DatabaseError(
             "database {0} was written by a newer version of Tilewright: its schema is revision "
