@@ -89,7 +89,13 @@ def test_one_condition_is_for_all_shifts() -> None:
     assert sum(n.op in (Op.LT, Op.LE, Op.GT, Op.GE) for n in orders) == 2
 
 
-@pytest.mark.parametrize("cond", ["n < m", "n >= m", "n // 3 < m", "n + k < m", "n == m"])
+@pytest.mark.parametrize(
+    "cond",
+    [
+        *("n < m", "n >= m", "n // 3 < m", "n + k < m", "n == m", "n > m", "n <= m", "n != m"),
+        *("T.abs(n) < m", "T.minimum(n, m) < j", "T.maximum(n - j, m) < 0", "T.abs(m + j) > n"),
+    ],
+)
 def test_conditions_whose_difference_may_wrap_around_stay(cond: str) -> None:
     """Of numbers of each call nothing is known: neither side is the usual one."""
     func = script(
