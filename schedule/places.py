@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tir.bounds import bound
+from ..tir.contradiction import contradict
 from ..tir.dependence import Access
 from ..tir.ir import (
     Binary,
@@ -98,9 +99,8 @@ def moving(block: Block, exprs: Sequence[Expr]) -> tuple[Iter, ...]:
 def require_inside(buffer: Buffer, indices: Sequence[Expr], ranges: Ranges, at: Label) -> None:
     """Require that a copy may evaluate `buffer[indices]` all over `ranges`."""
     for e, size in zip(indices, buffer.shape, strict=True):
-        inside = (binary(Op.GE, e, 0), binary(Op.LT, e, as_expr(size)))
         require(
-            all(prove(c, ranges) is True for c in inside),
+            _is_inside(e, as_expr(size), ranges),
             "index {0} of {1} is not shown to lie within 0 to {2} in all iterations",
             e,
             buffer.name,
@@ -119,6 +119,13 @@ def require_inside(buffer: Buffer, indices: Sequence[Expr], ranges: Ranges, at: 
                 buffer.name,
                 at=at,
             )
+
+
+def _is_inside(e: Expr, size: Expr, ranges: Ranges) -> bool:
+    """Whether an index is shown to be one of `size`: by its ends, or by integer sets."""
+    below, above = binary(Op.LT, e, 0), binary(Op.GE, e, size)
+    ends = (prove(c, ranges) is False for c in (below, above))
+    return all(ends) or contradict([binary(Op.OR, below, above)], ranges)
 
 
 def always_read(block: Block, buffer: Buffer) -> bool:

@@ -12,6 +12,7 @@ from tilewright.tir import te
 from tilewright.tir.ir import Expr, Func
 from tilewright.tir.parser import parse
 
+from ..codegen.borders import BORDERS, SPELLINGS
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, elementwise, loops, matmul, matmul_relu, stencil
@@ -105,6 +106,37 @@ def test_a_window_that_a_map_makes_smaller(places: Callable[..., tuple[Expr, ...
     sch = Schedule(window(clamped))
     with pytest.raises(ScheduleError, match="iterations that read X at different places to one"):
         sch.reindex_cache_read(sch.get_block("Y"), 0, "global", places)
+
+
+@pytest.mark.parametrize(("mode", "spelling"), SPELLINGS)
+def test_windows_with_any_border_are_copied_once(mode: str, spelling: str) -> None:
+    sch = Schedule(window(BORDERS[mode][spelling]))
+    label = sch.get_block("Y")
+    copy = sch.reindex_cache_read(label, 0, "global", lambda i, j, r, q: (i + r, j + q))
+    assert sch.func.allocs[-1].shape == (7, 12)
+    assert len(sch.get_loops(copy)) == 2
+    check_meaning(sch.original, sch.func)
+
+
+def test_a_window_that_reaches_beyond_its_border() -> None:
+    """Reflected once, an index of -3 of a row of 3 elements is 3."""
+    sch = Schedule(guarded_reflection())
+    with pytest.raises(ScheduleError, match="is not shown to lie within 0 to 2"):
+        sch.reindex_cache_read(sch.get_block("B"), 0, "global", lambda i: (i,))
+
+
+def guarded_reflection() -> Func:
+    x = te.placeholder((3,), "int32", name="X")
+    return te.func(
+        [
+            x,
+            te.compute(
+                (6,),
+                lambda i: te.select(i >= 1, x[te.where(i < 3, 3 - i, i - 3)], 0),
+                name="B",
+            ),
+        ]
+    )
 
 
 def test_windows_that_share_nothing_are_copied_by_their_iterations() -> None:
