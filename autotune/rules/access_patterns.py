@@ -30,6 +30,7 @@ from ...tir.ir import (
 )
 from ...tir.joined import Joined, joined, two_digits
 from ...tir.linear import linear
+from ...tir.piecewise import is_switch
 from ...tir.structure import key_of
 from ...tir.visit import walk
 from .common import elements
@@ -265,14 +266,17 @@ def sliding(block: Block, reads: Sequence[Region]) -> Iterator[Expr]:
 
 
 def is_bent_window(block: Block) -> bool:
-    """Whether a reduction over few terms reads a window that is clamped or wrapped at borders."""
+    """Whether a reduction over few terms reads a window that is clamped, reflected or wrapped at
+    borders."""
     terms = math.prod(extents(block).get(v, WINDOW_TERMS + 1) for v in reduced(block))
     return 1 < terms <= WINDOW_TERMS and any(map(is_bent, sliding(block, block.reads)))
 
 
 def is_bent(index: Expr) -> bool:
-    """Whether an index is clamped or wrapped."""
-    return any(type(n) is Binary and n.op in (Op.MIN, Op.MAX, Op.MOD) for n in walk(index))
+    """Whether an index is clamped, reflected or wrapped."""
+    return any(
+        is_switch(n) and not (type(n) is Binary and n.op is Op.FLOORDIV) for n in walk(index)
+    )
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:

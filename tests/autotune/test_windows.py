@@ -1,4 +1,4 @@
-"""Windows that are clamped or wrapped at borders are read from copies, in vectors."""
+"""Windows that are clamped, reflected or wrapped at borders are read from copies, in vectors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tilewright.schedule.block_queries import free_vars, has_reduction
 from tilewright.schedule.find import blocks_in, find_path
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te
-from tilewright.tir.ir import Binary, Block, Expr, For, ForKind, Func, Op
-from tilewright.tir.visit import walk
+from tilewright.tir.ir import Block, Expr, For, ForKind, Func
+from tilewright.tir.piecewise import is_piecewise
 
+from ..codegen.borders import BORDERS
 from ..codegen.machinery import assert_close
 from .checking import arguments, expected, planned, run, sketches_named, sketches_of
 
@@ -73,12 +74,12 @@ def differences(size: tuple[int, int] = (30, 50), kernel: int = 9) -> Func:
     return te.func([x, te.compute(size, element, name="Y")], name="differences")
 
 
-def with_border(kernel: int = 9, n: int = 30, m: int = 50) -> Func:
-    """Windows of a stage that repeats the border."""
+def with_border(kernel: int = 9, n: int = 30, m: int = 50, *, place: Place = clamped) -> Func:
+    """Windows of a stage that repeats the border, or does with it what `place` says."""
     x, half = te.placeholder((n, m), name="X"), kernel // 2
     pad = te.compute(
         (n + kernel - 1, m + kernel - 1),
-        lambda i, j: x[clamped(i - half, n), clamped(j - half, m)],
+        lambda i, j: x[place(i - half, n), place(j - half, m)],
         name="Pad",
     )
     r, q = te.reduce_axis(kernel, name="r"), te.reduce_axis(kernel, name="q")
@@ -98,6 +99,16 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
     "larger than the image": lambda: filtered((15, 19), (9, 12)),
     "two places": differences,
     "a border": with_border,
+    "9x9 reflected by conditions": lambda: filtered((9, 9), place=BORDERS["reflect"]["conditions"]),
+    "9x9 reflected by absolute values": lambda: filtered(
+        (9, 9), place=BORDERS["reflect"]["absolute values"]
+    ),
+    "9x9 reflected in triangles": lambda: filtered(
+        (9, 9), place=BORDERS["reflect"]["triangles"], combine=te.sum
+    ),
+    "9x9 symmetric": lambda: filtered((9, 9), place=BORDERS["symmetric"]["conditions"]),
+    "9x9 wrapped by conditions": lambda: filtered((9, 9), place=BORDERS["wrap"]["conditions"]),
+    "a reflected border": lambda: with_border(place=BORDERS["reflect"]["absolute values"]),
 }
 
 
@@ -106,9 +117,7 @@ def reductions(func: Func) -> list[Block]:
 
 
 def is_bent(block: Block) -> bool:
-    bent = (Op.MIN, Op.MAX, Op.MOD)
-    indices = [r.min for region in block.reads for r in region.ranges]
-    return any(type(n) is Binary and n.op in bent for e in indices for n in walk(e))
+    return any(is_piecewise(r.min) for region in block.reads for r in region.ranges)
 
 
 @pytest.mark.parametrize("choose", [default_trace, model_trace])

@@ -1,12 +1,12 @@
-"""Windows that are bent at borders, over copies whose borders are repeated or wrapped around.
+"""Windows that are bent at borders, over copies whose borders are repeated, reflected or wrapped.
 
     for i, j, r, q: Y[i, j] += X[clamp(i + r - 4), clamp(j + q - 4)] * W[r, q]
 
       ->  for i, j: P[i, j] = X[clamp(i - 4), clamp(j - 4)]
           for i, j, r, q: Y[i, j] += P[i + r, j + q] * W[r, q]
 
-No vector follows an index that is clamped or wrapped, but where it is known not to be. The copy has
-few elements at borders, and the reduction none.
+No vector follows an index that is clamped, reflected or wrapped, but where it is known not to be.
+The copy has few elements at borders, and the reduction none.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from ....schedule.block_queries import Ranges, has_reduction
 from ....schedule.find import find_block
 from ....schedule.index_map import IndexMap
 from ....tir.bounds import bound
-from ....tir.clamps import unclamped
-from ....tir.ir import Binary, Block, Buffer, Const, Expr, Label, Op, Region, as_expr
+from ....tir.ir import Block, Buffer, Expr, Label, Region, as_expr
+from ....tir.piecewise import Interior
+from ....tir.simplify import Simplifier
 from ..access_patterns import extents, in_order, inputs_of, is_bent, sliding
 from ..canonicalise import is_plain
 from ..common import result_or_none
@@ -100,9 +101,7 @@ def _number(sch: Schedule, label: Label, buffer: Buffer) -> int:
 
 
 def _place(index: Expr, ranges: Ranges) -> Expr:
-    """The place in a copy of what is read at an index: that without its clamps, from zero on."""
-    bare = unclamped(index).bare
-    if type(bare) is Binary and bare.op is Op.MOD and type(bare.b) is Const:
-        bare = bare.a
+    """The place in a copy of what is read at an index: the sum that it is inside, from zero on."""
+    bare = Interior(ranges, Simplifier(ranges))(index)
     low, _ = bound(bare, ranges)
     return bare if low is None else bare - as_expr(low)
