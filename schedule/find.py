@@ -99,18 +99,23 @@ def find_named(fn: Func, name: str, block: Label | None = None) -> tuple[Func, F
             len(found),
             name,
             lambda: ", ".join(called(fn, s.var) for s in found),
-            hint=lambda: _by_block(name, found),
+            hint=lambda: _by_block(fn, name, found),
             found=name,
         )
     return fn, found[0]
 
 
-def _by_block(name: str, loops: Sequence[For]) -> str:
-    """How loops of one name are told apart."""
+def _by_block(fn: Func, name: str, loops: Sequence[For]) -> str:
+    """How loops of one name are told apart: by a block around which there is one of them."""
     names = [block.label.name for loop in loops for block in islice(blocks_in(loop), 1)]
     if len(names) < len(loops):
         return f"{MAKE_BLOCKS}; get_loop({name!r}, block=...) is the loop around one of them"
-    return f"name a block in it too: get_loop({name!r}, block={names[0]!r})"
+    within = [block.label.name for loop in loops for block in blocks_in(loop)]
+    everywhere = [block.label.name for block in blocks_in(fn.body)]
+    for block in within:
+        if everywhere.count(block) == within.count(block) == 1:
+            return f"name a block in it too: get_loop({name!r}, block={block!r})"
+    return "take it from sch.get_loops(block), where get_block(k) is a block by its position"
 
 
 def last_loop(path: Sequence[Stmt]) -> For:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
@@ -215,3 +217,83 @@ def test_a_block_of_that_name_that_a_step_made_has_no_position() -> None:
     hint = r"hint: give the position: get_block\(0\), or take what a step returned\n"
     with pytest.raises(ScheduleError, match=f"2 blocks are called 'C_init'\n  {hint}"):
         sch.get_loops("C_init")
+
+
+TWO_SUMS = """
+def f(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+    Z = T.alloc((8, 8), "float32")
+    for i, j in T.grid(8, 8):
+        with T.block("Z"):
+            v, w = T.axis.remap("SS", [i, j])
+            Z[v, w] = A[v, w] + 1.0
+    for i, j in T.grid(8, 8):
+        with T.block("S"):
+            v, w = T.axis.remap("SR", [i, j])
+            with T.init():
+                C[v] = 0.0
+            C[v] = C[v] + Z[v, w]
+    for i, j in T.grid(8, 8):
+        with T.block("S"):
+            v, w = T.axis.remap("SR", [i, j])
+            with T.init():
+                D[v] = 0.0
+            D[v] = D[v] + Z[v, w] * 2.0
+"""
+POSITION = re.compile(r"get_block\((\d+)\)")
+
+
+def _refused(call: Any) -> str:
+    with pytest.raises(ScheduleError, match="are called") as refusal:
+        call()
+    assert refusal.value.hint is not None
+    return str(refusal.value).partition("hint: ")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("inlined", [False, True])
+@pytest.mark.parametrize("blocks", [(1,), (2,), (1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda sch, block: sch.rfactor(sch.get_loops(block)[1]),
+        lambda sch, block: sch.cache_read(block, 0, "local"),
+        lambda sch, block: sch.cache_write(block, 0, "local"),
+        lambda sch, block: sch.decompose_reduction(block, sch.get_loops(block)[1]),
+        lambda sch, block: sch.reorder(*reversed(sch.get_loops(block))),
+    ],
+    ids=["rfactor", "cache_read", "cache_write", "decompose_reduction", "reorder"],
+)
+def test_positions_hold_whatever_steps_made_of_the_program(
+    change: Any, blocks: tuple[int, ...], inlined: bool
+) -> None:
+    """As they are pasted from the hint: each of the blocks of the name by one of them."""
+    sch: Any = Schedule(script(TWO_SUMS))
+    if inlined:
+        sch.compute_inline("Z")
+    written = [sch.get_block(k) for k in (1, 2)]
+    for k in blocks:
+        change(sch, sch.get_block(k))
+    hint = _refused(lambda: sch.get_block("S"))
+    pasted = [sch.get_block(int(k)) for k in POSITION.findall(hint)]
+    assert pasted == written
+    named = [b.label for b in blocks_in(sch.func.body) if b.label.name == "S"]
+    assert [b for b in pasted if b in named] == named
+    assert all(sch.get_loops(b) for b in pasted)
+
+
+def test_blocks_that_steps_made_are_offered_no_position() -> None:
+    sch: Any = Schedule(script(TWO_SUMS))
+    made = [sch.cache_read(sch.get_block(k), 0, "local") for k in (1, 2)]
+    assert _refused(lambda: sch.get_block("Z_local")) == "take what a step returned"
+    assert all(sch.get_loops(b) for b in made)
+
+
+def test_a_loop_is_told_apart_by_a_block_that_is_the_only_one_of_its_name() -> None:
+    sch: Any = Schedule(script(TWO_SUMS))
+    hint = _refused(lambda: sch.get_loop("i"))
+    assert hint == "name a block in it too: get_loop('i', block='Z')"
+    assert sch.get_loop("i", block="Z").name == "i"
+    sch.compute_inline("Z")
+    assert _refused(lambda: sch.get_loop("i")) == (
+        "take it from sch.get_loops(block), where get_block(k) is a block by its position"
+    )
+    assert sch.get_loops(sch.get_block(1))[0].name == "i"
