@@ -32,6 +32,8 @@ _LINE = 13
 """Pixels between the baselines of two labels."""
 _APART = 80
 """Pixels between the beginnings of names on neighbouring slanted lines."""
+_ABOVE = 5
+"""Pixels between a line and the name over it."""
 _NAME = 40
 """Characters of a name on a chart."""
 _MARKS = 1200
@@ -279,7 +281,8 @@ def _line(at: Sequence[Point], kind: Kind = "line") -> str:
 def _names(plot: _Plot, layers: Sequence[Layer]) -> h.Node:
     """The names of lines at their ends, those of points beside them, none over another."""
     nodes: list[h.Node] = []
-    flat: list[tuple[float, float, str]] = []
+    flat: list[tuple[float, float, str, str]] = []
+    slanted = any(layer.slanted for layer in layers)
     for layer in layers:
         at = [(plot.x(x), plot.y(y)) for x, y in layer.points]
         if layer.is_line and at:
@@ -288,14 +291,18 @@ def _names(plot: _Plot, layers: Sequence[Layer]) -> h.Node:
                 nodes.append(_along(at, name, 6 + len(nodes) % 2 * _APART))
             else:
                 x = max(at[-1][0], plot.x.begin + width_of(name))
-                flat.append((x, at[-1][1] - 5, name))
-        flat += [
-            (max(x - 6, plot.x.begin + width_of(n)), y - 6, shortened(n))
-            for (x, y), n in list(zip(at, layer.names, strict=False))[-layer.labels :]
-        ]
+                flat.append((x, at[-1][1] - _ABOVE, name, "end"))
+        for (x, y), n in list(zip(at, layer.names, strict=False))[-layer.labels :]:
+            name, wide = shortened(n), width_of(shortened(n))
+            if (
+                slanted and x + 8 + wide <= plot.x.end
+            ):  # what rises from the left has its names there
+                flat.append((x + 8, y + 4, name, "start"))
+            else:
+                flat.append((max(x - 6, plot.x.begin + wide), y - 6, name, "end"))
     # Names make room upwards, as below are the line and the marks that they name.
-    heights = spread([-y for _, y, _ in flat], 4 - plot.y.begin, -4 - plot.y.end)
-    nodes += [_text(x, -y, n, "end") for (x, _, n), y in zip(flat, heights, strict=True)]
+    heights = spread([-y for _, y, *_ in flat], 4 - plot.y.begin, _ABOVE - plot.y.end)
+    nodes += [_text(x, -y, n, side) for (x, _, n, side), y in zip(flat, heights, strict=True)]
     return h.g(".names")[nodes]
 
 

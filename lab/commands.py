@@ -196,7 +196,9 @@ def roofline(bench: Workbench, given: Arguments) -> Data:
     if bench.model is None:
         raise LabError("there is no model of times for {0}", bench.target)
     version = _version(bench, given)
-    known = roofline_points(bench.func, bench.workload, bench.target, bench.model, bench.versions)
+    known = roofline_points(
+        bench.func, bench.workload, bench.target, bench.model, bench.versions, bench.recorded
+    )
     last = sorted(known["points"], key=lambda p: p["version"] == version.id)
     times = [
         {p["version"]: p["seconds"] for p in last if p["measured"] is m} for m in (True, False)

@@ -9,7 +9,7 @@ of the target (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -110,26 +110,33 @@ def roofline(
 
 
 def roofline_points(
-    func: Func, workload: Workload, target: Target, model: TargetModel, versions: Iterable[Version]
+    func: Func,
+    workload: Workload,
+    target: Target,
+    model: TargetModel,
+    versions: Iterable[Version],
+    recorded: Callable[[str], float | None],
 ) -> Data:
     """The least time of a program, in `seconds`, and a point for each version.
 
     `peak` is in operations and `bandwidth` in bytes per second, `intensity` in operations per byte;
     `null` where the program has none of them. A point has the operations per second and the share
-    of the roofline that a version reaches, by its measured or else its predicted time.
+    of the roofline that a version reaches, by its measured time, or that of its schedule (id) which
+    is `recorded`, or else its predicted one.
     """
     roof = model.roofline(func, target)
     flops, size = workload.flops, workload.bytes
     points = []
     for version in versions:
         timing = version.timing
-        seconds = version.predicted if timing is None else timing.seconds
+        known = recorded(version.schedule_id) if timing is None else timing.seconds
+        seconds = version.predicted if known is None else known
         if seconds:
             points.append(
                 {
                     "version": version.id,
                     "seconds": seconds,
-                    "measured": timing is not None,
+                    "measured": known is not None,
                     "rate": flops / seconds,
                     "share": roof.seconds / seconds,
                 }

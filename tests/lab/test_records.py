@@ -401,6 +401,16 @@ def test_another_process_writes_while_the_lab_is_open(tmp_path: Path) -> None:
         done(bench, do="open", record=row["record"])
 
 
+def test_the_roofline_has_the_times_that_the_database_has(database: tw.TuningDatabase) -> None:
+    """As the list of versions has them: a version that was not measured here, too."""
+    func = ops.matmul_func(64, 48, 32)
+    put(database, func, schedule_record(tw.Schedule(func).trace), 3e-4)
+    bench = Workbench(func, TARGET, database)
+    (version,) = bench.state()["versions"]
+    (point,) = done(bench, do="roofline")["points"]
+    assert (point["seconds"], point["measured"]) == (version["recorded"], True) == (3e-4, True)
+
+
 def test_a_hostile_database_is_text(database: tw.TuningDatabase) -> None:
     func = ops.matmul_func(64, 64, 64)
     bench = Workbench(func, TARGET, database)
