@@ -101,7 +101,7 @@ def differences(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator
         elif old == 0:
             yield f"{_counted(new, name)} added"
         else:
-            yield f"from {old} to {_counted(new, name)}"
+            yield f"from {old:,} to {_counted(new, name)}"
 
 
 def totals(parts: Mapping[str, int]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def totals(parts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _counted(count: int, name: str) -> str:
-    return f"{count} {name.format(s='' if count == 1 else 's', es='' if count == 1 else 'es')}"
+    return f"{count:,} {name.format(s='' if count == 1 else 's', es='' if count == 1 else 'es')}"
 
 
 def _is_vector(access: Load | Store) -> bool:

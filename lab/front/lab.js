@@ -218,11 +218,11 @@ class Lab {
     scrollToRow(here, here.closest(".graph"));
   }
 
-  /** Scroll the tree to the selected row, once it is there and the page has a size. */
+  /** Scroll the program to what is selected, once that is there and the page has a size. */
   showPlace() {
-    const here = this.root.querySelector(`.tree [data-at="${this.ui.cursor}"]`);
+    const here = this.root.querySelector(`.tree [data-at="${this.ui.cursor}"], .program .line.hot`);
     if (here === null || here.offsetHeight === 0) return;
-    scrollToRow(here, here.closest(".tree"));
+    scrollToRow(here, here.closest(".tree, .code"));
     this.ui.reveal = false;
   }
 

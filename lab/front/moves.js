@@ -230,6 +230,7 @@ function refusedGroup(lab, refused) {
       return el("li", { key: moveKey(move) },
         el("button.refusal", {
           type: "button",
+          title: `${move.text}: ${error.text}`,
           "aria-expanded": String(shown),
           onclick: () => lab.set(shown
             ? { refusal: null, inTheWay: null }

@@ -7,7 +7,7 @@ function programPane(lab) {
   return el("section.pane.program", { "aria-label": "Program" },
     el("header.bar", {},
       el("h3", {}, "Program"),
-      choice("Shown as", ["tree", "text"], ui.shown, (shown) => lab.set({ shown }))),
+      choice("Shown as", ["tree", "text"], ui.shown, (shown) => lab.set({ shown, reveal: true }))),
     ui.shown === "tree" ? treeView(lab) : textView(lab),
     ui.shown === "tree" ? lab.tree().more : null);
 }

@@ -132,8 +132,16 @@ const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 function quantity(value, unit) {
   if (value === null) return "unknown";
-  if (unit !== "bytes") return unit ? `${digits(value)} ${unit}` : digits(value);
+  if (unit !== "bytes") {
+    const shown = digits(value);
+    return unit ? `${shown} ${shown === "1" ? singular(unit) : unit}` : shown;
+  }
   let power = 0;
   for (; value >= 1023.5 && power < BINARY.length - 1; power++) value /= 1024;
   return `${digits(value)} ${BINARY[power]}`;
+}
+
+/** A unit for one of it: "register a thread" for "registers a thread". A phrase such as "a block" stays. */
+function singular(unit) {
+  return unit.replace(/^(\w{2,}?)(ies|s)\b/, (_, stem, end) => (end === "ies" ? `${stem}y` : stem));
 }

@@ -110,6 +110,17 @@ def test_the_lab_opens_at_the_nest_that_takes_longest(
     expect(row).to_have_attribute("tabindex", "0")
 
 
+def test_what_is_selected_is_shown_in_the_text_too(page: Page) -> None:
+    lab = open_front(page, Workbench(nests(*[64] * 20, 4096), CPU.text))
+    expect(lab.locator('[role=treeitem][aria-selected="true"]')).to_be_in_viewport()
+    lab.get_by_role("button", name="Text", exact=True).click()
+    line = lab.locator(".program .line.hot")
+    expect(line).to_contain_text("for i20 in range(4096):")
+    expect(line).to_be_in_viewport()
+    lab.get_by_role("button", name="Tree", exact=True).click()
+    expect(lab.locator('[role=treeitem][aria-selected="true"]')).to_be_in_viewport()
+
+
 def test_a_record_is_opened_at_the_nest_that_takes_longest(page: Page, tmp_path: Path) -> None:
     """What was selected is in it too, and stays so only where people go from version to version."""
     func = nests(64, 600, 512)
@@ -388,7 +399,7 @@ def test_a_swapped_comparison_is_the_newest(page: Page, bench: Workbench) -> Non
     lab = open_front(page, bench)
     lab.get_by_role("tab", name="Compare").click()
     v0, v1 = bench.versions
-    for a, b, ratio, says in ((v0, v1, 2.0, "v1 is 2.000x slower"), (v1, v0, 0.25, "v0 is 4.000x")):
+    for a, b, ratio, says in ((v0, v1, 2.0, "v1 is 2.00x slower"), (v1, v0, 0.25, "v0 is 4.00x")):
         compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
         bench._measured(Run([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
         page.evaluate("refresh()")
@@ -728,6 +739,46 @@ def test_numbers_are_written_as_in_texts(page: Page, bench: Workbench) -> None:
     ]
     written = page.evaluate("ns => ns.map(n => front.quantity(n, 'bytes'))", sizes)
     assert written == [format_bytes(n) for n in sizes]
+    units = ["copies", "registers a thread", "a block", "waves", ""]
+    ones = page.evaluate("us => us.map(u => front.quantity(1, u))", units)
+    assert ones == ["1 copy", "1 register a thread", "1 a block", "1 wave", "1"]
+    assert page.evaluate("front.quantity(24, 'copies')") == "24 copies"
+
+
+def test_nothing_is_cut_without_a_mark(page: Page) -> None:
+    """Refused steps that are longer than the pane is wide, and their reasons."""
+    page.set_viewport_size({"width": 660, "height": 900})
+    lab = open_front(page, Workbench(ops.softmax_func(64, 512), CPU.text))
+    lab.get_by_role("treeitem").nth(2).click()
+    expect(lab.get_by_role("heading", name="Moves at block")).to_be_visible()
+    lab.get_by_text(re.compile(r"\d+ refused")).click()
+    parts = lab.locator(".refusal > *:not(.cross)").evaluate_all(
+        """parts => parts.map((part) => {
+            const right = (e) => e.getBoundingClientRect().right;
+            const over = right(part) - right(part.parentElement);
+            const cut = part.scrollWidth > part.clientWidth;
+            return [over, cut, getComputedStyle(part).textOverflow];
+        })"""
+    )
+    assert any(cut for _, cut, _ in parts)
+    assert all(over <= 0 for over, _, _ in parts)
+    assert {mark for _, cut, mark in parts if cut} == {"ellipsis"}
+    short = lab.locator(".refusal code", has_text=re.compile(r"^\w+\(\w+\)$"))
+    widths = short.evaluate_all("all => all.map((e) => [e.scrollWidth, e.clientWidth])")
+    assert widths
+    assert all(wanted <= there for wanted, there in widths), "the reason gives way"
+
+
+def test_the_program_is_as_high_as_text_as_it_is_as_a_tree(page: Page) -> None:
+    """What is below it stays where it is."""
+    sch = Schedule(ops.conv2d_func(1, 16, 28, 28, 32, 3, padding=1))
+    lab = open_front(page, Workbench(sch, CPU.text))
+    lab.locator(".move").first.wait_for()
+    pane = lab.locator(".pane.program > :nth-child(2)")
+    assert pane.evaluate("e => getComputedStyle(e).maxHeight") == "340px"
+    lab.get_by_role("button", name="Text", exact=True).click()
+    expect(pane).to_have_class(re.compile("code"))
+    assert pane.evaluate("e => getComputedStyle(e).maxHeight") == "340px"
 
 
 def test_the_pass_that_refuses_a_program_is_shown_first(page: Page) -> None:
