@@ -281,7 +281,7 @@ def test_its_calls_are_waited_for(program: Func) -> None:
     fields = {**program_fields(program, resolve("toy")), "seed": 0, "memory": 0}
     try:
         runner.answer(Message({"do": "program", **fields, "outputs": outputs}))
-        answer = runner.answer(Message({"do": "reference"}))
+        answer = runner.answer(Message({"do": "reference", **fields}))
     finally:
         os.close(outputs)
     assert answer.fields["seconds"] > 0

@@ -16,17 +16,19 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Self, TypeGuard
 
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
 from ...codegen.generator import generator_for
-from ...errors import TuningError
+from ...errors import TilewrightError, TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.outcome import Outcome
 from .builds import Builds, Built, OtherWork
+from .interchange import reference_program
 from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
 from .protocol import Message
@@ -36,6 +38,7 @@ from .worker_pool import WorkerPool
 from .worker_process import Died, Event, Worker, turn
 
 _log = logging.getLogger(__name__)
+_RUNNING_REFERENCE = "running the unscheduled program"
 _ENOUGH = 8
 """Builds after which it is known how long they take."""
 
@@ -79,6 +82,7 @@ class Measurer:
         self._rounding: list[list[float]] | None = None
         self._no_rounding: str | None = None
         self._workers = WorkerPool(target, self.config) if workers is None else workers
+        self._func, self._target = func, target
         self._program = {"do": "program", **program_fields(func, target)}
         self._on_device = generator_for(target).on_device
         self._runner = self._workers.runner
@@ -347,14 +351,23 @@ class Measurer:
         if self.reference_seconds is None:
             handshakes.append(
                 Handshake(
-                    Message({"do": "reference"}),
+                    self._reference,
                     self.config.reference_timeout,
-                    "running the unscheduled program",
+                    _RUNNING_REFERENCE,
                     self._hear_reference,
                     once=True,
                 )
             )
         return handshakes
+
+    @cached_property
+    def _reference(self) -> Message:
+        """The request to run the unscheduled program. Raises `TuningError` where there is none."""
+        try:
+            reference = reference_program(self._func, self._target)
+        except TilewrightError as error:
+            raise TuningError("{0} failed: {1}", _RUNNING_REFERENCE, error) from error
+        return Message({"do": "reference", **program_fields(reference, self._target)})
 
     def _hear_reference(self, answer: Message) -> None:
         self.reference_seconds = float(answer.fields["seconds"])

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...codegen.generator import outside_modules
 from ...errors import TuningError
-from ...schedule.tensorizable import instruction_modules
 from ...target import Target
 from ...tir.equality import structural_hash
 from ...tir.ir import Func
@@ -21,6 +20,8 @@ def program_fields(func: Func, target: Target) -> dict[str, Any]:
     The modules that register the kind of target and the program's instructions come with them.
     Raises `TuningError` for an instruction or a kind of target that a script or notebook defines.
     """
+    from ...schedule.tensorizable import instruction_modules  # a child need not load schedules
+
     kinds, instructions = outside_modules(target), instruction_modules(func)
     if "__main__" in kinds:
         raise TuningError(

@@ -28,9 +28,7 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tir.widen import widened
 from ...tuning_db.outcome import Outcome
-from .host_sample import check_sample
 from .inputs import arguments_of
-from .interchange import reference_program
 from .limits import limit_memory, unlimit_memory
 from .numeric_check import Deviation, Exact, check_outputs, deviation, tolerance_of
 from .program_text import parse_program
@@ -43,7 +41,8 @@ _SMALLER = "tune smaller sizes, or free memory that other programs take"
 class Runner:
     """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code.
 
-    `rounding` runs the unscheduled program in wider arithmetic, for the checks after it.
+    `reference` comes with the program that results are checked against. `rounding` runs it in wider
+    arithmetic, for the checks after it.
 
     Another `program` takes the place of the one before. `machine` needs none.
     """
@@ -89,9 +88,9 @@ class Runner:
         self._program = _Program(fields)
         return Message({})
 
-    def _reference(self, _: dict[str, Any], __: bytes) -> Message:
+    def _reference(self, fields: dict[str, Any], _: bytes) -> Message:
         program = self._ready()
-        module = to_module(program.compiled(program.func))
+        module = to_module(compile_func(parse_program(fields), program.target))
         values = program.values(module)
 
         def run() -> None:
@@ -103,16 +102,20 @@ class Runner:
         write_outputs(program.reference, program.signature, outputs)
         not_sampled = None
         if program.generator.on_device:
+            from .host_sample import check_sample
+
             on_host = program.arguments.on_host
             not_sampled = check_sample(program.func, on_host, outputs, program.tolerance)
         program.arguments.reset()
         return Message({"seconds": seconds, "not_sampled": not_sampled})
 
     def _rounding(self, _: dict[str, Any], __: bytes) -> Message:
+        from .interchange import reference_program  # loads what schedules need
+
         program = self._ready()
         func = widened(program.func)
         arguments = program.arguments.converted(signature_of(func))
-        module = to_module(program.compiled(func))
+        module = to_module(compile_func(reference_program(func, program.target), program.target))
         module(*arguments.values)
         write_outputs(program.reference, program.signature, arguments.outputs, wide=True)
         expected = read_outputs(program.reference, program.signature)
@@ -227,10 +230,6 @@ class _Program:
         if not self._limited and addresses is not None:
             limit_memory(self._allowed + addresses)
             self._limited = True
-
-    def compiled(self, func: Func) -> Compiled:
-        """The unscheduled program, or another form of it."""
-        return compile_func(reference_program(func, self.target), self.target)
 
     def load(self, image: bytes, form: dict[str, Any]) -> Module:
         """The module of a `Kernel`'s image and the other fields of its message."""
