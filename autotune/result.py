@@ -210,7 +210,7 @@ class TuneResult(Hinted):
         return f"{self.roofline.seconds / self.best.seconds:.0%} of the roofline ({self.roofline})"
 
     def trials_text(self, unit: str = "") -> str:
-        """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and those of the session.
+        """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and how many came before it.
 
         `unit`, a plural, follows the number.
         """
