@@ -22,6 +22,8 @@ from tilewright.autotune.measure.protocol import Message
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
 from tilewright.codegen.detect import resolve
+from tilewright.errors import ScheduleError
+from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome
 
 from .kernels import affine, centred_sums, compiled, kernel, matmul
@@ -274,6 +276,20 @@ def test_an_unscheduled_program_that_takes_too_long_ends_the_session() -> None:
     with (
         pytest.raises(TuningError, match="running the unscheduled program failed: not done within"),
         Measurer(affine(), resolve("cpu -threads=1"), impatient) as opened,
+    ):
+        opened.run(kernel("right"))
+
+
+def test_an_unscheduled_program_that_cannot_be_made_ends_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> Func:
+        raise ScheduleError("no axis is free")
+
+    monkeypatch.setattr(measuring, "reference_program", refused)
+    with (
+        pytest.raises(TuningError, match=r"running the unscheduled program failed: .*no axis"),
+        Measurer(affine(), resolve("cpu -threads=1"), QUICK) as opened,
     ):
         opened.run(kernel("right"))
 
