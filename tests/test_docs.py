@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"[-+]?\b\d+(\.\d+)?(e[-+]?\d+)?\b")
 _ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _UNIT = re.compile(r"(?<=0 )(ns|us|ms|s)\b")
-_PLURAL = re.compile(r"(?<=0 )([a-z]{2,})s\b")
+_PLURAL = re.compile(r"((?:\b0|\.\.\.) +[a-z]{2,})s\b")
 _OPTIONS = doctest.ELLIPSIS
 site = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
 
