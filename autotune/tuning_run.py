@@ -113,8 +113,8 @@ class TuningRun(Hinted, Generic[R, B]):
 
     def __repr__(self) -> str:
         pictures = indent(self.pictures.text(LINE - 3), "  ")
-        asked = "stopping" if self._stop.is_set() else "running"
-        return f"<TuningRun, {'ended' if self.done else asked}:\n{pictures}>"
+        state = "stopping" if self._stop.is_set() else "running"
+        return f"<TuningRun, {'ended' if self.done else state}:\n{pictures}>"
 
     _repr_html_ = html
 

@@ -50,7 +50,10 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     target: TargetText = "cpu",
     seed: Annotated[int, typer.Option(help="The seed of the search.", min=0)] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the last unfinished session of this budget.")
+        bool,
+        typer.Option(
+            "--resume", help="Continue the last unfinished session of this budget and tolerance."
+        ),
     ] = False,
     tolerance: Tolerance = None,
     as_json: AsJson = False,
