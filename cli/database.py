@@ -273,8 +273,11 @@ def _workload(program: str, parameters: Sequence[str]) -> Workload:
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
     from ..tuning_db.gains import Gain, gain_cell
+    from ..tuning_db.values import Verdict
 
-    return "" if gain is None else gain_cell(Gain(**gain))
+    if gain is None:
+        return ""
+    return gain_cell(Gain(**{**gain, "verdict": Verdict(gain["verdict"])}))
 
 
 @app.command()

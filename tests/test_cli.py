@@ -27,6 +27,7 @@ from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.records import toolchain_record, workload_record
+from tilewright.cli.database import _gain as cell_of_gain
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
 from tilewright.cli.report import print_assessment
@@ -37,15 +38,18 @@ from tilewright.errors import BuildError
 from tilewright.runtime import cuda_pycuda, load
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.tuning_db import (
+    Gain,
     Machine,
     ScheduleRecord,
     Session,
     SessionStatus,
     TargetRecord,
+    Verdict,
     Workload,
     to_plain,
     utc_now,
 )
+from tilewright.tuning_db.gains import gain_cell
 
 from .measured import put_measured
 from .runtime.cuda_double import DoubleDriver
@@ -939,3 +943,9 @@ def test_check_shows_its_verdicts_in_a_narrow_terminal(
     heading = next(line for line in lines if "sketch" in line)
     assert heading.split()[-1] == "result"
     assert lines[-1].endswith("candidates are right")
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_gain_of_a_list_says_what_it_says_elsewhere(verdict: Verdict) -> None:
+    gain = Gain(1.05, (0.9, 1.2), verdict=verdict)
+    assert cell_of_gain(to_plain(gain)) == gain_cell(gain)

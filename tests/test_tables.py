@@ -465,7 +465,7 @@ def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_best_of_a_tuning_has_its_interval_and_gains_in_any_width(
     db: TuningDatabase, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gain = {"ratio": 42.5, "interval": (41.0, 44.0), "verdict": None, "same_code": False}
+    gain = {"ratio": 42.5, "interval": (41.0, 44.0), "verdict": "slower", "same_code": False}
 
     def timed(*args: Any) -> Iterator[dict[str, Any]]:
         for best in best_rows(*args):
