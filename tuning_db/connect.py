@@ -1,7 +1,8 @@
 """Opening: from a path or URL to an engine on a database of the current schema.
 
 SQLite runs in WAL mode with foreign keys on and synchronous=NORMAL: a commit survives the death of
-any process; a power cut may lose the last moments, and never damages the file.
+any process; a power cut may lose the last moments, and never damages the file. What is written goes
+to a log beside the file first; `checkpoint` moves it into the file.
 
 Writers take turns on every backend (BEGIN IMMEDIATE, an advisory lock), so that what a writer has
 read is still so when it writes; they wait for at most the busy timeout. Readers never wait, and see
@@ -10,6 +11,7 @@ one state of the database for as long as they read.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import stat
@@ -33,13 +35,15 @@ from sqlalchemy import (
     event,
     make_url,
 )
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from ..errors import DatabaseError
 from ..texts import excerpt
 from .codec import LONGEST_ROW
 from .failures import sensible, translated
 from .read import LOCATION
+
+_log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT = 30.0
 LONGEST_PATH = 4096
@@ -63,7 +67,11 @@ _READING: dict[str, dict[str, Any]] = {
 _HEADER = 100
 _FILE = "file"
 _TIMEOUT = "timeout"
-_SIDE_FILES = ("-wal", "-shm", "-journal")
+LOG = "-wal"
+"""What the name of the log is, behind that of its database."""
+_SIDE_FILES = (LOG, "-shm", "-journal")
+_CHECKPOINT_TIMEOUT = 1.0
+"""Seconds that the end of a piece of work waits for readers of an earlier state."""
 _NOT_REGULAR = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -82,10 +90,16 @@ class Opened:
     process: int
     timeout: float
 
+    def close(self) -> None:
+        """Move the log into the file, and close the connections that nobody uses."""
+        if not self.read_only and os.getpid() == self.process:
+            checkpoint(self)
+        self.engine.dispose()
+
     def release(self) -> None:
-        """Close the connections that nobody uses, in the process that opened them."""
+        """`close`, in the process that opened the connections."""
         if os.getpid() == self.process:
-            self.engine.dispose()
+            self.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -99,10 +113,12 @@ class Opened:
             yield connection.execution_options(**_READING[connection.dialect.name])
 
     @contextmanager
-    def writing(self, timeout: float = inf) -> Iterator[Connection]:
+    def writing(self, timeout: float = inf, *, into_file: bool = False) -> Iterator[Connection]:
         """A connection in a transaction that is durable when the block ends, or never happened.
 
         It waits for another writer for at most `timeout` seconds, and never longer than all do.
+        With `into_file` the file alone holds everything afterwards: for the last write of a piece
+        of work, after which people copy the file.
         """
         self._require_process()
         if self.read_only:
@@ -121,6 +137,8 @@ class Opened:
                     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{wait:.3f}s'")
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 yield connection
+        if into_file:
+            checkpoint(self)
 
     def _require_process(self) -> None:
         if os.getpid() != self.process:
@@ -160,6 +178,36 @@ def use_wal(opened: Opened) -> None:
                 time.sleep(0.02)
         finally:
             raw.close()
+
+
+def checkpoint(opened: Opened) -> bool:
+    """Move what the log of a SQLite file holds into the file; return whether all of it was.
+
+    A reader of an earlier state keeps the log in use. It is waited for a moment, and is a warning:
+    nothing is lost, but a copy of the file alone lacks what the log holds.
+    """
+    log = f"{opened.location}{LOG}"
+    if opened.engine.dialect.name != "sqlite" or not os.path.lexists(log):
+        return True
+    try:
+        raw = opened.engine.raw_connection()
+        try:
+            raw.info[_TIMEOUT] = _CHECKPOINT_TIMEOUT
+            cursor = raw.cursor()
+            cursor.execute(f"PRAGMA busy_timeout={int(1000 * _CHECKPOINT_TIMEOUT)}")
+            _, pages, moved = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            raw.close()
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        why: object = error
+    else:
+        if pages == moved:
+            return True
+        why = "another process or thread reads an earlier state"
+    _log.warning(
+        "part of database %s is still in its log %s, copy both: %s", opened.location, log, why
+    )
+    return False
 
 
 def compact(opened: Opened) -> tuple[int, int]:
@@ -353,7 +401,7 @@ def _require_writable(path: Path) -> None:
 
 def _reading_address(path: Path) -> str:
     """Where SQLite cannot make its side files and none is there, it reads without them."""
-    wal = path.with_name(path.name + "-wal")
+    wal = path.with_name(path.name + LOG)
     alone = not os.access(path.parent, os.W_OK) and not wal.exists()
     return f"file:{quote(os.fsencode(path))}?mode=ro{'&immutable=1' if alone else ''}"
 

@@ -41,7 +41,8 @@ _SQLITE: dict[int, tuple[str, str]] = {
     ),
     sqlite3.SQLITE_CORRUPT: (
         "is damaged: it is truncated or was overwritten",
-        "restore it from a copy or an export; the sqlite3 tool's .recover may save some of it",
+        "copy it again if it was in use then: with its log (FILE-wal), or when the session has ended; "
+        "else restore it from a copy or an export; sqlite3's .recover may save some of it",
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "cannot be opened or created",

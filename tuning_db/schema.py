@@ -31,6 +31,10 @@ from .tables import HEAD, INDICES, METADATA, REVISION, VERSION_TABLE
 
 _log = logging.getLogger(__name__)
 
+_EMPTY = (
+    "check the path; of a database that is in use, the log (FILE-wal) is to be copied as well, or "
+    "the file when the session has ended"
+)
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -63,7 +67,7 @@ def prepare(opened: Opened, create: bool) -> None:
         raise DatabaseError(
             "database {0} is empty; expected a tuning database",
             opened.location,
-            hint="check the path",
+            hint=_EMPTY,
             awaited=True,
         )
     if revision is not None:

@@ -103,9 +103,12 @@ class TuningDatabase(Queries):
             weakref.finalize(self, layer.release).atexit = False
 
     def close(self) -> None:
-        """Give the connections back. The database opens again on its next use."""
+        """Give the connections back. The database opens again on its next use.
+
+        The file then holds everything, without a log beside it, unless somebody else reads it.
+        """
         for layer in self._layers:
-            layer.engine.dispose()
+            layer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +173,7 @@ class TuningDatabase(Queries):
         with ExitStack() as stack:
             damage = stack.enter_context(leaving_out())
             layers = [stack.enter_context(layer.reading()) for layer in below]
-            yield [stack.enter_context(top.writing()), *layers], damage
+            yield [stack.enter_context(top.writing(into_file=True)), *layers], damage
 
     # Sessions
 
@@ -240,7 +243,7 @@ class TuningDatabase(Queries):
         `noise` marks it, in plain words: the machine was not calm. A mark of before stays if there
         is none now. `elapsed` is as for `heartbeat`.
         """
-        with self._layers[0].writing() as connection:
+        with self._layers[0].writing(into_file=True) as connection:
             return sessions.finish(connection, session, status, self._clock(), noise, elapsed)
 
     def unfinished_sessions(self, workload: str, target: str) -> list[Session]:
@@ -280,7 +283,8 @@ class TuningDatabase(Queries):
         if not isinstance(other, TuningDatabase):
             with TuningDatabase(other, create=False, read_only=True) as opened:
                 return self.merge(opened)
-        with other._layers[0].reading() as source, self._layers[0].writing() as connection:
+        own = self._layers[0]
+        with other._layers[0].reading() as source, own.writing(into_file=True) as connection:
             return write(connection, every(source), repin=False)
 
     def compare(self, other: TuningDatabase | PathOrURL) -> DatabaseDiff:
@@ -315,7 +319,7 @@ class TuningDatabase(Queries):
 
         Raises `DatabaseError` that names the line for anything else, and has then written nothing.
         """
-        with self._layers[0].writing() as connection:
+        with self._layers[0].writing(into_file=True) as connection:
             return json_lines.import_lines(connection, file, inexact)
 
     # Upkeep
@@ -373,7 +377,7 @@ class TuningDatabase(Queries):
     @contextmanager
     def _changing(self, dry_run: bool) -> Iterator[Connection]:
         own = self._layers[0]
-        with own.reading() if dry_run else own.writing() as connection:
+        with own.reading() if dry_run else own.writing(into_file=True) as connection:
             yield connection
 
     def _own(self, connection: Connection, prefix: str) -> tuple[str, str]:

@@ -634,6 +634,35 @@ def test_a_path_is_a_database_that_is_created(tmp_path: Path, play: Play) -> Non
         assert kept.get(Session, result.session).status is SessionStatus.FINISHED
 
 
+@pytest.mark.parametrize("end", ["finished", "interrupted", "failed", "background"])
+def test_the_file_alone_holds_a_session_that_ended(tmp_path: Path, play: Play, end: str) -> None:
+    """While the result is there, and another program has the database open."""
+
+    def raise_at_second(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == 2:
+            raise KeyboardInterrupt if end == "interrupted" else ValueError
+
+    file, copy = tmp_path / "tuning.db", tmp_path / "copy.db"
+    play(ok(1.0))
+    with TuningDatabase(file) as beside:
+        if end == "failed":
+            with pytest.raises(ValueError):
+                run(beside, raise_at_second)
+        elif end == "background":
+            running = tune(
+                matmul(), "cpu -threads=1", database=file, trials=8, config=QUICK, background=True
+            )
+            assert running.result().trials == 8
+        else:
+            result = run(beside, raise_at_second if end == "interrupted" else None)
+            assert result.trials == (2 if end == "interrupted" else 8)
+        copy.write_bytes(file.read_bytes())
+        with TuningDatabase(copy, create=False, read_only=True) as copied:
+            difference = copied.compare(beside)
+            assert not difference.only_first
+            assert not difference.only_second
+
+
 def test_pauses_of_a_session_are_not_counted() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = [start + timedelta(seconds=s) for s in (0, 2, 5, 3605, 3606)]

@@ -349,3 +349,57 @@ def test_a_database_that_is_replaced_while_it_is_open(file: Path, tmp_path: Path
         db.put(*verified(9, 1.0))
     with TuningDatabase(file) as db:
         assert len(db.records(Measurement)) == 1
+
+
+def copied_alone(file: Path) -> list[Measurement]:
+    """The measurements in a copy of a database without its log."""
+    copy = file.with_name("copy.db")
+    shutil.copy(file, copy)
+    with TuningDatabase(copy, create=False, read_only=True) as db:
+        return db.records(Measurement)
+
+
+ENDS: dict[str, Callable[[TuningDatabase], object]] = {
+    "close": TuningDatabase.close,
+    "finish_session": lambda db: db.finish_session(SESSION.id),
+    "pin": lambda db: db.pin(MATMUL, CPU, schedule(8)),
+    "unpin": lambda db: db.unpin(MATMUL.id, CPU),
+    "delete": lambda db: db.delete(measurement(9, 2.0).id),
+    "prune": lambda db: db.prune(),
+    "merge": lambda db: db.merge(Path(db.location).with_name("other.db")),
+    "import_lines": lambda db: db.import_lines(Path(db.location).with_name("lines.jsonl")),
+    "compact": lambda db: db.compact(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_file_alone_holds_everything_when_work_has_ended(tmp_path: Path, end: str) -> None:
+    """Beside another user of the file, and while the database is open."""
+    file = tmp_path / "tuning.db"
+    with TuningDatabase(file.with_name("other.db")) as other:
+        other.put(*BASE, *verified(10, 3.0))
+        other.export_lines(file.with_name("lines.jsonl"))
+    with TuningDatabase(file) as beside, TuningDatabase(file) as db:
+        db.put(*BASE, *verified(8, 1.0), *verified(9, 2.0))
+        with pytest.raises(DatabaseError, match=r"is empty[^\n]*\n  hint: .* log \(FILE-wal\)"):
+            copied_alone(file)
+        ENDS[end](db)
+        kept = {record.id for record in copied_alone(file)}
+        assert kept == {record.id for record in beside.records(Measurement)}
+        assert kept >= {measurement(8, 1.0).id}
+
+
+def test_a_reader_of_an_earlier_state_does_not_fail_the_end(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with TuningDatabase(file) as db:
+        db.put(*verified(9, 2.0))
+        with sqlite3.connect(file) as reader:
+            reader.execute("BEGIN")
+            (before,) = reader.execute("SELECT count(*) FROM measurement").fetchone()
+            db.finish_session(SESSION.id)
+            db.put(*verified(10, 3.0))
+            db.close()
+            assert before == 2
+        assert f"still in its log {file}-wal" in caplog.text
+    assert len(copied_alone(file)) == 3
