@@ -18,6 +18,7 @@ from string import Formatter
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from .display import html, traceback_lines
+from .texts import masked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,8 +90,8 @@ class TilewrightError(Exception):
 
     def _text(self) -> str:
         if not self.arguments:
-            return self.message
-        return _FORMATTER.vformat(self.message, self.arguments, {})
+            return masked(self.message)
+        return masked(_FORMATTER.vformat(self.message, self.arguments, {}))
 
     def __str__(self) -> str:
         text = self._text()
@@ -116,7 +117,7 @@ class TilewrightError(Exception):
         """The example or hint, with those of the errors that its text has in it."""
         own = _value(getattr(self, name))
         inner = (e._joined(name) for e in self._errors())
-        parts = dict.fromkeys(str(part) for part in (own, *inner) if part is not None)
+        parts = dict.fromkeys(masked(str(part)) for part in (own, *inner) if part is not None)
         return "; ".join(parts) or None
 
     def _details(self) -> str | None:

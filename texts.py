@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from urllib.parse import unquote_plus
 
 MAX_LENGTH = 200
 """Characters of a name in a line or in a cell of a table, at most."""
@@ -15,6 +17,21 @@ _ARGUMENT = 36
 """Cells of an argument in a `repr`, of which a line has room for two."""
 _CHARACTERS = 4
 """Characters of a text for each of its cells, at most: some take none."""
+_URL = re.compile(r"[A-Za-z][\w+.-]*://?\S+")
+_SCHEME = re.compile("[^:]*://?")
+"""With one slash where a URL was taken for a path."""
+_AROUND = re.compile(r"['\"`,;:.)\]}]*$")
+"""What stands behind a URL in a text and is likely no part of it."""
+_ALMOST_URL = re.compile(
+    r"(sqlite|postgres(ql)?)(\+\w+)?:|(host|hostaddr|user|password|passfile|dbname|service) *="
+)
+"""A URL without its slashes, or the options of a PostgreSQL server: no name of a file."""
+_OPTION = re.compile(r"([?&][^=&]*=)([^&]*)")
+_USER = re.compile(r"[^:/@?]*:")
+_PORT = re.compile(r"\d*(?:[/?]|$)")
+_SECRETS = ("pass", "pwd", "secret", "token")
+"""Parts of the names of options whose values are nobody's: `sslpassword`, `passfile`."""
+MASK = "***"
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -29,6 +46,45 @@ def excerpt(text: str, most: int = MAX_LENGTH) -> str:
     """A printable text of one line and of at most so many characters; what is cut ends in `…`."""
     shown = text if len(text) <= most else f"{text[: most - 1]}…"
     return printable(shown.replace("\n", "\0").replace("\t", " "))
+
+
+def masked_url(url: str) -> str:
+    """A URL whose password, and the values of such options, are `***`; another text as it is.
+
+    The one function that does it. It hides too much of a URL that does not parse, or that was cut.
+    """
+    start = _SCHEME.match(url)
+    if start is None:
+        almost = _ALMOST_URL.match(url)
+        return url if almost is None else f"{almost[0]}{MASK}"
+    rest = url[start.end() :]
+    user = _USER.match(rest)
+    if user is not None:
+        question = rest.find("?") if "?" in rest else len(rest)
+        end = rest.rfind("@", user.end(), question)
+        end = rest.rfind("@") if end < 0 else end
+        if end >= 0 or not _PORT.match(rest, user.end()):
+            rest = f"{user[0]}{MASK}{rest[end:] if end >= 0 else ''}"
+    rest = _OPTION.sub(lambda option: option[1] + (MASK if _is_secret(option) else option[2]), rest)
+    return f"{start[0]}{rest}"
+
+
+def _is_secret(option: re.Match[str]) -> bool:
+    name = unquote_plus(option[1]).lower()
+    return bool(option[2]) and any(part in name for part in _SECRETS)
+
+
+def masked(text: str) -> str:
+    """A text with the URLs in it as `masked_url` returns them."""
+    if ":/" not in text:
+        return text
+    return _URL.sub(_masked_part, text)
+
+
+def _masked_part(found: re.Match[str]) -> str:
+    behind = _AROUND.search(found[0])
+    end = len(found[0]) if behind is None else behind.start()
+    return masked_url(found[0][:end]) + found[0][end:]
 
 
 def count(number: int, what: str) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import DatabaseError
 from ..ids import FEWEST_DIGITS, short_id
-from ..texts import count
+from ..texts import count, masked_url
 from . import upkeep
 from .options import (
     OPTIONS,
@@ -113,7 +113,7 @@ def list_measurements(
         return
     if not measured:
         chosen = (wanted, only, moment) != (None, None, None)
-        print_text(f"no measurements in {location}{' match' if chosen else ''}")
+        print_text(f"no measurements in {masked_url(location)}{' match' if chosen else ''}")
     tables: dict[tuple[str, str], list[list[str]]] = {}
     for m, schedule in measured:
         tables.setdefault((m.workload, m.target), []).append(
@@ -154,7 +154,7 @@ def _matching(programs: Mapping[str, str], text: str, db: str) -> list[str]:
         some = "; ".join(list(programs.values())[:_MOST_NAMED]) or "none"
         raise DatabaseError(
             "no program in {0} is called {1!r}, and no id of one begins so; there are: {2}{3}",
-            db,
+            masked_url(db),
             text,
             some,
             "; ..." if len(programs) > _MOST_NAMED else "",
@@ -249,7 +249,7 @@ def best(
         tables.setdefault((best["target"], best["generation"]), []).append(row)
     if not tables:
         of = "" if workload is None else f" for {workload.text}"
-        print_text(f"nothing usable{of} in {db}")
+        print_text(f"nothing usable{of} in {masked_url(db)}")
     columns = (
         "~workload", ">time", "95% interval", ">GFLOP/s", "?how", ">vs written",
         ">vs untuned", "?inexact", "schedule",

@@ -22,9 +22,12 @@ from typer.core import TyperGroup
 
 from ..errors import TilewrightError
 from ..target import registered_kinds
+from ..texts import masked
 from . import checking, database, measuring, models, pages, programs, showing, watching
 from .options import OPTIONS
 from .table import output_text
+
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 class _Commands(TyperGroup):
@@ -38,6 +41,14 @@ class _Commands(TyperGroup):
             if found:
                 ctx.fail(f"No such command {name!r}. Did you mean {' or '.join(found)}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Errors of usage repeat words of the command line: URLs among them without passwords."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            error.message = masked(error.message)
+            raise
 
 
 app = typer.Typer(
@@ -77,7 +88,7 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:  # the disk that the output goes to is full, say
         _drop_output()
-        typer.echo(f"tilewright: cannot write: {error}", err=True)
+        typer.echo(output_text(f"tilewright: cannot write: {masked(str(error))}"), err=True)
         sys.exit(1)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..texts import masked_url
+
 if TYPE_CHECKING:
     from ..autotune.model.samples import Sweep
     from ..tuning_db import TuningDatabase
@@ -87,7 +89,8 @@ def database_named(argument: str | None, option: str | None) -> str:
     """
     if argument is not None and option is not None:
         raise typer.BadParameter(
-            f"two databases, {argument!r} and --db {option!r}: expected one; leave one out"
+            f"two databases, {masked_url(argument)!r} and --db {masked_url(option)!r}: expected "
+            "one; leave one out"
         )
     named = option if argument is None else argument
     return os.environ.get(_VARIABLE) or _DEFAULT if named is None else named

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import BuildError, TargetError
 from ..target import Target
+from ..texts import masked_url
 from .options import (
     AsJson,
     Database,
@@ -138,8 +139,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
         )
     if database is not None and made.origin.kind != "record":
         typer.echo(
-            f"warning: {db} has no usable record of {func.name}, this is the {made.origin.kind} "
-            f"schedule; `tilewright db explain {shlex.quote(program)}` says why",
+            f"warning: {masked_url(str(db))} has no usable record of {func.name}, this is the "
+            f"{made.origin.kind} schedule; `tilewright db explain {shlex.quote(program)}` says why",
             err=True,
         )
     if as_json:

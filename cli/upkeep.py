@@ -14,7 +14,7 @@ from ..byte_counts import format_bytes
 from ..durations import format_long
 from ..errors import DatabaseError
 from ..ids import short_id
-from ..texts import count
+from ..texts import count, masked_url
 from .options import (
     AsJson,
     Database,
@@ -100,7 +100,11 @@ def _print_removal(removal: Removal, db: str, as_json: bool) -> None:
         for why, of_kind in removal.reasons.items()
         for kind, ids in of_kind.items()
     ]
-    print_table(("kind", ">records", "~why", "~ids"), rows, f"there is nothing to delete in {db}")
+    print_table(
+        ("kind", ">records", "~why", "~ids"),
+        rows,
+        f"there is nothing to delete in {masked_url(db)}",
+    )
     if not rows:
         return
     if removal.done:
@@ -226,7 +230,7 @@ def stats(
     measured = numbers.records["measurement"]
     print_facts(
         {
-            "database": location,
+            "database": masked_url(location),
             "size": f"{format_bytes(numbers.size)}{free}",
             "measured": f"{count(measured, 'measurement')}, of which {trials}" if measured else 0,
             "when": span,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import DatabaseError
+from ..texts import masked_url
 from .options import DatabaseArgument, DatabaseOption, database_named
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def follow(
     while True:
         try:
             if run is not None and (gone := run.gone) is not None:
-                display.say(f"{location} {gone}; waiting for a session in it")
+                display.say(f"{masked_url(location)} {gone}; waiting for a session in it")
                 run = None
             run = run or open_run(location, session)
             opened = True

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 from ..errors import DatabaseError, TilewrightError, bind
+from ..texts import masked_url
 from .codec import is_ratio
 from .values import (
     KINDS,
@@ -138,7 +139,7 @@ def opened(
     if not is_address(database):
         raise error(
             "database: expected a TuningDatabase, or the path or URL of one, found {0!r:.80}",
-            database,
+            _shown(database),
             hint='write database="tuning.db", or tw.TuningDatabase("tuning.db")',
         )
     return TuningDatabase(database, create=write, read_only=not write)
@@ -185,6 +186,13 @@ def _checked(
     return call
 
 
+def _shown(value: object) -> object:
+    """A value as errors show it: it may have been meant as the URL of a database."""
+    if isinstance(value, bytes):
+        return masked_url(os.fsdecode(value)).encode(errors="replace")
+    return masked_url(value) if isinstance(value, str) else value
+
+
 def _error(method: str, name: str, value: object, kinds: list[Kind]) -> DatabaseError:
     expected = " or ".join(meaning for meaning, _ in kinds if meaning != "None")
     shown = value is None or isinstance(value, (str, bytes, int, float))
@@ -195,7 +203,7 @@ def _error(method: str, name: str, value: object, kinds: list[Kind]) -> Database
         "{0}: {1} is {2!r:.80}, expected {3}" if shown else "{0}: {1} is of type {2}, expected {3}",
         method,
         name,
-        value if shown else type(value).__name__,
+        _shown(value) if shown else type(value).__name__,
         expected,
         hint=hint,
     )

@@ -18,7 +18,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from ..errors import DatabaseError
-from ..texts import excerpt
+from ..texts import excerpt, masked_url
 from .codec import LONGEST_ROW
 from .failures import sensible, translated
 from .read import LOCATION
@@ -82,9 +82,12 @@ _NOT_REGULAR = {
 
 @dataclass(frozen=True)
 class Opened:
-    """An engine and the rules of its use; `location` is what errors call the database."""
+    """An engine and the rules of its use; `location` is what errors call the database.
 
-    engine: Engine
+    It has no password in it.
+    """
+
+    engine: Engine = field(repr=False)
     location: str
     read_only: bool
     process: int
@@ -279,11 +282,27 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
         )
     require_short(text, "the path or URL of a database")
     if "://" not in text:
+        if masked_url(text) != text:
+            raise DatabaseError(
+                "database {0!r}: expected a path or a URL",
+                masked_url(text),
+                hint="write postgresql+psycopg://USER@HOST/DATABASE, or ./NAME of such a file",
+            )
         return URL.create("sqlite", database=text)
     try:
-        return make_url(text)
-    except (ArgumentError, ValueError) as error:  # a `ValueError` is of a port that is no number
-        raise DatabaseError("database URL {0!r} does not parse: {1}", text, error) from error
+        url = make_url(text)
+        if "@" in f"{url.host}{url.database}" and url.get_backend_name() != "sqlite":
+            raise ArgumentError("it has more than one @")
+        return url
+    except (ArgumentError, ValueError, NoSuchModuleError) as error:
+        # An error of a port that is no number names it, and it may be a part of the password.
+        why = str(error) if isinstance(error, ArgumentError) else "its port is no number"
+        raise DatabaseError(
+            "database URL {0!r} does not parse: {1}",
+            masked_url(text),
+            why,
+            hint="write characters such as / and @ of a password as %2F and %40",
+        ) from None
 
 
 def require_short(path: str, what: str) -> None:
@@ -294,7 +313,7 @@ def require_short(path: str, what: str) -> None:
             what,
             len(path),
             LONGEST_PATH,
-            excerpt(path, _SHOWN),
+            excerpt(masked_url(path), _SHOWN),
         )
 
 
@@ -319,21 +338,22 @@ def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:
 
 
 def _timeout(url: URL) -> float:
+    shown = masked_url(url.render_as_string())
     options = {"timeout": str(BUSY_TIMEOUT), **url.query}
     try:
         timeout = float(str(options.pop("timeout")))
     except ValueError as error:
-        raise DatabaseError("database URL {0}: timeout is no number", url) from error
+        raise DatabaseError("database URL {0}: timeout is no number", shown) from error
     if not 0 <= timeout <= _LONGEST_WAIT:
         raise DatabaseError(
             "database URL {0}: timeout is {1}; expected seconds from 0 to {2}",
-            url,
+            shown,
             timeout,
             _LONGEST_WAIT,
         )
     if options:
         raise DatabaseError(
-            "database URL {0} has the option {1}; expected timeout", url, ", ".join(options)
+            "database URL {0} has the option {1}; expected timeout", shown, ", ".join(options)
         )
     return timeout
 
@@ -468,7 +488,7 @@ def _sqlite_engine(
 
 
 def _open_postgres(url: URL, read_only: bool) -> Opened:
-    location = url.render_as_string(hide_password=True)
+    location = masked_url(url.render_as_string())
     try:
         options = {LOCATION: location}
         utf8 = {"client_encoding": "utf8"}  # of one that tells none, SQLAlchemy gets bytes

@@ -41,7 +41,7 @@ _SQLITE: dict[int, tuple[str, str]] = {
     ),
     sqlite3.SQLITE_CORRUPT: (
         "is damaged: it is truncated or was overwritten",
-        "copy it again if it was in use then: with its log (FILE-wal), or when the session has ended; "
+        "if it was copied while in use, copy its log (FILE-wal) too, or when the session is over; "
         "else restore it from a copy or an export; sqlite3's .recover may save some of it",
     ),
     sqlite3.SQLITE_CANTOPEN: (

@@ -640,13 +640,13 @@ def test_the_file_alone_holds_a_session_that_ended(tmp_path: Path, play: Play, e
 
     def raise_at_second(event: Event) -> None:
         if isinstance(event, Trial) and event.number == 2:
-            raise KeyboardInterrupt if end == "interrupted" else ValueError
+            raise KeyboardInterrupt if end == "interrupted" else ValueError("of a callback")
 
     file, copy = tmp_path / "tuning.db", tmp_path / "copy.db"
     play(ok(1.0))
     with TuningDatabase(file) as beside:
         if end == "failed":
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match="of a callback"):
                 run(beside, raise_at_second)
         elif end == "background":
             running = tune(
