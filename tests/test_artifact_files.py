@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.building import build_library
+from tilewright.codegen.cpu.system_names import is_system_name
 from tilewright.runtime import Argument, Signature, cpu_runtime, files, load, open_library
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host_memory import HOST_MEMORY
@@ -452,27 +454,98 @@ def test_other_formats_carry_none_and_say_so(
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
 def test_two_kernels_are_linked_into_one_program(tmp_path: Path) -> None:
     x = te.placeholder((4,), "int32", name="x")
-    other = te.func([x, te.compute((4,), lambda i: x[i] * 3, name="y")], name="times")
+    other = te.func([x, te.compute((4,), lambda i: x[i] * 3, name="y")], name="triples")
     build_library(adds(5), tmp_path / "adds.o", SERIAL, object_file=True)
-    build_library(tw.Schedule(other), tmp_path / "times.o", SERIAL, object_file=True)
+    build_library(tw.Schedule(other), tmp_path / "triples.o", SERIAL, object_file=True)
     (tmp_path / "main.c").write_text(
         """
         #include <stdio.h>
         #include "adds.h"
-        #include "times.h"
-        extern const char a[] __asm__("adds.description"), b[] __asm__("times.description");
+        #include "triples.h"
+        extern const char a[] __asm__("adds.description"), b[] __asm__("triples.description");
         int main(void) {
             int32_t x[4] = {1, 2, 3, 4}, y[4], z[4];
-            int status = adds(x, y, NULL) + times(y, z, NULL);
+            int status = adds(x, y, NULL) + triples(y, z, NULL);
             printf("%d %d %.17s %.17s", status, z[3], a, b);
             return 0;
         }
         """
     )
-    command = ["cc", "-Wall", "-Werror", "main.c", "adds.o", "times.o", "-o", "main"]
+    command = ["cc", "-Wall", "-Werror", "main.c", "adds.o", "triples.o", "-o", "main"]
     subprocess.run(command, check=True, cwd=tmp_path)
     run = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
     assert run.stdout == "0 27 tilewright kernel tilewright kernel"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_a_program_in_c_keeps_the_functions_of_the_system(tmp_path: Path) -> None:
+    """It links a library before libm and libc, and so takes names from it first."""
+    (tmp_path / "main.c").write_text(
+        """
+        #include <math.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(int count, char **words) {
+            volatile double one = count;
+            char *text = malloc(100);
+            snprintf(text, 100, "%.3f %s", exp(one), getenv("HOME") ? "home" : "");
+            puts(text);
+            free(text);
+            return 0;
+        }
+        """
+    )
+    refused = 0
+    for name in ("exp", "malloc", "free", "puts", "getenv", "exp_kernel", "allocated"):
+        func = replace(adds(1).func, name=name)
+        library = tmp_path / f"lib{name}.so"
+        try:
+            build_library(tw.Schedule(func), library, SERIAL)
+        except tw.BuildError:
+            refused += 1
+            continue
+        link = ["-Wl,--no-as-needed", f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}", f"-l{name}"]
+        subprocess.run(["cc", "main.c", "-o", "main", *link, "-lm"], check=True, cwd=tmp_path)
+        environment = {"HOME": "/"}
+        run = subprocess.run(
+            [tmp_path / "main"], capture_output=True, text=True, check=True, env=environment
+        )
+        assert run.stdout == "2.718 home\n"
+    assert refused == 5
+
+
+def test_an_object_file_takes_no_name_of_the_system(tmp_path: Path) -> None:
+    for name in ("expf", "pthread_create", "omp_get_num_teams", "GOMP_task", "main", "signbit"):
+        func = replace(adds(1).func, name=name)
+        with pytest.raises(tw.BuildError):
+            build_library(tw.Schedule(func), tmp_path / "adds.o", SERIAL, object_file=True)
+        tw.build(tw.Schedule(func), SERIAL)  # what runs in this process may be called so
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="no binutils here")
+@pytest.mark.parametrize("library", ["libc.so.6", "libm.so.6", "libgomp.so.1"])
+def test_names_that_a_library_of_this_system_exports_are_refused(library: str) -> None:
+    """All but those that its next versions add."""
+    folders = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib")
+    files = [Path(folder, library) for folder in folders]
+    found = [file for file in files if file.exists()]
+    if not found:
+        pytest.skip(f"there is no {library}")
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", found[0]], capture_output=True, text=True, check=True
+    ).stdout
+    names = {line.split()[-1] for line in listed.splitlines()}
+    exported = {name.partition("@@")[0] for name in names if "@@" in name}
+    open_to_programs = {name for name in exported if not name.startswith("_")}
+    assert len(open_to_programs) > 100
+    unknown = {n for n in open_to_programs if not is_system_name(n)}
+    assert len(unknown) < len(open_to_programs) / 50, unknown
+
+
+@pytest.mark.parametrize("name", ["matmul", "topk", "total", "strided", "key_proj", "res_block"])
+def test_names_that_are_nobody_s_are_taken(name: str) -> None:
+    assert not is_system_name(name)
 
 
 def test_what_is_built_here_has_no_description() -> None:

@@ -19,6 +19,7 @@ from ...target import CpuTarget, Target
 from ..compiled import Compiled
 from .elf import with_constant
 from .generator import runs_parallel
+from .system_names import is_system_name
 
 _log = logging.getLogger(__name__)
 _COMPILERS = ("cc", "gcc", "clang")
@@ -30,9 +31,10 @@ Find = Callable[[str], str | None]
 def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tuple[File, ...]:
     """A shared library at `path`, its C header, and its manifest.
 
-    Raises `BuildError` where there is no linker.
+    Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
     target, signature = CpuTarget.of(compiled.target), compiled.signature
+    _check_names(signature)
     code = File(path, link(_described(compiled), target), 0o777)
     return artifact_files(
         code, signature, target, _needs(compiled), provenance, [_header(path, signature)]
@@ -40,7 +42,8 @@ def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tup
 
 
 def object_files(compiled: Compiled, path: Path) -> tuple[File, ...]:
-    """An object file at `path`, and its C header."""
+    """An object file at `path`, and its C header. Raises `BuildError` as `library_files` does."""
+    _check_names(compiled.signature)
     return File(path, _described(compiled)), _header(path, compiled.signature)
 
 
@@ -58,6 +61,18 @@ def check_path(path: Path, *, object_file: bool) -> None:
             path,
             hint="add object_file=True (--object), or name the library matmul.so, for instance",
         )
+
+
+def _check_names(signature: Signature) -> None:
+    for name in signature.symbols:
+        if is_system_name(name):
+            raise BuildError(
+                "a kernel in a file cannot be named {0}: a program that links it would call it in "
+                "the place of the {0} of the system",
+                name,
+                hint=f"give the program another name, such as {signature.name}_kernel; records in "
+                "a database hold under any name",
+            )
 
 
 def _needs(compiled: Compiled) -> dict[str, Any]:
