@@ -17,6 +17,7 @@ from ..display import html
 from ..errors import DatabaseError, checked_call
 from ..hints import Hinted
 from ..ids import short_id
+from ..in_process import InProcess
 from ..texts import LINE
 from ..tuning_db import TuningDatabase
 from ..tuning_db.arguments import opened
@@ -62,7 +63,7 @@ def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRu
     return RecordedRun(store, max(sessions, key=lambda s: s.started))
 
 
-class RecordedRun(Hinted):
+class RecordedRun(InProcess, Hinted):
     """A session that is read from a database; `poll` reads what is new.
 
     `session` is its record as last read, `pictures` its state for displays: at the end with the
@@ -72,6 +73,7 @@ class RecordedRun(Hinted):
     """
 
     _hints = "recorded run"
+    _unpicklable = DatabaseError, 'open it there: tw.open_run("tuning.db", session)'
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
         self.session = session

@@ -13,7 +13,9 @@ from textwrap import indent
 from typing import Any, Generic, TypeVar
 
 from ..display import html
+from ..errors import TuningError
 from ..hints import Hinted
+from ..in_process import InProcess
 from ..texts import LINE
 from .events import Callback, Event
 from .notebook import NotebookDisplay, in_notebook
@@ -36,7 +38,7 @@ Work = Callable[[threading.Event, Callback | None, list[Tuning]], R]
 """Tunes until it is done or the event is set; puts its sessions into the list."""
 
 
-class TuningRun(Hinted, Generic[R, B]):
+class TuningRun(InProcess, Hinted, Generic[R, B]):
     """A run of `tune(..., background=True)`.
 
     `best` is the fastest schedule so far, `done` whether the run has ended. `stop()` asks it to
@@ -49,6 +51,7 @@ class TuningRun(Hinted, Generic[R, B]):
     """
 
     _hints = "run"
+    _unpicklable = TuningError, 'open it there: tw.open_run("tuning.db")'
 
     def __init__(
         self,

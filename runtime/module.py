@@ -11,9 +11,10 @@ from typing import Any, Literal, NoReturn, TypedDict, Unpack
 import numpy as np
 
 from ..display import html
-from ..errors import ArgumentError, checked_call
+from ..errors import ArgumentError, ArtifactError, checked_call
 from ..hints import Hinted
 from ..ids import short_id
+from ..in_process import InProcess
 from ..target import Target
 from ..texts import in_lines
 from .argument_checks import compact, keyword_error
@@ -71,7 +72,7 @@ class CallOptions(TypedDict, total=False):
     stream: Any
 
 
-class Module(Hinted):
+class Module(InProcess, Hinted):
     """A compiled kernel.
 
     Call it with the arguments of its `signature`, outputs included: arrays in memory of the target
@@ -86,9 +87,17 @@ class Module(Hinted):
 
     A kernel with large internal buffers computes in a workspace: memory that the process keeps from
     call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
+
+    Copies, deep ones too, are the module itself. It cannot be pickled: `ArtifactError` says what to
+    do.
     """
 
     _hints = "module"
+    _unpicklable = (
+        ArtifactError,
+        'write it once, tw.build_library(func, "kernel.so"), and in each process take '
+        'tw.load("kernel.so"); or build it there: programs, schedules and traces can be pickled',
+    )
 
     def __init__(
         self,

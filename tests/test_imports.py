@@ -27,6 +27,7 @@ GROUND = {
     "forks",
     "hints",
     "ids",
+    "in_process",
     "target",
     "texts",
     "whole_files",
@@ -293,7 +294,7 @@ HEAVY = {
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = loaded_after("import tilewright")
     ours = {name for name in loaded if name.split(".")[0] == "tilewright"}
-    assert ours == {f"tilewright{name}" for name in ("", ".display", ".errors", ".forks")}
+    assert ours == {f"tilewright{name}" for name in ("", ".display", ".errors", ".forks", ".texts")}
     assert not loaded & HEAVY
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import URL, Connection
 from ..display import html
 from ..errors import DatabaseError, system_errors
 from ..ids import short_id
+from ..in_process import InProcess
 from . import json_lines, lookup, pins, removal, sessions
 from .arguments import Amount, Count, Ratio, checked_arguments
 from .compare import DatabaseDiff, compare_databases
@@ -51,7 +52,7 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 @checked_arguments
-class TuningDatabase(Queries):
+class TuningDatabase(InProcess, Queries):
     """The results of tuning: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
 
     Guarantees:
@@ -75,10 +76,14 @@ class TuningDatabase(Queries):
     `create=False` refuses a database that is not there. A database of an older version is migrated
     when it is opened for writing. `layers` are databases consulted after this one (team, shipped):
     paths or URLs, opened read-only, uppermost first; writing goes to this database only. `clock`
-    gives the time (UTC) that is written.
+    gives the time (UTC) that is written. It cannot be pickled: another process opens its path.
     """
 
     _repr_html_ = html
+    _unpicklable = (
+        DatabaseError,
+        "give the other process its path or URL: tw.TuningDatabase(path)",
+    )
 
     def __init__(
         self,
