@@ -24,8 +24,7 @@ Function = Callable[..., Any]
 def binary(op: Op, dtype: str) -> Function:
     """`op` on two values of `dtype`.
 
-    The function raises `ZeroDivisionError` for an integer divided by zero and `ValueError` for a
-    shift by a negative amount, or by the width or more.
+    The function raises `ZeroDivisionError` for an integer divided by zero.
     """
     facts = dtypes.info(dtype)
     plain = ON_NUMBERS[op]
@@ -138,9 +137,9 @@ def _shift(op: Op, dtype: str) -> Function:
     wrap = wrapping(dtype)
 
     def shift(a: int, b: int) -> int:
-        if not 0 <= b < bits:
-            raise ValueError(f"a shift of {dtype} by {b}")
-        return wrap(a << b) if op is Op.SHL else a >> b
+        if 0 <= b < bits:
+            return wrap(a << b) if op is Op.SHL else a >> b
+        return -1 if op is Op.SHR and a < 0 else 0
 
     return shift
 

@@ -1,8 +1,8 @@
 """Operators and functions on arrays: what `arithmetic.py` does with single values.
 
 An array of a dtype is a numpy array of `dtypes.to_numpy` of it. Callers silence numpy's
-floating-point warnings. Integer divisions by zero and shifts by a negative amount, or by the width
-or more, have results without a meaning: callers report these.
+floating-point warnings. Integer divisions by zero have results without a meaning: callers report
+these.
 """
 
 from __future__ import annotations

@@ -39,6 +39,12 @@ def _shown(conditions: Sequence[Expr], ranges: Ranges, depth: int | None) -> boo
     return affine.unsatisfiable(formula.names, [*formula.facts, *texts])
 
 
+def _places(dtype: str, count: int) -> int:
+    """By how many places a shift of `dtype` by `count` moves bits."""
+    bits = dtypes.info(dtype).bits
+    return count if 0 <= count < bits else bits
+
+
 class _Number(NamedTuple):
     """An integer in the notation of the library, and ends between which it lies."""
 
@@ -146,11 +152,11 @@ class _Formula:
                 return self._wrapped(e, f"floor({text} / {n})", min(ends), max(ends))
             case Op.MOD if type(e.b) is Const and b.low > 0:
                 return _Number(f"({x} mod {b.low})", 0, b.low - 1)
-            case Op.SHL if type(e.b) is Const and 0 <= b.low < dtypes.info(e.dtype).bits:
-                n = 1 << b.low
+            case Op.SHL if type(e.b) is Const:
+                n = 1 << _places(e.dtype, b.low)
                 return self._wrapped(e, f"({n} * {x})", a.low * n, a.high * n)
-            case Op.SHR if type(e.b) is Const and 0 <= b.low < dtypes.info(e.dtype).bits:
-                n = 1 << b.low
+            case Op.SHR if type(e.b) is Const:
+                n = 1 << _places(e.dtype, b.low)
                 return _Number(f"floor({x} / {n})", a.low // n, a.high // n)
             case Op.AND if type(e.b) is Const and b.low >= 0 and b.low & (b.low + 1) == 0:
                 return _Number(f"({x} mod {b.low + 1})", 0, b.low)

@@ -34,7 +34,7 @@ def fold_binary(op: Op, a: Const, b: Const) -> Const | None:
     try:
         with np.errstate(all="ignore"):
             value = arithmetic.binary(op, a.dtype)(x, y)
-    except (ZeroDivisionError, ValueError):
+    except ZeroDivisionError:
         return None
     return const(value, "bool" if op in COMPARISONS else a.dtype)
 

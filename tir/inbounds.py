@@ -56,8 +56,6 @@ class InBounds:
             self._touch(touch)
         for division in self.survey.divisions:
             self._division(division)
-        for shift in self.survey.shifts:
-            self._shift(shift)
         for stored in self.survey.stored:
             self._stored(stored)
 
@@ -184,17 +182,6 @@ class InBounds:
         zero = const(0, e.dtype)
         there = [self.survey.plain(_put(c, e, zero)) for c in place.conditions]
         return contradict(there, self.survey.ranges)
-
-    def _shift(self, shift: Division) -> None:
-        e = shift.expr
-        bits = dtypes.info(e.dtype).bits
-        if type(e.b) is not Const or 0 <= e.b.value < bits:
-            return
-        if not self._is_unreached(shift.place):
-            raise VerifyError(
-                "{0}: a shift of {1} by {2} bits; expected 0 to {3}", shift.place.name, e.dtype,
-                e.b.value, bits - 1,
-            )  # fmt: skip
 
     def _stored(self, stored: Stored) -> None:
         """Refuse a value outside its buffer's range, which loads rely on; the caller's are checked

@@ -310,7 +310,7 @@ class _Machine:
         a, b = self.expr(e.a), self.expr(e.b)
         facts = dtypes.info(e.a.dtype)
         function = arithmetic.binary(e.op, facts.scalar)
-        if e.op in (Op.FLOORDIV, Op.MOD, Op.SHL, Op.SHR) and facts.kind != "float":
+        if e.op in (Op.FLOORDIV, Op.MOD) and facts.kind != "float":
             return self.checked(e, function, a, b)
         return lambda: function(a(), b())
 
@@ -325,11 +325,6 @@ class _Machine:
                 raise VerifyError(
                     "integer division by zero {0}: {1} {2} 0", place, x, e.op.value,
                     hint="guard it with select",
-                ) from None  # fmt: skip
-            except ValueError:
-                raise VerifyError(
-                    "a shift of {0} by {1} {2}; expected less than the width of {0}",
-                    e.dtype, y, place,
                 ) from None  # fmt: skip
 
         return run

@@ -5,12 +5,12 @@ Semantics, written once. The interpreter is the oracle for them.
 Values
     Index arithmetic (loop variables, shapes, extents) is int64. Integers wrap around (two's
     complement). `//` and `%` floor, on integers and floats. `/` divides floats; integers are cast
-    to float64 first. A shift by a negative amount or by the width or more is undefined and
-    refused where it is provable. Float to integer saturates, NaN becomes 0; integer to narrower
-    integer wraps. MIN and MAX return NaN if an operand is NaN, and of 0 and -0 the first (on GPUs
-    any). Comparisons with NaN are false, NE is true. AND, OR, XOR are bitwise on integers and
-    logical on bool; both sides are evaluated. `Select` evaluates its condition and then only the
-    side it takes.
+    to float64 first. A shift moves all bits out where its count is negative, or the width or more:
+    it leaves 0, or -1 of a negative number shifted right, as numpy does. Float to integer
+    saturates, NaN becomes 0; integer to narrower integer wraps. MIN and MAX return NaN if an
+    operand is NaN, and of 0 and -0 the first (on GPUs any). Comparisons with NaN are false, NE is
+    true. AND, OR, XOR are bitwise on integers and logical on bool; both sides are evaluated.
+    `Select` evaluates its condition and then only the side it takes.
     Python scalars are weak: they take the dtype of the other side; otherwise numpy 2 promotes.
     bfloat16, float16 and float8 arithmetic is done in float32 and rounded to nearest even after
     every operation, unless the expression says otherwise by casts.

@@ -109,7 +109,6 @@ class Survey:
     def __init__(self, func: Func) -> None:
         self.touches: list[Touch] = []
         self.divisions: list[Division] = []
-        self.shifts: list[Division] = []
         self.stored: list[Stored] = []
         self.bindings: list[Binding] = []
         self.blocks: list[tuple[Block, Place]] = []
@@ -238,8 +237,6 @@ class Survey:
                 self._expr(e.b, place)
                 if e.op in (Op.FLOORDIV, Op.MOD) and dtypes.is_integer(e.dtype):
                     self.divisions.append(Division(self.lane_of(e), place))  # type: ignore[arg-type]
-                elif e.op in (Op.SHL, Op.SHR):
-                    self.shifts.append(Division(self.lane_of(e), place))  # type: ignore[arg-type]
             case Load():
                 self._access(e, place)
             case _:

@@ -16,7 +16,8 @@ from ...target import CpuTarget
 from ...tir.instruction import Instruction
 from ...tir.ir import STREAM, Buffer, For, ForKind, Func, Stmt, Store, Var
 from ...tir.visit import nested, walk
-from ..passes.rewrite import statements
+from ..passes.intervals import Intervals
+from ..passes.rewrite import ranges_of, statements
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
 from .llvm_loop import stmt
@@ -77,6 +78,7 @@ def emit(
     teams = (signature if kernel is None else kernel).teams_symbol
     module = Module(signature.name, target, strict_fp, teams)
     module.loops = loops
+    module.intervals = Intervals(ranges_of(func.body))
     written = {s.buffer for s in statements(func.body) if type(s) is Store}
     module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
     arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}

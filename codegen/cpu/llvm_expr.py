@@ -6,6 +6,7 @@ from ... import dtypes
 from ...tir.ir import (
     COMPARISONS,
     INDEX,
+    SHIFTS,
     Binary,
     Broadcast,
     Call,
@@ -68,6 +69,8 @@ def _binary(b: Builder, e: Binary) -> str:
         of_indices = llvm_lanes.binary(b, e)
         if of_indices is not None:
             return of_indices
+        if e.op in SHIFTS:
+            return _shift(b, e)
         return _integer_op(b, e.op, dtype, value(b, e.a), value(b, e.b))
     inner = computed_in(b, dtype, native=e.op not in (Op.FLOORDIV, Op.MOD))
     fused = _fused(b, e) if inner == dtype else None
@@ -105,7 +108,6 @@ _FLOAT_COMPARE = {
 }  # fmt: skip
 _INT = {
     Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor",
-    Op.SHL: "shl",
 }  # fmt: skip
 _INT_COMPARE = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "lt", Op.LE: "le", Op.GT: "gt", Op.GE: "ge"}
 
@@ -163,6 +165,23 @@ def _float_division(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
     return b.op(f"select {i1} {by_zero}, {t} {plain}, {t} {floor}")
 
 
+def _shift(b: Builder, e: Binary) -> str:
+    """LLVM's shift, whose result is poison where all bits are moved out."""
+    facts, t = dtypes.info(e.dtype), value_type(e.dtype)
+    left, signed = e.op is Op.SHL, facts.kind == "int"
+    name = "shl" if left else "ashr" if signed else "lshr"
+    x, y = value(b, e.a), value(b, e.b)
+    if not b.module.intervals.may_shift_out(e):
+        return b.op(f"{name} {t} {x}, {y}")
+    if not left and signed:
+        last = call(b, "llvm.umin", e.dtype, e.dtype, y, constant(facts.bits - 1, e.dtype))
+        return b.op(f"ashr {t} {x}, {last}")
+    i1 = value_type(dtypes.vector("bool", facts.lanes))
+    within = b.op(f"icmp ult {t} {y}, {constant(facts.bits, e.dtype)}")
+    shifted = b.op(f"{name} {t} {x}, {y}")
+    return b.op(f"select {i1} {within}, {t} {shifted}, {t} {constant(0, e.dtype)}")
+
+
 def _integer_op(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
     facts = dtypes.info(dtype)
     t = value_type(dtype)
@@ -171,8 +190,6 @@ def _integer_op(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
         op = Op.AND if op is Op.MIN else Op.OR
     if op in _INT:
         return b.op(f"{_INT[op]} {t} {x}, {y}")
-    if op is Op.SHR:
-        return b.op(f"{'ashr' if signed else 'lshr'} {t} {x}, {y}")
     if op in _INT_COMPARE:
         name = _INT_COMPARE[op]
         sign = "" if op in (Op.EQ, Op.NE) else "s" if signed else "u"

@@ -21,6 +21,7 @@ from ...errors import BuildError
 from ...target import CpuTarget
 from ...tir.instruction import Instruction
 from ...tir.ir import Buffer, Expr, Var
+from ..passes.intervals import Intervals
 
 T = TypeVar("T")
 _SCALAR = {"bool": "i1", "float32": "float", "float64": "double"}
@@ -150,6 +151,7 @@ class Module:
         self.streamed: frozenset[Buffer] = frozenset()
         self.reads: dict[Expr, bool] = {}
         self.loops: Mapping[Var, int] = {}
+        self.intervals = Intervals({})
         self.bits: dict[Var, int] = {}
         """Of how many bits the sizes of variables are, as far as it is known."""
         self.declarations: dict[str, str] = {}

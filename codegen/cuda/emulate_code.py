@@ -18,7 +18,6 @@ from ...tir import array_arithmetic
 from ...tir.ir import (
     INDEX,
     NARROW_INDEX,
-    SHIFTS,
     WARP,
     Alloc,
     Barrier,
@@ -50,7 +49,7 @@ from .emulate_state import State
 Value: TypeAlias = Callable[[Active], Array]
 Run: TypeAlias = Callable[[Active], None]
 
-_UNDEFINED = frozenset({Op.FLOORDIV, Op.MOD, *SHIFTS})
+_UNDEFINED = frozenset({Op.FLOORDIV, Op.MOD})
 """Operators on integers that are undefined for some operands."""
 _LANES = (2, 4, 8, 16)
 _MOVE_BYTES = (4, 8, 16)
@@ -242,11 +241,10 @@ class Code:
         if e.op not in _UNDEFINED or facts.kind == "float":
             return lambda active: function(a(active), b(active))
         place, state = self._place, self.state
-        bits = facts.bits if e.op in SHIFTS else None
 
         def run(active: Active) -> Array:
             x, y = a(active), b(active)
-            wrong = y == 0 if bits is None else (y < 0) | (y >= bits)
+            wrong = y == 0
             if wrong.any():
                 lanes = active.lanes[np.broadcast_to(wrong, active.count)]
                 state.fault(FaultKind.UNDEFINED, place, Action.COMPUTE, lanes)

@@ -25,7 +25,7 @@ class FaultKind(StrEnum):
     MISSED_BARRIER: a barrier that not all threads of its scope are at.
     DIVERGENT_SHUFFLE: a warp shuffle that not all threads of the warp are at.
     ABSENT_LANE: a warp shuffle from a lane that is not in the block.
-    UNDEFINED: an integer divided by zero, a shift by a negative amount or by the width or more.
+    UNDEFINED: an integer divided by zero.
     """
 
     RACE = "race between threads"

@@ -215,6 +215,10 @@ class Expressions:
         if e.op in _BITS:
             text = f"({self.text(e.a, UNARY)} {_BITS[e.op]} {self.text(e.b, UNARY)})"
             return (f"({TYPES[e.dtype]}){text}", UNARY) if facts.bits < 32 else (text, ATOM)
+        if e.op in SHIFTS and self.intervals.may_shift_out(e):
+            name = "shift_left" if e.op is Op.SHL else "shift_right"
+            self.functions.add(name)
+            return f"{name}<{TYPES[e.dtype]}>({self.text(e.a)}, {self.text(e.b)})", ATOM
         wraps = e.op is not Op.SHR and (e.op is Op.SHL or self.intervals.wraps(e))
         if facts.bits < 32:  # computed as int
             symbol, precedence = _SYMBOLS[e.op]

@@ -56,6 +56,20 @@ __device__ __forceinline__ T floor_mod(T a, T b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 """,
+    "shift_left": """\
+// An integer shifted left by any count; all bits are moved out by one that is not below the width.
+template <typename T>
+__device__ __forceinline__ T shift_left(T a, T b) {
+  return (unsigned long long)b < 8 * sizeof(T) ? (T)((unsigned long long)a << b) : (T)0;
+}
+""",
+    "shift_right": """\
+// An integer shifted right by any count; only its sign stays where that is not below the width.
+template <typename T>
+__device__ __forceinline__ T shift_right(T a, T b) {
+  return (unsigned long long)b < 8 * sizeof(T) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0;
+}
+""",
     "wrapping_abs": """\
 // The absolute value of an integer; the least one has none, and stays as it is.
 template <typename T>

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from ... import dtypes
-from ...tir.ir import Binary, Call, Cast, Const, Expr, Load, Op, Select, Var
+from ...tir.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Op, Ramp, Select, Var
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -39,6 +39,11 @@ class Intervals:
                 return b.value_range[0], b.value_range[1] - 1
             case Cast(value=v) if not dtypes.is_float(v.dtype):
                 return self(v)
+            case Broadcast(value=v):
+                return self(v)
+            case Ramp(base=base, stride=Const(value=step), lanes=lanes):
+                (low, high), last = self(base), int(step) * (lanes - 1)
+                return low + min(last, 0), high + max(last, 0)
             case Select(then=a, other=b):
                 return _hull(self(a), self(b))
             case Call(fn="neg", args=(a,)):
@@ -56,6 +61,11 @@ class Intervals:
         """Whether integer arithmetic may leave its dtype."""
         exact, (low, high) = self.exact(e), dtypes.int_limits(e.dtype)
         return exact is None or exact[0] < low or exact[1] > high
+
+    def may_shift_out(self, shift: Binary) -> bool:
+        """Whether the count of a shift may be negative, or the width or more."""
+        low, high = self(shift.b)
+        return low < 0 or high >= dtypes.info(shift.dtype).bits
 
     def _binary(self, op: Op, a: Interval, b: Interval) -> Interval | None:
         match op:

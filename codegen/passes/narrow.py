@@ -10,7 +10,6 @@ from ...tir.ir import (
     COMPARISONS,
     INDEX,
     NARROW_INDEX,
-    SHIFTS,
     Binary,
     Call,
     Cast,
@@ -119,8 +118,6 @@ class _Narrower:
             return Binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
         compares = e.op in COMPARISONS
         a, b = self.alike(e.a, e.b, None if compares else e)
-        if e.op in SHIFTS and self.intervals(e.b)[1] >= 32:
-            a, b = _wide(a), _wide(b)
         return Binary(e.op, a, b, e.dtype if compares else a.dtype)
 
     def alike(self, a: Expr, b: Expr, result: Expr | None) -> tuple[Expr, Expr]:

@@ -233,6 +233,36 @@ def test_integer_arithmetic(dtype: str) -> None:
     ("dtype", "target"),
     [
         *((dtype, HERE) for dtype in INTEGERS),
+        *(pytest.param(dtype, ARM, marks=emulated) for dtype in ("uint8", "int32")),
+    ],
+)
+def test_shifts_by_any_count(dtype: str, target: str) -> None:
+    values, bits = special(dtype), dtypes.info(dtype).bits
+    counts = np.array([*special(dtype), bits - 1, bits, bits + 1, min(2 * bits, 127)], values.dtype)
+    a, b = map(np.array, zip(*product(values, counts), strict=True))
+    fns: list[Function] = [operator.lshift, operator.rshift]
+    for constant_count in {int(c) for c in counts}:
+        by = te.const(constant_count, dtype)
+        fns += [lambda a, b, by=by: a << by, lambda a, b, by=by: a >> by]
+    check(fns, a, b, target=target)
+
+
+def test_shifts_whose_counts_are_bounded_have_no_guard() -> None:
+    def code(value_range: tuple[int, int]) -> str:
+        a = te.placeholder((4,), "int32", name="A")
+        by = te.placeholder((4,), "int32", name="N", value_range=value_range)
+        left = te.compute((4,), lambda i: a[i] << by[i], name="L")
+        right = te.compute((4,), lambda i: a[i] >> (by[i] & 31) << i, name="R")
+        return compile_func(te.func([a, by, left, right]), HERE).source("llvm")
+
+    assert "select" not in code((0, 32))
+    assert "select" in code((0, 33))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "target"),
+    [
+        *((dtype, HERE) for dtype in INTEGERS),
         *(pytest.param(dtype, ARM, marks=emulated) for dtype in ("int8", "int64", "uint32")),
     ],
 )

@@ -59,7 +59,7 @@ class Conditions:
             b = self.constant(dtype) if self.rng.random() < 0.5 else self.integer(dtype, depth - 1)
             return Binary(self.pick(ARITHMETIC), a, b, dtype)
         if kind < 0.6:
-            by = const(int(self.pick((0, 1, 2, 7))), dtype)
+            by = const(int(self.pick((0, 1, 2, 7, 8, 9, 100, -(dtype == "int8")))), dtype)
             return Binary(self.pick((Op.SHL, Op.SHR)), a, by, dtype)
         if kind < 0.7:
             return Call(self.pick(("neg", "abs", "not")), (a,), dtype)
@@ -187,6 +187,14 @@ def test_a_large_part_of_a_condition_is_not_looked_into() -> None:
     assert not contradict([guard, R[I] < 5], {I: (0, 7)})
 
 
+def test_shifts_by_the_width_or_more_leave_the_sign() -> None:
+    for count in (8, 100, -1):
+        by = const(count, "int8")
+        assert contradict([binary(Op.NE, X << by, 0)], {})
+        assert contradict([X >= 0, binary(Op.NE, X >> by, 0)], {})
+        assert contradict([X < 0, binary(Op.NE, X >> by, -1)], {})
+
+
 @pytest.mark.parametrize(
     "conditions",
     [
@@ -197,8 +205,8 @@ def test_a_large_part_of_a_condition_is_not_looked_into() -> None:
         [binary(Op.EQ, Y + 1, 0)],
         [F[I] > 0.0, ~(F[I] > 1.0)],
         [binary(Op.EQ, abs(X), -128)],
-        [binary(Op.EQ, I << const(1 << 40, "int64"), 1)],
-        [binary(Op.EQ, I >> const(1 << 40, "int64"), 1)],
+        [binary(Op.EQ, I << const(1 << 40, "int64"), 0), I > 3],
+        [binary(Op.EQ, X >> const(-1, "int8"), -1)],
     ],
 )
 def test_what_may_hold_is_not_contradicted(conditions: list[Expr]) -> None:

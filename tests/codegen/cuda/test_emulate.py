@@ -54,7 +54,7 @@ def test_floats_are_rounded_after_each_operation(dtype: str) -> None:
 def test_integers_wrap_and_floor(dtype: str) -> None:
     code = f"""
     x = A[t] * A[63 - t] * 37 - A[(t * 7) % 64] * 101
-    B[t] = T.minimum(x // (A[t] % 5 + 1), x % 7) ^ (x >> T.{dtype}(t % 3)) | (x << 1)
+    B[t] = T.minimum(x // (A[t] % 5 + 1), x % 7) ^ (x >> T.{dtype}(t % 80)) | (x << A[t])
     """
     compare(kernel(f"A {dtype} 64; B {dtype} 64", code))
 

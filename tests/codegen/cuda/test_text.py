@@ -102,7 +102,8 @@ def values_of(dtype: str) -> np.ndarray[Any, Any]:
         with np.errstate(all="ignore"):
             return np.array(numbers).astype(dtypes.to_numpy(dtype))
     low, high = dtypes.int_limits(dtype)
-    numbers = [n for n in (0, 1, 2, 3, 7, 100, -1, -2, -7, high, low, high - 1) if low <= n <= high]
+    near = (0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100, -1, -2, -7, high, low, high - 1)
+    numbers = [n for n in near if low <= n <= high]
     return np.array(numbers, dtypes.to_numpy(dtype))
 
 
@@ -123,7 +124,7 @@ def expressions_of(dtype: str, a: Expr, b: Expr) -> list[Expr]:
     nonzero = select(Binary(Op.NE, b, const(0, dtype), "bool"), b, const(3, dtype))
     found += [Binary(op, a, nonzero, dtype) for op in (Op.FLOORDIV, Op.MOD)]
     amount = Binary(Op.AND, b, const(facts.bits - 1, dtype), dtype)
-    return [*found, *(Binary(op, a, amount, dtype) for op in (Op.SHL, Op.SHR))]
+    return [*found, *(Binary(op, a, n, dtype) for op in (Op.SHL, Op.SHR) for n in (amount, b))]
 
 
 def casts_of(dtype: str, a: Expr) -> list[Expr]:
