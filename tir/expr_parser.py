@@ -453,7 +453,7 @@ class ExprParser:
         if folds:
             return self.checked(node, lambda: binary(op, x, y))
         left, right = self.checked(node, lambda: unify(x, y))
-        value = self.checked(node, lambda: binary(op, left, right))
+        value = self.checked(node, lambda: binary(op, x, y))
         if left.dtype == INDEX and op is not Op.DIV:
             return Binary(op, left, right, "bool" if op in COMPARISONS else INDEX)
         return value

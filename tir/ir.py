@@ -12,6 +12,7 @@ Values
     true. AND, OR, XOR are bitwise on integers and logical on bool; both sides are evaluated.
     `Select` evaluates its condition and then only the side it takes.
     Python scalars are weak: they take the dtype of the other side; otherwise numpy 2 promotes.
+    Integers are compared exactly, also a signed one with a uint64, whose common dtype is float64.
     bfloat16, float16 and float8 arithmetic is done in float32 and rounded to nearest even after
     every operation, unless the expression says otherwise by casts.
 
@@ -810,9 +811,12 @@ def binary(op: Op, a: Operand, b: Operand) -> Expr:
     elif type(a) is int and isinstance(b, Expr) and b.dtype == INDEX:
         a = const(a)
     else:
+        given = a, b
         a, b = unify(a, b)
         if a.dtype != b.dtype:
             a, b = unify(a, b)
+        if op in COMPARISONS and all(map(_is_integer, given)) and dtypes.is_float(a.dtype):
+            return _compare_signs(op, *map(as_expr, given))
     dtype = a.dtype
     if dtype == INDEX:
         folded = _fold_index(op, a, b)
@@ -833,6 +837,30 @@ def binary(op: Op, a: Operand, b: Operand) -> Expr:
     elif facts.kind == "bool" and op not in (Op.MIN, Op.MAX):
         raise IRError("{0} takes numbers, found {1}", op.value, dtype, hint="cast to an integer")
     return Binary(op, a, b, dtype)
+
+
+def _is_integer(operand: Operand) -> bool:
+    return not isinstance(operand, (bool, int, float)) and dtypes.is_integer(as_expr(operand).dtype)
+
+
+def _compare_signs(op: Op, a: Expr, b: Expr) -> Expr:
+    """A signed integer compared with a uint64, or the reverse: no dtype holds all of both.
+
+    The one that is outside of the other's dtype decides; else both are compared in that one.
+    """
+    if dtypes.info(a.dtype).kind == "uint":
+        return _compare_signs(_MIRRORED[op], b, a)
+    if type(b) in (Var, Const) and type(a) not in (Var, Const):  # the operand that occurs twice
+        beyond, within = b > const(dtypes.int_limits(INDEX)[1], "uint64"), cast(INDEX, b)
+        compared = binary(op, cast(INDEX, a), within)
+    else:
+        beyond, compared = a < 0, binary(op, cast("uint64", a), b)
+    return beyond | compared if op in (Op.LT, Op.LE, Op.NE) else ~beyond & compared
+
+
+_MIRRORED = {
+    Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE,
+}  # fmt: skip
 
 
 def _fold_index(op: Op, a: Expr, b: Expr) -> Expr | None:

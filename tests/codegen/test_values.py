@@ -229,6 +229,16 @@ def test_integer_arithmetic(dtype: str) -> None:
     check(fns, *pairs(dtype), target=HERE)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_comparisons_of_different_signs_are_exact(dtype: str) -> None:
+    near = np.array([*special("uint64"), *(2**53 + k for k in (0, 1, 2)), 127, 128], np.uint64)
+    signed = np.concatenate([special(dtype), near.astype(dtypes.to_numpy(dtype))])
+    a, b = np.repeat(signed, near.size), np.tile(near, signed.size)
+    fns = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+    reverse: list[Function] = [lambda a, b, fn=fn: fn(b, a) for fn in fns]
+    check([*fns, *reverse], a, b, target=HERE)
+
+
 @pytest.mark.parametrize(
     ("dtype", "target"),
     [

@@ -197,6 +197,18 @@ def copy(A: T.Buffer((62,), "float32"), B: T.Buffer((62,), "float32")):
         tw.script(block.replace("T.axis.spatial(62, i - 1)", 'T.axis.remap("S", [i])'))
 
 
+def test_integers_of_different_signs_are_compared_as_integers() -> None:
+    text = """
+@tw.script
+def f(A: T.Buffer((4,), "int64"), B: T.Buffer((4,), "uint64"), C: T.Buffer((4,), "bool")):
+    for i in range(4):
+        C[i] = A[i] < B[i]
+"""
+    func = tw.script(text)
+    assert "float64" not in func_text(func)
+    assert structural_equal(tw.script(func_text(func)), func)
+
+
 def test_decorated_functions_know_the_python_around_them() -> None:
     assert func_text(axpy(8, "float64", 2.5)) == AXPY
     assert structural_equal(tw.script(AXPY), axpy(8, "float64", 2.5))

@@ -30,6 +30,7 @@ Function2 = Callable[[Any, Any], Any]
 ARITHMETIC: list[Function2] = [operator.add, operator.sub, operator.mul]
 LOGIC: list[Function2] = [operator.and_, operator.or_, operator.xor]
 COMPARISONS: list[Function2] = [operator.lt, operator.ge, operator.eq]
+ALL_COMPARISONS: list[Function2] = [*COMPARISONS, operator.le, operator.gt, operator.ne]
 
 
 def array(values: list[Any], dtype: str) -> Array:
@@ -123,7 +124,25 @@ class TestIntegers:
         pairs = np.array(list(itertools.product((low, high, 1, 0), counts)), dtype)
         a, b = pairs.T
         for fn in (operator.lshift, operator.rshift):
-            check(evaluate(fn, a.copy(), b.copy()), fn(a, b))
+            np.testing.assert_array_equal(evaluate(fn, a.copy(), b.copy()), fn(a, b))
+
+    @pytest.mark.parametrize("dtype", [d for d in INTEGERS if d.startswith("int")])
+    def test_comparisons_of_different_signs_are_exact(self, dtype: str) -> None:
+        low, high = dtypes.int_limits(dtype)
+        signed = [low, low + 1, -1, 0, 1, high - 1, high]
+        unsigned = [0, 1, high - 1, high, high + 1, 2**64 - 1, *(2**53 + k for k in (0, 1, 2))]
+        signed += [n for n in unsigned if n <= high] + [-(2**53) - 1] * (dtype == "int64")
+        pairs = list(itertools.product(signed, unsigned))
+        a = np.array([x for x, _ in pairs], dtypes.to_numpy(dtype))
+        b = np.array([y for _, y in pairs], np.uint64)
+        for fn in ALL_COMPARISONS:
+            wanted = [fn(x, y) for x, y in pairs]
+            assert evaluate(fn, a, b).tolist() == wanted
+            assert evaluate(lambda y, x, fn=fn: fn(x, y), b, a).tolist() == wanted
+        constant = te.const(2**53 + 1, "uint64")
+        for fn in ALL_COMPARISONS:
+            wanted = [fn(x, 2**53 + 1) for x in a.tolist()]
+            assert evaluate(lambda x, fn=fn: fn(x + 0, constant), a).tolist() == wanted
 
 
 class TestBool:
