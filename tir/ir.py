@@ -475,7 +475,8 @@ class Reduce(Expr):
 
 @node
 class Buffer:
-    """A dense array. `strides` in elements; `None` is compact row-major.
+    """A dense array. `strides` in elements, none negative; `None` is compact row-major. Those of a
+    buffer that is written keep its elements apart.
 
     What is computed of a `constant` operand alone may be computed ahead of the calls. `value_range`
     (low, high), high exclusive, bounds the integers it holds. `align` pads an internal one: (axis,

@@ -25,6 +25,7 @@ from .ir import (
     store,
 )
 from .names import unique
+from .sharing import APART, may_share
 from .stages import group
 from .tensor import Stage, Tensor, key
 from .visit import rewrite_children, walk
@@ -141,6 +142,12 @@ def _check_inplace(inplace: Mapping[Tensor, Tensor], order: list[Stage]) -> None
                 "{0!r} ({1}{2}) cannot be computed in place of {3!r} ({4}{5}); expected a "
                 "placeholder of its shape and dtype", output.name, output.dtype, output.extents,
                 source.name, source.dtype, source.extents,
+            )  # fmt: skip
+        if may_share(source.extents, source.strides):
+            raise IRError(
+                "{0!r} cannot be computed in place of {1!r}: by its strides {2} elements of its "
+                "shape {3} share memory", output.name, source.name, source.strides, source.extents,
+                hint=APART,
             )  # fmt: skip
         later = [s for s in order[order.index(stage) + 1 :] if source in s.inputs]
         loads = [n for r in stage.results for n in walk(r) if type(n) is Load]

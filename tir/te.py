@@ -192,7 +192,8 @@ def placeholder(
 ) -> Tensor:
     """Returns an input tensor.
 
-    `strides` are in elements (`None`: compact row-major). `constant` declares an operand that is
+    `strides` are in elements (`None`: compact row-major); by those of an array that is computed in
+    place no elements share memory. `constant` declares an operand that is
     known ahead of the calls, so that work on it alone, such as packing, is done once
     (`Module.pack`). `value_range` (low, high), high exclusive, bounds the integers that it holds;
     calls check them. Raises `IRError` for what no array can have: negative extents, more than 2**63

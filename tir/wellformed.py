@@ -49,8 +49,10 @@ from .ir import (
     Store,
     Var,
     WarpShuffle,
+    integers,
     matrices,
 )
+from .sharing import APART, may_share
 from .visit import children, stored_buffers, walk
 from .windows import variables
 
@@ -122,12 +124,25 @@ class _Checker:
         if b.strides is not None and len(b.strides) != len(b.shape):
             self.fail("buffer {0} has {1} strides for {2} dimensions", b.name, len(b.strides),
                       len(b.shape))  # fmt: skip
+        if b.strides is not None:
+            self.strided(b, b.strides)
         if b.align:
             self.aligned(b)
         if b.swizzle is not None:
             self.swizzled(b, *b.swizzle)
         if b.value_range is not None and not dtypes.is_integer(b.dtype):
             self.fail("buffer {0} of {1} has a value_range", b.name, b.dtype)
+
+    def strided(self, b: Buffer, strides: tuple[int, ...]) -> None:
+        if any(s < 0 for s in strides):
+            self.fail("buffer {0} has the strides {1}; expected none negative", b.name, strides)
+        if not all(isinstance(n, int) for n in b.shape) or not may_share(
+            integers(b.shape), strides
+        ):
+            return
+        if b in stored_buffers(self.func.body) or b in self.func.inplace:
+            self.fail("{0} is written, and by its strides {1} elements of its shape {2} share "
+                      "memory", b.name, strides, b.shape, hint=APART)  # fmt: skip
 
     def aligned(self, b: Buffer) -> None:
         if b.strides is not None:

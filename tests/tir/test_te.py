@@ -292,6 +292,12 @@ class TestInplace:
         interpret(te.func([a], inplace={b: a}), x)
         assert x.tolist() == [-2, -1]
 
+    def test_no_array_in_place_whose_elements_share_memory(self) -> None:
+        a = te.placeholder((4, 4), strides=(3, 2))
+        b = te.compute((4, 4), lambda i, j: a[i, j] + 1)
+        with pytest.raises(IRError, match=r"by its strides \(3, 2\) elements of its shape"):
+            te.func([a], inplace={b: a})
+
     def test_elements_read_after_they_are_replaced_are_refused(self) -> None:
         a = te.placeholder((3,), name="A")
         moved = te.compute((3,), lambda i: a[2 - i], name="B")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,7 @@ from tilewright.tir.ir import (
 )
 from tilewright.tir.parser import parse
 from tilewright.tir.regions import access_regions
+from tilewright.tir.sharing import may_share
 from tilewright.tir.verify import verify
 
 from .expressions import SEEDS, Maker
@@ -173,6 +176,7 @@ def test_dtypes_fit() -> None:
     bad = Buffer("V", (4,), "float32x4")
     refused(func(Seq(()), bad), "elements of float32x4")
     refused(func(Seq(()), Buffer("S", (4, 4), "float32", strides=(4,))), "1 strides for 2")
+    refused(func(Seq(()), Buffer("S", (4,), "float32", strides=(-1,))), "expected none negative")
     refused(func(Seq(()), Buffer("N", (-4,), "float32")), "negative shape")
 
 
@@ -284,6 +288,29 @@ def test_the_hint_for_an_index_that_is_computed_names_its_limits() -> None:
     index = Buffer("index", (16,), "int32")
     shifted = func(For(I, 16, store(B, (I,), A[cast("int64", index[I]) + 1])), A, B, index)
     refused(shifted, "computed from, value_range=(low, high), so that it lies in 0 to 15")
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (4, 4), (3, 5), (2, 3, 4), (0, 4)])
+def test_elements_of_written_buffers_share_no_memory(shape: tuple[int, ...]) -> None:
+    rank, counts = len(shape), {True: 0, False: 0}
+    for strides in product((0, 1, 2, 3, 4, 5, 6, 12), repeat=rank):
+        places = [sum(map(mul, at, strides)) for at in product(*map(range, shape))]
+        shares = len(set(places)) < len(places)
+        counts[shares] += 1
+        assert may_share(shape, strides) is shares, strides
+    assert counts[False] > 0
+    assert (counts[True] == 0) is (0 in shape)
+
+
+def test_written_buffers_with_shared_elements_are_refused() -> None:
+    shared = Buffer("S", (8, 8), "float32", strides=(3, 2))
+    written = For(I, 8, store(shared, (I, I), 1.0))
+    refused(func(written, shared), r"S is written, and by its strides (3, 2)", "only read")
+    refused(Func("f", (A,), (shared,), written, (A,)), "S is written")
+    refused(func(Seq(()), shared, inplace=(shared,)), "S is written")
+    verify(func(For(I, 8, store(A, (I,), shared[I, I])), A, shared))
+    apart = Buffer("S", (3, 4), "float32", strides=(4, 3))
+    verify(func(For(I, 3, store(apart, (I, I), 1.0)), apart))
 
 
 def test_divisors_are_not_zero() -> None:
