@@ -111,22 +111,22 @@ class Arguments:
 
 def random_array(argument: Argument, rng: np.random.Generator, *, positive: bool) -> Array:
     """Random data for an argument, compact."""
-    facts, shape = dtypes.info(argument.dtype), argument.shape
+    facts, count = dtypes.info(argument.dtype), argument.size
     values: Array
     if argument.value_range is not None and facts.kind != "float":
         low, high = argument.value_range
-        values = rng.integers(low, max(high, low + 1), shape)
+        values = rng.integers(low, max(high, low + 1), count)
     elif facts.kind == "float":
-        values = rng.random(shape, np.float32) + np.float32(0.5)
+        values = rng.random(count, np.float32) + np.float32(0.5)
         if not positive:
-            np.negative(values, out=values, where=rng.integers(0, 2, shape, np.bool_))
+            np.negative(values, out=values, where=rng.integers(0, 2, count, np.bool_))
     elif facts.kind == "bool":
-        values = rng.integers(0, 2, shape, np.bool_)
+        values = rng.integers(0, 2, count, np.bool_)
     else:
-        values = rng.integers(1, 8, shape, np.int8)
+        values = rng.integers(1, 8, count, np.int8)
         if facts.kind == "int":
-            values *= rng.integers(0, 2, shape, np.int8) * 2 - 1
-    return values.astype(dtypes.to_numpy(argument.dtype), copy=False)
+            values *= rng.integers(0, 2, count, np.int8) * 2 - 1
+    return values.astype(dtypes.to_numpy(argument.dtype), copy=False).reshape(argument.shape)
 
 
 def unlikely(dtype: str) -> Array:

@@ -40,6 +40,23 @@ def test_inputs_are_random_finite_and_the_same_again(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", dtypes.SCALARS)
+def test_arrays_without_dimensions(dtype: str) -> None:
+    a = te.placeholder((), dtype, name="A")
+    c = te.placeholder((), dtype, name="C")
+    b = te.compute((3,), lambda i: te.select(i > 0, a[()], c[()]), name="B")
+    changed = te.compute((), lambda: c[()], name="D")
+    func = te.func([a, c, b], inplace={changed: c})
+    x, y, _ = (arguments(func, 1).values[k] for k in range(3))
+    for array, again in zip((x, y), arguments(func, 1).values, strict=False):
+        assert (array.shape, array.dtype) == ((), dtypes.to_numpy(dtype))
+        assert (array == again).all()
+        assert dtype == "bool" or abs(float(array)) >= 0.5
+    ranged = te.placeholder((), "uint8", name="A", value_range=(250, 251))
+    func = te.func([ranged, te.compute((), lambda: ranged[()], name="B")])
+    assert arguments(func).values[0] == 250
+
+
+@pytest.mark.parametrize("dtype", dtypes.SCALARS)
 def test_an_element_that_is_not_written_shows(dtype: str) -> None:
     made = arguments(copy(dtype))
     a, b = made.values
