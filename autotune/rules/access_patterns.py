@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from ...schedule.block_queries import buffers_in_order, free_vars, has_reduction, region_buffers
 from ...schedule.facts import fact
-from ...schedule.reduction_blocks import match_updates
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import (
     FLOAT_FUNCTIONS,
@@ -32,6 +31,7 @@ from ...tir.joined import Joined, joined, two_digits
 from ...tir.linear import linear
 from ...tir.piecewise import is_switch
 from ...tir.structure import key_of
+from ...tir.updates import match_updates
 from ...tir.visit import walk
 from .common import elements
 from .dataflow import dataflow

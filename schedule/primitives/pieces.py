@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from ...tir.ir import Block, Buffer, Expr, For, Func, Label, Stmt, Var
 from ...tir.structure import same
+from ...tir.updates import Reduction
 from ...tir.visit import substitute
 from ..block_queries import has_reduction, nest_like, require_unit, writers_of
 from ..find import find_block, perfect_nest
-from ..reduction_blocks import Reduction, require_terms
+from ..reduction_blocks import require_terms
 from ..require import certain, require
 from .cached_copies import replace_top, top_position, top_statements
 from .reduction import rfactor

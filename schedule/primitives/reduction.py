@@ -33,6 +33,7 @@ from ...tir.ir import (
 )
 from ...tir.prove import prove
 from ...tir.simplify import Simplifier
+from ...tir.updates import Updates, match_updates
 from ...tir.visit import reads_from, substitute
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..block_queries import (
@@ -58,7 +59,7 @@ from ..edits import copied
 from ..find import find_block, find_loop, loops_above, path_to, perfect_nest, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
-from ..reduction_blocks import Updates, match_reduction, match_updates, starts_from_zero
+from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import note_provisional, require, require_some
 
 _NAMES = tuple(COMBINERS)

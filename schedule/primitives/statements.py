@@ -18,7 +18,6 @@ from ...tir.ir import (
     IterKind,
     Label,
     Load,
-    Op,
     Ramp,
     Range,
     Seq,
@@ -27,15 +26,13 @@ from ...tir.ir import (
     Var,
 )
 from ...tir.structure import same
+from ...tir.updates import OPERATORS
 from ...tir.visit import nested, substitute, walk
 from ..block_queries import free_vars, loop_ranges, with_regions
 from ..distinct import distinct
 from ..find import blocks_in, replace
 from ..primitive import primitive
 from ..require import require
-
-UPDATES = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR})
-"""The associative and commutative operators."""
 
 
 @primitive
@@ -133,7 +130,7 @@ def _chosen(statement: Stmt) -> set[Var] | None:
         return None
     value = statement.value
     old = [n for n in _accesses(statement, statement.buffer) if n is not statement]
-    updates = value.op in UPDATES and len(old) == 1 and (value.a is old[0] or value.b is old[0])
+    updates = value.op in OPERATORS and len(old) == 1 and (value.a is old[0] or value.b is old[0])
     if not updates or not _same_place(old[0].indices, statement.indices):
         return None
     return {v for e in statement.indices for v in free_vars(e)}

@@ -34,12 +34,13 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.simplify import simplify
+from ...tir.updates import Reduction
 from ...tir.visit import substitute, walk
 from ..block_queries import domain, free_vars, nest, require_unit, with_regions
 from ..find import find_block, find_path
 from ..minimal_filtering import ALGORITHMS, WINDOW, Algorithm, product_row
 from ..primitive import primitive
-from ..reduction_blocks import Reduction, match_reduction, starts_from_zero
+from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import certain, require
 from .cached_copies import replace_top, top_position, top_statements
 

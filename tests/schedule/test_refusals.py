@@ -439,3 +439,24 @@ for k in range(4):
         "loop k",
         lambda s: s.double_buffer(s.get_block("B"), *s.get_loops(s.get_block("B"))),
     )
+
+
+@pytest.mark.parametrize("body", ["pass", "T.prefetch(A[vk])"])
+def test_a_reduction_that_stores_nothing_has_no_partial_results(body: str) -> None:
+    func = program(f"""
+for i, k in T.grid(1, 4):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = 0
+        {body}
+for i in range(4):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        C[vi] = B[0]
+""")
+    refused(
+        func,
+        "block B must be a reduction by sum",
+        lambda s: s.rfactor(s.get_loops(s.get_block("B"))[1]),
+    )

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from ....schedule import Schedule
 from ....schedule.block_queries import feeding, has_reduction
 from ....schedule.find import blocks_in, find_block, find_loop
-from ....schedule.reduction_blocks import match_updates
 from ....schedule.require import certain
 from ....target import CpuTarget
 from ....tir.ir import Block, IterKind, Label, Var
+from ....tir.updates import match_updates
 from ..access_patterns import (
     extents,
     inputs_of,

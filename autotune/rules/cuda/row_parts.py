@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction
-from ....schedule.reduction_blocks import match_updates
 from ....schedule.require import require
 from ....target.cuda import WARP, CudaTarget
 from ....tir.ir import Block, Label, Var
+from ....tir.updates import match_updates
 from ..access_patterns import extents, inputs_of, outputs_of, reduced, row_dimensions, spatial
 from ..common import block_loops, powers, sampled, succeeds
 from ..draft import Draft
