@@ -44,7 +44,13 @@ from .block_queries import (
 from .distinct import distinct
 from .find import blocks_in, find_path, last_loop, loops_in, rebuild, statements
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
-from .opaque import carried_example, carried_hint, overtaking_example, overtaking_hint
+from .opaque import (
+    carried_example,
+    carried_hint,
+    keeps_opaque_order,
+    overtaking_example,
+    overtaking_hint,
+)
 from .order import require_interleaving
 from .require import certain, current_space, require
 from .written import within, written_box
@@ -68,7 +74,7 @@ def require_permutable(
     for block in blocks:
         opaque = loops & feeding(block, IterKind.OPAQUE)
         require(
-            not opaque,
+            not opaque or (len(blocks) == 1 and keeps_opaque_order(above, old, chain, body, block)),
             "block {0} must run in the order of loop{1} {2}: its iterations are opaque",
             block.label,
             "s" if len(opaque) > 1 else "",

@@ -1,4 +1,4 @@
-"""Why opaque iterations of a block run in order: two of them that clash, and what helps."""
+"""Whether opaque iterations of a block keep their order; two of them that clash, what helps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from .find import last_loop
 from .loop_dependence import Finding, conflicts, overtakes, pairs_of, uses_of
 
 _INDEPENDENT = "no iteration touches what another one writes: write its axes with T.axis.spatial"
+
+
+def keeps_opaque_order(
+    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt, block: Block
+) -> bool:
+    """Whether iterations of a block that touch an element keep their order in that of `chain`."""
+    order = overtakes([s.var for s in old], [s.var for s in chain])
+    return _clash(above, old, body, block, order).apart
 
 
 def overtaking_example(

@@ -9,6 +9,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_meaning
@@ -105,15 +106,29 @@ def scan(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4, 8), "int32")):
     for i, j in T.grid(4, 8):
         with T.block("scan"):
             vi, vj = T.axis.remap("SO", [i, j])
-            B[vi, vj] = T.select(vj > 0, B[vi, vj - 1], 0) + A[vi, vj]
+            B[vi, vj] = T.select({condition}, B[{before}], 0) + A[vi, vj]
 """
 
 
 def test_opaque_iterations_keep_their_order() -> None:
-    sch = Schedule(parse(OPAQUE))
+    diagonal = OPAQUE.format(condition="(vi < 3) & (vj > 0)", before="vi + 1, vj - 1")
+    sch = Schedule(parse(diagonal))
     i, j = loops(sch, "scan")
     with pytest.raises(ScheduleError, match="must run in the order of loop j"):
         sch.reorder(j, i)
+
+
+def test_opaque_iterations_may_run_for_other_spatial_ones_first() -> None:
+    func = parse(OPAQUE.format(condition="vj > 0", before="vi, vj - 1"))
+    sch = Schedule(func)
+    i, j = loops(sch, "scan")
+    sch.reorder(j, i)
+    assert [v.name for v in loops(sch, "scan")] == ["j", "i"]
+    check_meaning(func, sch.func)
+    verify(sch.func)
+    outer, inner = sch.split(j, [2, 4])
+    with pytest.raises(ScheduleError, match="must run in the order"):
+        sch.reorder(inner, outer)
 
 
 CARRIED = """
