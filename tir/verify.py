@@ -1,10 +1,10 @@
 """The verifier: `verify` raises for the first rule of the IR that a program breaks.
 
-Rules are checked in this order: structure (`wellformed.py`); accesses in bounds, divisors not zero,
-iteration variables in their domain (`inbounds.py`); declared regions cover what blocks touch; reads
-see written elements (`initialised.py`); parallel, vectorized and thread loops carry no dependence
-(`independence.py`), and neither do spatial iterations (`promises.py`). All checks are sound: what
-cannot be shown is refused, with the reason.
+Rules are checked in this order: structure (`wellformed.py`); reduce iterations may run in any order
+(`reductions.py`); accesses in bounds, divisors not zero, iteration variables in their domain
+(`inbounds.py`); declared regions cover what blocks touch; reads see written elements (`initialised.py`); parallel, vectorized and thread loops
+carry no dependence (`independence.py`), and neither do spatial iterations (`promises.py`). All
+checks are sound: what cannot be shown is refused, with the reason.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from .independence import Independence
 from .initialised import Initialised
 from .ir import Func
 from .promises import check_promises
+from .reductions import check_reductions
 from .survey import Survey
 from .wellformed import check_structure
 
@@ -27,6 +28,7 @@ def verify(func: Func) -> None:
     """
     with depth_errors(VerifyError, f"the program {func.name}", "verified"):
         check_structure(func)
+        check_reductions(func)
         survey = Survey(func)
         bounds = InBounds(survey)
         bounds.check()
