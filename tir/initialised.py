@@ -80,6 +80,7 @@ class Initialised:
         self.inputs = {b for b in func.params if b not in self.writes} | set(func.inplace)
         self._dense: dict[tuple[int, int], list[Side] | None] = {}
         self._found: list[Touch] = []
+        self._conditions = {block: place.conditions for block, place in survey.blocks}
 
     def check(self) -> None:
         """Raise `VerifyError` for the first read that is not shown to find a stored element."""
@@ -122,9 +123,17 @@ class Initialised:
     def _own_init(self, t: Touch, block: Block, writes: Sequence[Touch]) -> bool:
         """Whether the block's init, which comes first for each spatial point, stores what is read.
 
-        It does if its reduction starts at zero, in loops of its own.
+        It does if its reduction starts at zero, in loops of its own, and no condition in the init
+        skips the store. `check_starts` shows that none around the block skips the init.
         """
-        if not any(w.in_init and w.place.block is block and _same_element(w, t) for w in writes):
+        conditions = self._conditions.get(block, ())
+        if not any(
+            w.in_init
+            and w.place.block is block
+            and len(w.place.conditions) == len(conditions)
+            and _same_element(w, t)
+            for w in writes
+        ):
             return False
         spatial: set[Var] = set()
         reduce: set[Var] = set()

@@ -41,10 +41,15 @@ Blocks
     `Iter.value`, an expression of the loop variables; if `predicate` (of the loop variables) is
     false the visit does nothing. `init`, if there is one, runs before the body at visits in which
     all REDUCE iteration variables are zero: their zero point comes first for each point of the
-    spatial ones. SPATIAL iterations are independent of each other; REDUCE iterations update the
-    same elements with an associative and commutative combination, in unspecified order; OPAQUE
-    ones run in order. `reads` and `writes` cover all elements that the body and init touch.
-    Several visits with the same values recompute the same result (spatial blocks only).
+    others, and neither a predicate nor an `If` around the block excludes it alone. So these leave
+    out elements, and a condition that leaves out terms of a reduction is an `If` in the body.
+    Program text may have it in `T.where`: what depends on reduce loops there, and may be false at
+    their zero point, becomes an `If` around the body.
+    SPATIAL iterations are independent of each other; REDUCE iterations update the same elements,
+    whose indices they are not in, by `OPERATORS` or `COMBINERS` of values that do not depend on
+    these elements, in unspecified order; OPAQUE ones run in order. `reads` and `writes` cover all
+    elements that the body and init touch. Several visits with the same values recompute the same
+    result (spatial blocks only).
 
 Buffers
     An element must be written before it is read, except in parameters that are inputs. Internal
@@ -463,7 +468,7 @@ class WarpShuffle(Expr):
 class Reduce(Expr):
     """A reduction of `values` over `axes`, in tensor expressions only (`te` makes blocks of it).
 
-    `combiner` is a key of `COMBINERS` in `reduction.py`; `index` picks one of several results.
+    `combiner` is a key of `COMBINERS` in `combiners.py`; `index` picks one of several results.
     """
 
     combiner: str

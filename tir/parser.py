@@ -22,7 +22,7 @@
                with T.block("NAME"):                            # a block; then, inside it,
                    NAME = T.axis.spatial(N, EXPR)               #   spatial | reduce | opaque
                    NAME, .. = T.axis.remap("SR", [LOOP, ..])    #   just loops, with their extents
-                   T.where(COND)                                #   the predicate
+                   T.where(COND)                                #   the predicate: see starts.py
                    T.reads(REGION, ..); T.writes(REGION, ..)    #   left out: see infer.py
                    T.block_attr({JSON})
                    with T.init(): SUITE
@@ -81,6 +81,7 @@ from .ir import (
     store,
 )
 from .source import Source, guarded, syntax_tree, too_deep
+from .starts import with_guarded_updates
 from .visit import children
 
 Outside = Callable[[str], Any]
@@ -116,7 +117,10 @@ def parse(text: str) -> Func:
 
 def parse_function(source: Source, function: ast.FunctionDef, outside: Outside) -> Func:
     """The program of a function definition. `outside` finds names or raises `KeyError`."""
-    func = guarded(source, lambda: _Parser(source, {}, outside).func(function))
+    parser = _Parser(source, {}, outside)
+    func = guarded(source, lambda: parser.func(function))
+    if parser.may_skip_inits and not function.args.kwonlyargs:  # sizes are known
+        func = with_guarded_updates(func)
     _check_depth(source, func.body)
     return func
 
@@ -133,6 +137,9 @@ def _check_depth(source: Source, root: Stmt) -> None:
 
 class _Parser(Declarations):
     """Parses statements; expressions and declarations come from the bases."""
+
+    may_skip_inits = False
+    """Whether a block with an init has a predicate."""
 
     def func(self, node: ast.FunctionDef) -> Func:
         params = self.signature(node)
@@ -311,6 +318,8 @@ class _Parser(Declarations):
             reads = found[0] if reads is None else reads
             writes = found[1] if writes is None else writes
         predicate, annotations = directives.get("where"), directives.get("block_attr", ())
+        if init is not None and predicate is not None:
+            self.may_skip_inits = True
         return Block(Label(label), axes, reads, writes, stmt, init, predicate, annotations)
 
     def _directive(self, node: ast.Expr, into: dict[str, Any]) -> None:

@@ -1,0 +1,190 @@
+"""First reduce iterations: the init of a block runs there, so no condition may exclude them.
+
+A condition on reduce loops that does not hold at all first iterations leaves out terms of the
+reduction, not elements: it is a condition on the update, in the body, after the init. Program text
+may still have it in `T.where`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from ..errors import VerifyError
+from .conditions import conjunction, conjuncts
+from .contradiction import contradict
+from .infer import infer_regions, region_key, same_regions
+from .ir import (
+    Block,
+    Const,
+    Dim,
+    Expr,
+    For,
+    Func,
+    If,
+    Iter,
+    IterKind,
+    Load,
+    Op,
+    Stmt,
+    Var,
+    as_expr,
+    binary,
+    call,
+    const,
+)
+from .polynomial import Ranges
+from .prove import prove
+from .simplify import Simplifier
+from .structure import key_of
+from .survey import Place, Survey
+from .visit import rewrite_children, stored_buffers, substitute, walk, with_body, with_func_body
+from .windows import variables
+
+
+def check_starts(func: Func, survey: Survey) -> None:
+    """Raise `VerifyError` for an init that a condition around its block, or in it, may skip."""
+    fixed = {p for p in func.params if isinstance(p, Var)}.union(survey.ranges)
+    for block, place in survey.blocks:
+        if block.init is None:
+            continue
+        kinds = {i.kind for i in block.iters if i.extent != 1}
+        if IterKind.OPAQUE in kinds and IterKind.REDUCE not in {i.kind for i in block.iters}:
+            raise VerifyError(
+                "block {0}: it has an init, which would run again at each iteration of its opaque "
+                "axes; expected a reduce axis, at whose first iteration it runs", block.label.name,
+                hint="store what the block starts from in a block of its own, before",
+            )  # fmt: skip
+        conditions = [c for k in place.conditions for c in conjuncts(survey.resolved(k))]
+        values = [survey.resolved(i.value) for i in block.iters]
+        skipping = [
+            *may_exclude_first(block, values, conditions, survey.ranges),
+            *_changing(block, values, conditions, place, survey, fixed),
+        ]
+        if skipping:
+            raise VerifyError(
+                "block {0}: its init runs at the first iteration of {1}, where the condition {2} "
+                "may not hold; expected one that holds there, or that the reduction does not "
+                "change", block.label.name,
+                ", ".join(i.var.name for i in block.iters if i.kind is IterKind.REDUCE),
+                lambda c=skipping[0]: repr(c),
+                hint="write the condition in the body of the block, by `if` around its update",
+            )  # fmt: skip
+
+
+def may_exclude_first(
+    block: Block, values: Sequence[Expr], conditions: Sequence[Expr], ranges: Ranges
+) -> list[Expr]:
+    """Those of `conditions` on reduce loops that may be false at a first reduce iteration.
+
+    `values` are those of the iteration variables, in terms of the loops that `ranges` are of.
+    """
+    reduced = [v for i, v in zip(block.iters, values, strict=True) if i.kind is IterKind.REDUCE]
+    loops = variables(*reduced) & ranges.keys()
+    asked = [c for c in conditions if not variables(c).isdisjoint(loops)]
+    if not asked:
+        return []
+    domain = [c for i, v in zip(block.iters, values, strict=True) for c in _first(i, v)]
+    known = [*domain, *(c for c in conditions if variables(c).isdisjoint(loops))]
+    others = [v for i, v in zip(block.iters, values, strict=True) if i.kind is not IterKind.REDUCE]
+    zero: Mapping[Var, Expr] = {}
+    if loops.isdisjoint(variables(*others)) and all(_counts(v, ranges) for v in reduced):
+        zero = {v: const(0) for v in loops}
+    return [
+        c
+        for c in asked
+        if prove(substitute(c, zero), ranges) is not True
+        and not contradict([call("not", c), *known], ranges)
+    ]
+
+
+def _first(i: Iter, value: Expr) -> tuple[Expr, ...]:
+    if i.kind is IterKind.REDUCE:
+        return (binary(Op.EQ, value, const(0)),)
+    return value >= 0, value < as_expr(i.extent)
+
+
+def _counts(value: Expr, ranges: Ranges) -> bool:
+    """Whether `value` is 0 where all of its loops are, and nowhere else."""
+    p = Simplifier(ranges).poly(value)
+    return all(isinstance(k, Var) and c > 0 for k, c in p.items())
+
+
+def _changing(
+    block: Block,
+    values: Sequence[Expr],
+    conditions: Sequence[Expr],
+    place: Place,
+    survey: Survey,
+    fixed: Set[Var],
+) -> list[Expr]:
+    """Those of `conditions` that read what is stored in a loop of the reduction.
+
+    Variables that are not `fixed` stand for what was read before. That its loops have an iteration
+    is one of the conditions.
+    """
+    reduced = [v for i, v in zip(block.iters, values, strict=True) if i.kind is IterKind.REDUCE]
+    used = variables(*reduced)
+    loops = [f for f in place.loops if f.var in used]
+    if not loops:
+        return []
+    stored = stored_buffers(loops[0].body)
+    some = [survey.resolved(as_expr(f.extent) >= 1) for f in loops]
+    return [c for c in some if prove(c, survey.ranges) is not True] + [
+        c
+        for c in conditions
+        if not variables(c) <= fixed or any(type(n) is Load and n.buffer in stored for n in walk(c))
+    ]
+
+
+def with_guarded_updates(func: Func) -> Func:
+    """`func` with the conditions of predicates that may exclude first reduce iterations in bodies.
+
+        T.where(k >= 5)                           with T.init(): B[vi] = 0
+        with T.init(): B[vi] = 0           ->     if vk >= 5:
+        B[vi] = B[vi] + A[vi, vk]                     B[vi] = B[vi] + A[vi, vk]
+
+    Those stay that depend on loops by more than the values of iteration variables.
+    """
+    return with_func_body(func, _guarded(func.body, {}))
+
+
+def _guarded(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
+    match stmt:
+        case For():
+            body = _guarded(stmt.body, {**ranges, stmt.var: (0, stmt.extent - 1)})
+            return stmt if body is stmt.body else with_body(stmt, body)
+        case Block():
+            return stmt if stmt.init is None else _with_guard(stmt, ranges)
+        case _:
+
+            def inside(n: Any) -> Any:
+                return _guarded(n, ranges) if isinstance(n, Stmt) else n
+
+            return rewrite_children(stmt, inside)
+
+
+def _with_guard(block: Block, ranges: Ranges) -> Block:
+    conditions = conjuncts(block.predicate)
+    found = may_exclude_first(block, [i.value for i in block.iters], conditions, ranges)
+    at = {key_of(i.value): i.var for i in block.iters if type(i.value) is not Const}
+
+    def inside(n: Any) -> Any:
+        known = at.get(key_of(n)) if isinstance(n, Expr) else n
+        return rewrite_children(n, inside) if known is None else known
+
+    moved = {c: new for c in found if variables(new := inside(c)).isdisjoint(ranges)}
+    guard = conjunction(list(moved.values()))
+    if guard is None:
+        return block
+    body = If(guard, block.body)
+    reads, inferred = block.reads, infer_regions(block.iters, block.body, block.init)[0]
+    now = infer_regions(block.iters, body, block.init)[0]
+    if same_regions(reads, inferred):
+        reads = now
+    else:  # declared ones: what the condition reads comes on top
+        known = {region_key(r) for r in (*reads, *inferred)}
+        reads = (*reads, *(r for r in now if region_key(r) not in known))
+    kept = conjunction([c for c in conditions if c not in moved])
+    return replace(block, predicate=kept, body=body, reads=reads)
