@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...target import CpuTarget
 from ..common_passes import BLOCKS, FLATTEN, TRIM
 from ..generator import Pass
+from ..passes.carry import carry
 from ..passes.compact import compact
 from ..passes.drop_masks import drop_masks
 from ..passes.hoist import hoist
@@ -74,6 +75,12 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
             unroll,
             "Copies the bodies of unrolled loops, so that nothing is counted and independent "
             "iterations run at once.",
+        ),
+        Pass(
+            "carry",
+            carry,
+            "Keeps elements in registers that a serial loop stores and soon loads again, as each "
+            "iteration would wait for memory.",
         ),
         Pass(
             "registers",

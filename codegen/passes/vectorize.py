@@ -525,7 +525,7 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     (index,) = e.indices
     if e.buffer.scope != "register" and is_piecewise(index):
-        enabled = v.lanes if mask is None else _enabled(mask)
+        enabled = v.lanes if mask is None else enabled_lanes(mask)
         if enabled is not None and v.depends_on_lane(index) and v.linear(index) is None:
             near = near_load(e, v.var, v.base, Lanes(v.lanes, enabled), v.s)
             if near is not None:
@@ -538,7 +538,7 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 
-def _enabled(mask: Expr) -> int | None:
+def enabled_lanes(mask: Expr) -> int | None:
     """How many of the first lanes a mask enables, if that is known and it enables no others."""
     match mask:
         case Binary(

@@ -324,6 +324,25 @@ def f(A: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):
             else:
                 C[i * 3 + j] = 0.0
 """,
+    "carry": """
+def f(X: T.Buffer((96,), "float32"), Y: T.Buffer((96,), "float32")):
+    for i in range(3):
+        Y[i * 32] = X[i * 32]
+        for t in range(1, 32):
+            Y[i * 32 + t] = Y[i * 32 + t - 1] * 0.5 + X[i * 32 + t]
+""",
+    "carry_second_order": """
+def f(X: T.Buffer((32,), "float32"), Y: T.Buffer((32,), "float32")):
+    for t in range(32):
+        Y[t] = X[t] + T.select(t > 1, Y[t - 2] * 0.5 + Y[t - 1], 0.0)
+""",
+    "carry_vectors": """
+def f(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+    T.inplace(Y)
+    for t in range(15):
+        T.store(Y[T.ramp(t * 4 + 4, 1, 4)], Y[T.ramp(t * 4, 1, 4)] + X[T.ramp(t * 4, 1, 4)])
+        T.store(Y[T.ramp(t * 4 + 4, 1, 4)], Y[T.ramp(t * 4 + 4, 1, 4)] * X[T.ramp(0, 1, 4)])
+""",
     "registers": """
 def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
     with T.scratch((8,), "float32", scope="register") as R:
