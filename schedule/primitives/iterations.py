@@ -24,6 +24,7 @@ from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
 from ..bijections import Bijection, bijection
 from ..block_queries import free_vars, nest, with_regions
+from ..digit_sums import solve
 from ..find import find_block, last_block, path_to, rebuild, replace
 from ..index_map import IndexMap
 from ..primitive import primitive
@@ -85,14 +86,15 @@ def transform_block_layout(
     extents = _extents(old)
     loops = _own_loops(path, old)
     require_depth(len(path) - len(loops) + len(mapping.outputs), block)
+    sizes = dict(zip(mapping.inputs, extents, strict=True))
     try:
-        new = bijection(mapping, dict(zip(mapping.inputs, extents, strict=True)))
+        new = bijection(mapping, sizes)
     except ScheduleError as refusal:
         refusal.data.setdefault("at", block)
         raise
     kinds = _kinds(old, mapping, new)
     variables = tuple(Var(f"v{k}") for k in range(len(kinds)))
-    inverse = new.inverse(mapping.inputs, variables)
+    inverse = solve(mapping.outputs, sizes, variables).values
     values: dict[Var, Expr] = {
         i.var: inverse[v] for i, v in zip(old.iters, mapping.inputs, strict=True)
     }
