@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Block,
     Buffer,
     Const,
     Expr,
     Func,
-    IterKind,
+    Iter,
     Label,
     Load,
     Region,
@@ -21,28 +22,36 @@ from ...tir.ir import (
     Store,
     Var,
     const,
+    load,
     seq,
 )
-from ...tir.joined import two_digits
+from ...tir.prove import prove, truth
+from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..block_queries import (
+    Ranges,
+    domain,
+    domain_conditions,
+    free_vars,
     has_reduction,
     order_of,
+    outer_ranges,
     readers_of,
     region_buffers,
     require_internal,
     require_unit,
-    require_whole_domain,
     with_regions,
     without_block,
     without_buffers,
     writers_of,
 )
-from ..find import find_block, replace, statements
+from ..digit_sums import Solution, solve
+from ..find import blocks_in, find_block, replace, statements
+from ..places import always_read, place_of
 from ..primitive import primitive
-from ..require import require, require_some
-from .cached_copies import loads_of
+from ..require import current_space, require
+from ..written import visited
 
 MAX_SIZE = 4096
 """The number of nodes that a block may grow to."""
@@ -55,25 +64,35 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
         for i: C[i] = B[i] * 2
 
-    The block must be spatial, and store to one or several internal buffers at its plain iteration
-    variables.
+    The block must be spatial, and store to one or several internal buffers, at indices that tell
+    its iteration variables: fused, split, permuted or reversed. A block without consumers is
+    dropped.
     """
     producer = find_block(fn, block)
     require_unit(fn, producer)
     require_internal(fn, producer)
     stores = {s.buffer: s for s in _stores(producer)}
-    variables = {b: _plain_indices(producer, s) for b, s in stores.items()}
+    consumers = readers_of(fn, set(stores), but=block)
+    if not consumers:
+        require(
+            len(list(blocks_in(fn.body))) > 1, "block {0} is the only one of the program", block
+        )
+        return _without(fn, producer, *stores), None
+    _require_unchanged(fn, producer, producer.reads, consumers)
     # Nothing reads what is never computed; its indices need not make sense elsewhere.
     empty = any(isinstance(i.extent, int) and i.extent == 0 for i in producer.iters)
-    values = {b: const(0, b.dtype) if empty else s.value for b, s in stores.items()}
-    consumers = readers_of(fn, set(stores), but=block)
-    require(bool(consumers), "block {0} has no consumer", block)
-    _require_unchanged(fn, producer, producer.reads, consumers)
+    places = {b: tuple([Var(f"d{d}") for d in range(len(b.shape))]) for b in stores}
+    values = {
+        b: const(0, b.dtype)
+        if empty
+        else substitute(s.value, _determined(producer, s, places[b], [s.value]).values)
+        for b, s in stores.items()
+    }
 
     def inlined(n: Any) -> Any:
         if type(n) is Load and n.buffer in stores:
             indices = tuple(inlined(e) for e in n.indices)
-            mapping = dict(zip(variables[n.buffer], indices, strict=True))
+            mapping = dict(zip(places[n.buffer], indices, strict=True))
             return _chosen(substitute(values[n.buffer], mapping))
         return n if type(n) is Buffer else rewrite_children(n, inlined)
 
@@ -88,6 +107,27 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
     require_still_concurrent(fn, sources)
     return fn, None
+
+
+def _determined(
+    block: Block, access: Load | Store, at: Sequence[Expr], used: Iterable[Any]
+) -> Solution:
+    """The iteration variables of `block` where its `access` is to the element `at`.
+
+    Only those that are in `used` must be among them.
+    """
+    found = solve(access.indices, {i.var: i.extent for i in block.iters}, at)
+    needed = {n for root in used for n in walk(root) if type(n) is Var}
+    require(
+        found.exact and all(i.var in found.values or i.var not in needed for i in block.iters),
+        "block {0} accesses {1}[{2}]; these indices are not known to determine its iteration "
+        "variables {3}",
+        block.label,
+        access.buffer.name,
+        lambda: ", ".join(map(repr, access.indices)),
+        lambda: ", ".join(i.var.name for i in block.iters),
+    )
+    return found
 
 
 def _chosen(n: Any) -> Any:
@@ -132,9 +172,11 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
         for i: C[i] = B[i] * 2
 
-    The buffer between them is dropped. The block must be spatial and read one internal buffer, once
-    per element, at its plain iteration variables. The buffer's only producer must be spatial too,
-    and store at its own iteration variables or at fused pairs of them (`h * 8 + l`).
+    The buffer between them is dropped. The block must be spatial and read one internal buffer at
+    one place, whose indices tell its iteration variables: fused, split, permuted or reversed
+    (`B[i // 8, i % 8]`). The buffer's only producer must be spatial too, and store at such indices
+    of its own variables. If the block reads only a part of the buffer (`B[i + 3]`), the rest is no
+    longer computed: the producer then has the iteration variables of the block.
     """
     consumer = find_block(fn, block)
     require_unit(fn, consumer)
@@ -165,22 +207,13 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         buffer.name,
         at=producer.label,
     )
-    reads = loads_of(consumer, buffer)
-    places = [_plain(consumer, r.indices) for r in reads]
-    variables = require_some(
-        places[0] if len(set(places)) == 1 else None,
-        "block {0} must read {1} at its plain iteration variables",
-        block,
-        buffer.name,
-    )
-    require_whole_domain(consumer, variables, buffer)
-    used = {n for s in stores for e in (*s.indices, s.value) for n in walk(e) if type(n) is Var}
-    require(
-        used & {i.var for i in consumer.iters} <= set(variables),
-        "block {0} stores at iteration variables that do not index {1}",
-        block,
-        buffer.name,
-    )
+    sources = _stores(producer)
+    source = next(s for s in sources if s.buffer is buffer)
+    kept = [s for s in sources if s is not source]
+    place = load(buffer, place_of(consumer, buffer))
+    points = _simple(_determined(producer, source, place.indices, sources), consumer)
+    theirs = _simple(_determined(consumer, place, source.indices, stores), producer)
+    _require_all_computed(fn, consumer, producer, buffer, points.conditions)
     others = [r for r in consumer.reads if r.buffer is not buffer]
     _require_unchanged(fn, producer, others, [consumer])
     order = order_of(fn)
@@ -191,31 +224,91 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
             r.label,
             block.name,
         )
-    sources = _stores(producer)
-    source = next(s for s in sources if s.buffer is buffer)
-    _require_each_once(producer, source)
-    mapping = dict(zip(variables, source.indices, strict=True))
-
-    def inlined(n: Any) -> Any:
-        if type(n) is Load and n.buffer is buffer:
-            return source.value
-        if type(n) is Var:
-            return mapping.get(n, n)
-        return n if type(n) is Buffer else rewrite_children(n, inlined)
-
-    kept = [s for s in sources if s is not source]
-    moved = [Store(s.buffer, tuple(map(inlined, s.indices)), inlined(s.value)) for s in stores]
-    body = seq(*kept, *moved)
+    if theirs.conditions:
+        space = current_space()
+        require(
+            space is None
+            or all(space.bounds.keys().isdisjoint(free_vars(c)) for c in theirs.conditions),
+            "whether block {0} reads only a part of {1} depends on open decisions",
+            block,
+            buffer.name,
+        )
+        require(
+            not kept,
+            "block {0} reads only a part of {1}, but block {2} stores {3} too, all of it",
+            block,
+            buffer.name,
+            producer.label.name,
+            lambda: ", ".join(s.buffer.name for s in kept),
+        )
+        value = substitute(source.value, points.values)
+        body = _replaced(consumer.body, buffer, value, {})
+        merged = _bound(producer, consumer.iters, theirs, outer_ranges(fn, producer.label), body)
+    else:
+        moved = (_replaced(s, buffer, source.value, theirs.values) for s in stores)
+        merged = _replace(producer, body=seq(*kept, *moved))
     fn = _without(fn, consumer, buffer)
-    _require_moderate(body, block)
-    merged = with_regions(_replace(producer, body=body))
-    fn = replace(fn, find_block(fn, producer.label), merged)
-    require_unit(fn, merged)
+    _require_moderate(merged.body, block)
+    fn = replace(fn, find_block(fn, producer.label), with_regions(merged))
+    require_unit(fn, find_block(fn, producer.label))
     require_available(fn, producer.label)
     require_readers_served(fn, producer.label)
     written = [w.label for r in others for w in writers_of(fn, r.buffer)]
     require_still_concurrent(fn, (producer.label, *written))
     return fn, None
+
+
+def _simple(found: Solution, block: Block) -> Solution:
+    """A solution in simple terms, without the conditions that hold at all points of `block`."""
+    s = Simplifier(domain(block.iters))
+    values = {v: s(e) for v, e in found.values.items()}
+    return Solution(values, [c for c in found.conditions if truth(s, c) is not True], found.exact)
+
+
+def _require_all_computed(
+    fn: Func, consumer: Block, producer: Block, buffer: Buffer, limits: Sequence[Expr]
+) -> None:
+    """Require that each point of `consumer` has one of `producer`, which fulfils `limits`.
+
+    That is so if the consumer reads an element at each of its points: it has been written.
+    """
+    whole = [(producer, producer.iters)]
+    require(
+        always_read(consumer, buffer) or (not limits and visited(fn, whole)),
+        "block {0} also runs where no element of {1} is known to be computed",
+        consumer.label,
+        buffer.name,
+        hint="reverse_compute_at moves the consumer next to its producer",
+    )
+
+
+def _replaced(root: Stmt, buffer: Buffer, value: Expr, variables: Mapping[Var, Expr]) -> Stmt:
+    """`root` with `value` in the place of its loads of `buffer`, and with `variables` replaced."""
+
+    def visit(n: Any) -> Any:
+        if type(n) is Load and n.buffer is buffer:
+            return value
+        if type(n) is Var:
+            return variables.get(n, n)
+        return n if type(n) is Buffer else rewrite_children(n, visit)
+
+    replaced: Stmt = visit(root)
+    return replaced
+
+
+def _bound(
+    producer: Block, iters: Sequence[Iter], points: Solution, ranges: Ranges, body: Stmt
+) -> Block:
+    """`producer` with the iterations of its consumer, which are at `points`."""
+    s = Simplifier(ranges)
+    at = {i.var: i.value for i in producer.iters}
+    known = [i for i in iters if i.var in points.values]
+    bound = tuple([_replace(i, value=s(substitute(points.values[i.var], at))) for i in known])
+    limits = [c for i in bound for c in domain_conditions(i.value, i.extent, s)]
+    for c in (*conjuncts(producer.predicate), *(substitute(c, at) for c in points.conditions)):
+        if prove(c, ranges, limits) is not True:
+            limits.append(c)
+    return _replace(producer, iters=bound, body=body, predicate=conjunction(limits))
 
 
 def _stores(block: Block, move: str = "compute_at") -> list[Store]:
@@ -234,41 +327,6 @@ def _stores(block: Block, move: str = "compute_at") -> list[Store]:
         block.label,
     )
     return found
-
-
-def _plain(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...] | None:
-    """The indices as distinct spatial iteration variables, all of the block's that matter."""
-    spatial = {i.var for i in block.iters if i.kind is IterKind.SPATIAL}
-    found = [e for e in indices if type(e) is Var and e in spatial]
-    if len(found) != len(indices) or len(set(found)) != len(found):
-        return None
-    return tuple(found)
-
-
-def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
-    variables = _plain(block, store.indices)
-    used = {n for n in walk(store.value) if type(n) is Var}
-    own = {i.var for i in block.iters}
-    return require_some(
-        variables if variables is not None and (used & own) <= set(variables) else None,
-        "block {0} must store at its plain iteration variables",
-        block.label,
-    )
-
-
-def _require_each_once(block: Block, store: Store) -> None:
-    """Require that a block stores no element twice."""
-    sizes = {i.var: i.extent for i in block.iters if i.kind is IterKind.SPATIAL}
-    digits = [two_digits(e, sizes) or (e,) for e in store.indices]
-    found = [e for some in digits for e in some]
-    used = {n for n in walk(store.value) if type(n) is Var} & {i.var for i in block.iters}
-    require(
-        all(type(e) is Var and e in sizes for e in found)
-        and len(set(found)) == len(found)
-        and used <= set(found),
-        "block {0} must store at its plain iteration variables, or at numbers of two of them",
-        block.label,
-    )
 
 
 def _without(fn: Func, block: Block, *buffers: Buffer) -> Func:

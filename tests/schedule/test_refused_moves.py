@@ -15,19 +15,6 @@ from .machinery import check_meaning
 from .programs import chain, rowsum
 
 
-def part() -> Func:
-    a = te.placeholder((8,), "int32", name="A")
-    b = te.compute((8,), lambda i: a[i] * 2, name="B")
-    c = te.compute((5,), lambda i: b[i] + 1, name="C")
-    return te.func([a, c], name="part")
-
-
-def test_a_consumer_of_a_part_is_not_put_into_its_producer() -> None:
-    sch = Schedule(part())
-    with pytest.raises(ScheduleError, match="block C reads only a part of B"):
-        sch.reverse_compute_inline(sch.get_block("C"))
-
-
 def added(n: int) -> Func:
     a = te.placeholder((8, 4), "int32", name="A")
     z = te.placeholder((8,), "int32", name="Z")
