@@ -127,7 +127,8 @@ def _determined(
         lambda: ", ".join(map(repr, access.indices)),
         lambda: ", ".join(i.var.name for i in block.iters),
     )
-    return found
+    plain = {e: x for e, x in zip(access.indices, at, strict=True) if type(e) is Var}
+    return found._replace(values=found.values | plain)  # of one value too, as they are
 
 
 def _chosen(n: Any) -> Any:
