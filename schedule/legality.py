@@ -8,7 +8,6 @@ be shown is refused.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace as _replace
 from functools import partial
 
 from ..errors import ScheduleError
@@ -42,7 +41,7 @@ from .block_queries import (
     region_buffers,
 )
 from .distinct import distinct
-from .find import blocks_in, find_path, last_loop, loops_in, rebuild, statements
+from .find import blocks_in, find_path, last_loop, loops_in, statements
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
 from .opaque import (
     carried_example,
@@ -384,14 +383,13 @@ def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> 
 def _refilled(fn: Func, path: Sequence[Stmt], buffer: Buffer) -> bool:
     """Whether each iteration of the path's loop stores itself all that it reads of `buffer`.
 
-    Decided as the verifier does for iterations that run at once: none finds what others stored.
+    Decided as the verifier does for iterations that run at once, here of the loops around it too:
+    none finds what others stored.
     """
-    loop = path[-1]
-    if current_space() is not None or not isinstance(loop, For):
+    if current_space() is not None:
         return False
-    parallel = _replace(loop, kind=ForKind.PARALLEL, thread=None)
-    apart = rebuild(fn, tuple(path), parallel)
-    return Initialised(apart, Survey(apart)).holds(buffer)
+    loops = {s.var for s in path if isinstance(s, For)}
+    return Initialised(fn, Survey(fn), loops).holds(buffer)
 
 
 def _written(

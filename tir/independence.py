@@ -1,8 +1,9 @@
 """Verify that no iteration of a parallel, vectorized or thread loop depends on another.
 
-A buffer that is used only inside the loop is private to each iteration. In any other buffer that is
-stored to, different iterations must touch different elements. This is shown by structure, where the
-windows of elements that iterations touch are disjoint, or else exactly, by integer sets.
+A buffer that is used only inside the loop, in whose iterations all that is read was stored in the
+same one, is private to each iteration. In any other buffer that is stored to, different iterations
+must touch different elements. This is shown by structure, where the windows of elements that
+iterations touch are disjoint, or else exactly, by integer sets.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from ..errors import VerifyError
 from . import affine
 from .dependence import Access, Conflict, conflict
 from .digits import Digit, digit_of, telling
-from .initialised import conditions_of, elements, extent_of, telling_loops
-from .ir import Buffer, Expr, For, Func, IterKind, Range, Var
+from .initialised import Initialised, conditions_of, elements, extent_of, telling_loops
+from .ir import UNORDERED, Buffer, Expr, For, Func, IterKind, Range, Var
 from .polynomial import Poly, add, constant, factors
 from .survey import Survey, Touch
 from .windows import Sweeper, variables
@@ -25,7 +26,7 @@ class Independence:
     """Answers for one surveyed program."""
 
     def __init__(self, func: Func, survey: Survey) -> None:
-        self.survey = survey
+        self.func, self.survey = func, survey
         self.parameters = set(func.params)
         self.touches: dict[Buffer, list[Touch]] = {}
         for t in survey.touches:
@@ -55,12 +56,20 @@ class Independence:
         """
         for buffer, touches in self.touches.items():
             inside = [t for t in touches if loop in t.place.around]
-            private = buffer not in self.parameters and len(inside) == len(touches)
-            if private or not any(t.is_write for t in inside):
+            internal = buffer not in self.parameters and len(inside) == len(touches)
+            if not any(t.is_write for t in inside) or (internal and not self._kept(buffer, outer)):
                 continue
             if not (self._apart(loop, outer, inside) or self._disjoint(loop, outer, inside)):
                 return buffer, inside
         return None
+
+    def _kept(self, buffer: Buffer, outer: Sequence[For]) -> bool:
+        """Whether reads of a buffer may find what another iteration of the loops around stored.
+
+        That all reads find stored elements is known.
+        """
+        loops = {f.var for f in outer if f.kind not in UNORDERED and f.extent != 1}
+        return bool(loops) and not Initialised(self.func, self.survey, loops).holds(buffer)
 
     def _no_reduction(self, loop: For) -> None:
         for block, place in self.survey.blocks:

@@ -7,7 +7,7 @@ decide, exactly by integer sets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -69,10 +69,14 @@ def _hint(t: Touch, writes: Sequence[Touch]) -> str:
 
 
 class Initialised:
-    """Answers for one surveyed program."""
+    """Answers for one surveyed program.
 
-    def __init__(self, func: Func, survey: Survey) -> None:
+    Iterations of the loops `apart` find nothing that others stored, as if they ran at once.
+    """
+
+    def __init__(self, func: Func, survey: Survey, apart: Collection[Var] = ()) -> None:
         self.survey = survey
+        self.apart = apart
         self.writes: dict[Buffer, list[Touch]] = {}
         for t in survey.touches:
             if t.is_write:
@@ -254,7 +258,7 @@ class Initialised:
         if read is None:
             return False
         before = (
-            stored_before(self.survey, w, t, loops, depth, common)
+            stored_before(self.survey, w, t, loops, depth, common, self.apart)
             for depth in reversed(range(len(loops) + 1))
             for w in sorted(writes, key=lambda w: -w.order)
         )
@@ -354,18 +358,19 @@ def stored_before(
     loops: Sequence[For],
     depth: int,
     common: Common,
+    apart: Collection[Var],
 ) -> affine.Elements | None:
     """The elements that `w` certainly stores to before `t` runs in one iteration of `loops`.
 
     Those are loops around `t`. `w` is in the same iteration of the first `depth` common loops and
     in an earlier one of the next, or precedes `t` within the same iteration of all. `None` if that
-    is impossible: iterations of parallel, vectorized and thread loops are unordered. What is
-    `common` is of these loops.
+    is impossible: iterations of parallel, vectorized and thread loops are unordered, and so are
+    those of the loops `apart`. What is `common` is of these loops.
     """
     both = set(shared_loops(w, t))
     shared = [f for f in loops if f in both]
     turn = shared[depth] if depth < len(shared) else None
-    if depth > len(shared) or (w.order > t.order if turn is None else turn.kind in UNORDERED):
+    if depth > len(shared) or (w.order > t.order if turn is None else _unordered(turn, apart)):
         return None
     fixed = set(shared[:depth])
     fresh = {f.var: Var(f.var.name) for f in w.place.loops if f.extent != 1 and f not in fixed}
@@ -378,6 +383,10 @@ def stored_before(
     names = [*(f.var for f in loops), *(v for v, _, _ in common.values())]
     box = _box(names, indices, conditions, ranges)
     return affine.elements(indices, w.buffer.shape, box, names, certain=True)
+
+
+def _unordered(loop: For, apart: Collection[Var]) -> bool:
+    return loop.kind in UNORDERED or loop.var in apart
 
 
 def conditions_of(survey: Survey, t: Touch) -> list[Expr]:

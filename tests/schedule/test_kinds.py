@@ -391,6 +391,37 @@ def every_other(A: T.Buffer((4, 8), "int32"), C: T.Buffer((4, 8), "int32")):
 """
 
 
+@pytest.mark.parametrize(("written", "legal"), [("vx", True), ("0", False)])
+def test_a_buffer_that_keeps_values_for_loops_around_is_not_private(
+    written: str, legal: bool
+) -> None:
+    """Iterations of x may have B to themselves only if iteration y > 0 does not read it too."""
+    func = parse(f"""
+@tw.script
+def kept(A: T.Buffer((4,), "int32"), C: T.Buffer((8, 4), "int32")):
+    B = T.alloc((4,), "int32")
+    for y in range(8):
+        for x in range(4):
+            with T.block("B"):
+                vy, vx = T.axis.remap("SS", [y, x])
+                T.where(y == 0)
+                B[{written}] = A[vx]
+            with T.block("C"):
+                vy, vx = T.axis.remap("SS", [y, x])
+                C[vy, vx] = B[{written}]
+""")
+    for step in ("parallel", "bind"):
+        sch = Schedule(func)
+        arguments = ("threadIdx.x",) if step == "bind" else ()
+        if legal:
+            getattr(sch, step)(sch.get_loop("x"), *arguments)
+            check_meaning(func, sch.func)
+        else:
+            with pytest.raises(ScheduleError) as refusal:
+                getattr(sch, step)(sch.get_loop("x"), *arguments)
+            assert "x=0 writes B[0], iteration x=1 writes it" in str(refusal.value)
+
+
 def test_elements_between_those_written_are_not_private() -> None:
     sch = Schedule(parse(EVERY_OTHER))
     with pytest.raises(ScheduleError, match="not known to write different elements of B"):

@@ -750,6 +750,21 @@ def test_buffers_used_in_one_loop_are_private() -> None:
     refused(program(ForKind.PARALLEL, later), "loop i", "elements of C")
 
 
+@pytest.mark.parametrize("kind", [ForKind.PARALLEL, ForKind.THREAD])
+def test_private_buffers_keep_nothing_between_iterations_of_loops_around(kind: ForKind) -> None:
+    def program(first: Stmt, place: Expr) -> Func:
+        use = store(M, (R, I), C[place])
+        thread = "threadIdx.x" if kind is ForKind.THREAD else None
+        return func(For(R, 8, For(I, 4, seq(first, use), kind, thread=thread)), A, M, allocs=(C,))
+
+    def once(place: Expr) -> Stmt:
+        return If(binary(Op.EQ, R, 0), store(C, (place,), A[I]))
+
+    verify(program(once(I), I))
+    verify(program(store(C, (const(0),), A[I]), const(0)))
+    refused(program(once(const(0)), const(0)), "loop i", "elements of C")
+
+
 def test_fused_parallel_loops() -> None:
     rows = Buffer("rows", (6, 7), "float32")
     verify(func(For(I, 42, store(rows, (I // 7, I % 7), 0.0), ForKind.PARALLEL), rows))
