@@ -131,14 +131,16 @@ def require_concurrent(
     """Require that the iterations of the loop at the end of `path` may run at once.
 
     With `private`, a buffer that only one iteration's own statements use is one per iteration. Of
-    those that are `filled` it is known that an iteration stores what it reads.
+    those that are `filled` it is known that an iteration stores what it reads. Opaque iterations
+    may run at once where they leave nothing to each other but such buffers.
     """
     loop = last_loop(path)
     blocks = list(blocks_in(loop.body))
     for block in blocks:
         for kind in (IterKind.REDUCE, IterKind.OPAQUE):
             require(
-                loop.var not in feeding(block, kind),
+                loop.var not in feeding(block, kind)
+                or (kind is IterKind.OPAQUE and private and _starts_anew(fn, path, block)),
                 "loop {0} cannot {1}: it is part of the {2} iterations of block {3}",
                 loop.var,
                 what,
@@ -177,6 +179,18 @@ def require_concurrent(
             example=found.example,
             hint=partial(_separately, path[:-1], [loop], loop.body) if len(users) > 1 else None,
         )
+
+
+def _starts_anew(fn: Func, path: Sequence[Stmt], block: Block) -> bool:
+    """Whether all that `block` writes is of one iteration of the path's loop.
+
+    Then the order of its visits counts within an iteration only.
+    """
+    internal = _internal(fn, last_loop(path))
+    return all(
+        buffer in internal and _refilled(fn, path, buffer)
+        for buffer in region_buffers(block.writes)
+    )
 
 
 def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
+from ...errors import ScheduleError
 from ...tir.conditions import conjunction, conjuncts
+from ...tir.contradiction import contradict
 from ...tir.ir import (
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     ForKind,
@@ -24,7 +28,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import Poly, add, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import walk
+from ...tir.visit import substitute, walk
 from ..available import is_rolling, require_available
 from ..block_queries import (
     Ranges,
@@ -41,14 +45,16 @@ from ..distinct import gapless
 from ..edits import block_redirected
 from ..find import blocks_in, find_block, map_blocks, path_to
 from ..primitive import primitive
-from ..require import certain, require, require_number, require_some
+from ..require import certain, current_space, require, require_number, require_some
 from .cached_copies import written_at
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
 
 
 @primitive
-def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Func, None]:
+def rolling_buffer(
+    fn: Func, block: Label, write_buffer_index: int, loop: Var | None = None
+) -> tuple[Func, None]:
     """Keep the overlap between loop iterations in a circular buffer, and compute only new elements.
 
         for i:                                      for i:
@@ -56,9 +62,11 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
           C[i] = B[i] + B[i + 1] + B[i + 2]             B[(i + a) % 3] = A[i + a] * 2
                                                       C[i] = B[i % 3] + B[(i + 1) % 3] + ..
 
-    The loop is the innermost one that the block shares with all readers of the buffer, after
-    `compute_at`. It must move the block's window along one dimension, by less than the window's
-    size; that dimension shrinks to the window. The block must then run in order.
+    The block shares `loop` with all readers of the buffer, after `compute_at`. The loop moves the
+    block's window along one dimension, by less than the window's size; that dimension shrinks to
+    the window. By default it is the innermost loop that does so. A loop further out keeps what its
+    iterations have in common, in the whole extent of the dimensions that loops inside of it move.
+    The block must then run in order.
     """
     found = find_block(fn, block)
     require_unit(fn, found)
@@ -73,19 +81,26 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
     require_not_prefetched(fn, {buffer})
     readers = readers_of(fn, {buffer}, but=block)
     require(bool(readers), "block {0} has no consumer", block)
-    loop = _shared_loop(fn, found, readers)
-    path = path_to(fn, block)
-    around = [s for s in path if type(s) is For]
-    inner = around[around.index(loop) + 1 :]
-    _require_order(loop, inner, around)
-    _require_steady(fn, found, loop)
+    around = [s for s in path_to(fn, block) if type(s) is For]
+    shared = _shared_loops(fn, found, readers, around)
+    named = shared if loop is None else [s for s in shared if s.var is loop]
+    require(
+        bool(named),
+        "block {0} does not share loop {1} with all its consumers; it shares {2}",
+        block,
+        lambda: loop.name if loop else None,
+        lambda: ", ".join(s.var.name for s in shared),
+    )
     ranges = loop_ranges(around)
-    window = _window(found, buffer, loop, inner, ranges)
-    _require_by_place(found, window, loop, inner, ranges)
+    rolling, window = _rolling(found, buffer, named, around, ranges)
+    inner = around[around.index(rolling) + 1 :]
+    _require_order(rolling, inner, around)
+    _require_steady(fn, found, rolling, inner)
+    _require_by_place(found, window, rolling, inner, ranges)
     for r in readers:
         require_available(fn, r.label)
     guard = binary(
-        Op.OR, binary(Op.EQ, loop.var, 0), binary(Op.GE, window.ahead, window.size - window.step)
+        Op.OR, binary(Op.EQ, rolling.var, 0), binary(Op.GE, window.ahead, window.size - window.step)
     )
     iters = tuple(_replace(i, kind=IterKind.OPAQUE) if i is window.iter else i for i in found.iters)
     predicate = conjunction([*conjuncts(found.predicate), guard])
@@ -104,7 +119,7 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
 
 
 class _Window(NamedTuple):
-    """The part of dimension `dim` that an iteration computes: `size` elements, of which the
+    """The part of dimension `dim` that an iteration computes: `size` elements, of which at most the
     last `step` are new. `ahead` is how far into it a visit is; `iter` is the one that moves."""
 
     dim: int
@@ -114,9 +129,11 @@ class _Window(NamedTuple):
     ahead: Expr
 
 
-def _shared_loop(fn: Func, block: Block, readers: Sequence[Block]) -> For:
-    """The innermost loop around a block and all readers of its output."""
-    shared = [s for s in path_to(fn, block.label) if type(s) is For]
+def _shared_loops(
+    fn: Func, block: Block, readers: Sequence[Block], around: Sequence[For]
+) -> list[For]:
+    """The loops around a block that are around all readers of its output, outermost first."""
+    shared = list(around)
     for r in readers:
         path = path_to(fn, r.label)
         shared = [s for s in shared if any(s is p for p in path)]
@@ -126,7 +143,23 @@ def _shared_loop(fn: Func, block: Block, readers: Sequence[Block]) -> For:
         block.label,
         hint="compute_at puts it into a loop of its consumer",
     )
-    return shared[-1]
+    return shared
+
+
+def _rolling(
+    block: Block, buffer: Buffer, loops: Sequence[For], around: Sequence[For], ranges: Ranges
+) -> tuple[For, _Window]:
+    """The innermost of `loops` whose iterations share elements, and how it moves the window."""
+    refusal: ScheduleError | None = None
+    for loop in [s for s in reversed(loops) if not certain(s.extent == 1)] or loops[-1:]:
+        require(loop.extent > 1, "loop {0} has one iteration, which has nothing to keep", loop.var)
+        try:
+            inner = around[around.index(loop) + 1 :]
+            return loop, _window(block, buffer, loop, inner, ranges)
+        except ScheduleError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
 
 
 def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> None:
@@ -143,16 +176,15 @@ def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> No
             "loop {0} around it is vectorized; its lanes would share a window",
             s.var,
         )
-    require(loop.extent > 1, "loop {0} has one iteration, which has nothing to keep", loop.var)
 
 
-def _require_steady(fn: Func, block: Block, loop: For) -> None:
+def _require_steady(fn: Func, block: Block, loop: For, inner: Sequence[For]) -> None:
     """Require that a block computes an element the same way in all iterations that compute it.
 
     Everything that it reads has its values in each iteration, from one block that does not change
     them later.
     """
-    inside = list(blocks_in(loop))
+    inside, loops = list(blocks_in(loop)), {s.var for s in (loop, *inner)}
     rolling: set[Buffer] = set()
     for b in sorted(region_buffers(block.reads) - region_buffers(block.writes),
                     key=lambda b: b.name):  # fmt: skip
@@ -161,7 +193,7 @@ def _require_steady(fn: Func, block: Block, loop: For) -> None:
         for w in changing:
             require(
                 len(writers) == 1
-                and (loop.var not in feeding(w, IterKind.OPAQUE) or is_rolling(w, b)),
+                and (loops.isdisjoint(feeding(w, IterKind.OPAQUE)) or is_rolling(w, b)),
                 "{0}, which block {1} reads, changes in loop {2} (in block {3})",
                 b.name,
                 block.label.name,
@@ -209,12 +241,16 @@ def _window(
         block.label,
         buffer.name,
     )
-    value = s.poly(i.value)
-    step = value.get(loop.var, 0)
-    sweep = {f.var: f.extent for f in inner}
-    ahead = step >= 1 and not _mentions(value, {loop.var}, but=loop.var)
+    span = gapless(Range(i.value, 1), {f.var: f.extent for f in inner}, ranges)
+    growth = None if span is None else s(substitute(span.min, {loop.var: loop.var + 1}) - span.min)
+    between = {**ranges, loop.var: (0, loop.extent - 2)}
+    ahead = (
+        growth.value >= 1
+        if type(growth) is Const
+        else growth is not None and current_space() is None and contradict([growth < 0], between)
+    )
     span = require_some(
-        gapless(Range(s(i.value), 1), sweep, ranges) if ahead else None,
+        span if ahead else None,
         "what block {0} computes in an iteration of loop {1} is no window that moves ahead",
         block.label,
         loop.var.name,
@@ -224,6 +260,12 @@ def _window(
         "the window of {0} elements has no known size; rolling_buffer takes decided sizes",
         span.extent,
         at=block.label,
+    )
+    assert growth is not None
+    step = (
+        int(growth.value)
+        if type(growth) is Const
+        else bisect_left(range(size), True, key=lambda k: contradict([growth > k], between))
     )
     require(
         size > step,
@@ -236,14 +278,10 @@ def _window(
     return _Window(dim, i, size, step, s(i.value - span.min))
 
 
-def _mentions(p: Poly, variables: set[Var], but: Var | None = None) -> bool:
-    """Whether a term of `p`, apart from `but` itself, has one of `variables` in it."""
+def _mentions(p: Poly, variables: set[Var]) -> bool:
+    """Whether a term of `p` has one of `variables` in it."""
     return any(
-        type(n) is Var and n in variables
-        for key in p
-        if key is not but
-        for f in factors(key)
-        for n in walk(f)
+        type(n) is Var and n in variables for key in p for f in factors(key) for n in walk(f)
     )
 
 
@@ -269,7 +307,8 @@ def _require_by_place(
         p: Poly = {}
         if hasattr(c, "a") and hasattr(c, "b") and c.a.dtype == c.b.dtype == "int64":
             p = add(s.poly(c.a), s.poly(c.b), -1)
-            times, rest = divmod(p.get(loop.var, 0), window.step)
+            term = next(k for k in value if _mentions({k: 1}, own))
+            times, rest = divmod(p.get(term, 0), value[term])
             p = add(p, value, -times) if rest == 0 else p
             held = _mentions(p, own)
         else:

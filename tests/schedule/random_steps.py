@@ -438,7 +438,11 @@ def winograd(sch: Schedule, pick: Pick) -> None:
 
 def rolling_buffer(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick, shares_a_loop)
-    sch.rolling_buffer(block, an_output(sch, pick, block))
+    output = an_output(sch, pick, block)
+    if sometimes(pick):
+        sch.rolling_buffer(block, output, loop=a_loop(sch, pick))
+    else:
+        sch.rolling_buffer(block, output)
 
 
 def compute_at_and_roll(sch: Schedule, pick: Pick) -> None:

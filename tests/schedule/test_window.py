@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
-from tilewright.tir.ir import Func
+from tilewright.tir.equality import structural_equal
+from tilewright.tir.ir import Func, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
@@ -83,6 +87,131 @@ def test_steps_that_follow(factor: int) -> None:
 def test_unrolled() -> None:
     sch = Schedule(text(PLAIN + "B[vi] = A[vi]", loop="T.unrolled(8)"))
     sch.rolling_buffer(sch.get_block("B"), 0)
+    correct(sch)
+
+
+def tiled(func: Func, sizes: Sequence[int]) -> tuple[Schedule, list[Var]]:
+    """A schedule with the last block in tiles, the others computed for each, and loops of tiles."""
+    sch = Schedule(func)
+    *others, last = [b.label.name for b in blocks_in(func.body)]
+    parts = [
+        sch.split(loop, factors=[None, size])
+        for loop, size in zip(sch.get_loops(last), sizes, strict=False)
+    ]
+    outer, inner = [p[0] for p in parts], [p[1] for p in parts]
+    sch.reorder(*outer, *inner)
+    for name in reversed(others):
+        sch.compute_at(name, outer[-1])
+    return sch, outer
+
+
+@pytest.mark.parametrize(
+    ("sizes", "loop", "shape"),
+    [
+        ((8, 4, 3), None, (10, 6, 3)),
+        ((4, 8, 3), None, (6, 10, 3)),
+        ((4, 4, 1), None, (10, 6, 3)),
+        ((4, 4, 1), 1, (10, 6, 3)),
+        ((4, 4, 1), 0, (6, 10, 3)),
+        ((6, 5, 3), None, (10, 7, 3)),
+        ((6, 5, 3), 0, (8, 10, 3)),
+    ],
+)
+def test_tiles_of_an_image(
+    sizes: tuple[int, int, int], loop: int | None, shape: tuple[int, ...]
+) -> None:
+    sch, outer = tiled(largest(8, 3), sizes)
+    sch.rolling_buffer("B", 0, loop=None if loop is None else outer[loop])
+    assert sch.func.allocs[0].shape == shape
+    correct(sch)
+
+
+def test_lines_that_tiles_inside_share(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        y, x = sch.get_loops(sch.get_block("C"))
+        tile, _ = sch.split(x, factors=[None, 3])
+        sch.compute_at(sch.get_block("B"), tile)
+        sch.rolling_buffer(sch.get_block("B"), 0, loop=y)
+
+    sch = golden("rolling_buffer/outer", blurred(6, 9), script)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize("order", ["BC", "CB"])
+@pytest.mark.parametrize("level", [None, 0, 1])
+def test_tiles_of_two_stages(order: str, level: int | None) -> None:
+    sch, outer = tiled(largest(8, 2, strided=True), (4, 4, 2))
+    for name in order:
+        sch.rolling_buffer(name, 0, loop=None if level is None else outer[level])
+    shapes = {b.name: b.shape for b in sch.func.allocs}
+    want = ({"B": (13, 21, 2), "C": (6, 10, 2)} if level == 0
+            else {"B": (21, 13, 2), "C": (10, 6, 2)})  # fmt: skip
+    assert shapes == want
+    correct(sch)
+
+
+@pytest.mark.parametrize("loop", [None, 0, 1])
+def test_windows_that_move_by_two_or_three(loop: int | None) -> None:
+    """Of two pixels for each one: five of them start at 0, 2, 5, 7 and 10."""
+    sch, outer = tiled(enlarged(), (5, 5))
+    sch.rolling_buffer("B", 0, loop=None if loop is None else outer[loop])
+    assert sch.func.allocs[0].shape == ((5, 14) if loop == 0 else (14, 5))
+    correct(sch)
+
+
+def test_a_window_of_two_loops() -> None:
+    sch = Schedule(stencil(26))
+    i0, i1, _ = sch.split(loops(sch, "C")[0], factors=[None, 4, 2])
+    sch.compute_at("B", i1)
+    sch.rolling_buffer("B", 0, loop=i0)
+    assert sch.func.allocs[0].shape == (10,)
+    correct(sch)
+
+
+def test_a_window_that_moves_by_one_or_two() -> None:
+    body = "vi = T.axis.spatial(11, i + i // 4 + a)\nB[vi] = A[vi]"
+    sch = Schedule(text(body, shape="11,", value="B[vi + vi // 4]"))
+    sch.rolling_buffer("B", 0)
+    assert sch.func.allocs[0].shape == (3,)
+    correct(sch)
+
+
+def test_a_loop_that_is_not_shared() -> None:
+    sch, outer = tiled(largest(8, 3), (4, 4, 1))
+    inner = sch.get_loops("B")[-1]
+    with pytest.raises(ScheduleError, match="block B does not share loop .* it shares i_0, j_0"):
+        sch.rolling_buffer("B", 0, loop=inner)
+    with pytest.raises(ScheduleError, match="compute 1 elements each, 1 apart; they share none"):
+        sch.rolling_buffer("B", 0, loop=outer[2])
+    assert sch.func.allocs == sch.original.allocs
+
+
+def test_tiles_that_run_at_once_afterwards() -> None:
+    """What rolls within a strip is of that strip, whether it is made parallel before or after."""
+    scheduled = []
+    for first in (True, False):
+        sch = Schedule(blurred(10, 9))
+        outer, inner = sch.split(loops(sch, "C")[0], factors=[None, 4])
+        if first:
+            sch.parallel(outer)
+        sch.compute_at("B", inner)
+        sch.rolling_buffer("B", 0)
+        if not first:
+            sch.parallel(outer)
+        correct(sch)
+        scheduled.append(sch)
+    assert structural_equal(scheduled[0].func, scheduled[1].func)
+
+
+def test_tiles_that_share_lines_stay_in_order() -> None:
+    sch, (y, x, _) = tiled(largest(8, 3), (4, 4, 1))
+    sch.rolling_buffer("B", 0, loop=y)
+    for step in (sch.parallel, sch.vectorize):
+        for loop in (y, x):
+            with pytest.raises(ScheduleError):
+                step(loop)
+    with pytest.raises(ScheduleError, match="opaque"):
+        sch.reorder(x, y)
     correct(sch)
 
 
@@ -251,8 +380,13 @@ def test_the_plain_case_of_the_following() -> None:
             "is no window that moves ahead",
         ),
         (
-            text("vi = T.axis.spatial(11, i + i // 4 + a)\nB[vi] = A[vi]", shape="11,",
-                 value="B[vi + vi // 4]"),
+            text("vi = T.axis.spatial(13, i + i // 4 * 3 + a)\nB[vi] = A[vi]", shape="13,",
+                 value="B[vi + vi // 4 * 3]"),
+            "compute 3 elements each, 3 apart; they share none",
+        ),
+        (
+            text("vi = T.axis.spatial(10, i - i // 4 * 2 + a)\nB[vi] = A[vi]",
+                 value="B[vi - vi // 4 * 2]"),
             "is no window that moves ahead",
         ),
         (
@@ -393,6 +527,43 @@ def test_sources_that_are_not_the_same_in_all_iterations(made: str, value: str, 
         sch.rolling_buffer(sch.get_block("B"), 0)
 
 
+OUTER = """
+@tw.script
+def f(A: T.Buffer((8, 10), "int32"), C: T.Buffer((8, 8), "int32")):
+    X = T.alloc((1,), "int32")
+    B = T.alloc((10,), "int32")
+    for t in range({0}):
+        for i in range(8):
+            with T.block("X"):
+                vt = T.axis.opaque(8, {1})
+                X[0] = A[vt, 0]
+            for a in range(3):
+                with T.block("B"):
+                    vi = T.axis.spatial(10, {2} + a)
+                    B[vi] = A[0, vi] + X[0]
+            with T.block("C"):
+                vt, vi = T.axis.remap("SS", {3})
+                C[vt, vi] = B[{4}] + B[{4} + 2]
+"""
+
+
+def outer(extent: int, source: str, place: str, where: str, read: str) -> Func:
+    """A window of B that adds an element which X takes in order."""
+    values = (str(extent), source, place, where, read)
+    program = OUTER
+    for n, value in enumerate(values):
+        program = program.replace(f"{{{n}}}", value)
+    return parse(program)
+
+
+def test_sources_that_loops_inside_change() -> None:
+    """Iteration t has the window of t - 1 in the same iteration of i, and X as it was there."""
+    sch = Schedule(outer(8, "i", "t", "[t, i]", "vt"))
+    with pytest.raises(ScheduleError, match="X, which block B reads, changes in loop t"):
+        sch.rolling_buffer(sch.get_block("B"), 0, loop=loops(sch, "C")[0])
+    assert sch.func is sch.original
+
+
 def test_in_the_lanes_of_a_vector() -> None:
     sch = Schedule(
         parse(
@@ -473,6 +644,34 @@ def filtered() -> Func:
     k = te.reduce_axis(8, name="k")
     c = te.compute((9,), lambda i: te.sum(b[i + k], axis=k), name="C")
     return te.func([a, c], name="filtered")
+
+
+def largest(n: int, channels: int, *, strided: bool = False) -> Func:
+    """The largest of 3 x 3 pixels twice; `strided`, thrice, of every other pixel in between."""
+    middle = n + 2
+    wide = 2 * middle + 1 if strided else middle
+    a = te.placeholder((wide + 2, wide + 2, channels), "int32", name="A")
+
+    def stage(x: te.Tensor, size: int, step: int, name: str) -> te.Tensor:
+        r, s = te.reduce_axis(3, name="r"), te.reduce_axis(3, name="s")
+        return te.compute(
+            (size, size, channels),
+            lambda i, j, c: te.max(x[i * step + r, j * step + s, c], axis=(r, s)),
+            name=name,
+        )
+
+    b = stage(a, wide, 1, "B")
+    c = stage(b, middle, 2, "C") if strided else b
+    return te.func([a, stage(c, n, 1, "D")], name="largest")
+
+
+def enlarged() -> Func:
+    """The sums of three neighbours, each way, of an image of twice the size of B."""
+    a = te.placeholder((14, 14), "int32", name="A")
+    b = te.compute((14, 14), lambda i, j: a[i, j] * 2, name="B")
+    r = te.reduce_axis(3, name="r")
+    d = te.compute((24, 24), lambda i, j: te.sum(b[i // 2 + r, j // 2 + r], axis=r), name="D")
+    return te.func([a, d], name="enlarged")
 
 
 def two_results() -> Func:
