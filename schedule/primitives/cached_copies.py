@@ -46,6 +46,13 @@ from ..find import find_block, find_loop, find_path, map_blocks, statements
 from ..primitive import primitive
 from ..require import certain, require
 from ..written import visited
+from .copies_in_nests import (
+    after_writer,
+    copied_out,
+    readers_beside,
+    require_served,
+    writer_beside,
+)
 from .place import compute_at, reverse_compute_at
 
 
@@ -148,9 +155,14 @@ def written_elements(fn: Func, buffer: Buffer) -> Elements:
     """
     writers = writers_of(fn, buffer)
     if not writers or buffer in fn.inplace:
-        variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
-        return Elements(variables, buffer.shape, variables)
+        return all_elements(buffer)
     return elements_of(fn, buffer, writers)
+
+
+def all_elements(buffer: Buffer) -> Elements:
+    """All elements of a buffer."""
+    variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
+    return Elements(variables, buffer.shape, variables)
 
 
 def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
@@ -335,6 +347,7 @@ def cache_read(
         for i: B[i] = A[i] * 2   ->   for c0: A_local[c0] = A[c0]
                                       for i: B[i] = A_local[i] * 2
 
+    What a block of the same nest computes is copied right after that, within the loops of both.
     `read_buffer_index` counts the buffers that the block reads and does not write. `consumers` are
     further blocks that read the copy. Returns the label of the copying block.
     """
@@ -343,8 +356,15 @@ def cache_read(
     buffer = input_at(found, read_buffer_index)
     labels = consumers_to_redirect(fn, found, buffer, consumers)
     position = min(top_position(fn, label) for label in labels)
-    require_written_before(fn, buffer, position, found)
     copy = copy_of(buffer, f"{buffer.name}_{storage_scope}", storage_scope)
+    writer = writer_beside(fn, buffer, labels)
+    if writer is not None:
+        stmt, label = copy_block(copy.name, buffer, copy, all_elements(buffer))
+        fn = insert_top(fn, top_position(fn, writer) + 1, stmt, copy)
+        fn = redirect(after_writer(fn, label, writer, labels), labels, buffer, copy)
+        require_served(fn, labels, (label,))
+        return fn, label
+    require_written_before(fn, buffer, position, found)
     stmt, label = copy_block(copy.name, buffer, copy, written_elements(fn, buffer))
     return insert_top(redirect(fn, labels, buffer, copy), position, stmt, copy), label
 
@@ -358,6 +378,7 @@ def cache_write(
         for i: B[i] = A[i] * 2   ->   for i: B_local[i] = A[i] * 2
                                       for c0: B[c0] = B_local[c0]
 
+    What a block of the same nest reads is copied right after `block`, within the loops of both.
     Returns the label of the copying block.
     """
     require_scope(storage_scope)
@@ -365,10 +386,16 @@ def cache_write(
     require_unit(fn, found)
     buffer = written_at(found, write_buffer_index)
     require_not_inplace(fn, buffer, block)
-    elements = written_elements(fn, buffer)
     position = top_position(fn, block)
-    require_read_after(fn, buffer, position, block)
     copy = copy_of(buffer, f"{buffer.name}_{storage_scope}", storage_scope)
+    if readers_beside(fn, buffer, block):
+        output = copy_of(buffer, buffer.name)
+        stmt, label = copy_block(copy.name, copy, output, all_elements(buffer))
+        fn = redirect(fn, {block}, buffer, copy)
+        fn = insert_top(fn, position + 1, stmt, copy, output)
+        return copied_out(fn, label, block, buffer, {output: (buffer, lambda e: e)}), label
+    elements = written_elements(fn, buffer)
+    require_read_after(fn, buffer, position, block)
     stmt, label = copy_block(copy.name, copy, buffer, elements)
     fn = insert_top(redirect(fn, {block}, buffer, copy), position + 1, stmt, copy)
     require_still_concurrent(fn, (block,))
@@ -390,7 +417,8 @@ def read_at(
     find_block(fn, block)
     require_inside(find_loop(fn, loop), block)
     fn, copy = cache_read(fn, block, read_buffer_index, storage_scope)
-    fn, _ = compute_at(fn, copy, loop)
+    if find_path(find_loop(fn, loop), copy) is None:
+        fn, _ = compute_at(fn, copy, loop)
     return fn, copy
 
 
@@ -410,5 +438,6 @@ def write_at(
     find_block(fn, block)
     require_inside(find_loop(fn, loop), block)
     fn, copy = cache_write(fn, block, write_buffer_index, storage_scope)
-    fn, _ = reverse_compute_at(fn, copy, loop)
+    if find_path(find_loop(fn, loop), copy) is None:
+        fn, _ = reverse_compute_at(fn, copy, loop)
     return fn, copy

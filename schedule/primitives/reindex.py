@@ -55,6 +55,13 @@ from .cached_copies import (
     written_at,
     written_elements,
 )
+from .copies_in_nests import (
+    after_writer,
+    copied_out,
+    readers_beside,
+    require_served,
+    writer_beside,
+)
 
 
 @primitive
@@ -161,7 +168,9 @@ def _read(
         to, source = by_place
     ranges = domain(copying)
     require_inside(old, source, ranges, label)
-    require_written_before(fn, old, position, block)
+    writer = writer_beside(fn, old, [label])
+    if writer is None:
+        require_written_before(fn, old, position, block)
     require(
         by_place is not None
         or (always_read(block, old) and visited(fn, [(block, iters)]))
@@ -191,7 +200,12 @@ def _read(
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, copying, (new, to), (old, source))
     moved = block_redirected(block, {old: (new, lambda _: places)})
-    return insert_top(replace(fn, block, moved), position, stmt, new), copied
+    if writer is None:
+        return insert_top(replace(fn, block, moved), position, stmt, new), copied
+    fn = after_writer(insert_top(fn, position + 1, stmt, new), copied, writer, [label])
+    fn = replace(fn, block, moved)
+    require_served(fn, [label], [copied])
+    return fn, copied
 
 
 class _ByPlace(NamedTuple):
@@ -264,18 +278,35 @@ def _write(
         hint="do this before compute_at leaves out what is not needed",
     )
     position = top_position(fn, label)
-    require_read_after(fn, old, position, label)
+    beside = readers_beside(fn, old, label)
+    if not beside:
+        require_read_after(fn, old, position, label)
     require_apart(iters, indices, "it cannot be shown that iterations store to different elements "
                    "of {0}", old, label)  # fmt: skip
     require_apart(iters, places, "the map sends iterations that store to {0} at different places "
                    "to one place", old, label)  # fmt: skip
     new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
-    stmt, copied = copy_nest(name, iters, (old, indices), (new, places))
-    moved = block_redirected(block, {old: (new, lambda _: places)})
-    fn = insert_top(replace(fn, block, moved), position + 1, stmt, new)
-    require_still_concurrent(fn, (label,))
-    return fn, copied
+    if not beside:
+        stmt, copied = copy_nest(name, iters, (old, indices), (new, places))
+        moved = block_redirected(block, {old: (new, lambda _: places)})
+        fn = insert_top(replace(fn, block, moved), position + 1, stmt, new)
+        require_still_concurrent(fn, (label,))
+        return fn, copied
+    # The copy follows the block at plain iteration variables, which then go to their places.
+    plain = tuple(i.var for i in iters)
+    visits = _replace(new, shape=tuple(i.extent for i in iters))
+    output = _replace(old, strides=None, constant=False, align=(), swizzle=None)
+    stmt, copied = copy_nest(name, iters, (output, indices), (visits, plain))
+    moved = block_redirected(block, {old: (visits, lambda _: plain)})
+    fn = insert_top(replace(fn, block, moved), position + 1, stmt, visits, output)
+
+    def place(at: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        values = dict(zip(plain, at, strict=True))
+        return tuple(substitute(e, values) for e in places)
+
+    moves = {visits: (new, place), output: (old, lambda e: e)}
+    return copied_out(fn, copied, label, old, moves), copied
 
 
 def all_written(fn: Func, buffer: Buffer) -> bool:

@@ -85,16 +85,6 @@ def test_consumer_that_does_not_read() -> None:
         sch.cache_read(b, 0, "global", consumers=[c])
 
 
-def test_written_in_the_same_nest() -> None:
-    sch = Schedule(chain())
-    b, c = sch.get_block("B"), sch.get_block("C")
-    sch.compute_at(b, sch.get_loops(c)[0])
-    with pytest.raises(ScheduleError, match="B is written by block B in the same loop nest"):
-        sch.cache_read(c, 0, "global")
-    with pytest.raises(ScheduleError, match="B is read by block C in the same loop nest"):
-        sch.cache_write(b, 0, "global")
-
-
 def test_write_of_what_is_updated_in_place() -> None:
     x = te.placeholder((4,), "int32", name="X")
     y = te.compute((4,), lambda i: x[i] + 1, name="Y")

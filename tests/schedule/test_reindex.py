@@ -15,7 +15,7 @@ from tilewright.tir.parser import parse
 from ..codegen.borders import BORDERS, SPELLINGS
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
-from .programs import chain, elementwise, loops, matmul, matmul_relu, stencil
+from .programs import elementwise, loops, matmul, matmul_relu, stencil
 
 Bend = Callable[[Expr, int], Expr]
 
@@ -220,16 +220,6 @@ def test_division() -> None:
     sch = Schedule(divided())
     with pytest.raises(ScheduleError, match="divides by what is not known to be positive"):
         sch.reindex(sch.get_block("B"), ("read", 1))
-
-
-def test_written_in_the_same_nest() -> None:
-    sch = Schedule(chain())
-    b, c = sch.get_block("B"), sch.get_block("C")
-    sch.compute_at(b, loops(sch, "C")[0])
-    with pytest.raises(ScheduleError, match="B is written by block B in the same loop nest"):
-        sch.reindex(c, ("read", 0))
-    with pytest.raises(ScheduleError, match="B is read by block C in the same loop nest"):
-        sch.reindex(b, ("write", 0))
 
 
 def test_read_under_a_condition() -> None:
