@@ -96,8 +96,7 @@ class Outputs:
         if isinstance(value, Buffer):  # a tensor is callable, to refuse it
             raise ScheduleError(
                 "{0}: found {1}; expected a block, a loop or a number", name, value.name,
-                hint=f"sch.get_block({value.name!r}) is the block that computes {value.name}; "
-                "what a block reads or writes goes by its number, from 0 on",
+                hint=f"sch.get_block({value.name!r}) is the block that computes {value.name}",
             )  # fmt: skip
         if kind is IndexMap or callable(value):
             return Lambda(self._map_text(value, name))

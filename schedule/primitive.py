@@ -40,7 +40,9 @@ from typing import (
 )
 
 from ..errors import ScheduleError, nearest, similar
+from ..hints import KEYWORDS
 from ..tir.ir import Func
+from .buffer_choice import Numbered
 from .step_arguments import Check, Ref, checker, describe, only_blocks
 from .tensorizable import require_instructions
 
@@ -120,8 +122,18 @@ class Primitive:
         """The parameters that take blocks alone: there, a text is the name of one."""
         return tuple([name for name in self.names if only_blocks(self.types.get(name))])
 
+    @cached_property
+    def of_buffers(self) -> dict[str, Numbered]:
+        """The parameters that number buffers of a block: there, a buffer stands for its number."""
+        hints = get_type_hints(self.function, include_extras=True)
+        notes = {name: getattr(hints[name], "__metadata__", ()) for name in self.names}
+        return {name: note[0] for name, note in notes.items() if note}
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Arguments by name. Raises `ScheduleError` if they do not fit the signature."""
+        """Arguments by name. Raises `ScheduleError` if they do not fit the signature.
+
+        Names that parameters have in TVM are taken too.
+        """
         if self.variadic is not None:
             bound = {self.variadic: args}
         else:
@@ -134,15 +146,16 @@ class Primitive:
                     hint=partial(self._in_lists, args),
                 )
             bound = dict(zip(self.names, args, strict=False))
-        for name, value in kwargs.items():
+        for given, value in kwargs.items():
+            name = given if given in self.names else TVM_NAMES.get(given, given)
             if name in bound or name not in self.names:
                 raise ScheduleError(
                     "{0} takes {1}, found {2}={3!r}",
                     self.name,
                     self.signature,
-                    name,
+                    given,
                     value,
-                    hint=partial(self._meant, name, value),
+                    hint=partial(self._meant, given, value),
                 )
             bound[name] = value
         self.check_names(bound)
@@ -215,6 +228,8 @@ class Primitive:
 
     def _in_lists(self, args: tuple[Any, ...]) -> str | None:
         """The hint for arguments one by one, of a primitive that takes each kind in a list."""
+        if self.samples:
+            return "a decision is given by name: decision=[...]"
         takes_lists = any("sequence" in describe(self.types[name]) for name in self.names)
         kinds = groupby(args, lambda v: v.kind if type(v) is Ref else type(v).__name__)
         lists = [list(values) for _, values in kinds]
@@ -227,6 +242,9 @@ class Primitive:
         """The hint for a keyword that the primitive does not have: the nearest, in a call."""
         if name == "nparts" and "factors" in self.names:  # of TVM
             return f"write {self._call('factors', f'[{value!r}, None]')}"
+        instead = KEYWORDS["schedule"].get(name)
+        if instead is not None and name not in self.names:
+            return instead
         near = nearest(name, (n for n in self.names if n != self.variadic))
         if not near or name in self.names:
             return None
@@ -257,7 +275,11 @@ class Primitive:
 
     def signature(self) -> str:
         """The parameters as text, for errors."""
-        shown = [_plain(p) for p in self.call_signature.parameters.values()]
+        parameters = self.call_signature.parameters.values()
+        shown = [
+            _plain(p.replace(annotation=self.types[p.name]) if p.name in self.of_buffers else p)
+            for p in parameters
+        ]
         if self.keyword_only and self.variadic is None:
             shown.insert(len(shown) - len(self.keyword_only), "*")
         return f"({', '.join(shown)})"
@@ -271,6 +293,21 @@ def _plain(parameter: inspect.Parameter) -> str:
     plain = shown.strip("'") if isinstance(parameter.annotation, str) else _MODULES.sub("", shown)
     return str(parameter).replace(f": {shown}", f": {plain}", 1)
 
+
+TVM_NAMES = {
+    "ann_key": "key",
+    "ann_val": "value",
+    "block_or_loop": "target",
+    "buffer_index": "write_buffer_index",
+    "consumer_blocks": "consumers",
+    "epilogue_block": "epilogue",
+    "func_name": "function",
+    "name": "block",
+    "reduction_block": "reduction",
+    "target": "loop",
+    "tensor_intrin": "intrin",
+}
+"""What parameters are called in TVM, where they have another name here."""
 
 PRIMITIVES: dict[str, Primitive] = {}
 _PACKAGE = __package__.rpartition(".")[0]

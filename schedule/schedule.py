@@ -14,12 +14,13 @@ from ..errors import STAGES_HINT, IRError, ScheduleError, VerifyError
 from ..hints import instead, raise_missing
 from ..texts import count, excerpt
 from ..tir.initialised import wraps_around
-from ..tir.ir import Dim, For, Func, Label, Var
+from ..tir.ir import Buffer, Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
 from ..tir.printer import func_text
 from ..tir.summary import summary
 from ..tir.verify import verify
 from . import primitives as p
+from .buffer_choice import argument_for
 from .choose import Decide, Declare, as_decision
 from .find import MAKE_BLOCKS, blocks_in, find_named, find_path, loop_path
 from .outputs import Outputs
@@ -65,8 +66,8 @@ def documented(call: C) -> C:
     @wraps(call)
     def checked(self: Schedule, *args: Any, **kwargs: Any) -> Any:
         decision = {"decision"} if primitive.samples else set()
-        primitive.bind(args, {k: v for k, v in kwargs.items() if k not in decision})
-        return call(self, *args, **kwargs)
+        bound = primitive.bind(args, {k: v for k, v in kwargs.items() if k not in decision})
+        return call(self, **bound, **{k: v for k, v in kwargs.items() if k in decision})
 
     checked.__doc__ = primitive.function.__doc__
     return cast(C, checked)
@@ -303,7 +304,7 @@ class Schedule:
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
         args = (loop, n, max_innermost_factor)
-        return self._sample("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
+        return self._sample_tile("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
 
     @documented
     def sample_partitioned_tile(
@@ -316,14 +317,14 @@ class Schedule:
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
         args = (loop, n, partition_pos, innerpart_factor)
-        return self._sample("sample_partitioned_tile", args, decision)  # type: ignore[no-any-return]
+        return self._sample_tile("sample_partitioned_tile", args, decision)  # type: ignore[no-any-return]
 
     @documented
     def sample_tile(
         self, loop: Var, n: int, max_factor: int = 64, *, decision: Decision = ()
     ) -> tuple[Dim, ...]:
         args = (loop, n, max_factor)
-        return self._sample("sample_tile", args, decision)  # type: ignore[no-any-return]
+        return self._sample_tile("sample_tile", args, decision)  # type: ignore[no-any-return]
 
     @documented
     def sample_categorical(
@@ -391,6 +392,19 @@ class Schedule:
     def _sample(self, name: str, args: tuple[Any, ...], decision: Decision) -> Any:
         return self._call(PRIMITIVES[name], args, {}, decision)
 
+    def _sample_tile(self, name: str, args: tuple[Any, ...], decision: Decision) -> Any:
+        given = as_decision(decision)
+        if len(given) > 1 and len(given) == args[1]:
+            raise ScheduleError(
+                "{0}: the outermost of the factors {1} follows from the others, which are decided",
+                name,
+                list(given),
+                hint=f"innermost first: decision={list(given[:0:-1])}",
+                found=list(given),
+                expected=list(given[:0:-1]),
+            )
+        return self._sample(name, args, given)
+
     def _call(
         self,
         primitive: Primitive,
@@ -400,12 +414,15 @@ class Schedule:
     ) -> Any:
         bound = primitive.bind(args, kwargs)
         named = [n for n in primitive.of_blocks if n in bound and _has_text(bound[n])]
-        if not named:
+        buffers = [n for n in primitive.of_buffers if isinstance(bound.get(n), (str, Buffer))]
+        if not named and not buffers:
             return self._apply(primitive, bound, decision)
         steps, outputs = len(self._steps), self._outputs.copy(self.space)
         try:
             for n in named:
                 bound[n] = self._blocks_of(primitive.name, n, bound[n])
+            for n in buffers if isinstance(bound.get("block"), Label) else ():
+                bound[n] = self._argument_for(primitive, n, bound)
             return self._apply(primitive, bound, decision)
         except BaseException:
             del self._steps[steps:], self._history[steps + 1 :]
@@ -421,6 +438,15 @@ class Schedule:
         block = self._block_named(name, parameter, value)
         self.refer(block)
         return block
+
+    def _argument_for(self, primitive: Primitive, parameter: str, bound: dict[str, Any]) -> Any:
+        """The argument that stands for a buffer, or the name of one, of the step's block."""
+        block, buffer = bound["block"], bound[parameter]
+        known = ((parameter, buffer if isinstance(buffer, str) else buffer.name),)
+        numbered = primitive.of_buffers[parameter]
+        return self._guard(primitive.name, known, argument_for, self.func, block, numbered, buffer)[
+            1
+        ]
 
     def _block_named(self, step: str, parameter: str, name: str) -> Label:
         """The block of the current program that a step takes by its name."""

@@ -20,6 +20,7 @@ from tilewright.autotune.tuning_run import TuningRun
 from tilewright.hints import INSTEAD, KEYWORDS, OPTIONS, Hinted
 from tilewright.lab import plot
 from tilewright.runtime import DeviceArray
+from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
 from tilewright.tir.expr_parser import _SPECIAL
@@ -287,8 +288,8 @@ def test_what_is_indexed_in_tvm() -> None:
         sch.split(sch.get_loop("i"), nparts=4)
     with pytest.raises(tw.ScheduleError, match=r"found V; .*\n  hint: sch.get_block\('V'\)"):
         sch.get_block(V)
-    with pytest.raises(tw.ScheduleError, match=r"cache_read: found V; .*\n.* its number, from 0"):
-        sch.cache_read(sch.get_block("Z"), V, "local")
+    with pytest.raises(tw.ScheduleError, match=r"split: found V; .*\n  hint: sch.get_block\('V'\)"):
+        sch.split(V, factors=[4, None])
 
 
 def test_what_has_to_be_given_is_shown() -> None:
@@ -338,7 +339,9 @@ def test_keywords_that_are_said_to_be_missing_are() -> None:
         assert not taken.keys() & KEYWORDS[name].keys()
         for hint in KEYWORDS[name].values():
             assert all(word in taken for word in re.findall(r"^(\w+)=", hint))
-    assert KEYWORDS.keys() == {"compute", "tune"}
+    for name in KEYWORDS["schedule"]:
+        assert not all(name in p.names for p in PRIMITIVES.values())
+    assert KEYWORDS.keys() == {"compute", "schedule", "tune"}
 
 
 def test_a_function_that_is_not_called_is_called_in_the_hint() -> None:
@@ -448,6 +451,7 @@ def _spelt(text: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("kind", INSTEAD)
 def test_hints_name_what_there_is(kind: str) -> None:
     own = {
+        "annotation": {},
         "te": te,
         "tilewright": tw,
         "tensor": X,

@@ -33,6 +33,7 @@ from ...tir.ir import (
 from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, substitute, walk
 from ..block_queries import Ranges, domain, free_vars, region_buffers, with_regions, writers_of
+from ..buffer_choice import InputIndex
 from ..edits import rewritten, spatial_nest
 from ..find import blocks_in, find_block, replace, replace_stmt
 from ..places import moving
@@ -51,7 +52,7 @@ from .reindex import all_written
 
 
 @primitive
-def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func, Label]:
+def compute_ahead(fn: Func, block: Label, read_buffer_index: InputIndex) -> tuple[Func, Label]:
     """Compute what `block` derives from each element of one input in a nest before it.
 
         for i, j, k: C[i, j] += max(A[i, k], 0) * B[k, j]

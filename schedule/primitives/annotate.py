@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import similar
+from ...hints import instead
 from ...tir.instruction import KEY
 from ...tir.ir import (
     HARDWARE_AXES,
@@ -236,7 +237,9 @@ def _beside(path: Sequence[Stmt], other: Stmt, axis: str) -> str | None:
 def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func, None]:
     """Attach a JSON value to a loop or block under `key`, for passes that look for it.
 
-    for i in 64: A[i] = 0   ->   for i in serial(64, annotations={key: value}): A[i] = 0
+        for i in 64: A[i] = 0   ->   for i in serial(64, annotations={key: value}): A[i] = 0
+
+    Keys by which TVM's passes are asked for what steps do here are refused.
     """
     path, old = _annotated(fn, target)
     require(
@@ -251,6 +254,15 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
         key,
         at=target,
         hint="use tensorize",
+    )
+    step = instead("annotation", key) or instead("annotation", key.partition(".")[0])
+    require(
+        step is None,
+        "no pass looks for {0!r}, which is a key of TVM",
+        key,
+        at=target,
+        hint=step,
+        found=key,
     )
     require(
         len(json.dumps(value)) <= NOTE_LIMIT,

@@ -19,7 +19,6 @@ from ...tir.ir import (
     IterKind,
     Label,
     Load,
-    Region,
     Stmt,
     Store,
     Var,
@@ -32,15 +31,14 @@ from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import (
-    buffers_in_order,
     free_vars,
     readers_of,
-    region_buffers,
     require_inside,
     require_not_inplace,
     require_unit,
     writers_of,
 )
+from ..buffer_choice import InputIndex, OutputIndex, inputs_of, outputs_of, updates_of
 from ..edits import spatial_nest
 from ..find import find_block, find_loop, find_path, map_blocks, statements
 from ..primitive import primitive
@@ -94,9 +92,8 @@ def replace_top(fn: Func, label: Label, new: Stmt) -> Func:
     return _replace(fn, body=seq(*stmts[:position], new, *stmts[position + 1 :]))
 
 
-def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) -> Buffer:
-    """The buffer of the `index`-th distinct buffer that a block reads or writes."""
-    buffers = buffers_in_order(regions)
+def _numbered(block: Block, buffers: Sequence[Buffer], index: int, what: str) -> Buffer:
+    """The `index`-th of the `buffers` of a block."""
     require(
         0 <= index < len(buffers),
         "block {0} {1}s {2}; there is no index {3}, they count from 0",
@@ -125,19 +122,17 @@ def accessed(block: Block, buffer: tuple[str, int]) -> Buffer:
 
 def written_at(block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block writes."""
-    return region_at(block, block.writes, index, "write")
+    return _numbered(block, outputs_of(block), index, "write")
 
 
 def updated_at(block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block both reads and writes."""
-    written = region_buffers(block.writes)
-    return region_at(block, tuple(r for r in block.reads if r.buffer in written), index, "update")
+    return _numbered(block, updates_of(block), index, "update")
 
 
 def input_at(block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block reads and does not write."""
-    written = region_buffers(block.writes)
-    return region_at(block, tuple(r for r in block.reads if r.buffer not in written), index, "read")
+    return _numbered(block, inputs_of(block), index, "read")
 
 
 class Elements(NamedTuple):
@@ -338,7 +333,7 @@ def require_read_after(fn: Func, buffer: Buffer, position: int, writer: Label) -
 def cache_read(
     fn: Func,
     block: Label,
-    read_buffer_index: int,
+    read_buffer_index: InputIndex,
     storage_scope: str,
     consumers: Sequence[Label] | None = None,
 ) -> tuple[Func, Label]:
@@ -371,7 +366,7 @@ def cache_read(
 
 @primitive
 def cache_write(
-    fn: Func, block: Label, write_buffer_index: int, storage_scope: str
+    fn: Func, block: Label, write_buffer_index: OutputIndex, storage_scope: str
 ) -> tuple[Func, Label]:
     """Let `block` compute into an internal buffer, which a new nest after it copies to the output.
 
@@ -404,7 +399,7 @@ def cache_write(
 
 @primitive
 def read_at(
-    fn: Func, loop: Var, block: Label, read_buffer_index: int, storage_scope: str
+    fn: Func, loop: Var, block: Label, read_buffer_index: InputIndex, storage_scope: str
 ) -> tuple[Func, Label]:
     """Let `block` read a copy of an input; each iteration of `loop` copies the part that it needs.
 
@@ -424,7 +419,7 @@ def read_at(
 
 @primitive
 def write_at(
-    fn: Func, loop: Var, block: Label, write_buffer_index: int, storage_scope: str
+    fn: Func, loop: Var, block: Label, write_buffer_index: OutputIndex, storage_scope: str
 ) -> tuple[Func, Label]:
     """Let `block` compute into an internal buffer, which each iteration of `loop` copies out.
 

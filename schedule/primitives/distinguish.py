@@ -10,6 +10,7 @@ from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
 from ..block_queries import has_reduction, readers_of, with_regions, writers_of
+from ..buffer_choice import InputIndex, UpdateIndex
 from ..edits import rewritten
 from ..find import find_block, replace
 from ..primitive import primitive
@@ -34,7 +35,7 @@ from .cached_copies import (
 
 @primitive
 def distinguish_reads(
-    fn: Func, block: Label, read_buffer_index: int
+    fn: Func, block: Label, read_buffer_index: InputIndex
 ) -> tuple[Func, tuple[Label, ...]]:
     """Let `block` read a separate copy of an input at each place but the first.
 
@@ -81,7 +82,9 @@ def distinguish_reads(
 
 
 @primitive
-def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func, None]:
+def distinguish_updates(
+    fn: Func, block: Label, read_buffer_index: UpdateIndex
+) -> tuple[Func, None]:
     """Give the values that `block` updates a buffer of their own.
 
         for i: Z[i] = A[i] + 1            for i: Z_before[i] = A[i] + 1
@@ -156,7 +159,7 @@ def _place(indices: tuple[Expr, ...]) -> tuple[object, ...]:
 
 @primitive
 def cache_inplace(
-    fn: Func, block: Label, read_buffer_index: int, storage_scope: str
+    fn: Func, block: Label, read_buffer_index: UpdateIndex, storage_scope: str
 ) -> tuple[Func, tuple[Label, Label]]:
     """Let `block` update a copy of a buffer that it reads and writes; new nests copy it in and out.
 

@@ -32,6 +32,7 @@ from ...tir.simplify import Simplifier, simplify_dim
 from ...tir.structure import key_of
 from ...tir.visit import walk
 from ..block_queries import free_vars, loop_ranges, prefetched, region_buffers
+from ..buffer_choice import BufferAccess, InputIndex
 from ..edits import block_redirected, spatial_nest
 from ..find import find_block, map_blocks
 from ..index_map import IndexMap
@@ -58,7 +59,7 @@ PADDING = 64
 def pack(
     fn: Func,
     block: Label,
-    read_buffer_index: int,
+    read_buffer_index: InputIndex,
     layout: str,
     factors: Sequence[Dim],
     storage_scope: str = "global",
@@ -187,7 +188,7 @@ ENUMERATED = 1 << 22
 
 @primitive
 def transform_layout(
-    fn: Func, block: Label, buffer: tuple[str, int], index_map: IndexMap | Callable[..., Any]
+    fn: Func, block: Label, buffer: BufferAccess, index_map: IndexMap | Callable[..., Any]
 ) -> tuple[Func, None]:
     """Change the layout of an internal buffer that `block` reads or writes, for all its users.
 

@@ -26,6 +26,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import substitute, with_body
 from ..block_queries import bound_regions, free_vars, hulls, loop_ranges, nest, require_inside
+from ..buffer_choice import InputIndex
 from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
 from ..require import require, require_some
@@ -42,7 +43,7 @@ MAX_OFFSET = 1 << 20
 def prefetch(
     fn: Func,
     block: Label,
-    read_buffer_index: int,
+    read_buffer_index: InputIndex,
     loop: Var,
     ahead_of: Var | None = None,
     offset: Dim = 1,

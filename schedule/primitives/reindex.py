@@ -26,6 +26,7 @@ from ...tir.simplify import simplify
 from ...tir.visit import reads_from, substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import domain, free_vars, require_not_inplace, require_unit, writers_of
+from ..buffer_choice import BufferAccess, InputIndex, OutputIndex
 from ..edits import block_redirected
 from ..find import find_block, replace
 from ..index_map import IndexMap
@@ -65,7 +66,7 @@ from .copies_in_nests import (
 
 
 @primitive
-def reindex(fn: Func, block: Label, buffer: tuple[str, int]) -> tuple[Func, Label]:
+def reindex(fn: Func, block: Label, buffer: BufferAccess) -> tuple[Func, Label]:
     """Let `block` access a copy of a buffer at its plain iteration variables.
 
         reindex(block, ("read", 0)):
@@ -89,7 +90,7 @@ def reindex(fn: Func, block: Label, buffer: tuple[str, int]) -> tuple[Func, Labe
 def reindex_cache_read(
     fn: Func,
     block: Label,
-    read_buffer_index: int,
+    read_buffer_index: InputIndex,
     storage_scope: str,
     index_map: IndexMap | Callable[..., Any],
 ) -> tuple[Func, Label]:
@@ -121,7 +122,7 @@ def reindex_cache_read(
 def reindex_cache_write(
     fn: Func,
     block: Label,
-    write_buffer_index: int,
+    write_buffer_index: OutputIndex,
     storage_scope: str,
     index_map: IndexMap | Callable[..., Any],
 ) -> tuple[Func, Label]:

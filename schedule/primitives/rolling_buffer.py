@@ -41,6 +41,7 @@ from ..block_queries import (
     require_unit,
     writers_of,
 )
+from ..buffer_choice import OutputIndex
 from ..distinct import gapless
 from ..edits import block_redirected
 from ..find import blocks_in, find_block, map_blocks, path_to
@@ -53,7 +54,7 @@ _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
 
 @primitive
 def rolling_buffer(
-    fn: Func, block: Label, write_buffer_index: int, loop: Var | None = None
+    fn: Func, block: Label, write_buffer_index: OutputIndex, loop: Var | None = None
 ) -> tuple[Func, None]:
     """Keep the overlap between loop iterations in a circular buffer, and compute only new elements.
 

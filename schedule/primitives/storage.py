@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from ...tir.ir import STREAM, Buffer, Func, Label, Load
 from ...tir.visit import distinct, substitute_func
 from ..block_queries import require_not_prefetched
+from ..buffer_choice import OutputIndex
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
@@ -17,7 +18,7 @@ MAX_FACTOR = 1 << 16
 
 @primitive
 def set_scope(
-    fn: Func, block: Label, write_buffer_index: int, storage_scope: str
+    fn: Func, block: Label, write_buffer_index: OutputIndex, storage_scope: str
 ) -> tuple[Func, None]:
     """Set the storage scope of a buffer that a block writes: global, shared, local or register.
 
@@ -58,7 +59,7 @@ def set_scope(
 
 @primitive
 def storage_align(
-    fn: Func, block: Label, buffer_index: int, axis: int, factor: int, offset: int
+    fn: Func, block: Label, buffer_index: OutputIndex, axis: int, factor: int, offset: int
 ) -> tuple[Func, None]:
     """Pad a buffer that a block writes, so that a stride is a multiple of `factor` plus `offset`.
 
@@ -108,7 +109,7 @@ def storage_align(
 
 
 @primitive
-def stream(fn: Func, block: Label, write_buffer_index: int) -> tuple[Func, None]:
+def stream(fn: Func, block: Label, write_buffer_index: OutputIndex) -> tuple[Func, None]:
     """Write a result of the function by non-temporal stores, which bypass the caches.
 
         def relu(A, C): ...   ->   def relu(A, C): T.func_attr({"stream": [1]}) ...
@@ -146,7 +147,7 @@ MAX_PLACES = 1 << 12
 
 @primitive
 def swizzle(
-    fn: Func, block: Label, buffer_index: int, axis: int, by: int, rows: int, width: int = 1
+    fn: Func, block: Label, buffer_index: OutputIndex, axis: int, by: int, rows: int, width: int = 1
 ) -> tuple[Func, None]:
     """Permute the parts of each row of a buffer that a block writes, differently from row to row.
 
