@@ -85,11 +85,12 @@ def _for(loop: For, s: Simplifier) -> _Part:
     if type(loop.extent) is int and loop.extent == 1 and loop.kind is not ForKind.THREAD:
         return _once(loop, _visit(substitute(loop.body, {loop.var: const(0)}), s))
     body, init, zero = _visit(loop.body, s)
-    if type(body) is Seq and not body.stmts:
+    nothing = type(body) is Seq and not body.stmts
+    if nothing and init is None:
         return _NOTHING
     if init is not None and loop.var not in zero and not zero:
-        body, init = seq(init, body), None
-    new = loop if body is loop.body else replace(loop, body=body)
+        body, init, nothing = seq(init, body), None, False
+    new = body if nothing else loop if body is loop.body else replace(loop, body=body)
     if init is None:
         return _Part(new)
     if loop.var not in zero:

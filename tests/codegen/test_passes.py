@@ -49,6 +49,22 @@ def f(A: T.Buffer((3, 4), "float32"), C: T.Buffer((3,), "float32"), D: T.Buffer(
             v = T.axis.spatial(4, k)
             D[v] = A[0, v]
 """,
+    "blocks_init_alone": """
+def f(C: T.Buffer((3,), "float32"), D: T.Buffer((3,), "float32")):
+    for i, k in T.grid(3, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 1.0
+            pass
+    for k0, i, k1 in T.grid(2, 3, 2):
+        with T.block("D"):
+            vi = T.axis.spatial(3, i)
+            vk = T.axis.reduce(4, k0 * 2 + k1)
+            with T.init():
+                D[vi] = 2.0
+            pass
+""",
     "blocks_predicate": """
 def f(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
     for i0, i1 in T.grid(2, 4):
