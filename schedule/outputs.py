@@ -56,6 +56,8 @@ class Outputs:
         start, refs = len(self.values), self._refs[self.at]
         for k, (value, kind) in enumerate(zip(values, kinds, strict=True)):
             if type(value) is not Sampled and type(value) is not SampledLoop:
+                if kind == "l":
+                    value.mark_handle()
                 refs.setdefault(value, Ref(kind, start + k))
         self.values.extend(values)
         self._homes.extend([self.at] * len(values))

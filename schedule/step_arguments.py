@@ -127,7 +127,15 @@ class SampledLoop(Var):
         self = SampledLoop(loop.name, loop.dtype)
         object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "source", source)
+        self.mark_handle()
         return self
+
+    @property
+    def referent(self) -> Var:
+        return self.loop
+
+    def __hash__(self) -> int:
+        return hash(self.loop)
 
     def __repr__(self) -> str:
         return repr(self.loop)

@@ -331,16 +331,48 @@ Dim: TypeAlias = int | Expr
 Operand: TypeAlias = Expr | int | float | bool
 
 
+class _Marked(Expr):
+    """A slot beside the fields of a record."""
+
+    __slots__ = ("_is_handle",)
+
+
 @node
-class Var(Expr):
+class Var(_Marked):
     """A variable: of a loop, of a block's iteration, a scalar parameter or a decision.
 
     Lowering makes loops of parts of a loop: `origin` is the variable of the scheduled loop.
+    A variable that a schedule returned is the handle of a loop. Python may ask whether it is the
+    same as another one: `handle in loops`, `handle == other`.
     """
 
     name: str
     dtype: str = INDEX
     origin: Var | None = None
+    __hash__ = object.__hash__
+
+    def mark_handle(self) -> None:
+        """Say that a schedule returned it."""
+        object.__setattr__(self, "_is_handle", True)
+
+    @property
+    def is_handle(self) -> bool:
+        return getattr(self, "_is_handle", False)
+
+    @property
+    def referent(self) -> Var:
+        """The variable that this one stands for."""
+        return self
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return NotImplemented if self._is_no_operand(other) else binary(Op.EQ, self, other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return NotImplemented if self._is_no_operand(other) else binary(Op.NE, self, other)  # type: ignore[arg-type]
+
+    def _is_no_operand(self, other: object) -> bool:
+        """Whether this is a handle, and the other something that is not compared by value."""
+        return not isinstance(other, (Expr, int, float, np.generic)) and self.is_handle
 
 
 @node
@@ -355,6 +387,14 @@ class Binary(Expr):
     a: Expr
     b: Expr
     dtype: str
+
+    def __bool__(self) -> bool:
+        """Whether handles are the same. Raises `IRError` for all other expressions."""
+        match self:
+            case Binary(Op.EQ | Op.NE, Var() as a, Var() as b) if a.is_handle or b.is_handle:
+                return (a.referent is b.referent) is (self.op is Op.EQ)
+            case _:
+                return Expr.__bool__(self)
 
 
 @node

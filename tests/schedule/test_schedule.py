@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.errors import IRError, ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.find import loops_in
+from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.parser import parse
 
@@ -35,6 +36,59 @@ def test_a_foreign_handle_is_refused() -> None:
     assert "get_block and get_loops" in str(refusal.value)
     with pytest.raises(ScheduleError, match="handle B is not of this schedule"):
         two.get_loops(one.get_block("B"))
+
+
+def test_handles_are_compared_by_identity() -> None:
+    a = te.placeholder((8, 8), name="A")
+    b = te.compute((8, 8), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((8, 8), lambda i, j: b[i, j] * 2.0, name="C")
+    sch = Schedule(te.func([a, c]))
+    blocks = [sch.get_block(name) for name in ("B", "C")]
+    first, second = (list(sch.get_loops(b)) for b in blocks)
+    i, j = first
+    assert j in first
+    assert j not in second
+    assert first.index(j) == 1
+    again = sch.get_loops(blocks[0])[0]
+    assert [bool(i == again), bool(i != again)] == [True, False]
+    assert [bool(i == j), bool(i != j)] == [False, True]
+    assert first == [i, j]
+    assert [loop for loop in first if loop != j] == [i]
+    assert blocks[1] not in first
+    assert i not in blocks
+    assert blocks.index(blocks[1]) == 1
+    assert i != blocks[0]
+    assert i != None  # noqa: E711
+    assert i != "i"
+    assert {i: 0, j: 1}[j] == 1
+    outer, inner = sch.split(i, factors=[None, 2])
+    assert i not in sch.get_loops(blocks[0])
+    assert list(sch.get_loops(blocks[0])).index(inner) == 1
+    sampled = sch.sample_compute_location(blocks[0])
+    assert sampled in second
+    assert sampled in set(second)
+    assert outer != sampled
+
+
+def test_comparisons_that_are_symbolic_have_no_truth() -> None:
+    sch = Schedule(matmul(), symbolic=True)
+    i, j, _ = loops(sch, "C")
+    factors = sch.sample_perfect_tile(i, 2)
+    n, m = te.scalar("int64", name="n"), te.scalar("int64", name="m")
+    symbolic: list[Any] = [
+        lambda: i == 0,
+        lambda: i < j,
+        lambda: n == m,
+        lambda: factors[0] == factors[1],
+        lambda: te.compute((4, 4), lambda x, y: 1.0 if x == y else 0.0),
+    ]
+    for condition in symbolic:
+        with pytest.raises(IRError, match="truth of a symbolic expression"):
+            bool(condition())
+    with pytest.raises(ScheduleError, match="truth of a symbolic expression"):
+        sch.transform_layout(
+            sch.get_block("C"), ("write", 0), lambda x, y: (y, x) if x == y else (x, y)
+        )
 
 
 def test_a_loop_is_no_block() -> None:
