@@ -18,6 +18,7 @@ from tilewright.tir.ir import Buffer, Func, Var
 
 from ..hosts import runs
 from ..instructions import beyond
+from ..strided import laid_out
 
 Array: TypeAlias = np.ndarray[Any, Any]
 MARGIN = 64
@@ -138,14 +139,7 @@ def random_array(b: Buffer, rng: np.random.Generator) -> Array:
         values = rng.uniform(-3, 3, shape).astype(dtype)
     else:
         values = rng.integers(low, high, shape).astype(dtype)
-    if b.strides is None:
-        return values
-    span = 1 + sum((n - 1) * s for n, s in zip(shape, b.strides, strict=True))
-    memory = np.zeros(max(span, 1), dtype)
-    steps = [s * memory.itemsize for s in b.strides]
-    view = np.lib.stride_tricks.as_strided(memory, shape, steps)
-    view[...] = values
-    return view
+    return laid_out(values, b.strides)
 
 
 def random_scalar(v: Var, rng: np.random.Generator) -> Any:

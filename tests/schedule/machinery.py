@@ -21,6 +21,7 @@ from tilewright.tir.visit import walk
 
 from ..differences import first_difference
 from ..golden import check_golden
+from ..strided import laid_out
 from .random_extremes import extreme_integers
 
 Programs = Func | Mapping[str, Func]
@@ -161,4 +162,4 @@ def random_array(buffer: Buffer, rng: np.random.Generator, *, extremes: bool = F
         if extremes and rng.integers(4):
             others = rng.choice(np.array(extreme_integers(buffer.dtype), dtype), shape)
             values = np.where(rng.integers(2, size=shape) == 0, values, others)
-    return values.astype(dtypes.to_numpy(buffer.dtype))
+    return laid_out(values.astype(dtypes.to_numpy(buffer.dtype)), buffer.strides)

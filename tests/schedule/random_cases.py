@@ -20,6 +20,7 @@ from .random_programs import (
     a_program_of,
     with_plain_statements,
     with_shared_unit_loops,
+    with_strides,
     with_updates,
 )
 from .random_stages import SIZES, Pick, Stage
@@ -162,6 +163,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
         func = a_program(pick)
         if pick(8) == 0:
             func = with_shared_unit_loops(func, pick)
+        if pick(6) == 0:
+            func = with_strides(func, pick)
         return func, STEPS if about is None else (about,)
     theme = themes[pick(len(themes))]
     func = a_program_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,7 +18,7 @@ from .random_stages import Draft, Stage, Tensor, map_stage, placeholder
 def extreme_integers(dtype: str) -> tuple[int, ...]:
     """Integers of a dtype near the limits of this one and of narrower ones, without 0."""
     low, high = dtypes.int_limits(dtype)
-    powers = [sign << n for n in (0, 7, 8, 15, 16, 31, 32, 62, 63, 64) for sign in (1, -1)]
+    powers = [sign << n for n in (0, 7, 8, 15, 16, 31, 32, 53, 62, 63, 64) for sign in (1, -1)]
     near = {n + k for n in powers for k in (-1, 0, 1)} - {0}
     return tuple(sorted(n for n in near if low <= n <= high))
 
@@ -127,4 +128,45 @@ EDGES: tuple[Callable[[Any, int], Any], ...] = (
 )
 
 
-EXTREMES: tuple[Stage, ...] = (extreme_stage, extreme_stage, edge_stage, edge_stage)
+def shifted_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Shifts by data and by constants, in both directions, negative counts and large ones too."""
+    if not dtypes.is_integer(x.dtype):
+        return map_stage(x, name, d)
+    bits, (low, high) = dtypes.info(x.dtype).bits, dtypes.int_limits(x.dtype)
+    counts = [c for c in (0, bits - 1, bits, bits + 1, 2 * bits, -1, low) if low <= c <= high]
+    left, by = d.pick(2), d.pick(4)
+    constant = const(counts[d.pick(len(counts))], x.dtype)
+    data = placeholder(x.shape, x.dtype, d) if by > 1 else None
+
+    def value(*i: Expr) -> Any:
+        count = constant if data is None else data[i]
+        if by == 3:
+            count = count & (bits - 1)
+        return x[i] << count if left else x[i] >> count
+
+    return te.compute(x.shape, value, name=name)
+
+
+def signs_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Comparisons of a signed integer with an unsigned one of 64 bits, in both orders."""
+    if not dtypes.is_integer(x.dtype):
+        return map_stage(x, name, d)
+    signed = dtypes.info(x.dtype).kind == "int"
+    y = placeholder(x.shape[-1:] if d.pick(2) else x.shape, "uint64" if signed else "int64", d)
+    compare, turned = SIGNS[d.pick(len(SIGNS))], d.pick(2)
+
+    def value(*i: Expr) -> Any:
+        a, b = x[i], y[i[len(i) - len(y.shape) :]]
+        return te.select(compare(b, a) if turned else compare(a, b), a, a ^ 5)
+
+    return te.compute(x.shape, value, name=name)
+
+
+SIGNS: tuple[Callable[[Any, Any], Any], ...] = (
+    operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
+)  # fmt: skip
+
+
+EXTREMES: tuple[Stage, ...] = (
+    extreme_stage, extreme_stage, edge_stage, edge_stage, shifted_stage, signs_stage,
+)  # fmt: skip

@@ -10,6 +10,7 @@ from tilewright.schedule.block_queries import has_reduction, nest, region_buffer
 from tilewright.schedule.find import blocks_in, loops_above, loops_in, replace_stmt
 from tilewright.tir import te
 from tilewright.tir.ir import (
+    Buffer,
     Expr,
     Func,
     Iter,
@@ -23,7 +24,7 @@ from tilewright.tir.ir import (
     seq,
 )
 from tilewright.tir.structure import same
-from tilewright.tir.visit import substitute, with_func_body
+from tilewright.tir.visit import stored_buffers, substitute, with_func_body
 
 from .random_extremes import EXTREMES
 from .random_stages import SIZES, STAGES, Draft, Pick, Stage, Tensor, a_size
@@ -110,6 +111,24 @@ def with_updates(func: Func, pick: Pick) -> Func:
                 func = replace(func, body=substitute(body, {old: new.buffer}), allocs=allocs)
                 break
     return func
+
+
+def with_strides(func: Func, pick: Pick) -> Func:
+    """`func` with other strides of some parameters; what is only read may share elements."""
+    stored, new = stored_buffers(func.body), dict[Buffer, Buffer]()
+    for p in func.params:
+        if isinstance(p, Buffer) and p.shape and p.strides is None and pick(2):
+            order = sorted(range(len(p.shape)), key=lambda _: pick(8))
+            strides, step = [0] * len(order), 1 + pick(2)
+            for axis in order:
+                strides[axis] = step
+                step = step * int(p.shape[axis]) + pick(2)  # type: ignore[arg-type]
+            if p not in stored and pick(3) == 0:
+                strides[pick(len(strides))] = pick(2)
+            new[p] = replace(p, strides=tuple(strides))
+    params = tuple([new.get(p, p) if isinstance(p, Buffer) else p for p in func.params])
+    inplace = tuple([new.get(p, p) for p in func.inplace])
+    return replace(func, params=params, inplace=inplace, body=substitute(func.body, new))
 
 
 def same_range(a: Range, b: Range) -> bool:
