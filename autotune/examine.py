@@ -42,9 +42,12 @@ SMALL = 1 << 20
 class Examined:
     """A candidate: how it `ran` ("emulated", "compiled" or "no"), and its `problems`, in words.
 
+    Problems make it wrong. `remarks` say what its schedule should do better, such as a spill: it is
+    slow, and right nevertheless. `failure` says why it could not be examined, which is often the
+    machine's: nothing is known of its results then.
+
     `resources` are numbers by name for each kernel, `None` where its kind of target reports none;
-    `occupancy` is the least share of a GPU's warps that its kernels keep busy. `remarks` say what
-    its schedule should do better; it is right nevertheless.
+    `occupancy` is the least share of a GPU's warps that its kernels keep busy.
     """
 
     drawn: Drawn
@@ -53,6 +56,16 @@ class Examined:
     resources: Mapping[str, Mapping[str, int]] | None = None
     occupancy: float | None = None
     remarks: tuple[str, ...] = ()
+    failure: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """`wrong`, `not checked` (it did not run, or not compile), `slow` or `right`."""
+        if self.problems:
+            return "wrong"
+        if self.failure is not None or self.ran == "no":
+            return "not checked"
+        return "slow" if self.remarks else "right"
 
     def most(self, name: str) -> int | None:
         """The largest number of that name among its kernels; `None` where none is reported."""
@@ -80,7 +93,7 @@ def examine(
 
     Raises `TargetError`, `VerifyError` for a program that breaks a rule, `ScheduleError` where no
     rule makes a schedule, and `BuildError` where there is no compiler. What is wrong with a
-    candidate is among its problems.
+    candidate is among its problems; why one could not be examined is its failure.
     """
     verify(func)
     resolved = resolve(target)
@@ -109,13 +122,13 @@ class _Examiner:
             compiled = compile_func(scheduled, self._target)
             ran, problems = self._run(scheduled, compiled)
         except TilewrightError as error:
-            return Examined(drawn, "no", (str(error),))
+            return Examined(drawn, "no", (), failure=str(error))
         resources = self._generator.resources(compiled)
         occupancy = self._occupancy(resources)
         found = Examined(drawn, ran, problems, resources, occupancy, compiled.remarks)
         if found.spills:
             spilled = f"a spill of {found.spills} bytes a thread"
-            return replace(found, problems=(*problems, spilled))
+            return replace(found, remarks=(*found.remarks, spilled))
         return found
 
     def _run(self, scheduled: Func, compiled: Compiled) -> tuple[str, tuple[str, ...]]:
@@ -171,6 +184,8 @@ def as_json(examined: Examined) -> dict[str, Any]:
         "sketch": examined.drawn.sketch,
         "schedule": examined.drawn.schedule.id,
         "ran": examined.ran,
+        "result": examined.verdict,
+        "failure": examined.failure,
         "problems": list(examined.problems),
         "remarks": list(examined.remarks),
         "resources": examined.resources,

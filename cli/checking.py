@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..ids import short_id
+from ..texts import count
 from .options import AsJson, Parameters, Program, TargetText
 from .program_file import load_program
 from .report import print_json, time_text
@@ -27,7 +29,8 @@ def check(
     """Draw candidates of every sketch, run small ones, and compile all; needs no GPU.
 
     Shows what the compiler reports of each, its predicted time, and which loops few threads run.
-    Fails where a candidate is wrong: a race, other values than the interpreter's, a spill.
+    Fails where a candidate is wrong: a race, other values than the interpreter's; and where one
+    could not be examined. One that is slow, by a spill for instance, is right.
     """
     from ..autotune.examine import as_json as plain
     from ..autotune.examine import examine, is_small
@@ -37,9 +40,10 @@ def check(
     func = load_program(program, param or ())
     examined = list(examine(func, target, candidates=candidates, seed=seed))
     wrong = [e for e in examined if e.problems]
+    failures = Counter(e.failure for e in examined if e.failure is not None)
     if as_json:
         print_json([plain(e) for e in examined])
-        raise typer.Exit(int(bool(wrong)))
+        raise typer.Exit(int(bool(wrong or failures)))
     rows = [
         [
             e.drawn.sketch,
@@ -49,7 +53,7 @@ def check(
             "" if e.most("shared_bytes") is None else str(e.most("shared_bytes")),
             "" if e.occupancy is None else f"{e.occupancy:.0%}",
             "" if e.drawn.predicted is None else time_text(e.drawn.predicted),
-            "wrong" if e.problems else "right" if e.ran != "no" else "compiles",
+            e.verdict,
         ]
         for e in examined
     ]
@@ -60,7 +64,7 @@ def check(
     print_table(columns, rows, f"{func.name} has no candidate")
     if not is_small(func):
         print_text("none was run: the sizes are too large; give smaller ones to check results")
-    elif any(e.ran == "no" and not e.problems for e in examined):
+    elif any(e.ran == "no" and e.failure is None for e in examined):
         print_text("some were not run: this machine does not run code for the target")
     if model_or_none(resolve(target)) is None:
         print_text("no times are predicted: this kind of target has no model of times")
@@ -70,10 +74,19 @@ def check(
     for e in wrong:
         for problem in e.problems:
             typer.echo(output_text(f"tilewright: {_name(e)}: {problem}"), err=True)
-    if examined and not wrong and all(e.ran != "no" for e in examined):
-        print_text(f"all {len(examined)} candidates are right")
+    for failure, several in failures.items():
+        which = "" if several == 1 else f" ({count(several, 'candidate')})"
+        typer.echo(output_text(f"tilewright: not checked{which}: {failure}"), err=True)
+    verdicts = Counter(e.verdict for e in examined)
+    if examined and not {"wrong", "not checked"} & verdicts.keys():
+        slow = f", {verdicts['slow']} of them slow" if verdicts["slow"] else ""
+        print_text(f"all {len(examined)} candidates are right{slow}")
     if wrong:
         typer.echo(f"tilewright: {len(wrong)} of {len(examined)} candidates are wrong", err=True)
+    if failures:
+        some = f"{failures.total()} of {len(examined)} candidates"
+        typer.echo(f"tilewright: {some} could not be checked", err=True)
+    if wrong or failures:
         raise typer.Exit(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -93,7 +93,6 @@ def with_spills(patch: pytest.MonkeyPatch) -> None:
     [
         (with_faults, "race between threads"),
         (with_other_values, "wrong values: C"),
-        (with_spills, "a spill of 8 bytes a thread"),
     ],
 )
 def test_planted_faults_are_found(
@@ -105,3 +104,30 @@ def test_planted_faults_are_found(
     for e in found:
         assert len(e.problems) == 1
         assert says in e.problems[0]
+        assert e.verdict == "wrong"
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_candidate_that_spills_is_slow_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_spills(monkeypatch)
+    found = list(examine(ops.add_relu_func(512), GPU, candidates=1))
+    assert {(e.verdict, e.problems, e.remarks[-1]) for e in found} == {
+        ("slow", (), "a spill of 8 bytes a thread")
+    }
+
+
+def test_a_candidate_that_does_not_compile_here_is_not_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> NoReturn:
+        raise tw.BuildError("nvcc refuses the kernel", hint="install g++: nvcc calls it")
+
+    monkeypatch.setattr(examining, "compile_func", refuse)
+    found = list(examine(ops.add_relu_func(512), HERE, candidates=1))
+    assert {(e.verdict, e.problems) for e in found} == {("not checked", ())}
+    assert all("install g++" in (e.failure or "") for e in found)
+
+
+def test_a_candidate_that_did_not_run_is_not_checked() -> None:
+    (first, *_) = examine(ops.add_relu_func(1 << 22), HERE, candidates=1)
+    assert (first.ran, first.verdict, first.failure) == ("no", "not checked", None)
