@@ -181,9 +181,8 @@ class Picture:
     @property
     def finalists(self) -> list[str]:
         """The finalists, a line each, the choice first."""
-        widest = max((len(str(c.time)) for c in self.comparison), default=0)
         return [
-            f"{'  ' if n else '->'} {short_id(c.schedule)}  {c.time!s:{widest}}  {c}"
+            f"{'  ' if n else '->'} {short_id(c.schedule)}  {c.line}"
             for n, c in enumerate(self.comparison)
         ]
 

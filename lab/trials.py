@@ -108,7 +108,7 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def finals(comparison: Sequence[ComparedSchedule]) -> h.Node:
-    """The finalists with their times and intervals, the choice first; nothing without finals.
+    """The finalists with their ratios and intervals, the choice first; nothing without finals.
 
     Baselines are named. Those that are much slower than the others are off the axis.
     """
@@ -118,7 +118,7 @@ def finals(comparison: Sequence[ComparedSchedule]) -> h.Node:
     rows = [
         Interval(
             ", ".join([short_id(c.schedule), *(b.phrase for b in c.baselines)]),
-            [format_seconds(c.seconds)],
+            ["" if c.shown_time is None else format_seconds(c.seconds)],
             c.ratio,
             (1.0, 1.0) if c.verdict is Verdict.FASTEST else c.interval,
             f"{'chosen; ' if n == 0 else ''}{c.versus}",

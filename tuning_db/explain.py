@@ -468,7 +468,7 @@ def _comparison_lines(best: Best | None) -> Iterator[str]:
     # The choice is told already, unless it has a ratio to the fastest or another name.
     first = 1 if str(best.comparison[0]) == Verdict.FASTEST else 0
     for compared in best.comparison[first:FINALISTS_SHOWN]:
-        yield f"    {short_id(compared.schedule)}: {compared.time}, {compared}"
+        yield f"    {short_id(compared.schedule)}: {compared.line}"
     if (more := len(best.comparison) - FINALISTS_SHOWN) > 0:
         yield f"    ... {more} more"
 

@@ -63,18 +63,18 @@ class Pinned:
         """What the choice costs, as a sentence."""
         if self.measurement is None:
             return "It has no measured time that is verified, so its price is not known."
-        time = str(self.measurement.time)
-        if self._finalist is not None and self._finalist.early:
-            time = f"{time} in {self._finalist.rounds_text}"
+        time, finalist = str(self.measurement.time), self._finalist
         if self.best is None or self.ratio is None:
             return f"Its time is {time}, and no other usable one is recorded."
         if self.best.schedule.id == self.pin.schedule:
             return f"It is the recorded best: {time}."
-        differs = change(self.ratio, interleaved=self._finalist is not None)
-        other = f"{self.best.time} of schedule {short_id(self.best.schedule.id)}"
+        differs = change(self.ratio, interleaved=finalist is not None)
+        best = f"schedule {short_id(self.best.schedule.id)}"
         which = "the best exact schedule" if self.inexact else "the recorded best"
         compared = differs.than(which) if differs.direction else f"as fast as {which}"
-        return f"It is {compared}: {time} against {other}."
+        if finalist is not None:  # its own time may contradict the ratio
+            return f"It is {compared}, {best}: timed interleaved in {finalist.rounds_text}."
+        return f"It is {compared}: {time} against {self.best.time} of {best}."
 
     @property
     def instead(self) -> str:

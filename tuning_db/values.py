@@ -29,7 +29,6 @@ from ..durations import (
     MeasuredTime,
     format_change_between,
     format_changes,
-    format_seconds,
 )
 from ..errors import DatabaseError
 from ..ids import short_id
@@ -498,11 +497,25 @@ class ComparedSchedule:
         of = f"{self.rounds} of " if self.early else ""
         return f"{of}{count(self.of_rounds or self.rounds, 'round')}"
 
+    @property
+    def shown_time(self) -> MeasuredTime | None:
+        """The time that a list of finalists shows: that of the fastest alone.
+
+        The others are told by their ratios to it, which decide. Their own times may contradict
+        these, since a disturbance that lasts longer than a round is in them.
+        """
+        return self.time if self.verdict is Verdict.FASTEST else None
+
+    @property
+    def line(self) -> str:
+        """What a list of finalists says of it: `fastest, 1.02 ms (1 to 1.03)`, or `str` of it."""
+        verdict, *names = [self.versus, *(baseline.label for baseline in self.baselines)]
+        time = self.shown_time
+        return ", ".join([verdict, *([] if time is None else [str(time)]), *names])
+
     def __repr__(self) -> str:
         """A line; what it is compared with is the fastest."""
-        early = f" in {self.rounds_text}" if self.early else ""
-        time = f"{format_seconds(self.seconds)}{early}"
-        return f"<ComparedSchedule {short_id(self.schedule)}: {time}, {self._verdict_text}>"
+        return f"<ComparedSchedule {short_id(self.schedule)}: {self.line}>"
 
     @property
     def versus(self) -> str:

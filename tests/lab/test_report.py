@@ -109,7 +109,7 @@ def test_finals_of_a_session_that_was_beaten(database: TuningDatabase, tmp_path:
     tuning.trial(tuning.start(), 4, 1e-4)
     text = shown(report(tuning.database, session))
     assert "chosen; fastest" in text
-    assert "the untuned build 2.22 ms 2.00x slower" in text
+    assert "the untuned build 2.00x slower" in text
     assert "The best is of session" in text
 
 
