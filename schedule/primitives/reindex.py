@@ -306,8 +306,8 @@ def _write(
         values = dict(zip(plain, at, strict=True))
         return tuple(substitute(e, values) for e in places)
 
-    moves = {visits: (new, place), output: (old, lambda e: e)}
-    return copied_out(fn, copied, label, old, moves), copied
+    swaps = {visits: (new, place), output: (old, lambda e: e)}
+    return copied_out(fn, copied, label, old, swaps), copied
 
 
 def all_written(fn: Func, buffer: Buffer) -> bool:

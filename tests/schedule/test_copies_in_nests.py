@@ -17,7 +17,7 @@ from .conftest import Golden
 from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul_relu, stencil
 
-Step = Callable[[Schedule], Any]
+Step = Callable[[Any], Any]
 
 STEPS: dict[str, Step] = {
     "cache_read": lambda s: s.cache_read("C", 0, "local"),
@@ -87,7 +87,7 @@ def test_write_by_a_map(golden: Golden) -> None:
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("first", ["serial", "parallel", "unroll"])
 def test_tiles_of_any_kind(step: Step, first: str) -> None:
-    sch = Schedule(tiles())
+    sch: Any = Schedule(tiles())
     if first != "serial":
         getattr(sch, first)(loops(sch, "C")[0])
     step(sch)
@@ -96,7 +96,7 @@ def test_tiles_of_any_kind(step: Step, first: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_a_producer_that_was_moved(step: Step) -> None:
-    sch = Schedule(chain())
+    sch: Any = Schedule(chain())
     sch.compute_at("B", loops(sch, "C")[0])
     step(sch)
     correct(sch)
@@ -104,7 +104,7 @@ def test_a_producer_that_was_moved(step: Step) -> None:
 
 @pytest.mark.parametrize("step", ["cache_read", "cache_write", "reindex write"])
 def test_windows_that_overlap(step: str) -> None:
-    sch = Schedule(stencil())
+    sch: Any = Schedule(stencil())
     sch.compute_at("B", sch.split(loops(sch, "C")[0], factors=[None, 4])[0])
     STEPS[step](sch)
     correct(sch)
@@ -112,7 +112,7 @@ def test_windows_that_overlap(step: str) -> None:
 
 @pytest.mark.parametrize("step", ["cache_read", "reindex", "cache_write"])
 def test_sums_of_a_tile(step: str) -> None:
-    sch = Schedule(matmul_relu(4, 6, 3))
+    sch: Any = Schedule(matmul_relu(4, 6, 3))
     sch.compute_at("C", loops(sch, "D")[0])
     if step == "cache_write":
         sch.cache_write("C", 0, "global")
@@ -125,7 +125,7 @@ def test_sums_of_a_tile(step: str) -> None:
 
 
 def test_all_who_read_a_copy(golden: Golden) -> None:
-    def script(sch: Schedule) -> None:
+    def script(sch: Any) -> None:
         copy = sch.cache_read("C", 0, "global", consumers=["D"])
         sch.cache_write(copy, 0, "local")
 
@@ -134,7 +134,7 @@ def test_all_who_read_a_copy(golden: Golden) -> None:
 
 @pytest.mark.parametrize("step", ["read_at", "write_at"])
 def test_at_the_loop_that_both_are_in(step: str) -> None:
-    sch = Schedule(tiles())
+    sch: Any = Schedule(tiles())
     block = "C" if step == "read_at" else "B"
     copy = getattr(sch, step)(loops(sch, block)[0], block, 0, "local")
     assert loops(sch, block)[0] in sch.get_loops(copy)
@@ -156,7 +156,7 @@ def in_part(condition: str, read: str) -> Func:
 
 @pytest.mark.parametrize("step", ["cache_read", "cache_write"])
 def test_a_part_of_a_tile(step: str) -> None:
-    sch = Schedule(in_part("x < 2", "vi - vi % 4"))
+    sch: Any = Schedule(in_part("x < 2", "vi - vi % 4"))
     STEPS[step](sch)
     correct(sch)
 
@@ -172,7 +172,7 @@ def test_a_part_of_a_tile(step: str) -> None:
 )
 def test_what_has_no_copy(func: Func, steps: list[str], words: str) -> None:
     for step in steps:
-        sch = Schedule(func)
+        sch: Any = Schedule(func)
         with pytest.raises(ScheduleError, match=words):
             STEPS[step](sch)
         assert sch.func is func
@@ -180,7 +180,7 @@ def test_what_has_no_copy(func: Func, steps: list[str], words: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_what_keeps_a_window_only(step: Step) -> None:
-    sch = Schedule(stencil())
+    sch: Any = Schedule(stencil())
     sch.compute_at("B", loops(sch, "C")[0])
     sch.rolling_buffer("B", 0)
     with pytest.raises(ScheduleError):
@@ -190,7 +190,7 @@ def test_what_keeps_a_window_only(step: Step) -> None:
 
 @pytest.mark.parametrize("step", ["cache_read", "cache_write"])
 def test_lanes_have_no_loops_inside(step: str) -> None:
-    sch = Schedule(chain())
+    sch: Any = Schedule(chain())
     i = loops(sch, "C")[0]
     sch.compute_at("B", i)
     sch.unroll(sch.get_loops("B")[-1])

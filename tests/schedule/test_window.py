@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -90,9 +91,9 @@ def test_unrolled() -> None:
     correct(sch)
 
 
-def tiled(func: Func, sizes: Sequence[int]) -> tuple[Schedule, list[Var]]:
+def tiled(func: Func, sizes: Sequence[int]) -> tuple[Any, list[Var]]:
     """A schedule with the last block in tiles, the others computed for each, and loops of tiles."""
-    sch = Schedule(func)
+    sch: Any = Schedule(func)
     *others, last = [b.label.name for b in blocks_in(func.body)]
     parts = [
         sch.split(loop, factors=[None, size])
@@ -127,7 +128,7 @@ def test_tiles_of_an_image(
 
 
 def test_lines_that_tiles_inside_share(golden: Golden) -> None:
-    def script(sch: Schedule) -> None:
+    def script(sch: Any) -> None:
         y, x = sch.get_loops(sch.get_block("C"))
         tile, _ = sch.split(x, factors=[None, 3])
         sch.compute_at(sch.get_block("B"), tile)
@@ -160,7 +161,7 @@ def test_windows_that_move_by_two_or_three(loop: int | None) -> None:
 
 
 def test_a_window_of_two_loops() -> None:
-    sch = Schedule(stencil(26))
+    sch: Any = Schedule(stencil(26))
     i0, i1, _ = sch.split(loops(sch, "C")[0], factors=[None, 4, 2])
     sch.compute_at("B", i1)
     sch.rolling_buffer("B", 0, loop=i0)
@@ -170,7 +171,7 @@ def test_a_window_of_two_loops() -> None:
 
 def test_a_window_that_moves_by_one_or_two() -> None:
     body = "vi = T.axis.spatial(11, i + i // 4 + a)\nB[vi] = A[vi]"
-    sch = Schedule(text(body, shape="11,", value="B[vi + vi // 4]"))
+    sch: Any = Schedule(text(body, shape="11,", value="B[vi + vi // 4]"))
     sch.rolling_buffer("B", 0)
     assert sch.func.allocs[0].shape == (3,)
     correct(sch)
@@ -190,7 +191,7 @@ def test_tiles_that_run_at_once_afterwards() -> None:
     """What rolls within a strip is of that strip, whether it is made parallel before or after."""
     scheduled = []
     for first in (True, False):
-        sch = Schedule(blurred(10, 9))
+        sch: Any = Schedule(blurred(10, 9))
         outer, inner = sch.split(loops(sch, "C")[0], factors=[None, 4])
         if first:
             sch.parallel(outer)
