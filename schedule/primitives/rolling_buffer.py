@@ -152,15 +152,23 @@ def _rolling(
 ) -> tuple[For, _Window]:
     """The innermost of `loops` whose iterations share elements, and how it moves the window."""
     refusal: ScheduleError | None = None
-    for loop in [s for s in reversed(loops) if not certain(s.extent == 1)] or loops[-1:]:
-        require(loop.extent > 1, "loop {0} has one iteration, which has nothing to keep", loop.var)
+    for loop in [s for s in reversed(loops) if not certain(s.extent == 1)]:
+        inner = around[around.index(loop) + 1 :]
         try:
-            inner = around[around.index(loop) + 1 :]
-            return loop, _window(block, buffer, loop, inner, ranges)
+            window = _window(block, buffer, loop, inner, ranges)
         except ScheduleError as error:
             refusal = refusal or error
+        else:
+            _require_steps(loop)
+            return loop, window
+    if refusal is None:
+        _require_steps(loops[-1])
     assert refusal is not None
     raise refusal
+
+
+def _require_steps(loop: For) -> None:
+    require(loop.extent > 1, "loop {0} has one iteration, which has nothing to keep", loop.var)
 
 
 def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> None:
