@@ -565,6 +565,29 @@ def test_sources_that_loops_inside_change() -> None:
     assert sch.func is sch.original
 
 
+def test_iterations_that_compute_nothing() -> None:
+    """What iteration i = 1 would have computed is missing from the window of i = 2."""
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((10,), "int32"), C: T.Buffer((8,), "int32")):
+    T.inplace(C)
+    B = T.alloc((10,), "int32")
+    for i in range(8):
+        if i % 2 == 0:
+            for a in range(3):
+                with T.block("B"):
+                    vi = T.axis.spatial(10, i + a)
+                    B[vi] = A[vi]
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="block B runs under a condition in loop i"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+    assert sch.func is func
+
+
 def test_in_the_lanes_of_a_vector() -> None:
     sch = Schedule(
         parse(
