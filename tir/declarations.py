@@ -24,9 +24,11 @@ from .ir import (
     Region,
     Var,
     as_dim,
+    as_expr,
     binary,
     const,
 )
+from .simplify import simplify
 from .source import Source
 from .visit import walk
 
@@ -45,23 +47,33 @@ class Header(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop without its variable and body. Its name stands for `first` + variable * `step`."""
+    """A loop without its variable and body. Its name stands for `first` + variable * `step`.
+
+    Where loops around it say how far it goes, it has the most iterations, up to `end`.
+    """
 
     extent: Dim
-    kind: ForKind
-    dtype: str
-    thread: str | None
-    annotations: Annotations
-    first: int = 0
+    first: Dim = 0
     step: int = 1
+    end: Expr | None = None
+    kind: ForKind = ForKind.SERIAL
+    dtype: str = INDEX
+    thread: str | None = None
+    annotations: Annotations = ()
 
     def value_of(self, var: Var) -> Expr:
         """What the name of the loop stands for."""
-        if (self.first, self.step) == (0, 1):
+        if type(self.first) is int and (self.first, self.step) == (0, 1):
             return var
         if self.step < 0:
-            return binary(Op.SUB, const(self.first), binary(Op.MUL, var, -self.step))
+            return binary(Op.SUB, as_expr(self.first), binary(Op.MUL, var, -self.step))
         return binary(Op.ADD, binary(Op.MUL, var, self.step), self.first)
+
+    def runs(self, var: Var) -> Expr | None:
+        """The condition for an iteration to be one; `None` if all are."""
+        if self.end is None:
+            return None
+        return binary(Op.LT if self.step > 0 else Op.GT, self.value_of(var), self.end)
 
 
 class Declarations(ExprParser):
@@ -82,7 +94,9 @@ class Declarations(ExprParser):
             if odd is not None:
                 raise self.source.error(odd, "a parameter is NAME: T.Buffer(..) or NAME: T.float32")
         for a in args.kwonlyargs:
-            self.bind(a, a.arg, Var(a.arg, self._decision(a)))
+            decision = Var(a.arg, self._decision(a))
+            self.decisions.add(decision)
+            self.bind(a, a.arg, decision)
         defaults: list[ast.expr | None] = [None] * (len(args.args) - len(args.defaults))
         params: list[Buffer | Var] = []
         for a, default in zip(args.args, [*defaults, *args.defaults], strict=True):
@@ -200,8 +214,7 @@ class Declarations(ExprParser):
             raise self.wrong(node, "range(n), T.grid(n, m) or T.parallel(n)")
         if isinstance(node.func, ast.Name) and node.func.id == "range":
             args = self.arguments(node, 1, most=3, usage=_RANGES.format("range(", ")"))[0]
-            extent, first, step = self._range_of(node, args)
-            return [Loop(extent, ForKind.SERIAL, INDEX, None, (), first, step)]
+            return [self._range_of(node, args)]
         name = self.namespaced(node.func)
         if name == "grid" and node.args:
             args = self.arguments(node, len(node.args))[0]
@@ -211,7 +224,7 @@ class Declarations(ExprParser):
                         a, "an extent: the loops of T.grid begin at 0",
                         f"write nested loops, such as `for i in {self.source.show(a)}:`",
                     )  # fmt: skip
-            return [Loop(self.dim(a), ForKind.SERIAL, INDEX, None, ()) for a in args]
+            return [self._range_of(node, [a]) for a in args]
         if name not in list(ForKind):
             raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(ForKind)}")
         kind = ForKind(name)
@@ -224,28 +237,43 @@ class Declarations(ExprParser):
         thread = None
         if is_thread and not _is_none(args[0]):
             thread = self.string(args[0], 'a hardware axis such as "threadIdx.x"')
-        extent, first, step = self._range_of(node, args[1:] if is_thread else args)
+        loop = self._range_of(node, args[1:] if is_thread else args)
         dtype = self.dtype(options["dtype"]) if "dtype" in options else INDEX
         annotations = self.annotations(options["annotations"]) if "annotations" in options else ()
-        return [Loop(extent, kind, dtype, thread, annotations, first, step)]
+        return [loop._replace(kind=kind, dtype=dtype, thread=thread, annotations=annotations)]
 
-    def _range_of(self, node: ast.Call, args: list[ast.expr]) -> tuple[Dim, int, int]:
-        """The extent, first value and step of `n`, or of integers `first, end, step`."""
+    def _range_of(self, node: ast.Call, args: list[ast.expr]) -> Loop:
+        """A serial loop over `n`, or over `first, end, step`."""
         if len(args) == 1:
-            return self.dim(args[0]), 0, 1
-        values = [self.value(a) for a in args]
-        numbers = [v.value for v in values if isinstance(v, Number) and type(v.value) is int]
-        if len(numbers) < len(args):
-            raise self.wrong(
-                node, "integers", "write range(n), and add the first value to the index in the loop"
-            )
-        first, step = numbers[0], numbers[2] if len(numbers) == 3 else 1
+            count = self.dim(args[0])
+            most = self.most(args[0], count)
+            return Loop(most, end=None if most is count else as_expr(count))
+        first, end, step = [self._whole(node, a) for a in args] + [1] * (3 - len(args))
+        if isinstance(step, Expr):
+            raise self.wrong(args[2], "an integer")
         if step == 0:
             raise self.wrong(args[2], "a step other than 0")
-        extent = max(0, -((first - numbers[1]) // step))
+        if isinstance(first, Expr) or isinstance(end, Expr):
+            count = as_dim(simplify(-((as_expr(first) - end) // step)))
+            most = self.most(node, count)
+            varies = most is not count
+            most = max(most, 0) if isinstance(most, int) else most
+            return Loop(most, first, step, as_expr(end) if varies else None)
+        extent = max(0, -((first - end) // step))
         if not (abs(first) < 1 << 62 and extent < 1 << 62 and extent * abs(step) < 1 << 62):
             raise self.wrong(node, "a range of int64")
-        return extent, first, step
+        return Loop(extent, first, step)
+
+    def _whole(self, loop: ast.Call, node: ast.expr) -> Dim:
+        """An integer, or an int64 expression, that says where a loop begins or ends."""
+        value = self.value(node)
+        if isinstance(value, Number) and isinstance(value.value, int):
+            return int(value.value)
+        if isinstance(value, Number) or value.dtype != INDEX:
+            raise self.wrong(
+                loop, "integers", "write range(n), and add the first value to the index in the loop"
+            )
+        return as_dim(value)
 
     def axes(self, node: ast.Assign) -> list[Iter]:
         """`vi = T.axis.spatial(n, i)` or `vi, vr = T.axis.remap("SR", [i, r])`."""
@@ -261,7 +289,8 @@ class Declarations(ExprParser):
             iters = self._remap(call, idents)
         elif kind in list(IterKind):
             args, options = self.arguments(call, 2, "dtype")
-            extent, value = self.dim(args[0]), self.folded(args[1])
+            extent = self.most(args[0], self.dim(args[0]))
+            value = self.resolved(self.folded(args[1]))
             dtype = self.dtype(options["dtype"]) if "dtype" in options else INDEX
             if len(idents) != 1:
                 raise self.wrong(target, "one name")
@@ -270,6 +299,7 @@ class Declarations(ExprParser):
             raise self.wrong(call, f"T.axis.remap or T.axis.{', T.axis.'.join(IterKind)}")
         for name, i in zip(idents, iters, strict=True):
             self.bind(node, name, i.var)
+            self.ranges[i.var] = (0, i.extent - 1)
         return iters
 
     def _remap(self, call: ast.Call, names: list[str]) -> list[Iter]:

@@ -33,6 +33,7 @@ from .ir import (
     Op,
     Ramp,
     Select,
+    Var,
     as_dim,
     as_expr,
     binary,
@@ -46,9 +47,11 @@ from .ir import (
     warp_shuffle,
 )
 from .names import RESERVED
+from .nests import largest, read_by
 from .simplify import simplify
 from .source import Source
-from .visit import walk
+from .visit import substitute, walk
+from .windows import variables
 
 T = TypeVar("T")
 
@@ -85,7 +88,8 @@ Value: TypeAlias = Expr | Number
 class ExprParser:
     """Parses expressions. `names` are in scope; `outside` finds names of the surrounding Python.
 
-    `shifted` are the variables of loops whose names stand for another value.
+    `shifted` are the variables of loops whose names stand for another value, `ranges` those of the
+    variables of loops and blocks, `lets` the values of others. `decisions` are open.
     """
 
     def __init__(
@@ -95,6 +99,9 @@ class ExprParser:
         self.names: dict[str, Any] = dict(names)
         self.outside = outside
         self.shifted: set[Expr] = set()
+        self.ranges: dict[Var, tuple[Dim, Dim]] = {}
+        self.lets: dict[Var, Expr] = {}
+        self.decisions: set[Var] = set()
 
     # -- names
 
@@ -182,6 +189,28 @@ class ExprParser:
         if value.dtype != INDEX:
             raise self.source.error(node, "an extent has dtype int64, found {0}", value.dtype)
         return as_dim(value)
+
+    def resolved(self, e: Expr) -> Expr:
+        """`e` with the values of variables that are bound to one in their place."""
+        while (new := substitute(e, self.lets)) is not e:
+            e = new
+        return e
+
+    def most(self, node: ast.AST, extent: Dim) -> Dim:
+        """The largest value of an extent over the loops around it."""
+        if isinstance(extent, int):
+            return extent
+        if self.decisions.issuperset(variables(extent)) and not read_by(extent):
+            return extent
+        most = largest(self.resolved(extent), self.ranges)
+        if most is None:
+            raise self.source.error(
+                node, "the extent {0} has no known largest value; expected an integer, or an "
+                "expression of the loops around it", self.source.show(node),
+                hint="sizes are numbers when a program is made; loop up to the largest one, under "
+                "a condition that ends it, such as if j < n",
+            )  # fmt: skip
+        return most
 
     def integer(self, node: ast.AST) -> int:
         value = self.value(node)

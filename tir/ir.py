@@ -39,12 +39,13 @@ Blocks
     A `Block` isolates one computation. Its body sees only its own iteration variables (and scalar
     parameters), never a loop variable. At each visit every `Iter.var` takes the value of its
     `Iter.value`, an expression of the loop variables; if `predicate` (of the loop variables) is
-    false the visit does nothing. `init`, if there is one, runs before the body at visits in which
-    all REDUCE iteration variables are zero: their zero point comes first for each point of the
-    others, and neither a predicate nor an `If` around the block excludes it alone. So these leave
-    out elements, and a condition that leaves out terms of a reduction is an `If` in the body.
-    Program text may have it in `T.where`: what depends on reduce loops there, and may be false at
-    their zero point, becomes an `If` around the body.
+    false the visit does nothing. Neither reads memory, and around a block stand loops of constant
+    extents, `Seq` and `Alloc` alone: a condition that reads memory is an `If` in the body.
+    `init`, if there is one, runs before the body at visits in which all REDUCE iteration variables
+    are zero: their zero point comes first for each point of the others, and a predicate does not
+    exclude it alone. So this leaves out elements, and a condition that leaves out terms of a
+    reduction is an `If` in the body. Program text may have it in `T.where`: what depends on reduce
+    loops there, and may be false at their zero point, becomes an `If` around the body.
     SPATIAL iterations are independent of each other; REDUCE iterations update the same elements,
     whose indices they are not in, by `OPERATORS` or `COMBINERS` of values that do not depend on
     these elements, in unspecified order; OPAQUE ones run in order. `reads` and `writes` cover all

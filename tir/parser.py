@@ -13,7 +13,7 @@
     suite      one statement a line, or pass
     statement  for NAME in range(N):                            # serial loop
                for NAME in range(FIRST, END):                   # NAME stands for FIRST + a variable
-               for NAME in range(FIRST, END, STEP):             # from 0 on; integers only
+               for NAME in range(FIRST, END, STEP):             # from 0 on; STEP is an integer
                for NAME, .. in T.grid(N, ..):                   # serial loops in each other
                for NAME in T.serial(N, dtype="int32", annotations={JSON}):
                for NAME in T.parallel(N) | T.vectorized(N) | T.unrolled(N):       # options as above
@@ -47,17 +47,21 @@
                T.warp_shuffle(x, XOR)
 
 Names are bound once in their scope. In decorated functions numbers, strings and tuples may be names
-from outside.
+from outside. N, FIRST and END are integers, or expressions of the loops around: such a loop has the
+most iterations it may have, under a condition that ends it. Conditions and bindings around blocks
+become parts of these: `nests.py`.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from .. import dtypes
 from ..errors import ParseError
+from .conditions import conjuncts
 from .declarations import Declarations
 from .infer import infer_regions
 from .ir import (
@@ -72,7 +76,6 @@ from .ir import (
     If,
     Iter,
     Label,
-    Let,
     Prefetch,
     Stmt,
     Store,
@@ -80,6 +83,7 @@ from .ir import (
     seq,
     store,
 )
+from .nests import binding, conditional, read_by, where
 from .source import Source, guarded, syntax_tree, too_deep
 from .starts import with_guarded_updates
 from .visit import children
@@ -149,19 +153,19 @@ class _Parser(Declarations):
 
     def suite(self, nodes: list[ast.stmt]) -> Stmt:
         """Statements in order. What an assignment binds lives up to the end."""
-        outer: list[tuple[list[Stmt], Var | Buffer, Expr | None]] = []
+        outer: list[tuple[list[Stmt], ast.stmt, Var | Buffer, Expr | None]] = []
         current: list[Stmt] = []
         with self.scope():
             for node in nodes:
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                     thing, value = self._bound(node)
-                    outer.append((current, thing, value))
+                    outer.append((current, node, thing, value))
                     current = []
                 elif not isinstance(node, ast.Pass):
                     current.append(self.stmt(node))
         result = seq(*current)
-        for before, thing, value in reversed(outer):
-            result = seq(*before, _binding(thing, value, result))
+        for before, node, thing, value in reversed(outer):
+            result = seq(*before, self._binding(node, thing, value, result))
         return result
 
     def stmt(self, node: ast.stmt) -> Stmt:
@@ -173,7 +177,8 @@ class _Parser(Declarations):
             case ast.If():
                 cond = self.condition(node.test)
                 then = self.suite(node.body)
-                return If(cond, then, self.suite(node.orelse) if node.orelse else None)
+                other = self.suite(node.orelse) if node.orelse else None
+                return self._conditional(node.test, cond, then, other)
             case ast.Assign(targets=[ast.Subscript() as target]):
                 return self._store(node, target)
             case ast.Expr(value=ast.Call() as call):
@@ -185,6 +190,18 @@ class _Parser(Declarations):
                 raise self.wrong(node, "a statement", HINTS.get(kind))
 
     # -- statements
+
+    def _conditional(self, node: ast.AST, cond: Expr, then: Stmt, other: Stmt | None) -> Stmt:
+        told = self.resolved(cond)
+        made = self.checked(node, lambda: conditional(told, then, other, self.ranges))
+        self.may_skip_inits |= type(made) is not If
+        return made
+
+    def _binding(self, node: ast.AST, thing: Var | Buffer, value: Expr | None, body: Stmt) -> Stmt:
+        if isinstance(thing, Buffer):
+            return Alloc(thing, body)
+        assert value is not None
+        return self.checked(node, lambda: binding(thing, value, body))
 
     def _bound(self, node: ast.Assign) -> tuple[Var | Buffer, Expr | None]:
         """`x = expr` or `B = T.scratch(..)`: the name and its value."""
@@ -209,6 +226,7 @@ class _Parser(Declarations):
         expr = self.expr(value)
         var = Var(target.id, expr.dtype)
         self.bind(node, target.id, var)
+        self.lets[var] = expr
         return var, expr
 
     def _store(self, node: ast.stmt, target: ast.Subscript) -> Stmt:
@@ -262,6 +280,7 @@ class _Parser(Declarations):
                 var = Var(name.id, loop.dtype)
                 index = loop.value_of(var)
                 self.bind(name, name.id, index)
+                self.ranges[var] = (0, loop.extent - 1)
                 if index is var:
                     self.extents[var] = loop.extent
                 else:
@@ -269,6 +288,9 @@ class _Parser(Declarations):
                 variables.append(var)
             body = self.suite(node.body)
         for var, loop in reversed(list(zip(variables, loops, strict=True))):
+            runs = loop.runs(var)
+            if runs is not None:
+                body = self._conditional(node.iter, runs, body, None)
             body = For(var, loop.extent, body, loop.kind, loop.thread, loop.annotations)
         return body
 
@@ -283,7 +305,7 @@ class _Parser(Declarations):
             value = self.arguments(call, 1)[0][0] if name == "let" else call
             with self.scope():
                 thing, bound = self._binder(node, target, value)
-                return _binding(thing, bound, self.suite(node.body))
+                return self._binding(node, thing, bound, self.suite(node.body))
         raise self.wrong(call, 'T.block("name"), T.let(value) as x, or T.scratch(..) as B')
 
     def _block_name(self, node: ast.expr) -> str:
@@ -318,9 +340,15 @@ class _Parser(Declarations):
             reads = found[0] if reads is None else reads
             writes = found[1] if writes is None else writes
         predicate, annotations = directives.get("where"), directives.get("block_attr", ())
-        if init is not None and predicate is not None:
-            self.may_skip_inits = True
-        return Block(Label(label), axes, reads, writes, stmt, init, predicate, annotations)
+        block = Block(Label(label), axes, reads, writes, stmt, init, predicate, annotations)
+        if predicate is None:
+            return block
+        self.may_skip_inits |= init is not None
+        asked = conjuncts(self.resolved(predicate))
+        if not any(map(read_by, asked)):
+            return block
+        plain = replace(block, predicate=None)
+        return self.checked(nodes[0], lambda: where(plain, asked, self.ranges))
 
     def _directive(self, node: ast.Expr, into: dict[str, Any]) -> None:
         call = node.value
@@ -337,10 +365,3 @@ class _Parser(Declarations):
             case _:
                 self.arguments(call, len(call.args))
                 into[name] = tuple([self.region(a) for a in call.args])
-
-
-def _binding(thing: Var | Buffer, value: Expr | None, body: Stmt) -> Stmt:
-    if isinstance(thing, Buffer):
-        return Alloc(thing, body)
-    assert value is not None
-    return Let(thing, value, body)

@@ -32,7 +32,6 @@ from .ir import (
     ForKind,
     Func,
     If,
-    Iter,
     Label,
     Let,
     Load,
@@ -52,6 +51,7 @@ from .ir import (
     integers,
     matrices,
 )
+from .nests import holds_block
 from .sharing import APART, may_share
 from .visit import children, stored_buffers, walk
 from .windows import variables
@@ -188,11 +188,13 @@ class _Checker:
             case Barrier():
                 pass
             case If():
+                self.around_no_block(s)
                 self.condition(s.cond, scope)
                 self.stmt(s.then, scope)
                 if s.other is not None:
                     self.stmt(s.other, scope)
             case Let():
+                self.around_no_block(s)
                 self.expr(s.value, scope)
                 self.bind(s.var, "a let")
                 if s.value.dtype != s.var.dtype:
@@ -206,6 +208,16 @@ class _Checker:
                     self.registers(s)
             case _:
                 self.fail("{0} is no statement", type(s).__name__)
+
+    def around_no_block(self, s: If | Let) -> None:
+        """What stands around a block says where it runs, and nothing that is in memory."""
+        if holds_block(s):
+            self.fail(
+                "{0} around a block; expected loops alone",
+                f"{s.var.name} is bound" if isinstance(s, Let) else "a condition stands",
+                hint="put a condition into the block's predicate, or into its body where it reads "
+                "memory, as the parser does",
+            )
 
     def store(self, s: Store, scope: set[Var]) -> None:
         self.access(s.buffer, s.indices, s.mask, scope, "stored to")
@@ -222,7 +234,7 @@ class _Checker:
             self.fail("{0} is prefetched at a vector of indices", s.buffer.name)
 
     def loop(self, s: For, scope: set[Var]) -> None:
-        self.dim(s.extent, scope, f"the extent of loop {s.var.name}")
+        self.dim(s.extent, f"the extent of loop {s.var.name}")
         self.bind(s.var, "a loop")
         if s.var.dtype not in self.index_dtypes:
             self.fail("loop variable {0} has dtype {1}; expected {2}", s.var.name, s.var.dtype,
@@ -241,10 +253,11 @@ class _Checker:
         self.labels.add(s.label)
         if s.predicate is not None:
             self.condition(s.predicate, scope)
+            self.no_memory(s.predicate, "predicate")
         for i in s.iters:
-            self.dim(i.extent, scope, f"the extent of {i.var.name}")
+            self.dim(i.extent, f"the extent of {i.var.name}")
             self.index(i.value, scope, f"the value of {i.var.name}")
-            self.no_memory(i)
+            self.no_memory(i.value, f"value of {i.var.name}")
         self.starts_once(s)
         inner = set(self.parameters)
         for i in s.iters:
@@ -257,35 +270,31 @@ class _Checker:
                 self.stmt(body, inner)
         self.where = before
 
-    def no_memory(self, i: Iter) -> None:
-        """The value of an iteration variable holds while its block runs, whatever that stores."""
-        for n in walk(i.value):
+    def no_memory(self, e: Expr, what: str) -> None:
+        """Iteration variables and predicates hold while a block runs, whatever that stores.
+
+        So `reads` has all memory that a block reads.
+        """
+        for n in walk(e):
             if type(n) is Load:
                 self.fail(
-                    "the value {0} of {1} reads {2}; expected an expression of loops, variables "
-                    "and scalar parameters", i.value, i.var.name, n.buffer.name,
+                    "the {0} reads {1}: {2}; expected an expression of loops, variables and "
+                    "scalar parameters", what, n.buffer.name, e,
                     hint=f"read {n.buffer.name} in the body of the block",
                 )  # fmt: skip
 
     def starts_once(self, s: Block) -> None:
-        """An init runs before iterations that other loops visit first: these change nothing of it.
-
-        The predicate is then asked twice, for the init and for the body.
-        """
+        """An init runs before iterations that other loops visit first: they leave it the same."""
         if s.init is None:
             return
-        body, init = map(stored_buffers, (s.body, s.init))
-        for what, part, stored in (
-            ("predicate", s.predicate, body | init),
-            ("init", s.init, body),
-        ):
-            for n in () if part is None else walk(part):
-                if type(n) is Load and n.buffer in stored:
-                    self.fail(
-                        "its {0} reads {1}, which the block stores to; expected memory that it "
-                        "leaves as it is", what, n.buffer.name,
-                        hint=f"store the init of {n.buffer.name} in a block of its own, before",
-                    )  # fmt: skip
+        stored = stored_buffers(s.body)
+        for n in walk(s.init):
+            if type(n) is Load and n.buffer in stored:
+                self.fail(
+                    "its init reads {0}, which the block stores to; expected memory that it "
+                    "leaves as it is", n.buffer.name,
+                    hint=f"store the init of {n.buffer.name} in a block of its own, before",
+                )  # fmt: skip
 
     def region(self, r: Region, scope: set[Var]) -> None:
         self.known(r.buffer, "declared as accessed")
@@ -294,7 +303,7 @@ class _Checker:
                       len(r.buffer.shape))  # fmt: skip
         for x in r.ranges:
             self.index(x.min, scope, f"a region of {r.buffer.name}")
-            self.dim(x.extent, scope, f"a region of {r.buffer.name}")
+            self.dim(x.extent, f"a region of {r.buffer.name}")
 
     def registers(self, s: Alloc) -> None:
         """Each index of a register buffer is constant after unrolling and vectorising."""
@@ -343,10 +352,10 @@ class _Checker:
         if mask is not None:
             self.condition(mask, scope)
 
-    def dim(self, n: Dim, scope: set[Var], what: str) -> None:
+    def dim(self, n: Dim, what: str) -> None:
         if isinstance(n, Expr):
-            self.index(n, scope, what)
-        elif n < 0:
+            self.fail("{0} is {1}; expected an integer", what, n)
+        if n < 0:
             self.fail("{0} is {1}; expected at least 0", what, n)
 
     def index(self, e: Expr, scope: set[Var], what: str) -> None:

@@ -321,7 +321,7 @@ def test_the_init_comes_before() -> None:
     refused(program(SUM, FIRST), "block first is not in a statement before the one with block sum")
     branches = "if n > 0:" + "else:".join(n.replace("\n", "\n    ") + "\n" for n in (FIRST, SUM))
     head = HEAD.replace("def rows(", "def rows(\n    n: T.int32,")
-    refused(program(branches.replace("\n    \n", "\n"), head=head), "is not in a statement before")
+    refused(program(branches.replace("\n    \n", "\n"), head=head), "first runs under a condition")
 
 
 @pytest.mark.parametrize(

@@ -359,7 +359,7 @@ if n < 2:
     )
     refused(
         func,
-        "there are other statements than loops around block C in its nest",
+        "block C does not run in all of its iterations",
         lambda s: s.pad_einsum(s.get_block("C"), [3, 3]),
     )
 

@@ -82,6 +82,8 @@ class Programs:
         self.vars: list[Var] = []
         self.buffers: list[Buffer] = []
         self.decisions = [Var(self.name()) for _ in range(self.below(3))]
+        self.memory = True  # whether expressions may read it
+        self.plain = False  # whether no block may follow
 
     def below(self, n: int) -> int:
         return int(self.rng.integers(n))
@@ -147,9 +149,9 @@ class Programs:
             if self.chance(5):
                 return Barrier(self.pick(tuple(BarrierScope)))
             return self.prefetch() if self.chance(10) else self.store()
-        result = self.pick((self.loop, self.block, self.seq, self.branch, self.let, self.alloc))(
-            depth - 1
-        )
+        plain, kinds = self.plain, [self.loop, self.seq, self.branch, self.let, self.alloc]
+        result = self.pick(kinds if plain else [*kinds, self.block])(depth - 1)
+        self.plain = plain
         del self.vars[vars_before:], self.buffers[buffers_before:]
         return result
 
@@ -166,9 +168,6 @@ class Programs:
 
     def loop(self, depth: int) -> Stmt:
         extent = self.dim()
-        if self.chance(10):
-            low = self.expr(INDEX, 2)
-            extent = extent if isinstance(low, Const) else low
         kind = self.pick((ForKind.SERIAL, ForKind.SERIAL, ForKind.SERIAL, *ForKind))
         thread = self.pick(("threadIdx.x", None)) if kind is ForKind.THREAD else None
         var = Var(self.name(), "int32" if self.chance(10) else INDEX)
@@ -185,7 +184,9 @@ class Programs:
             )
             for _ in range(self.below(4))
         )
+        self.memory = False
         predicate = self.expr("bool", 2) if self.chance(30) else None
+        self.memory = True
         self.vars += [i.var for i in iters]
         reads = tuple(self.region() for _ in range(self.below(3)))
         writes = tuple(self.region() for _ in range(self.below(3)))
@@ -207,6 +208,7 @@ class Programs:
         return Seq(tuple(stmts))
 
     def branch(self, depth: int) -> Stmt:
+        self.plain = True
         other = self.stmt(depth) if self.chance(50) else None
         return If(self.expr("bool", 2), self.stmt(depth), other)
 
@@ -215,6 +217,7 @@ class Programs:
         value = self.expr(dtype, 2)
         var = Var(self.name(), dtype)
         self.vars.append(var)
+        self.plain = True
         return Let(var, value, self.stmt(depth))
 
     def alloc(self, depth: int) -> Stmt:
@@ -284,7 +287,7 @@ class Programs:
     def load(self, dtype: str, depth: int) -> Expr:
         facts = dtypes.info(dtype)
         found = [b for b in self.buffers if b.dtype == facts.scalar]
-        if not found:
+        if not found or not self.memory:
             return self.binary(dtype, depth)
         buffer = self.pick(found)
         indices, lanes = self.indices(buffer, depth)

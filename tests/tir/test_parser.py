@@ -432,7 +432,7 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("A[0, 0] = T.max_value(\"int32\")",), 3, 15, "T.int32(2147483647)"),
     (("for i in range(0, 4, 0): pass",), 3, 26, "expected a step other than 0"),
     (("for i in range(1, 1.0): pass",), 3, 14, "expected integers"),
-    (("for i in range(2):", "    for j in range(i, 4): pass"), 4, 18, "add the first value to the"),
+    (("for i in range(2):", "    for j in range(1.0 * i, 4): pass"), 4, 18, "expected integers"),
     (("for i in range(1, 9000000000000000000): pass",), 3, 14, "expected a range of int64"),
     (("for i in range(-1): pass",), 3, 20, "expected an extent"),
     (("for i in range(1.0): pass",), 3, 20, "expected an extent"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from tilewright import ops
-from tilewright.errors import VerifyError
+from tilewright.errors import ParseError, VerifyError
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
@@ -204,9 +204,24 @@ def test_register_buffers_have_constant_indices() -> None:
 
     verify(program(ForKind.UNROLL))
     refused(program(ForKind.SERIAL), "index of register buffer acc depends on i", "unroll")
-    inner = For(J, I + 1, store(reg, (J,), 0.0))  # an extent that is not constant
-    refused(func(Alloc(reg, For(I, 4, inner))), "index of register buffer acc depends on j")
-    verify(func(Alloc(reg, For(I, 4, For(J, I + 1, store(reg, (const(0),), 0.0))))))
+
+
+def test_extents_are_integers() -> None:
+    """The parser gives a loop whose end varies its largest extent, under a condition."""
+    refused(func(For(I, 4, For(J, I + 1, store(B, (J,), 0.0)))), "the extent of loop j is i + 1")
+    axis = Iter(Var("v"), I + 1, IterKind.SPATIAL, J)
+    block = Block(Label("b"), (axis,), (), (), Seq(()))
+    refused(func(For(I, 4, For(J, 4, block))), "the extent of v is i + 1")
+
+
+def test_nothing_but_loops_stands_around_a_block() -> None:
+    """What a block reads is then told by its declared regions."""
+    block = Block(Label("b"), (), (), (), Seq(()))
+    asks = A[0] > 0.0
+    refused(func(If(I > 2, block)), "a condition stands around a block")
+    refused(func(For(I, 4, seq(If(I > 2, For(J, 4, block)), Seq(())))), "stands around a block")
+    refused(func(Let(Var("v"), const(1), For(I, 4, block))), "v is bound around a block")
+    refused(func(replace(block, predicate=asks)), "the predicate reads A", "in the body")
 
 
 # Bounds
@@ -484,8 +499,8 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((
 @pytest.mark.parametrize(
     ("where", "init", "body", "reason"),
     [
-        ("B[0] > 0", "C[vi] = 0.0", "B[0] = B[0] - 2", "its predicate reads B"),
-        ("B[0] > 0", "B[0] = T.int64(0)", "C[vi] = 1.0", "its predicate reads B"),
+        ("B[0] > 0", "C[vi] = 0.0", "B[0] = B[0] - 2", "reads B, which is stored to"),
+        ("B[0] > 0", "B[0] = T.int64(0)", "C[vi] = 1.0", "reads B, which is stored to"),
         ("i < 2", "C[vi] = T.float32(B[0])", "B[0] = B[0] + 10", "its init reads B"),
     ],
 )
@@ -493,7 +508,7 @@ def test_where_an_init_runs_is_seen_by_nobody(
     where: str, init: str, body: str, reason: str
 ) -> None:
     """Lowering lets it run for all `i` before the first sum."""
-    program = parse(f"""
+    text = f"""
 def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((2,), "float32")):
     T.inplace(B, C)
     for k in range(4):
@@ -506,8 +521,9 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((
                     {init}
                 C[vi] = C[vi] + A[vk]
                 {body}
-""")
-    refused(program, "block C: " + reason, "in a block of its own")
+"""
+    with pytest.raises((ParseError, VerifyError), match=reason):
+        verify(parse(text))
 
 
 def test_no_guard_makes_up_for_an_iteration_variable_of_memory() -> None:
