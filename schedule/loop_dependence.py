@@ -15,17 +15,22 @@ from ..tir.conditions import conjuncts
 from ..tir.dependence import Access, Order, Verdict, before
 from ..tir.ir import Block, Buffer, Expr, For, Op, Stmt, Var, binary
 from .block_queries import Ranges, bound_regions
+from .certain_stores import always_writes
 from .find import find_path
 from .require import current_space
 
 
 class Use(NamedTuple):
-    """A read or write of a buffer by a block, in terms of the loops around it."""
+    """A read or write of a buffer by a block, in terms of the loops around it.
+
+    It is `certain` if each visit of the block stores to all of it.
+    """
 
     block: Block
     buffer: Buffer
     writes: bool
     access: Access
+    certain: bool = False
 
     @property
     def verb(self) -> str:
@@ -72,11 +77,14 @@ def uses_of(block: Block, buffer: Buffer, body: Stmt) -> list[Use]:
     path = find_path(body, block.label) or ()
     inner = {s.var: s.extent for s in path if type(s) is For}
     guards = conjuncts(block.predicate)
-    return [
-        Use(block, buffer, writes, Access(r.ranges, inner, guards))
-        for writes, regions in ((True, block.writes), (False, block.reads))
-        for r in bound_regions(block, regions, buffer)
-    ]
+    uses = []
+    for writes, regions in ((True, block.writes), (False, block.reads)):
+        for region in regions:
+            for r in bound_regions(block, (region,), buffer):
+                access = Access(r.ranges, inner, guards)
+                certain = writes and always_writes(block, region)
+                uses.append(Use(block, buffer, writes, access, certain))
+    return uses
 
 
 def pairs_of(uses: Sequence[Use]) -> list[tuple[Use, Use]]:
@@ -111,12 +119,13 @@ def served(reads: Sequence[Use], writes: Sequence[Use], shared: Sequence[For]) -
     """Whether `writes` write everything that `reads` touch in the same iteration of `shared`."""
     if current_space() is not None:
         return Finding(False)
-    written = [w.access for w in writes]
+    written = [w.access for w in writes if w.certain]
     own = {s.var: s.extent for s in shared}
     for use in reads:
         verdict = dependence.beyond(use.access, written, use.buffer.shape, own)
         if not verdict.apart:
-            return Finding(False, use, None, verdict)
+            known = len(written) == len(writes)
+            return Finding(False, use, None, verdict if known else dependence.UNKNOWN)
     return Finding(True)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace as _replace
 from ..tir.conditions import conjuncts
 from ..tir.dependence import Access
 from ..tir.ir import (
+    TRUE,
     Binary,
     Block,
     Buffer,
@@ -19,6 +20,7 @@ from ..tir.ir import (
     Op,
     Range,
     Region,
+    Store,
     Var,
     as_dim,
     as_expr,
@@ -30,6 +32,7 @@ from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute
 from .block_queries import Ranges, bound_regions, feeding, free_vars, has_reduction, loop_ranges
+from .certain_stores import always_writes
 from .distinct import gapless
 from .facts import last, truths
 from .find import loops_above
@@ -47,12 +50,14 @@ def written_box(
     """The box of elements that `block` writes while the loops `inner` sweep, if it has no gaps.
 
     It may reach beyond the domain of the block. `given` are keys of conditions that hold. `None`
-    if a stride or a predicate, other than one that ends a dimension, may leave elements out.
+    if a stride, a condition in the body or a predicate, other than one that ends a dimension, may
+    leave elements out.
     """
     own = {**ranges, **{v: (0, last(e)) for v, e in inner.items()}}
-    regions = bound_regions(block, block.writes, buffer)
-    if len(regions) != 1:
+    declared = [r for r in block.writes if r.buffer is buffer]
+    if len(declared) != 1 or not always_writes(block, declared[0]):
         return None
+    regions = bound_regions(block, declared, buffer)
     placing = set().union(*(free_vars(r.min) for r in regions[0].ranges))
     # A point in the buffer is one where all of these hold: what follows from them leaves none out.
     # That of a reduction does, where none of its loops says which point it is.
@@ -110,7 +115,8 @@ def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
     visits = []
     for b, own in blocks:
         place = tuple([Range(i.var, 1) for i in own]) or (Range(const(0), 1),)
-        visits.append((_replace(b, writes=(Region(points, place),)), b))
+        body = Store(points, tuple([r.min for r in place]), TRUE)
+        visits.append((_replace(b, writes=(Region(points, place),), body=body, init=None), b))
     for probe, b in visits:
         inner = {s.var: s.extent for s in loops_above(fn, b.label)}
         box = written_box(probe, points, inner, loop_ranges(()))

@@ -39,6 +39,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..buffer_choice import InputIndex, OutputIndex, inputs_of, outputs_of, updates_of
+from ..certain_stores import always_writes
 from ..edits import spatial_nest
 from ..find import find_block, find_loop, find_path, map_blocks, statements
 from ..primitive import primitive
@@ -166,7 +167,7 @@ def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
     Raises `ScheduleError` if that is not known.
     """
     first = _written_by(writers[0], buffer)
-    alike = [writers[0]]
+    alike = [w for w in writers[:1] if _stores(w, buffer)]
     for other in writers[1:]:
         if is_whole(first, buffer) and not _is_point(other, buffer):
             continue
@@ -179,7 +180,15 @@ def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
             writers[0].label.name,
             other.label,
         )
-        alike += [other] if same else []
+        alike += [other] if same and _stores(other, buffer) else []
+    require(
+        bool(alike),
+        "it cannot be shown which elements of {0} have values: block {1} stores to them under a "
+        "condition in its body",
+        buffer.name,
+        writers[0].label,
+        hint="cache_inplace copies in first what the block leaves as it is",
+    )
     require(
         visited(fn, [(w, writing_iters(w, buffer)) for w in alike]),
         "it cannot be shown which elements of {0} have values: block {1} does not run in all of "
@@ -189,6 +198,11 @@ def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
         hint="compute_at has left out what its consumer does not need; copy before that",
     )
     return first
+
+
+def _stores(writer: Block, buffer: Buffer) -> bool:
+    """Whether each visit of `writer` stores to `buffer`."""
+    return all(always_writes(writer, r) for r in writer.writes if r.buffer is buffer)
 
 
 def _is_point(writer: Block, buffer: Buffer) -> bool:
