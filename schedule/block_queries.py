@@ -43,7 +43,7 @@ from ..tir.visit import nested, substitute, walk, with_body, with_func_body
 from ..tir.windows import variables
 from .facts import last
 from .find import blocks_in, find_path, loops_above, with_children
-from .require import certain, current_space, require
+from .require import current_space, require
 
 Ranges = Mapping[Var, tuple[Dim, Dim]]
 NOTHING: Mapping[Var, Any] = {}
@@ -174,17 +174,6 @@ def require_internal(fn: Func, block: Block) -> None:
             b.name,
             hint="cache_write gives it an internal buffer first",
         )
-
-
-def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer) -> None:
-    """Require that `block` runs for all elements of `buffer`, which `variables` index."""
-    extents = {i.var: i.extent for i in block.iters}
-    require(
-        all(certain(extents[v] == n) for v, n in zip(variables, buffer.shape, strict=True)),
-        "block {0} reads only a part of {1}",
-        block.label,
-        buffer.name,
-    )
 
 
 def with_regions(block: Block) -> Block:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..tir.ir import Block, Dim, Expr, For, If, Range, Region, Stmt, Store, Var
 from ..tir.visit import nested, substitute
-from .block_queries import domain, free_vars
+from .block_queries import domain, free_vars, reads_data
 from .distinct import gapless
 from .facts import last
 from .require import certain
@@ -38,8 +38,9 @@ def always_writes(block: Block, region: Region) -> bool:
             case Store():
                 return s.buffer is region.buffer and s.mask is None and fills(s, loops, values)
             case If():
-                branches = () if s.other is None else (s.then, s.other)
-                return bool(branches) and all(visit(b, loops, values) for b in branches)
+                if s.other is None or reads_data(s.cond):  # no check can follow data
+                    return False
+                return all(visit(b, loops, values) for b in (s.then, s.other))
             case For():
                 more = {**loops, s.var: s.extent}
                 return certain(s.extent >= 1) and visit(s.body, more, values)

@@ -37,7 +37,7 @@ from .distinct import gapless
 from .facts import last, truths
 from .find import loops_above
 from .loop_dependence import Use, served, uses_of
-from .require import certain
+from .require import certain, require
 
 
 def written_box(
@@ -128,6 +128,18 @@ def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
     all_points = Access(tuple([Range(v, 1) for v in variables]), sweep)
     writes = [u for probe, _ in visits for u in uses_of(probe, points, fn.body) if u.writes]
     return served([Use(block, points, False, all_points)], writes, ()).apart
+
+
+def require_whole_domain(fn: Func, block: Block, variables: Sequence[Var], buffer: Buffer) -> None:
+    """Require that `block` runs for all elements of `buffer`, which `variables` index."""
+    iters = {i.var: i for i in block.iters}
+    require(
+        all(certain(iters[v].extent == n) for v, n in zip(variables, buffer.shape, strict=True))
+        and visited(fn, [(block, [iters[v] for v in variables])]),
+        "block {0} reads only a part of {1}",
+        block.label,
+        buffer.name,
+    )
 
 
 def within(inner: list[Range] | None, outer: list[Range], ranges: Ranges) -> bool:

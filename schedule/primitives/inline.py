@@ -215,6 +215,12 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     points = _simple(_determined(producer, source, place.indices, sources), consumer)
     theirs = _simple(_determined(consumer, place, source.indices, stores), producer)
     _require_all_computed(fn, consumer, producer, buffer, points.conditions)
+    require(
+        visited(fn, [(consumer, consumer.iters)]),
+        "block {0} does not run in all of its iterations, as its producer would for it",
+        block,
+        hint="reverse_compute_at moves the consumer next to its producer",
+    )
     others = [r for r in consumer.reads if r.buffer is not buffer]
     _require_unchanged(fn, producer, others, [consumer])
     order = order_of(fn)

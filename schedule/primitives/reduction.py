@@ -49,7 +49,6 @@ from ..block_queries import (
     region_buffers,
     require_not_inplace,
     require_unit,
-    require_whole_domain,
     with_regions,
     without_block,
     without_buffers,
@@ -61,6 +60,7 @@ from ..legality import require_visited_once
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import note_provisional, require, require_some
+from ..written import require_whole_domain
 
 _NAMES = tuple(COMBINERS)
 
@@ -390,7 +390,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
                 reduction.name,
             )
     term, variables = _added_term(consumer, matched.buffer)
-    require_whole_domain(consumer, variables, matched.buffer)
+    require_whole_domain(fn, consumer, variables, matched.buffer)
     assert isinstance(consumer.body, Store)
     target = consumer.body.buffer
     require_not_inplace(fn, target, epilogue)
