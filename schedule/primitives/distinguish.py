@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Buffer, Expr, For, Func, Label, Load, Store, Var
+from ...tir.ir import Buffer, Expr, For, Func, If, IterKind, Label, Load, Store, Var
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
-from ..block_queries import has_reduction, readers_of, with_regions, writers_of
+from ..block_queries import readers_of, with_regions, writers_of
 from ..buffer_choice import InputIndex, UpdateIndex
 from ..edits import rewritten
 from ..find import find_block, replace
 from ..primitive import primitive
-from ..require import require
+from ..require import certain, require
 from .cached_copies import (
     Elements,
     copy_block,
@@ -107,10 +107,14 @@ def distinguish_updates(
     places = {_place(n.indices) for n in stored} | {
         _place(n.indices) for n in loads_of(found, buffer)
     }
-    loops = [n for n in walk(found.body) if type(n) is For]
-    again = any(type(n) is Store and n.buffer is buffer for loop in loops for n in walk(loop))
+    inside = [n for n in walk(found.body) if type(n) in (For, If)]
+    once = not any(type(n) is Store and n.buffer is buffer for s in inside for n in walk(s))
+    once = once and all(
+        i.kind is IterKind.SPATIAL or (i.kind is IterKind.OPAQUE and certain(i.extent == 1))
+        for i in found.iters
+    )
     require(
-        len(stored) == 1 and len(places) == 1 and not has_reduction(found) and not again,
+        len(stored) == 1 and len(places) == 1 and once,
         "block {0} does not update each element of {1} by itself",
         block,
         buffer.name,

@@ -82,7 +82,8 @@ def require_readable(refusal: ScheduleError) -> None:
 def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
     """The failure of the checks of the program of `sch`, if one fails."""
     try:
-        verify(sch.func)
+        for func in dict.fromkeys(f for step in sch.history for f in step):
+            verify(func)
         check_random(check_meaning, sch.original, sch.func)
         check_replays(sch.original, sch)
         check_symbolic(sch)

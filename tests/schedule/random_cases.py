@@ -14,6 +14,7 @@ from tilewright.tir.visit import nested
 from . import random_stages as stages
 from . import random_steps as steps
 from .random_extremes import EXTREMES
+from .random_guards import guarded
 from .random_programs import (
     DTYPES,
     a_program,
@@ -44,6 +45,8 @@ class Theme:
     """Whether most blocks are written as plain statements, and many update their input."""
     shared: bool = False
     """Whether iterations of blocks share loops of one iteration."""
+    guarded: bool = False
+    """Whether there are conditions and ordered updates."""
 
 
 THEMES = (
@@ -150,6 +153,21 @@ THEMES = (
         sizes=(1, 1, 2, 3),
         shared=True,
     ),
+    *(
+        Theme(
+            (stages.reduce_stage, stages.total_stage, stages.product_stage, stages.map_stage),
+            tried,
+            rank=2,
+            count=2,
+            sizes=(2, 3, 4, 5),
+            guarded=True,
+        )
+        for tried in (
+            (steps.rfactor, steps.split_reduction, steps.decompose_reduction, steps.merge),
+            (steps.split, steps.reorder, steps.fuse, steps.partition, steps.compute_at),
+            (steps.compute_inline, steps.reverse_compute_inline, steps.cache_inplace),
+        )
+    ),
 )
 
 
@@ -163,6 +181,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
         func = a_program(pick)
         if pick(8) == 0:
             func = with_shared_unit_loops(func, pick)
+        elif pick(4) == 0:
+            func = guarded(func, pick)
         if pick(6) == 0:
             func = with_strides(func, pick)
         return func, STEPS if about is None else (about,)
@@ -180,6 +200,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
         func = with_plain_statements(with_updates(func, pick), pick)
     if theme.shared:
         func = with_shared_unit_loops(func, pick)
+    if theme.guarded:
+        func = guarded(func, pick)
     if about is not None:
         return func, (about,)
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))

@@ -58,7 +58,7 @@ def test_updates_by_one_operator_are_verified_and_have_no_order(update: str, dty
     func = program(UPDATES[update].replace("DTYPE", f'"{dtype}"'), dtype)
     verify(func)
     sch = Schedule(func)
-    _, k = sch.get_loops("B")
+    _, k = sch.get_loops(sch.get_block("B"))
     sch.reorder(*sch.split(k, [None, 3])[::-1])
     verify(sch.func)
     for a, b in zip(results(func, dtype), results(sch.func, dtype), strict=True):
@@ -125,7 +125,7 @@ def test_ordered_updates_run_in_order_and_for_other_rows_first() -> None:
     func = program(body, init="", axes="SO")
     verify(func)
     sch = Schedule(func)
-    i, k = sch.get_loops("B")
+    i, k = sch.get_loops(sch.get_block("B"))
     sch.reorder(k, i)
     verify(sch.func)
     a = np.random.default_rng(1).standard_normal((ROWS, TERMS)).astype("float32")

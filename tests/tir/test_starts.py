@@ -97,24 +97,24 @@ def test_steps_keep_the_terms(where: str) -> None:
 
 
 def decomposed(sch: Schedule) -> None:
-    sch.decompose_reduction("B", sch.get_loops("B")[1])
+    sch.decompose_reduction(sch.get_block("B"), sch.get_loops(sch.get_block("B"))[1])
 
 
 def split(sch: Schedule) -> None:
-    i, k = sch.get_loops("B")
+    i, k = sch.get_loops(sch.get_block("B"))
     outer, inner = sch.split(k, [None, 3])
     sch.reorder(outer, i, inner)
 
 
 def reordered(sch: Schedule) -> None:
-    i, k = sch.get_loops("B")
+    i, k = sch.get_loops(sch.get_block("B"))
     sch.reorder(k, i)
     sch.vectorize(i)
 
 
 def cached(sch: Schedule) -> None:
-    sch.cache_write("B", 0, "global")
-    sch.parallel(sch.get_loops("B")[0])
+    sch.cache_write(sch.get_block("B"), 0, "global")
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
 
 
 @pytest.mark.parametrize("where", ["i >= 2", "M[i, 3] != 0", "i < n"])
@@ -275,4 +275,4 @@ def f(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6,), "float32")):
     verify(func)
     sch = Schedule(func)
     with pytest.raises(ScheduleError, match="under a condition"):
-        sch.merge_reduction("Z", "B")
+        sch.merge_reduction(sch.get_block("Z"), sch.get_block("B"))

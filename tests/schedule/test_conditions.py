@@ -1,0 +1,173 @@
+"""Steps on programs with conditions and ordered updates, as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+from .machinery import check_compiled, check_meaning, check_random, run
+from .programs import loops
+from .random_guards import is_verified, with_guards
+from .random_programs import a_program
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32))
+def test_what_the_verifier_accepts_the_interpreter_accepts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def pick(n: int) -> int:
+        return int(rng.integers(n))
+
+    func = with_guards(a_program(pick), pick)
+    if is_verified(func):
+        run(func, seed, extremes=True)
+
+
+MASKED = """
+def masked(A: T.Buffer((7, 6), "int32"), M: T.Buffer((7, 6), "int32"), C: T.Buffer((7,), "int32"),
+           D: T.Buffer((7,), "int32")):
+    B = T.alloc((7,), "int32")
+    for i, k in T.grid(7, 6):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(M[i, k] > 0)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = B[vi] * 2
+    for i in range(7):
+        with T.block("D"):
+            vi = T.axis.spatial(7, i)
+            T.where(M[i, 0] > 0)
+            D[vi] = C[vi] + 1
+"""
+STEPS: dict[str, Callable[[Schedule], Any]] = {
+    "decomposed": lambda s: s.decompose_reduction(s.get_block("B"), loops(s, "B")[1]),
+    "tail of terms": lambda s: s.split(loops(s, "B")[1], [None, 4]),
+    "tail of rows": lambda s: s.split(loops(s, "B")[0], [None, 4]),
+    "tail under data": lambda s: s.vectorize(s.split(loops(s, "D")[0], [None, 4])[1]),
+    "fused": lambda s: s.split(s.fuse(*loops(s, "B")), [None, 5]),
+    "moved": lambda s: s.reverse_compute_at(s.get_block("C"), loops(s, "B")[0]),
+    "producer moved": lambda s: s.compute_at(s.get_block("B"), loops(s, "C")[0]),
+    "moved under data": lambda s: s.reverse_compute_at(
+        s.get_block("D"), s.split(loops(s, "C")[0], [None, 4])[0]
+    ),
+    "cut": lambda s: s.loop_partition(s.split(loops(s, "D")[0], [None, 4])[0]),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_conditions_stay_with_what_they_are_about(step: str) -> None:
+    func = parse(MASKED)
+    sch = Schedule(func)
+    STEPS[step](sch)
+    assert sch.func is not func
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+REFUSED: dict[str, tuple[str, Callable[[Schedule], Any]]] = {
+    "results that others keep": (
+        "block D does not run in all of its iterations",
+        lambda s: s.cache_write(s.get_block("D"), 0, "global"),
+    ),
+    "partial results": ("must be a reduction by", lambda s: s.rfactor(loops(s, "B")[1])),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_condition_leaves_out_is_not_made_up(case: str) -> None:
+    reason, step = REFUSED[case]
+    refused(parse(MASKED), step, reason)
+
+
+def refused(func: Func, step: Callable[[Schedule], Any], reason: str) -> None:
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError) as error:
+        step(sch)
+    assert reason in str(error.value)
+    assert sch.func is func
+
+
+INLINE = """
+def masked(A: T.Buffer((4,), "int32"), M: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
+    B = T.alloc((4,), "int32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * 2
+    for i in range(4):
+        {around}
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                T.where({where})
+                C[vi] = B[vi] + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("around", "where"),
+    [("for u in range(1):", "M[i] > 0"), ("for u in range(1):", "i > 1"), ("if M[i] > 0:", "True")],
+)
+def test_a_consumer_that_leaves_elements_out_is_not_inlined(around: str, where: str) -> None:
+    func = parse(INLINE.format(around=around, where=where))
+    verify(func)
+    reason = "does not run in all of its iterations" if where != "True" else "under the condition"
+    refused(func, lambda s: s.reverse_compute_inline(s.get_block("C")), reason)
+
+
+def test_an_ordered_update_reads_what_its_earlier_iterations_stored() -> None:
+    func = parse("""
+def decay(A: T.Buffer((3, 5), "int32"), Z: T.Buffer((3,), "int32")):
+    for i in range(3):
+        with T.block("start"):
+            vi = T.axis.spatial(3, i)
+            Z[vi] = 1
+    for i, k in T.grid(3, 5):
+        with T.block("Z"):
+            vi, vk = T.axis.remap("SO", [i, k])
+            Z[vi] = Z[vi] // 2 + A[vi, vk]
+""")
+    verify(func)
+    refused(
+        func,
+        lambda s: s.distinguish_updates(s.get_block("Z"), 0),
+        "does not update each element of Z by itself",
+    )
+
+
+def test_an_update_under_a_condition_keeps_the_other_elements() -> None:
+    func = parse("""
+def some(A: T.Buffer((4,), "int32"), Z: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("start"):
+            vi = T.axis.spatial(4, i)
+            Z[vi] = 1
+    for i in range(4):
+        with T.block("Z"):
+            vi = T.axis.spatial(4, i)
+            if A[vi] > 0:
+                Z[vi] = Z[vi] * 2
+""")
+    check_random(check_compiled, func, func)
+    refused(
+        func,
+        lambda s: s.distinguish_updates(s.get_block("Z"), 0),
+        "does not update each element of Z by itself",
+    )
