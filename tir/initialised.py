@@ -38,7 +38,7 @@ from .prove import truth
 from .simplify import Simplifier
 from .structure import key_of, same
 from .survey import Survey, Touch
-from .visit import rewrite_children, substitute, walk
+from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
 from .windows import Sweeper, variables
 
 _QUOTIENTS = (Op.FLOORDIV, Op.MOD)
@@ -127,17 +127,11 @@ class Initialised:
     def _own_init(self, t: Touch, block: Block, writes: Sequence[Touch]) -> bool:
         """Whether the block's init, which comes first for each spatial point, stores what is read.
 
-        It does if its reduction starts at zero, in loops of its own, and no condition in the init
-        skips the store. `check_starts` shows that none around the block skips the init.
+        It does if its reduction starts at zero, in loops of its own, and the read is under the
+        conditions of the store. `check_starts` shows that the predicate does not skip the init.
         """
-        conditions = self._conditions.get(block, ())
-        if not any(
-            w.in_init
-            and w.place.block is block
-            and len(w.place.conditions) == len(conditions)
-            and _same_element(w, t)
-            for w in writes
-        ):
+        starts = [w for w in writes if w.in_init and w.place.block is block and _same_element(w, t)]
+        if not any(self._starts_under(w, t, block) for w in starts):
             return False
         spatial: set[Var] = set()
         reduce: set[Var] = set()
@@ -147,6 +141,20 @@ class Initialised:
             if i.kind is IterKind.REDUCE and not self._starts_at_zero(value):
                 return False
         return reduce.isdisjoint(spatial)
+
+    def _starts_under(self, w: Touch, t: Touch, block: Block) -> bool:
+        """Whether the store `w` of an init runs if the read `t` does in any reduce iteration."""
+        own = w.place.conditions[len(self._conditions.get(block, ())) :]
+        if not own:
+            return True
+        reduced = [i for i in block.iters if i.kind is IterKind.REDUCE]
+        moving = variables(*(self.survey.resolved(i.value) for i in reduced))
+        loops = [f for f in t.place.loops if f.var in moving]
+        stored = stored_buffers(loops[0].body) if loops else stored_buffers(block.body)
+        return {key_of(c) for c in own} <= {key_of(c) for c in t.place.conditions} and all(
+            moving.isdisjoint(variables(self.survey.resolved(c))) and not reads_from(c, stored)
+            for c in own
+        )
 
     def _starts_at_zero(self, value: Expr) -> bool:
         p = self.survey.plain.poly(value)

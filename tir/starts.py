@@ -1,20 +1,19 @@
-"""First reduce iterations: the init of a block runs there, so no condition may exclude them.
+"""First reduce iterations: the init of a block runs there, so no predicate may exclude them.
 
 A condition on reduce loops that does not hold at all first iterations leaves out terms of the
 reduction, not elements: it is a condition on the update, in the body, after the init. Program text
-may still have it in `T.where`.
+may have it in `T.where`, around the block, or in the end of a loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..errors import VerifyError
 from .conditions import conjunction, conjuncts
 from .contradiction import contradict
-from .infer import infer_regions, region_key, same_regions
 from .ir import (
     Block,
     Const,
@@ -25,7 +24,6 @@ from .ir import (
     If,
     Iter,
     IterKind,
-    Load,
     Op,
     Stmt,
     Var,
@@ -38,14 +36,13 @@ from .polynomial import Ranges
 from .prove import prove
 from .simplify import Simplifier
 from .structure import key_of
-from .survey import Place, Survey
-from .visit import rewrite_children, stored_buffers, substitute, walk, with_body, with_func_body
+from .survey import Survey
+from .visit import rewrite_children, substitute, with_body, with_func_body
 from .windows import variables
 
 
-def check_starts(func: Func, survey: Survey) -> None:
-    """Raise `VerifyError` for an init that a condition around its block, or in it, may skip."""
-    fixed = {p for p in func.params if isinstance(p, Var)}.union(survey.ranges)
+def check_starts(survey: Survey) -> None:
+    """Raise `VerifyError` for an init that the predicate of its block may skip."""
     for block, place in survey.blocks:
         if block.init is None:
             continue
@@ -58,15 +55,11 @@ def check_starts(func: Func, survey: Survey) -> None:
             )  # fmt: skip
         conditions = [c for k in place.conditions for c in conjuncts(survey.resolved(k))]
         values = [survey.resolved(i.value) for i in block.iters]
-        skipping = [
-            *may_exclude_first(block, values, conditions, survey.ranges),
-            *_changing(block, values, conditions, place, survey, fixed),
-        ]
+        skipping = may_exclude_first(block, values, conditions, survey.ranges)
         if skipping:
             raise VerifyError(
                 "block {0}: its init runs at the first iteration of {1}, where the condition {2} "
-                "may not hold; expected one that holds there, or that the reduction does not "
-                "change", block.label.name,
+                "may not hold; expected one that holds there", block.label.name,
                 ", ".join(i.var.name for i in block.iters if i.kind is IterKind.REDUCE),
                 lambda c=skipping[0]: repr(c),
                 hint="write the condition in the body of the block, by `if` around its update",
@@ -111,33 +104,6 @@ def _counts(value: Expr, ranges: Ranges) -> bool:
     return all(isinstance(k, Var) and c > 0 for k, c in p.items())
 
 
-def _changing(
-    block: Block,
-    values: Sequence[Expr],
-    conditions: Sequence[Expr],
-    place: Place,
-    survey: Survey,
-    fixed: Set[Var],
-) -> list[Expr]:
-    """Those of `conditions` that read what is stored in a loop of the reduction.
-
-    Variables that are not `fixed` stand for what was read before. That its loops have an iteration
-    is one of the conditions.
-    """
-    reduced = [v for i, v in zip(block.iters, values, strict=True) if i.kind is IterKind.REDUCE]
-    used = variables(*reduced)
-    loops = [f for f in place.loops if f.var in used]
-    if not loops:
-        return []
-    stored = stored_buffers(loops[0].body)
-    some = [survey.resolved(as_expr(f.extent) >= 1) for f in loops]
-    return [c for c in some if prove(c, survey.ranges) is not True] + [
-        c
-        for c in conditions
-        if not variables(c) <= fixed or any(type(n) is Load and n.buffer in stored for n in walk(c))
-    ]
-
-
 def with_guarded_updates(func: Func) -> Func:
     """`func` with the conditions of predicates that may exclude first reduce iterations in bodies.
 
@@ -178,13 +144,5 @@ def _with_guard(block: Block, ranges: Ranges) -> Block:
     guard = conjunction(list(moved.values()))
     if guard is None:
         return block
-    body = If(guard, block.body)
-    reads, inferred = block.reads, infer_regions(block.iters, block.body, block.init)[0]
-    now = infer_regions(block.iters, body, block.init)[0]
-    if same_regions(reads, inferred):
-        reads = now
-    else:  # declared ones: what the condition reads comes on top
-        known = {region_key(r) for r in (*reads, *inferred)}
-        reads = (*reads, *(r for r in now if region_key(r) not in known))
     kept = conjunction([c for c in conditions if c not in moved])
-    return replace(block, predicate=kept, body=body, reads=reads)
+    return replace(block, predicate=kept, body=If(guard, block.body))

@@ -2,7 +2,7 @@
 
 Rules are checked in this order: structure (`wellformed.py`); reduce iterations may run in any order
 (`reductions.py`); accesses in bounds, divisors not zero, iteration variables in their domain
-(`inbounds.py`); declared regions cover what blocks touch; no condition skips an init
+(`inbounds.py`); declared regions cover what blocks touch; no predicate skips an init
 (`starts.py`); reads see written elements (`initialised.py`); parallel, vectorized and thread loops
 carry no dependence (`independence.py`), and neither do spatial iterations (`promises.py`). All
 checks are sound: what cannot be shown is refused, with the reason.
@@ -35,7 +35,7 @@ def verify(func: Func) -> None:
         bounds = InBounds(survey)
         bounds.check()
         _check_regions(survey, bounds)
-        check_starts(func, survey)
+        check_starts(survey)
         Initialised(func, survey).check()
         Independence(func, survey).check()
         check_promises(func, survey)

@@ -99,7 +99,6 @@ ORDERED = {
     "first best": "if A[vi, vk] > B[vi]:\n    B[vi] = A[vi, vk]\n    C[vi] = T.int32(vk)",
     "old name": "old = B[vi]\nB[vi] = old * 0.5 + A[vi, vk]",
     "where it was": "at = C[vi]\nB[T.minimum(T.maximum(at, 0), 2)] = 1\nC[vi] = C[vi] + 1",
-    "how often": "for j in range(T.int64(C[vi])):\n    C[vi] = C[vi] + 1",
 }  # fmt: skip
 
 
