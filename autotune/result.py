@@ -19,6 +19,7 @@ from .events import Trial
 from .frame import trials_frame
 from .model.target_model import Roofline
 from .own_rules import RuleUse, rules_text
+from .own_schedules import ScheduleUse, schedules_text
 
 if TYPE_CHECKING:
     import pandas
@@ -126,6 +127,8 @@ class TuneResult(Hinted):
 
     `rules` says what became of each rule that users registered: trials, or why it did not apply.
 
+    `schedules` says how each schedule that `tune` was given ranked: the first is `own0`.
+
     `kept` says in plain words what the database has of an interrupted session, and how to go on.
 
     `pinned` is the schedule (id) that is pinned for the program, `None` if none is: builds take it,
@@ -161,6 +164,7 @@ class TuneResult(Hinted):
     own_seconds: float | None = None
     trial_seconds: float | None = None
     rules: Mapping[str, RuleUse] = field(default_factory=dict)
+    schedules: Mapping[str, ScheduleUse] = field(default_factory=dict)
     kept: str | None = None
     earlier_trials: int = 0
     history: tuple[Trial, ...] = ()
@@ -203,6 +207,12 @@ class TuneResult(Hinted):
         return None if self.best is None else instead_text(self.pinned, self.best.schedule_id)
 
     @property
+    def schedules_text(self) -> str | None:
+        """How the schedules that `tune` was given ranked, as a sentence; `None` without any."""
+        text = schedules_text(self.schedules, self.trials)
+        return None if text is None else f"schedules of your own: {text}"
+
+    @property
     def roofline_text(self) -> str | None:
         """The share of the roofline that the best reaches, as a phrase; `None` without a best."""
         if self.best is None:
@@ -236,15 +246,17 @@ class TuneResult(Hinted):
             best = f"best {self.best.time}{whose} after {rest}"
             own = rules_text(self.rules, self.trials)
             rules = None if own is None else f"rules of your own: {own}"
+            ranks = self.schedules_text
             gains = self._gains_text(explained=True)
             finals = slower_finals_text(self.trial_seconds, self.finals)
             pinned = self.pinned_text
-            lines = (best, finals, gains, self.roofline_text, pinned, rules)
+            lines = (best, finals, gains, self.roofline_text, pinned, rules, ranks)
             return "\n".join(filter(None, (*lines, self.noise, self.doubts, self.kept)))
         more = "" if self.kept is None else f"\n{self.kept}"
         if not self.trials:
             return f"nothing was measured in {self.seconds:.1f} s: {self.reason}{more}"
         error = "" if self.error is None else f"\n  last error: {self.error}"
+        more += "" if self.schedules_text is None else f"\n{self.schedules_text}"
         return f"no correct candidate after {rest}{error}{more}"
 
     def __repr__(self) -> str:
@@ -254,7 +266,8 @@ class TuneResult(Hinted):
         else:
             whose = origin_text(self.best.session, self.session, self.own_seconds)
             lines = [f"best {self.best.time}{whose}"]
-            lines += filter(None, [self.gains_text, self.roofline_text, self.pinned_text])
+            texts = [self.gains_text, self.roofline_text, self.pinned_text, self.schedules_text]
+            lines += filter(None, texts)
         lines.append(
             f"{self.trials_text('trials')} in {self.seconds:.1f} s: {excerpt(self.reason)}"
         )

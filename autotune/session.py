@@ -39,6 +39,7 @@ from .measure.measurer import Measurer
 from .model.target_model import Roofline
 from .noise import disturbed_finals_text, noise_text, was_disturbed
 from .own_rules import OwnRules
+from .own_schedules import OwnSchedules
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
 from .retiming import Plausibility
@@ -61,12 +62,13 @@ class Tuning:
     """A session that runs in this process, a batch at a time.
 
     `check_interrupt` raises `KeyboardInterrupt` if it should end. `beat` shows that all sessions
-    that share the budget are alive. `known` schedules were measured
-    before; `best` is the fastest schedule, `None` while none is known. `search_seconds` is the time
-    that the search took, its creation included, but for what it did while builders worked. This
-    program is `number` of the `programs` that share the budget. `tolerance` is the error that is
-    accepted of inexact schedules. `rivals` are the schedules that the best has to beat, `own_rules`
-    the rules that users registered. `earlier_seconds` is the duration of the calls that it resumes.
+    that share the budget are alive. `known` schedules were measured before; `best` is the fastest
+    schedule, `None` while none is known. `search_seconds` is the time that the search took, its
+    creation included, but for what it did while builders worked. This program is `number` of the
+    `programs` that share the budget. `tolerance` is the error that is accepted of inexact
+    schedules. `rivals` are the schedules that the best has to beat, `own_rules` the rules that
+    users registered, `own_schedules` those that `tune` was given. `earlier_seconds` is the duration
+    of the calls that it resumes.
 
     `ended` is why the program gets no more trials, `None` while it may. `progress` is the gain of
     its trials.
@@ -89,6 +91,7 @@ class Tuning:
     tolerance: float | None
     rivals: Sequence[Rival] = ()
     own_rules: OwnRules = field(default_factory=OwnRules)
+    own_schedules: OwnSchedules | None = None
     earlier_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -199,13 +202,15 @@ class Tuning:
         workload = self.recorder.subject.workload
         history = self.recorder.history
         kept = self.recorder.kept if status is SessionStatus.INTERRUPTED else None
+        finals = () if history.finals is None else history.finals.comparison
+        chosen = None if self.best is None else self.best.schedule_id
         result = TuneResult(
             best=self.best,
             workload=f"{workload.name} {workload.shape}",
             target=self.recorder.subject.target.text,
             flops=workload.flops,
             history=tuple(self._history),
-            finals=() if history.finals is None else history.finals.comparison,
+            finals=finals,
             trials=self._outcomes.total(),
             earlier_trials=self._earlier,
             outcomes=dict(self._outcomes),
@@ -223,6 +228,9 @@ class Tuning:
             own_seconds=history.own_seconds,
             trial_seconds=history.trial_seconds,
             rules=self.own_rules.uses,
+            schedules={}
+            if self.own_schedules is None
+            else self.own_schedules.uses(self._history, finals, chosen),
             kept=kept,
             pinned=self.recorder.pinned,
         )

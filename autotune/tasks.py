@@ -21,7 +21,7 @@ class Task(NamedTuple):
     """A program to tune, and the user's sketches of it if only these are searched.
 
     `beside` are the user's concrete schedules as sketches, which are searched beside those by
-    rules. `first` are their traces.
+    rules. `first` are the traces of concrete ones.
     """
 
     func: Func
@@ -55,7 +55,8 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
     for sketch in found:
         _require_importable(sketch)
     if any(s.space is not None for s in schedules):
-        return [Task(func, found)], False
+        concrete = [s.trace for s in schedules if s.space is None]
+        return [Task(func, found, first=concrete)], False
     return [Task(func, None, found, [s.trace for s in schedules])], False
 
 

@@ -131,8 +131,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
 
     Sketch rules make the schedules to search. Symbolic schedules of a program in place of `func`
     are searched as they are. Concrete ones, as you have written them, are candidates beside those
-    of the rules, and what they sampled is open again. Primitives of the user must come from modules
-    that can be imported.
+    of the rules, and what they sampled is open again: half of the trials are for those with
+    `sample_` steps. `TuneResult.schedules` says how each ranked. Primitives of the user must come
+    from modules that can be imported.
 
     Several programs share one budget, and a list of results is returned. Each batch goes to the
     program for which it is expected to gain most, in seconds of a call times its weight (how often

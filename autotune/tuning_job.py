@@ -24,6 +24,7 @@ from .measure.worker_pool import WorkerPool
 from .model.target_model import model_for
 from .open_session import started_session, unfinished_session
 from .own_rules import OwnRules, warn_of_unused
+from .own_schedules import OwnSchedules
 from .preparation import Begun, Heartbeats, interrupted_result
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
@@ -138,6 +139,7 @@ class TuningJob:
                     tolerance=self.tolerance,
                     rivals=start.rivals,
                     own_rules=start.own_rules,
+                    own_schedules=start.own_schedules,
                     earlier_seconds=begun[n].seconds,
                 )
             )
@@ -258,6 +260,8 @@ class TuningJob:
         )
         rivals: tuple[Rival, ...] = ()
         own_rules = OwnRules()
+        for trace in program.first:
+            search.begin_with(trace)
         if program.user_sketches is None:
             transfer.warm(search, *records, self.tolerance)
             rivals = rivals_of(program.func, target, search)
@@ -266,13 +270,12 @@ class TuningJob:
                     search.begin_with(rival.trace)
             own_rules = OwnRules.of(search, prepared.refusals)
             search.begin_with_each(own_rules.sketches)
-            for trace in program.first:
-                search.begin_with(trace)
         else:
             own = enumerate(search.sketches)
             search.begin_with_each([n] for n, sketch in own if sketch.space.initial)
+        own_schedules = OwnSchedules(search, program.user_sketches or program.beside)
         seconds = meter.elapsed - began
-        return _Start(search, rivals, own_rules, replays, best, len(known), seconds)
+        return _Start(search, rivals, own_rules, own_schedules, replays, best, len(known), seconds)
 
     def _recorder(
         self, subject: Subject, number: int, begun: Sequence[Begun], start: _Start
@@ -318,6 +321,7 @@ class _Start(NamedTuple):
     search: Search
     rivals: Sequence[Rival]
     own_rules: OwnRules
+    own_schedules: OwnSchedules
     replays: Replays
     best: BestResult | None
     known: int

@@ -13,19 +13,44 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import typer
 
 if TYPE_CHECKING:
+    from ..schedule import Schedule
     from ..tir.ir import Func
 
 
 def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
-    """Returns the program that the function of `FILE.py:FUNCTION` makes.
+    """Returns the program that the function of `FILE.py:FUNCTION` makes; see `_made`."""
+    from ..tir.ir import Func
+
+    func = _made(name, parameters)
+    if not isinstance(func, Func):
+        raise typer.BadParameter(f"{name} gives a {type(func).__name__}, expected a program (Func)")
+    return func
+
+
+def load_tunable(name: str, parameters: Iterable[str] = ()) -> Func | list[Schedule]:
+    """Returns the program, or the schedules of one, that the function makes; see `_made`."""
+    from ..schedule import Schedule
+    from ..tir.ir import Func
+
+    made = _made(name, parameters)
+    schedules = [made] if isinstance(made, Schedule) else made
+    if isinstance(schedules, list) and schedules and isinstance(schedules[0], Schedule):
+        return schedules
+    if not isinstance(made, Func):
+        raise typer.BadParameter(
+            f"{name} gives a {type(made).__name__}, expected a program (Func), or schedules of one"
+        )
+    return made
+
+
+def _made(name: str, parameters: Iterable[str]) -> Any:
+    """Returns what the function of `FILE.py:FUNCTION` returns.
 
     The file is run like an imported Python module, and can import its neighbours. `parameters` are
     texts such as `n=512`, converted by the annotations of the function: int, float, bool, str, a
     union of them (with None), a `Literal`. Raises `typer.BadParameter`, a wrong usage, for anything
     that does not fit; errors of the file itself are passed on.
     """
-    from ..tir.ir import Func
-
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
         more = "; a database is given by --db" if Path(name).suffix == ".db" else ""
@@ -39,10 +64,7 @@ def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
         raise typer.BadParameter(
             f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
         )
-    func = maker(**_arguments(maker, name, parameters))
-    if not isinstance(func, Func):
-        raise typer.BadParameter(f"{name} gives a {type(func).__name__}, expected a program (Func)")
-    return func
+    return maker(**_arguments(maker, name, parameters))
 
 
 def _run(file: Path) -> ModuleType:

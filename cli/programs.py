@@ -22,7 +22,7 @@ from .options import (
     Tolerance,
     open_database,
 )
-from .program_file import load_program
+from .program_file import load_program, load_tunable
 from .report import print_json, print_results, tune_row
 from .table import print_facts, print_text
 
@@ -61,12 +61,20 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
 ) -> None:
     """Find a fast schedule by measuring candidates; several programs share the budget.
 
-    Every measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the best so far.
+    A function may also return a schedule, or a list of schedules of one program, to be candidates
+    or searched. Every measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the
+    best so far.
     """
     from ..autotune.records import flops
     from ..autotune.tune import tune as run
 
-    funcs = [load_program(program, param or ()) for program in programs]
+    given = [load_tunable(program, param or ()) for program in programs]
+    funcs = [made[0].original if isinstance(made, list) else made for made in given]
+    tuned: Any = given
+    if any(isinstance(made, list) for made in given):
+        if len(given) > 1:
+            raise typer.BadParameter("schedules are tuned by themselves: give one FILE.py:FUNCTION")
+        (tuned,) = given
     options: dict[str, Any] = {
         "weights": weight,
         "trials": 64 if trials is None and seconds is None else trials,
@@ -78,7 +86,8 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         "tolerance": tolerance,
     }
     with open_database(db, create=True) as database:
-        results = run(funcs, target, database=database, progress=not as_json, **options)
+        found = run(tuned, target, database=database, progress=not as_json, **options)
+        results = found if isinstance(found, list) else [found]
         if as_json:
             rows = [tune_row(r, f.name, flops(f)) for f, r in zip(funcs, results, strict=True)]
             print_json(rows if len(rows) > 1 else rows[0])

@@ -122,6 +122,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         "drift": list(result.drift),
         "gains": gains_json(result.gains),
         "own_rules": {name: use._asdict() for name, use in result.rules.items()},
+        "own_schedules": {name: use._asdict() for name, use in result.schedules.items()},
         "pinned": result.pinned,
         "kept": result.kept,
         "noise": result.noise,
@@ -186,6 +187,7 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
 
 def _print_result(result: TuneResult, flops: int) -> None:
     from ..autotune.own_rules import rules_text
+    from ..autotune.own_schedules import schedules_text
     from ..autotune.result import origin_text
     from ..tuning_db.interleaved_comparison import summary
     from ..tuning_db.resources import resources_text
@@ -213,6 +215,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "rules": None if result.best is None else result.best.generator or None,
             "resources": None if result.best is None else "; ".join(resources) or None,
             "own rules": rules_text(result.rules, result.trials),
+            "own schedules": schedules_text(result.schedules, result.trials),
             "schedule": None if result.best is None else short_id(result.best.schedule_id),
             "trials": result.trials_text(),
             "last error": result.error if result.best is None else None,

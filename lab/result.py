@@ -62,11 +62,11 @@ def _headline(result: TuneResult) -> h.Node:
     best = result.best
     whose = origin_text(best.session, result.session, result.own_seconds)
     slower = slower_finals_text(result.trial_seconds, result.finals)
-    rules = rules_text(result.rules, result.trials)
+    rules, own = rules_text(result.rules, result.trials), result.schedules_text
     return [
         lead(f"{best.time}{whose}", _rate(result.flops, best.seconds), result.roofline_text),
         remarks(gains_text(result.gains, explained=True), rest, slower, result.pinned_text),
-        remarks(f"Rules of your own: {rules}" if rules else None, result.kept),
+        remarks(f"Rules of your own: {rules}" if rules else None, own, result.kept),
         troubles,
     ]
 

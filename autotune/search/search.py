@@ -145,7 +145,8 @@ class Search:
     """Ask/tell search over the sketches of a program. Deterministic for a seed.
 
     With `inexact`, sketches with inexact steps are searched too. So are those `beside` the ones by
-    rules, which a build without records does not know. With `as_written`, so is the
+    rules, which a build without records does not know, for half of the candidates if they have
+    decisions. With `as_written`, so is the
     program itself: it is in the first batch unless it is predicted to be hopelessly slow.
     """
 
@@ -173,6 +174,9 @@ class Search:
         plain = written(func, target) if as_written else None
         if plain is not None and all(s.trace != plain.trace for s in self.sketches):
             self.sketches += (plain,)
+        first, last = len(self.by_rules), len(self.by_rules) + len(beside)
+        self._open_beside = [n for n in range(first, last) if self.sketches[n].variables]
+        self._owed = 0.0
         self.target_model = model_for(target)
         self.base = named(self.config.base, self.target_model) if self.config.model else None
         self.model = CostModel(seed, self.base)
@@ -207,6 +211,11 @@ class Search:
             self.tell([self._recognised(k) for k in known])
         if plain is not None:
             self._begin_with(plain)
+
+    @property
+    def observed(self) -> Sequence[Observation]:
+        """The outcomes that the search was told, in order."""
+        return self._observed
 
     @property
     def best(self) -> Observation | None:
@@ -256,7 +265,7 @@ class Search:
         """At most `count` new candidates, drawn as `SearchConfig` says.
 
         One of each group to begin with comes first, then suggested ones, the others to begin with,
-        and the best predicted.
+        the best predicted of sketches beside those by rules, and of all.
         """
         if count < 1:
             return []
@@ -277,6 +286,7 @@ class Search:
             self._suggested = []
         while self._first and len(batch) < count and count > 1:
             self._take_row(batch, drawn_rows, *self._first.pop(0))
+        self._take_open_beside(batch, drawn_rows, count)
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, drawn_rows, order, greedy)
         for _ in range(8 * count):
@@ -406,6 +416,27 @@ class Search:
         """Take a row of a sketch, if its pool holds it."""
         for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
             self._take(batch, drawn_rows, s, int(place))
+
+    def _take_open_beside(
+        self, batch: list[Candidate], drawn_rows: dict[int, list[int]], count: int
+    ) -> None:
+        """Take the rows predicted best of sketches beside those by rules, if these have decisions.
+
+        Half of all candidates are theirs, as far as they have so many.
+        """
+        pools = [self._pools[s] for s in self._open_beside]
+        self._owed += count / 2
+        taken = sum(candidate.sketch in self._open_beside for candidate in batch)
+        rows = sorted(
+            (score, pool.number, r) for pool in pools for r, score in enumerate(pool.scores)
+        )
+        for _, s, r in rows:
+            if taken + 1 > self._owed or len(batch) >= count:
+                break
+            before = len(batch)
+            self._take(batch, drawn_rows, s, r)
+            taken += len(batch) - before
+        self._owed = min(self._owed - taken, 1.0)
 
     def _take_one_of(
         self, batch: list[Candidate], drawn_rows: dict[int, list[int]], group: Sequence[int]

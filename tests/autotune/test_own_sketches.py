@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
 from tilewright.autotune import tuning_job as tuning
+from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch
@@ -86,6 +87,80 @@ def test_what_a_schedule_sampled_is_open_again(db: TuningDatabase, recorded: Non
     own = {s.generator: s.trace for s in db.records(ScheduleRecord)}
     assert Trace.from_json(own["own0"]) == sch.trace
     assert Trace.from_json(own["own1"]) == written().trace
+
+
+class ByTrace(Recorded):
+    """Candidates take the seconds of their traces; `None` is a crash."""
+
+    def __init__(self, seconds: Callable[[Trace], float | None]) -> None:
+        super().__init__([])
+        self._seconds = seconds
+
+    def measure(
+        self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
+    ) -> Iterator[MeasureResult]:
+        for request in requests:
+            seconds = self._seconds(Trace.from_json(request.trace))
+            crash = MeasureResult(Outcome.CRASH, None, (), error="it fell\nhere")
+            self._measured = [crash if seconds is None else ok(seconds)]
+            yield from super().measure([request], best, meanwhile)
+
+
+def samples(trace: Trace) -> bool:
+    return any(step.op == "sample_perfect_tile" for step in trace)
+
+
+def test_half_of_the_trials_are_for_what_a_schedule_samples(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "Measurer", ByTrace(lambda t: 2.0 + (t != sch.trace)))
+    sch = tiled(symbolic=False)
+    result = tune(sch, "cpu -threads=1", database=db, trials=10, config=QUICK)
+    own = [s for s in db.records(ScheduleRecord) if s.generator == "own0"]
+    assert len(own) == 5
+    assert len({s.trace for s in own}) == 5
+    use = result.schedules["own0"]
+    assert (use.is_open, use.trials, use.failed) == (True, 5, 0)
+    assert (use.rank, use.seconds, use.ratio) == (1, 2.0, 1.0)
+    assert use.ranked == 10
+    assert use.schedule == result.best.schedule_id if result.best is not None else False
+
+
+@pytest.mark.parametrize(("seconds", "rank"), [(0.5, 1), (2.0, 2), (9.0, 6)])
+def test_a_result_says_how_a_written_schedule_ranked(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch, seconds: float, rank: int
+) -> None:
+    sch, others = written(), iter([1.0, *[4.0] * 20])
+    times = ByTrace(lambda t: seconds if t == sch.trace else next(others))
+    monkeypatch.setattr(tuning, "Measurer", times)
+    result = tune(sch, "cpu -threads=1", database=db, trials=6, config=QUICK)
+    use = result.schedules["own0"]
+    assert (use.is_open, use.trials, use.seconds) == (False, 1, seconds)
+    assert (use.rank, use.ranked) == (rank, 6)
+    assert use.ratio == seconds / min(seconds, 1.0)
+    assert f"own0: rank {rank} of 6 schedules" in str(result)
+    assert f"own0: rank {rank} of 6 schedules" in repr(result)
+    again = tune(sch, "cpu -threads=1", database=db, trials=2, config=QUICK).schedules["own0"]
+    assert (again.trials, again.seconds, again.ranked) == (0, seconds, 8)
+
+
+def test_a_result_says_why_a_schedule_has_no_rank(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "Measurer", ByTrace(lambda t: None if samples(t) else 1.0))
+    given = [tiled(symbolic=False), written()]
+    result = tune(given, "cpu -threads=1", database=db, trials=8, config=QUICK)
+    use = result.schedules["own0"]
+    assert (use.rank, use.error) == (None, "it fell\nhere")
+    assert use.trials == use.failed > 1
+    assert result.schedules["own1"].rank is not None
+    assert f"own0: no time, {use.trials} of 8 trials of its open sizes" in str(result)
+    assert f"{use.failed} failed: it fell;" in str(result)
+
+
+def test_schedules_that_are_searched_alone_are_ranked(db: TuningDatabase, recorded: None) -> None:
+    assert run(db, [tiled(), written()]).schedules["own1"].trials == 1
+    assert not tune(matmul(), "cpu -threads=1", database=db, trials=1, config=QUICK).schedules
 
 
 def test_what_cannot_be_built_is_excluded_from_own_sketches() -> None:
