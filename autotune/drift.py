@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from ..durations import format_ratio
 from .finals import Finalist
 from .measure.measure_result import Kernel
 from .measure.measurer import Measurer
@@ -74,21 +73,6 @@ class DriftMonitor:
 def changed(ratio: float) -> float:
     """The factor by which a time changed, up or down."""
     return max(ratio, 1 / ratio)
-
-
-def drift_text(ratio: float, *, finals: bool = False) -> str:
-    """Plain words for a ratio of the reference kernel, or of finals to the trials before them."""
-    if finals:
-        what = f"The finals took {format_ratio(ratio)} times as long as the trials, twice"
-        return f"{what}; something else is running, and nothing was chosen by them."
-    if changed(ratio) < DISTURBED:
-        percent = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} time than at the start"
-        return f"the machine is not calm: the same code takes {percent}"
-    many = format_ratio(changed(ratio))
-    what, which = f"The reference kernel now takes {many} times as long as at the start", "is"
-    if ratio < 1:
-        what, which = f"At the start, the reference kernel took {many} times as long as now", "was"
-    return f"{what}; something else {which} running, and these times are not comparable."
 
 
 def _median(kernel: Kernel, measurer: Measurer) -> float | None:

@@ -1,4 +1,4 @@
-"""What disturbed a session, and what to do about it, in plain words."""
+"""What disturbed a session, and what to do about it, in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..durations import format_ratio
 from ..ids import short_id
 from ..tuning_db.gains import Gains
 from ..tuning_db.values import Baseline, ComparedSchedule, Session, Verdict
-from .drift import DISTURBED, changed, drift_text
+from .drift import DISTURBED, changed
 
 _APART = 3.0
 """From this ratio of the ends of an interval on, the finals were disturbed."""
@@ -34,18 +34,16 @@ def was_disturbed(samples: Sequence[float]) -> bool | None:
     return slow >= max(2, _DISTURBED_SHARE * len(samples))
 
 
-def trials_text(disturbed: Sequence[bool | None]) -> str | None:
-    """Plain words where a quarter of the trials were disturbed (see `was_disturbed`)."""
-    judged = [d for d in disturbed if d is not None]
-    if sum(judged) < max(_FEW, _DISTURBED_SHARE * len(judged)):
-        return None
-    of = f"{len(judged)} trials"
-    if len(judged) < len(disturbed):
-        of = f"the {len(judged)} trials with enough calls to judge (of {len(disturbed)})"
-    return (
-        f"{sum(judged)} of {of} were disturbed: many of their calls took "
-        "twice as long as the shortest, and their times are uncertain."
-    )
+def were_disturbed(trials: Sequence[bool | None]) -> bool:
+    """Whether a quarter of the trials were disturbed (see `was_disturbed`)."""
+    judged = [d for d in trials if d is not None]
+    return sum(judged) >= max(_FEW, _DISTURBED_SHARE * len(judged))
+
+
+def uncertain_text(factor: float, what: str = "times") -> str:
+    """The one line that says it: `noisy machine: times uncertain by up to 3.8x`."""
+    by = f" by up to {format_ratio(factor)}x" if factor > 1 else ""
+    return f"noisy machine: {what} uncertain{by}"
 
 
 def noise_text(
@@ -54,40 +52,52 @@ def noise_text(
     threads: int,
     gains: Gains | None = None,
     disturbed: Sequence[bool | None] = (),
-    act: str = "Tune",
+    act: str = "tune",
     others: Callable[[], Sequence[Session]] = list,
 ) -> str | None:
-    """Plain words where times of a session are not comparable, or its finals could not choose.
+    """A line where times of a session are not comparable, or its finals could not choose.
+
+    `noisy machine: times uncertain by up to 3.8x; tune again when calm`. The factor is the largest
+    that anything shows.
 
     `drift` has the times of the reference kernel over its first, `comparison` the finalists, and
     `threads` is the number that the kernels use. `gains` are those that the finals measured,
     `disturbed` says which trials something disturbed, and `act` what to do again. `others` returns
     the other sessions of this machine meanwhile; it is asked only where something was found.
     """
-    found = (
-        _drift_text(drift),
-        trials_text(disturbed),
-        _finals_text(comparison) or _gains_text({} if gains is None else gains),
-    )
-    texts = [text for text in found if text is not None]
-    if not texts:
+    factors = [_drift(drift), _finals(comparison)]
+    if were_disturbed(disturbed):
+        factors.append(DISTURBED)
+    found = [factor for factor in factors if factor is not None]
+    if found:
+        return _advised(uncertain_text(max(found)), threads, act, others)
+    unsure = _unsure({} if gains is None else gains)
+    if not unsure:
         return None
-    return " ".join([*texts, *others_text(others()), advice(threads, act)])
+    names = " and ".join(baseline.phrase for baseline in unsure)
+    text = uncertain_text(max(unsure.values()), f"gain over {names}")
+    return _advised(text, threads, act, others)
 
 
 def disturbed_finals_text(
     slowdown: float,
     threads: int,
-    act: str = "Tune",
+    act: str = "tune",
     others: Callable[[], Sequence[Session]] = list,
 ) -> str:
-    """Plain words for finals that were not recorded; the arguments are those of `noise_text`."""
-    found = drift_text(slowdown, finals=True)
-    return " ".join([found, *others_text(others()), advice(threads, act)])
+    """The line of finals that were not recorded; the arguments are those of `noise_text`."""
+    text = f"noisy machine: finals took {format_ratio(slowdown)}x as long as trials, and are void"
+    return _advised(text, threads, act, others)
 
 
-def others_text(others: Sequence[Session]) -> list[str]:
-    """Which other sessions were at work on this machine, as a sentence; none if there were none."""
+def _advised(text: str, threads: int, act: str, others: Callable[[], Sequence[Session]]) -> str:
+    """The line with the other sessions, and what to do on a machine that is busy."""
+    alone = ", or for one thread (-threads=1)" if threads > 1 else ""
+    return "; ".join([text, *_others(others()), f"{act} again when calm{alone}"])
+
+
+def _others(others: Sequence[Session]) -> list[str]:
+    """Which other sessions were at work on this machine, as a phrase; none if there were none."""
     if not others:
         return []
     own = os.getpid()
@@ -96,61 +106,33 @@ def others_text(others: Sequence[Session]) -> list[str]:
         for s in others[:_NAMED]
     ]
     more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
-    sessions, were = ("session", "was") if len(others) == 1 else ("sessions", "were")
-    return [f"Meanwhile {sessions} {', '.join([*named, *more])} {were} at work on this machine."]
+    sessions = "session" if len(others) == 1 else "sessions"
+    return [f"{sessions} {', '.join([*named, *more])} ran meanwhile"]
 
 
-def advice(threads: int, act: str = "Tune") -> str:
-    """What to do on a machine that is busy."""
-    alone = f", or {act.lower()} for one thread (-threads=1)" if threads > 1 else ""
-    return f"{act} again when the machine is calm{alone}."
+def _drift(drift: Sequence[float]) -> float | None:
+    """The largest factor of the reference kernel, in either direction, where it is too much."""
+    worst = max(map(changed, drift), default=1.0)
+    return None if worst < DISTURBED else worst
 
 
-def _drift_text(drift: Sequence[float]) -> str | None:
-    worst = max(drift, key=changed, default=1.0)
-    if changed(worst) < DISTURBED:
-        return None
-    if changed(drift[-1]) >= DISTURBED:
-        return drift_text(worst)
-    what = "took {0} times as long as" if worst > 1 else "was {0} times as fast as"
-    return (
-        f"For a while, the reference kernel {what.format(format_ratio(changed(worst)))} at the "
-        "start; something else was running, and these times are not comparable."
-    )
+def _finals(comparison: Sequence[ComparedSchedule]) -> float | None:
+    """How far the ends of an interval are apart that hides the choice, at most.
+
+    1 where finalists were unsettled in too few rounds for an interval.
+    """
+    unsettled = [c for c in comparison if c.verdict is Verdict.UNSETTLED]
+    near = [c for c in comparison if c.interval is not None and c.interval[0] <= 1]
+    intervals = (c.interval for c in (*unsettled, *near))
+    widest = max((high / low for low, high in filter(None, intervals)), default=1.0)
+    return widest if unsettled or widest > _APART else None
 
 
-def _finals_text(comparison: Sequence[ComparedSchedule]) -> str | None:
-    unsettled = sum(compared.verdict is Verdict.UNSETTLED for compared in comparison)
-    if unsettled:
-        return (
-            f"The machine was too busy to compare {unsettled} of {len(comparison)} finalists by "
-            "ratios of times; the shortest times decided."
-        )
-    intervals = (compared.interval for compared in comparison)
-    near = (high / low for low, high in filter(None, intervals) if low <= 1)
-    widest = max(near, default=1.0)
-    if widest <= _APART:
-        return None
-    factor = format_ratio(widest)
-    return (
-        f"In the finals, ratios of times are uncertain by a factor of up to {factor}: "
-        "the machine was too busy for a sure choice."
-    )
-
-
-def _gains_text(gains: Gains) -> str | None:
-    """Plain words where a gain is uncertain: the choice among the candidates is not."""
-    apart = {
-        baseline: gain.interval[1] / gain.interval[0]
-        for baseline, gain in gains.items()
-        if gain.interval is not None
+def _unsure(gains: Gains) -> dict[Baseline, float]:
+    """The baselines over which the gain is uncertain, by which factor: the choice is not."""
+    apart = {baseline: gains[baseline].interval for baseline in Baseline if baseline in gains}
+    return {
+        baseline: interval[1] / interval[0]
+        for baseline, interval in apart.items()
+        if interval is not None and interval[1] / interval[0] > _APART
     }
-    unsure = [baseline for baseline in Baseline if apart.get(baseline, 1.0) > _APART]
-    if not unsure:
-        return None
-    names = " and ".join(baseline.phrase for baseline in unsure)
-    factor = format_ratio(max(apart[baseline] for baseline in unsure))
-    return (
-        f"The gain over {names} is uncertain by a factor of up to {factor}, since the machine was "
-        "busy; the choice among the candidates is sure."
-    )

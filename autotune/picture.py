@@ -17,9 +17,9 @@ from ..ids import short_id
 from ..texts import LINE, count, cut, excerpt, in_lines, printable
 from ..tuning_db.gains import gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome
-from .drift import changed, drift_text
+from .drift import DISTURBED, changed
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from .noise import trials_text
+from .noise import uncertain_text, were_disturbed
 from .result import origin_text, slower_finals_text
 
 _ERROR = 120
@@ -94,11 +94,15 @@ class Picture:
 
     @property
     def calm(self) -> str | None:
-        """Whether the machine is calm, as a phrase; `None` while it is not known."""
-        if self.drift is not None and self._drifts:
-            return drift_text(self.drift.ratio, finals=self.drift.finals)
-        if self._disturbed is not None:
-            return f"the machine is not calm: {self._disturbed}"
+        """Whether the machine is calm, as a phrase.
+
+        `None` while it is not known, and where `noise` says it at the end.
+        """
+        if self.noise is not None:
+            return None
+        if not self.is_calm:
+            drifted = changed(self.drift.ratio) if self.drift is not None and self._drifts else 1.0
+            return uncertain_text(max(drifted, DISTURBED if self._disturbed else 1.0))
         if self.drift is None:
             return None
         return f"calm: the same code takes {self.drift.ratio:.2f} times as long as at the start"
@@ -106,7 +110,7 @@ class Picture:
     @property
     def is_calm(self) -> bool:
         """Whether nothing shows a disturbance: neither trials nor the kernel timed again."""
-        return not self._drifts and self._disturbed is None
+        return not self._drifts and not self._disturbed
 
     @property
     def _drifts(self) -> bool:
@@ -115,9 +119,9 @@ class Picture:
         return drift is not None and (drift.finals or changed(drift.ratio) > 1 + _CALM)
 
     @property
-    def _disturbed(self) -> str | None:
-        """How many trials were disturbed, in plain words, where it is many."""
-        return trials_text([trial.disturbed for trial in self.trials])
+    def _disturbed(self) -> bool:
+        """Whether many trials were disturbed."""
+        return were_disturbed([trial.disturbed for trial in self.trials])
 
     @property
     def failed(self) -> str | None:
@@ -203,8 +207,6 @@ class Picture:
             case Trial(number=number, error=str(), outcome=outcome):
                 error = excerpt(event.reason, _ERROR)
                 return f"trial {number}{self._of}: {self.which}{outcome}: {error}"
-            case Drift() if not self.is_calm:
-                return f"{self.which}{self.calm}"
             case Final(comparison=()):
                 return f"{self.which}the finals do not count: another time of the session is less"
             case Final():

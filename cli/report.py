@@ -222,8 +222,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "session": short_id(result.session),
             "ended": result.reason,
             "kept": result.kept,
-            "noise": result.noise,
-            "warning": result.doubts,
+            "warning": result.doubts,  # noise is said where the progress ends
         }
     )
 

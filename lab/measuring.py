@@ -274,9 +274,9 @@ class Measurements:
             ratios, threads = timed.drift.ratios, self._target.threads
             others = partial(_others, recorder)
             if timed.slowdown is None:
-                noise = noise_text(ratios, timed.comparison, threads, act="Measure", others=others)
+                noise = noise_text(ratios, timed.comparison, threads, act="measure", others=others)
             else:
-                noise = disturbed_finals_text(timed.slowdown, threads, "Measure", others)
+                noise = disturbed_finals_text(timed.slowdown, threads, "measure", others)
             self._unsaved.write(partial(database.finish_session, session.id, status, noise))
         return noise
 

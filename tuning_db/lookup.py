@@ -516,7 +516,7 @@ def noise(layers: Layers, best: Best, damage: Damage) -> str | None:
     session = None if layer is None else _session_of(layer, best.measurement, damage)
     if session is None or session.noise is None:
         return None
-    words = " ".join(session.noise.split())
+    words = " ".join(session.noise.split()).removeprefix("noisy machine: ")
     return f"Session {short_id(session.id)}, which measured it, was not calm: {words}"
 
 

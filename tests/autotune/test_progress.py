@@ -173,7 +173,6 @@ def test_any_terminal_shows_all_of_it(width: int, encoding: str) -> None:
         "best 1 ms, 2.0 GFLOP/s",
         "ok 2",
         "predictions are off",
-        "calm: the same code",
         "all 4 trials are done",
         "Something else was running.",
     )
@@ -215,16 +214,24 @@ def test_the_picture_knows_predictions_and_calm() -> None:
     picture.add(trial(4, 8e-1, 2e-3))
     assert picture.predicted == "predictions are off by a factor of 400 (median)"
     picture.add(Drift(68.0, 3.0))
-    assert str(picture.calm).startswith(
-        "The reference kernel now takes 68 times as long as at the start"
-    )
+    assert picture.calm == "noisy machine: times uncertain by up to 68x"
     picture.add(Drift(1.01, 4.0))
     assert picture.calm == "calm: the same code takes 1.01 times as long as at the start"
     for number in range(5, 8):
         picture.add(replace(trial(number, 8e-1), disturbed=True))
     assert not picture.is_calm
-    assert picture.calm == (
-        "the machine is not calm: 3 of the 3 trials with enough calls to judge (of 7) were "
-        "disturbed: many of their calls took twice as long as the shortest, and their times are "
-        "uncertain."
-    )
+    assert picture.calm == "noisy machine: times uncertain by up to 2x"
+
+
+def test_noise_is_said_once_in_lines_and_in_the_picture() -> None:
+    """However often the machine drifts."""
+    noise = "noisy machine: times uncertain by up to 68x; tune again when calm"
+    events = [STARTED, *(Drift(ratio, 3.0) for ratio in (2.0, 68.0, 3.0)), trial(1, 2e-3)]
+    events.append(Ended("all 4 trials are done", False, 2, BEST, 5.2, noise=noise))
+    picture, lines = Picture(STARTED), []
+    for event in events:
+        picture.add(event)
+        lines.append(picture.line(event))
+    assert "\n".join(filter(None, lines)).count("noisy machine") == 1
+    assert picture.calm is None
+    assert picture.conclusions.count(noise) == 1
