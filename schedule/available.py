@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TypeGuard
 
 from ..tir.conditions import conjuncts
+from ..tir.dependence import Access
 from ..tir.ir import (
     Binary,
     Block,
@@ -32,19 +33,20 @@ from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
+from ..tir.windows import variables
 from .block_queries import (
     Ranges,
     bound_regions,
     covering,
     feeding,
-    free_vars,
     loop_ranges,
     order_of,
     readers_of,
     region_buffers,
     writers_of,
 )
-from .facts import truths
+from .distinct import distinct
+from .facts import last, truths
 from .find import find_path, last_block, path_to
 from .legality import require_concurrent
 from .loop_dependence import Finding, served, uses_of
@@ -114,13 +116,12 @@ def _complete(fn: Func, writers: Sequence[Sequence[Stmt]]) -> bool:
 
 def is_rolling(block: Block, buffer: Buffer) -> bool:
     """Whether `block` overwrites elements of `buffer` on its way, so that only few remain."""
-    opaque = {i.var for i in block.iters if i.kind is IterKind.OPAQUE}
-    return bool(opaque) and any(
-        type(r.min) is not Var and not opaque.isdisjoint(free_vars(r.min))
-        for region in block.writes
-        if region.buffer is buffer
-        for r in region.ranges
-    )
+    loops = [For(i.var, i.extent, block.body) for i in block.iters if i.kind is IterKind.OPAQUE]
+    stored = [Access(r.ranges, {}) for r in block.writes if r.buffer is buffer]
+    used = {v for a in stored for r in a.ranges for v in variables(r.min)}
+    if used.isdisjoint(s.var for s in loops):
+        return False
+    return not distinct(stored, loops, {i.var: (0, last(i.extent)) for i in block.iters})
 
 
 def _in_window(path: Sequence[Stmt], buffer: Buffer, other: Sequence[Stmt]) -> bool:

@@ -43,15 +43,8 @@ from .block_queries import (
 from .distinct import distinct
 from .find import blocks_in, find_path, last_loop, loops_in, statements
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
-from .opaque import (
-    carried_example,
-    carried_hint,
-    keeps_opaque_order,
-    overtaking_example,
-    overtaking_hint,
-)
 from .order import require_interleaving
-from .require import certain, current_space, require
+from .require import HandleName, certain, current_space, require
 from .written import within, written_box
 
 
@@ -72,14 +65,15 @@ def require_permutable(
     blocks = list(blocks_in(body))
     for block in blocks:
         opaque = loops & feeding(block, IterKind.OPAQUE)
+        found = _reordered(above, old, chain, body, block) if opaque else Finding(True)
         require(
-            not opaque or (len(blocks) == 1 and keeps_opaque_order(above, old, chain, body, block)),
+            found.apart,
             "block {0} must run in the order of loop{1} {2}: its iterations are opaque",
             block.label,
             "s" if len(opaque) > 1 else "",
             lambda o=opaque: _names(o),
-            example=partial(overtaking_example, above, old, chain, body, block),
-            hint=partial(overtaking_hint, above, old, chain, body, block),
+            example=found.example,
+            hint=None if found.first is None else partial(_advice, block, found.first.buffer),
         )
         if block.init is not None:
             mixed = loops & feeding(block, IterKind.REDUCE) & feeding(block, IterKind.SPATIAL)
@@ -137,21 +131,8 @@ def require_concurrent(
     loop = last_loop(path)
     blocks = list(blocks_in(loop.body))
     for block in blocks:
-        for kind in (IterKind.REDUCE, IterKind.OPAQUE):
-            require(
-                loop.var not in feeding(block, kind)
-                or (kind is IterKind.OPAQUE and private and _starts_anew(fn, path, block)),
-                "loop {0} cannot {1}: it is part of the {2} iterations of block {3}",
-                loop.var,
-                what,
-                kind.value,
-                block.label.name,
-                example=partial(carried_example, path, block) if kind is IterKind.OPAQUE else None,
-                hint=partial(_candidates, path, block, kind),
-                found=kind.value,
-                expected=IterKind.SPATIAL.value,
-                alternatives=partial(_spatial_loops, path),
-            )
+        if loop.var in feeding(block, IterKind.REDUCE):
+            raise _part_of(path, what, block, IterKind.REDUCE)
     ranges = loop_ranges(path)
     for buffer, users in _shared(blocks).items():
         accesses = _accesses(users, buffer, loop.body)
@@ -168,6 +149,9 @@ def require_concurrent(
             continue
         uses = [u for b in users for u in uses_of(b, buffer, loop.body)]
         found = conflicts(pairs_of(uses), [loop], ranges)
+        opaque = [b for b in users if loop.var in feeding(b, IterKind.OPAQUE)]
+        if opaque and not found.apart:
+            raise _part_of(path, what, opaque[0], IterKind.OPAQUE, found)
         require(
             found.apart,
             "loop {0} cannot {1}: its iterations are not known to write different elements of "
@@ -179,18 +163,6 @@ def require_concurrent(
             example=found.example,
             hint=partial(_separately, path[:-1], [loop], loop.body) if len(users) > 1 else None,
         )
-
-
-def _starts_anew(fn: Func, path: Sequence[Stmt], block: Block) -> bool:
-    """Whether all that `block` writes is of one iteration of the path's loop.
-
-    Then the order of its visits counts within an iteration only.
-    """
-    internal = _internal(fn, last_loop(path))
-    return all(
-        buffer in internal and _refilled(fn, path, buffer)
-        for buffer in region_buffers(block.writes)
-    )
 
 
 def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
@@ -285,7 +257,7 @@ def _require_self_contained(
             if buffer in region_buffers(b.writes) and loops & feeding(b, IterKind.REDUCE)
         ]
         safe = not accumulated and (
-            distinct(_accesses(users, buffer, body), chain, ranges)
+            _in_order(users, buffer, old, chain, body, ranges)
             or _covered(users, buffer, body, ranges)
         )
         found = Finding(True) if safe else _overtaken(old, chain, body, buffer, users, ranges)
@@ -300,6 +272,56 @@ def _require_self_contained(
             example=found.example,
             hint=partial(_separately, above, old, body),
         )
+
+
+def _reordered(
+    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt, block: Block
+) -> Finding:
+    """Whether iterations of a block that use an element keep their order; if not, two of them."""
+    ranges = loop_ranges((*above, *chain))
+    order = overtakes([s.var for s in old], [s.var for s in chain])
+    for buffer in dict.fromkeys(r.buffer for r in block.writes):
+        if _in_order([block], buffer, old, chain, body, ranges):
+            continue
+        found = conflicts(pairs_of(uses_of(block, buffer, body)), old, ranges, order)
+        if not found.apart:
+            return found
+    return Finding(True)
+
+
+def _in_order(
+    users: Sequence[Block],
+    buffer: Buffer,
+    old: Sequence[For],
+    chain: Sequence[For],
+    body: Stmt,
+    ranges: Ranges,
+) -> bool:
+    """Whether iterations that use an element of `buffer` are seen to keep their order.
+
+    That is so where an element determines the iteration of some loops, and all others stay in
+    order: no loop is left, or those of iterations that are not spatial.
+    """
+    accesses = _accesses(users, buffer, body)
+    spatial = set.intersection(*(_only_spatial(b) for b in users))
+    for moving in ({s.var for s in chain}, spatial):
+        staying = {s.var: s.extent for s in chain if s.var not in moving}
+        swept = [a._replace(inner={**staying, **a.inner}) for a in accesses]
+        if _same_order(staying, old) and distinct(
+            swept, [s for s in chain if s.var in moving], ranges
+        ):
+            return True
+    return False
+
+
+def _same_order(loops: Collection[Var], old: Sequence[For]) -> bool:
+    before = [s.var for s in old if s.var in set(loops)]
+    return all(v is w for v, w in zip(loops, before, strict=True))
+
+
+def _only_spatial(block: Block) -> set[Var]:
+    others = feeding(block, IterKind.OPAQUE) | feeding(block, IterKind.REDUCE)
+    return feeding(block, IterKind.SPATIAL) - others
 
 
 def _separately(above: Sequence[Stmt], old: Sequence[For], body: Stmt) -> str | None:
@@ -425,6 +447,30 @@ def _hull(
     return covering(regions, _inner_loops(body, block), ranges) if regions else None
 
 
+def _part_of(
+    path: Sequence[Stmt],
+    what: str,
+    block: Block,
+    kind: IterKind,
+    clash: Finding = Finding(False),  # noqa: B008  immutable
+) -> ScheduleError:
+    """The refusal to run a loop at once that is part of a block's iterations of that kind."""
+    loop = last_loop(path).var
+    return ScheduleError(
+        "loop {0} cannot {1}: it is part of the {2} iterations of block {3}",
+        HandleName(loop),
+        what,
+        kind.value,
+        block.label.name,
+        at=loop,
+        example=clash.example,
+        hint=partial(_candidates, path, block, kind, clash),
+        found=kind.value,
+        expected=IterKind.SPATIAL.value,
+        alternatives=partial(_spatial_loops, path),
+    )
+
+
 def _names(loops: set[Var]) -> str:
     return ", ".join(sorted(v.name for v in loops))
 
@@ -438,10 +484,18 @@ def _spatial_loops(path: Sequence[Stmt]) -> list[Var]:
     return [s.var for s in loops_in(top) if s.var not in reducing]
 
 
-def _candidates(path: Sequence[Stmt], block: Block, kind: IterKind) -> str:
+def _advice(block: Block, buffer: Buffer) -> str:
+    """What helps where iterations of `block` use an element of `buffer` in an order."""
+    if buffer in region_buffers(block.reads):
+        return f"the block reads and writes {buffer.name}: storing to another buffer has no order"
+    return f"several iterations write an element of {buffer.name}, and the last one counts"
+
+
+def _candidates(path: Sequence[Stmt], block: Block, kind: IterKind, clash: Finding) -> str:
     found = ", ".join(v.name for v in _spatial_loops(path))
     text = f"loops that feed only spatial iterations: {found or 'none'}"
     if kind is IterKind.OPAQUE:
-        return f"{text}; {carried_hint(path, block)}"
+        known = clash.first
+        return f"{text}; {'the order matters' if known is None else _advice(block, known.buffer)}"
     loop = last_loop(path).var.name
     return f"{text}; rfactor({loop}) makes {loop} one, of partial results"

@@ -402,7 +402,7 @@ def _followed(
     One variable follows each of the producer's: two that did would never be apart.
     """
     extents = {i.var: i.extent for i in consumer.iters}
-    sizes = {i.var: i.extent for i in producer.iters if i.kind is IterKind.SPATIAL}
+    sizes = {i.var: i.extent for i in producer.iters if i.kind is not IterKind.REDUCE}
     written = [r for r in producer.writes if r.buffer is buffer]
     found: dict[Var, Range] = {}
     dropped: set[Var] = set()

@@ -110,15 +110,28 @@ def _spatial(statement: Stmt, loops: Sequence[For]) -> set[Var]:
     }.items():
         accesses = [n.indices for n in _accesses(statement, buffer)]
         used = {v for e in indices for v in free_vars(e)}
-        telling = [s for s in loops if s.var in used]
         alike = used <= around and all(_same_place(i, indices) for i in accesses)
-        access = Access(tuple(Range(e, 1) for e in indices), {})
-        if alike and distinct([access], telling, loop_ranges(loops)):
+        if alike and _determined([indices], [s for s in loops if s.var in used], loops):
             found &= used
         else:
-            plain = ((d, e) for d, e in enumerate(indices) if type(e) is Var)
-            found &= {e for d, e in plain if all(i[d] is e for i in accesses)}
+            known = [d for d in range(len(indices)) if all(_over(i[d], around) for i in accesses)]
+            places = [tuple(i[d] for d in known) for i in accesses]
+            found = {s.var for s in loops if s.var in found and _determined(places, [s], loops)}
     return found
+
+
+def _over(index: Expr, loops: set[Var]) -> bool:
+    """Whether an index depends on nothing but `loops`."""
+    return free_vars(index) <= loops and not any(type(n) is Load for n in walk(index))
+
+
+def _determined(
+    places: Sequence[tuple[Expr, ...]], telling: Sequence[For], loops: Sequence[For]
+) -> bool:
+    """Whether no element is at one of `places` in two iterations of the loops `telling`."""
+    others = {s.var: s.extent for s in loops if s not in set(telling)}
+    accesses = [Access(tuple(Range(e, 1) for e in indices), others) for indices in places]
+    return distinct(accesses, telling, loop_ranges(loops))
 
 
 def _chosen(statement: Stmt) -> set[Var] | None:

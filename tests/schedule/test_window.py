@@ -220,10 +220,12 @@ def test_it_stays_in_order() -> None:
     sch = rolled()
     (i,) = loops(sch, "C")
     window = sch.get_loops(sch.get_block("B"))[-1]
-    for step in (sch.parallel, sch.vectorize):
-        for loop in (i, window):
-            with pytest.raises(ScheduleError):
-                step(loop)
+    for step in ("parallel", "vectorize"):
+        with pytest.raises(ScheduleError):
+            getattr(sch, step)(i)
+        trial = sch.copy()
+        getattr(trial, step)(window)  # of different elements in an iteration of i
+        correct(trial)
     with pytest.raises(ScheduleError, match="block B may write an element of B"):
         sch.fission(i)
     with pytest.raises(ScheduleError, match="opaque"):
