@@ -19,10 +19,10 @@ from heapq import heappop, heappush
 from ...codegen.detect import resolve
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
-from ...schedule.find import loops_in
+from ...schedule.find import blocks_in, loops_in, statements
 from ...target import Target
 from ...texts import count
-from ...tir.ir import Block, Buffer, Func, Label, Var
+from ...tir.ir import Block, Buffer, ForKind, Func, Label, Var
 from ...tir.structure import tree_depth
 from ...tir.verify import verify
 from .access_patterns import (
@@ -133,7 +133,8 @@ def fusion_groups(func: Func, target: Target | str = "cpu") -> Fusion:
         anchor = group.anchor.label if group.anchor.label in place else members[-1]
         fusion.append(FusionGroup(group.kind, anchor, members, tuple(inlined[n])))
     fusion.sort(key=lambda group: place[group.members[-1]])
-    return Fusion(plain.func, tuple(fusion), tuple(b.label for b in blocks if b.label in kept))
+    rest = tuple(b.label for b in blocks if b.label in kept and b.label not in home)
+    return Fusion(plain.func, tuple(fusion), rest)
 
 
 def never_runs(func: Func) -> bool:
@@ -177,6 +178,7 @@ def partition(draft: Draft, kept: Collection[Label], claimed: Collection[Label] 
     draft, views = _tell_apart(draft, left)
     left |= {copy for copies in views.values() for copy in copies}
     grouped, groups = _grouped(draft, left)
+    scans = [] if claimed else _scans(grouped, kept)
     attention = _with_attention(grouped, groups)
     hoisted = _hoist_statistics(draft, left, kept) if attention is None else None
     if hoisted is not None:
@@ -184,7 +186,8 @@ def partition(draft: Draft, kept: Collection[Label], claimed: Collection[Label] 
         attention = _with_attention(other, parts)
         if attention is not None:
             grouped, groups = other, parts
-    return Partition(grouped, [groups] if attention is None else [attention, groups], views)
+    ways = [groups] if attention is None else [attention, groups]
+    return Partition(grouped, [[*way, *scans] for way in ways], views)
 
 
 def _grouped(draft: Draft, left: Collection[Label]) -> tuple[Draft, list[Group]]:
@@ -197,6 +200,24 @@ def _grouped(draft: Draft, left: Collection[Label]) -> tuple[Draft, list[Group]]
             assigned |= set(parts[-1])
     draft = _join(draft, parts)
     return draft, [_group(draft, labels) for labels in parts]
+
+
+def _scans(draft: Draft, kept: Collection[Label]) -> list[Group]:
+    """The nests in which blocks `kept` follow each other in an order of their own.
+
+    They carry values to each other's next iterations, and so share all of their loops.
+    """
+    groups: list[Group] = []
+    for nest in statements(draft.func.body):
+        members = tuple(blocks_in(nest))
+        if (
+            len(members) > 1
+            and any(map(is_ordered, members))
+            and all(b.label in kept for b in members)
+            and all(loop.kind is ForKind.SERIAL for loop in loops_in(nest))
+        ):
+            groups.append(Group(GroupKind.ORDERED, members))
+    return groups
 
 
 def _hoist_statistics(

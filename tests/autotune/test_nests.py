@@ -248,9 +248,9 @@ def softmax(A: T.Buffer((6, 40), "float32"), B: T.Buffer((6, 40), "float32")):
 
 
 def test_scans_run_in_their_order() -> None:
-    assert names_of(program(SCAN)) == ["ordered+rows", "written"]
+    assert names_of(program(SCAN)) == ["ordered_rows+rows", "ordered_steps+rows", "written"]
     func = program(DOWN)
-    assert names_of(func) == ["ordered+rows", "written"]
+    assert names_of(func) == ["ordered_lanes+rows", "ordered_steps+rows", "written"]
     sketch = sketches(func, resolve("cpu -threads=2"))[0]
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
     assert "T.vectorized(" in str(sketch.trace.with_row(row.tolist()).apply(func).func)
