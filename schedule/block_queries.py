@@ -17,7 +17,6 @@ from ..tir.ir import (
     For,
     ForKind,
     Func,
-    If,
     Iter,
     IterKind,
     Label,
@@ -125,20 +124,6 @@ def require_inside(loop: For, block: Label) -> None:
         "block {0} is not inside loop {1}",
         block,
         loop.var.name,
-    )
-
-
-def require_runs_in(loop: For, block: Label) -> None:
-    """Require that a block runs in each iteration of a loop around it, but for its predicate.
-
-    A variable that is bound in the loop may stand for a condition, too.
-    """
-    require(
-        all(type(s) not in (If, Let) for s in find_path(loop, block) or ()),
-        "block {0} runs under a condition in loop {1}, or a variable is bound there",
-        block,
-        loop.var.name,
-        hint="take a loop inside of that, if there is one",
     )
 
 

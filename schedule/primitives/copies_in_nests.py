@@ -10,7 +10,7 @@ from dataclasses import replace as _replace
 
 from ...tir.ir import Block, Buffer, For, Func, Label, Var
 from ..available import require_available, require_still_concurrent
-from ..block_queries import order_of, readers_of, require_runs_in, writers_of
+from ..block_queries import order_of, readers_of, writers_of
 from ..edits import Moved, block_redirected
 from ..find import find_path, map_blocks, path_to
 from .place import reverse_compute_at
@@ -38,7 +38,6 @@ def readers_beside(fn: Func, buffer: Buffer, writer: Label) -> list[Label]:
 def after_writer(fn: Func, copy: Label, writer: Label, readers: Collection[Label]) -> Func:
     """`fn` with the block `copy`, of a nest after that of `writer`, right after that."""
     loop = shared_loops(fn, writer, readers)[-1]
-    require_runs_in(loop, writer)
     fn, _ = reverse_compute_at(fn, copy, loop.var)
     return fn
 

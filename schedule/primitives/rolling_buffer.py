@@ -38,7 +38,6 @@ from ..block_queries import (
     region_buffers,
     require_internal,
     require_not_prefetched,
-    require_runs_in,
     require_unit,
     writers_of,
 )
@@ -97,7 +96,6 @@ def rolling_buffer(
     rolling, window = _rolling(found, buffer, named, around, ranges)
     inner = around[around.index(rolling) + 1 :]
     _require_order(rolling, inner, around)
-    require_runs_in(rolling, block)
     _require_steady(fn, found, rolling, inner)
     _require_by_place(found, window, rolling, inner, ranges)
     for r in readers:

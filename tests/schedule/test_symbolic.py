@@ -299,8 +299,8 @@ def test_decisions_of_a_symbolic_schedule_are_initial_values() -> None:
     assert list(sch.space.bounds) == [inner, middle, width]
     assert list(sch.trace.decisions.values()) == [(None, None), (None,)]
     fork = sch.copy()
-    with pytest.raises(ScheduleError, match="2 decisions given, the step takes 1"):
-        fork.sample_perfect_tile(j, 2, decision=[3, 4])
+    with pytest.raises(ScheduleError, match="3 decisions given, the step takes 1"):
+        fork.sample_perfect_tile(j, 2, decision=[3, 4, 4])
     more = fork.sample_perfect_tile(j, 2, decision=[3])[1]
     assert fork.space is not None
     assert fork.space.initial == {inner: 4, more: 3}
