@@ -41,6 +41,9 @@ from .session_history import SessionHistory, tolerance_of
 _PREPARING = "measuring this machine and preparing the search"
 
 
+_INSTEAD = 'open it there: tw.open_run("tuning.db", session)'
+
+
 @checked_call(DatabaseError, 'tw.open_run("tuning.db")')
 def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRun:
     """The session of a database with that id, or its beginning; the newest if none is given.
@@ -63,7 +66,7 @@ def open_run(database: DatabaseOrPath, session: str | None = None) -> RecordedRu
     return RecordedRun(store, max(sessions, key=lambda s: s.started))
 
 
-class RecordedRun(InProcess, Hinted):
+class RecordedRun(InProcess, Hinted, error=DatabaseError, instead=_INSTEAD):
     """A session that is read from a database; `poll` reads what is new.
 
     `session` is its record as last read, `pictures` its state for displays: at the end with the
@@ -73,7 +76,6 @@ class RecordedRun(InProcess, Hinted):
     """
 
     _hints = "recorded run"
-    _unpicklable = DatabaseError, 'open it there: tw.open_run("tuning.db", session)'
 
     def __init__(self, database: TuningDatabase, session: Session) -> None:
         self.session = session

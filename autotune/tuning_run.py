@@ -38,7 +38,10 @@ Work = Callable[[threading.Event, Callback | None, list[Tuning]], R]
 """Tunes until it is done or the event is set; puts its sessions into the list."""
 
 
-class TuningRun(InProcess, Hinted, Generic[R, B]):
+_INSTEAD = 'open it there: tw.open_run("tuning.db")'
+
+
+class TuningRun(InProcess, Hinted, Generic[R, B], error=TuningError, instead=_INSTEAD):
     """A run of `tune(..., background=True)`.
 
     `best` is the fastest schedule so far, `done` whether the run has ended. `stop()` asks it to
@@ -51,7 +54,6 @@ class TuningRun(InProcess, Hinted, Generic[R, B]):
     """
 
     _hints = "run"
-    _unpicklable = TuningError, 'open it there: tw.open_run("tuning.db")'
 
     def __init__(
         self,

@@ -72,7 +72,13 @@ class CallOptions(TypedDict, total=False):
     stream: Any
 
 
-class Module(InProcess, Hinted):
+_INSTEAD = (
+    'write it once, tw.build_library(func, "kernel.so"), and in each process take '
+    'tw.load("kernel.so"); or build it there: programs, schedules and traces can be pickled'
+)
+
+
+class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     """A compiled kernel.
 
     Call it with the arguments of its `signature`, outputs included: arrays in memory of the target
@@ -93,11 +99,6 @@ class Module(InProcess, Hinted):
     """
 
     _hints = "module"
-    _unpicklable = (
-        ArtifactError,
-        'write it once, tw.build_library(func, "kernel.so"), and in each process take '
-        'tw.load("kernel.so"); or build it there: programs, schedules and traces can be pickled',
-    )
 
     def __init__(
         self,

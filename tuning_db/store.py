@@ -49,10 +49,11 @@ from .write import in_order, write
 Path: TypeAlias = str | os.PathLike[str]
 PathOrURL: TypeAlias = Path | URL
 Clock: TypeAlias = Callable[[], datetime]
+_INSTEAD = "give the other process its path or URL: tw.TuningDatabase(path)"
 
 
 @checked_arguments
-class TuningDatabase(InProcess, Queries):
+class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
     """The results of tuning: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
 
     Guarantees:
@@ -80,10 +81,6 @@ class TuningDatabase(InProcess, Queries):
     """
 
     _repr_html_ = html
-    _unpicklable = (
-        DatabaseError,
-        "give the other process its path or URL: tw.TuningDatabase(path)",
-    )
 
     def __init__(
         self,

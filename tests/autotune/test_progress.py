@@ -226,9 +226,14 @@ def test_the_picture_knows_predictions_and_calm() -> None:
 def test_noise_is_said_once_in_lines_and_in_the_picture() -> None:
     """However often the machine drifts."""
     noise = "noisy machine: times uncertain by up to 68x; tune again when calm"
-    events = [STARTED, *(Drift(ratio, 3.0) for ratio in (2.0, 68.0, 3.0)), trial(1, 2e-3)]
+    events: list[Event] = [
+        STARTED,
+        *(Drift(ratio, 3.0) for ratio in (2.0, 68.0, 3.0)),
+        trial(1, 2e-3),
+    ]
     events.append(Ended("all 4 trials are done", False, 2, BEST, 5.2, noise=noise))
-    picture, lines = Picture(STARTED), []
+    picture = Picture(STARTED)
+    lines = list[str | None]()
     for event in events:
         picture.add(event)
         lines.append(picture.line(event))

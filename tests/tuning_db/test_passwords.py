@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ def test_nothing_of_an_open_database_shows_it(
 def test_no_error_shows_it(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     func = tw.ops.matmul_func(4, 4, 4)
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: TuningDatabase(url),
         lambda: TuningDatabase("sqlite://", layers=[url]),
         lambda: TuningDatabase("sqlite://", layers=url),
@@ -176,4 +176,5 @@ def test_a_url_without_a_password_is_shown_as_it_is() -> None:
         assert tw.texts.masked_url(url) == url
     path = "/data/run:1@host/tuning.db"
     assert tw.texts.masked(f"database {path} is empty") == f"database {path} is empty"
-    assert connect.open_engine(Path("a@b:c.db"), create=True, read_only=False)
+    opened = connect.open_engine(Path("a@b:c.db"), create=True, read_only=False)
+    assert opened.location.endswith("/a@b:c.db")
