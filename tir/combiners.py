@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from .. import dtypes
 from .ir import (
@@ -26,13 +26,15 @@ class Combiner(NamedTuple):
     """`arity` results are reduced together; `identity` and `combine` take and return that many.
 
     `identity(dtypes)` returns the neutral constants. `combine(left, right)` combines two partial
-    results. It is associative and commutative by definition of the IR.
+    results. It is associative and commutative by definition of the IR. If `numbered`, it is so with
+    one more result, the first: the number of the visit that the others are of.
     """
 
     name: str
     arity: int
     identity: Callable[[tuple[str, ...]], tuple[Const, ...]]
     combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
+    numbered: bool = False
 
 
 class Place(NamedTuple):
@@ -96,24 +98,37 @@ def _simple(name: str, op: Op, identity: Callable[[str], Const]) -> Combiner:
     )
 
 
-def _arg(name: str, op: Op, identity: Callable[[str], Const]) -> Combiner:
-    """Results are (index, value). The first index wins among equals; NaN wins over numbers."""
+def chosen(
+    op: Op,
+    tie: Op = Op.LT,
+    arity: int = 2,
+    *,
+    nan: Literal["wins", "loses", "later"] = "wins",
+    numbered: bool = False,
+) -> Combiner:
+    """The results of the visit with the best last one, by `op`, and of equals the first, by `tie`.
+
+    NaN wins over numbers or loses. Or the later of a number and NaN replaces the other, so that the
+    order matters: comparisons with NaN are false.
+    """
+    worst = lowest if op is Op.GT else highest
+    last = highest if tie is Op.LT else lowest
 
     def combine(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        left = binary(op, a[1], b[1])
-        if dtypes.is_float(a[1].dtype):
-            a_nan, b_nan = binary(Op.NE, a[1], a[1]), binary(Op.NE, b[1], b[1])
-            left = (left & ~b_nan) | (a_nan & ~b_nan)
-            tie = binary(Op.EQ, a[1], b[1]) | (a_nan & b_nan)
-        else:
-            tie = binary(Op.EQ, a[1], b[1])
-        left = left | (tie & binary(Op.LT, a[0], b[0]))
-        return select(left, a[0], b[0]), select(left, a[1], b[1])
+        x, y = (b, a) if nan == "loses" else (a, b)
+        wins, equal = binary(op, x[-1], y[-1]), binary(Op.EQ, x[-1], y[-1])
+        if nan == "wins" and dtypes.is_float(x[-1].dtype):
+            x_nan, y_nan = (binary(Op.NE, e[-1], e[-1]) for e in (x, y))
+            wins = (wins & ~y_nan) | (x_nan & ~y_nan)
+            equal = equal | (x_nan & y_nan)
+        wins = wins | (equal & binary(tie, x[0], y[0]))
+        return tuple([select(wins, p, q) for p, q in zip(x, y, strict=True)])
 
     def neutral(types: tuple[str, ...]) -> tuple[Const, ...]:
-        return const(dtypes.int_limits(types[0])[1], types[0]), identity(types[1])
+        first, *carried, value = types
+        return last(first), *(const(0, d) for d in carried), worst(value)
 
-    return Combiner(name, 2, neutral, combine)
+    return Combiner("argmax" if op is Op.GT else "argmin", arity, neutral, combine, numbered)
 
 
 COMBINERS: dict[str, Combiner] = {
@@ -123,7 +138,7 @@ COMBINERS: dict[str, Combiner] = {
         _simple("prod", Op.MUL, lambda d: const(1, d)),
         _simple("max", Op.MAX, lowest),
         _simple("min", Op.MIN, highest),
-        _arg("argmax", Op.GT, lowest),
-        _arg("argmin", Op.LT, highest),
+        chosen(Op.GT),
+        chosen(Op.LT),
     )
 }

@@ -1,9 +1,9 @@
 """Verify reduce iterations: they update the same elements, in a way in which no order matters.
 
 A block with reduce variables combines what is there with a value that does not depend on it: by
-one associative and commutative operator for each buffer that it stores to, or by one of the
-`COMBINERS` of two results. No store has a reduce variable in its indices. Steps reorder and divide
-such iterations, so they rely on it.
+one associative and commutative operator for each buffer that it stores to, or as the best by
+comparisons of a value, and of a key among equal ones. No store has a reduce variable in its
+indices. Steps reorder and divide such iterations, so they rely on it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class _Iteration:
 
     def joint(self, s: Stmt, wrong: Store | None, known: dict[Buffer, str]) -> Store | None:
         """Nothing if all of `s` are updates of several results together, else what is `wrong`."""
-        found = None if wrong is None else updates_in(s, self.outputs)
+        found = None if wrong is None else updates_in(s, self.outputs, carried=True)
         if found is None:
             return wrong
         self.kinds = known

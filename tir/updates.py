@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from itertools import permutations
-from typing import Any, NamedTuple
+from collections.abc import Set
+from typing import NamedTuple
 
-from .. import dtypes
+from .choices import choices_among, is_old
 from .combiners import COMBINERS, Combiner, Place
-from .ir import Binary, Block, Buffer, Expr, Let, Load, Op, Select, Seq, Stmt, Store, Var, load
-from .structure import same
+from .ir import Binary, Block, Buffer, Expr, Let, Load, Op, Seq, Stmt, Store, Var
 from .visit import reads_from, substitute
 from .windows import variables
 
 OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR})
 """The associative and commutative operators."""
 _BY_OP = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
-_OF_TWO = [c for c in COMBINERS.values() if c.arity == 2]
 
 
 class Reduction(NamedTuple):
@@ -47,21 +44,24 @@ class Updates(NamedTuple):
     updates: tuple[Update, ...]
 
 
-def match_updates(block: Block) -> Updates | None:
+def match_updates(block: Block, *, numbered: bool = False) -> Updates | None:
     """The reductions that `block` computes, of one or several results; `None` for anything else."""
-    return updates_in(block.body, {r.buffer for r in block.writes})
+    return updates_in(block.body, {r.buffer for r in block.writes}, numbered=numbered)
 
 
-def updates_in(stmt: Stmt, outputs: Set[Buffer]) -> Updates | None:
+def updates_in(
+    stmt: Stmt, outputs: Set[Buffer], *, numbered: bool = False, carried: bool = False
+) -> Updates | None:
     """The updates that `stmt`, a part of a block that stores to `outputs`, consists of.
 
     `None` if it does anything else, or nothing. The old values must all be read before the first
-    of them is replaced.
+    of them is replaced. `numbered` and `carried` allow more of the best results that comparisons
+    choose: see `choices_among`.
     """
     reader = _Reader(outputs)
     if not reader.read(stmt) or not reader.stores:
         return None
-    found = _updates(reader.stores, outputs)
+    found = _updates(reader.stores, outputs, numbered, carried)
     if found is None:
         return None
     bound = dict(reader.bindings)
@@ -131,7 +131,9 @@ class _Reader:
         return True
 
 
-def _updates(stores: list[Store], outputs: Set[Buffer]) -> list[Update] | None:
+def _updates(
+    stores: list[Store], outputs: Set[Buffer], numbered: bool, carried: bool
+) -> list[Update] | None:
     """The stores as updates, each in one of them."""
     left = list(stores)
     found: list[Update] = []
@@ -141,12 +143,14 @@ def _updates(stores: list[Store], outputs: Set[Buffer]) -> list[Update] | None:
             found.append(Update(simple.combiner, (simple.place,), (simple.value,)))
             del left[0]
             continue
-        pair = next(_pairs(left, outputs), None)
-        if pair is None:
+        options = choices_among(left, outputs, numbered=numbered, carried=carried)
+        option = next((o for o in options if any(c.store is left[0] for c in o[1])), None)
+        if option is None:
             return None
-        update, members = pair
-        found.append(update)
-        left = [s for s in left if s is not members[0] and s is not members[1]]
+        combiner, members = option
+        places = tuple([Place(c.store.buffer, c.store.indices) for c in members])
+        found.append(Update(combiner, places, tuple([c.new for c in members])))
+        left = [s for s in left if not any(s is c.store for c in members)]
     return found
 
 
@@ -159,31 +163,3 @@ def simple_update(store: Store, outputs: Set[Buffer]) -> Reduction | None:
         if is_old(old, store) and not reads_from(new, outputs):
             return Reduction(COMBINERS[_BY_OP[value.op]], store.buffer, store.indices, new)
     return None
-
-
-def is_old(e: Expr, store: Store) -> bool:
-    return (
-        type(e) is Load
-        and e.buffer is store.buffer
-        and e.mask is None
-        and all(same(x, y) for x, y in zip(e.indices, store.indices, strict=True))
-    )
-
-
-def _pairs(stores: list[Store], outputs: Set[Buffer]) -> Iterator[tuple[Update, tuple[Any, ...]]]:
-    """The updates of two elements that the first of `stores` is part of."""
-    for members in permutations(stores, 2):
-        if stores[0] not in members:
-            continue
-        values = [s.value for s in members]
-        kinds = [dtypes.info(s.buffer.dtype).kind for s in members]
-        if kinds[0] not in ("int", "uint") or kinds[1] == "bool":
-            continue
-        new = tuple(v.other for v in values if type(v) is Select)
-        if len(new) != len(values) or any(reads_from(v, outputs) for v in new):
-            continue
-        old = tuple(load(s.buffer, s.indices) for s in members)
-        for combiner in _OF_TWO:
-            if all(same(a, b) for a, b in zip(values, combiner.combine(old, new), strict=True)):
-                places = tuple(Place(s.buffer, s.indices) for s in members)
-                yield Update(combiner, places, new), members

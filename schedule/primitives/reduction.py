@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ...tir.combiners import COMBINERS, Place, update
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
+    INDEX,
     Binary,
     Block,
     Buffer,
@@ -33,7 +34,7 @@ from ...tir.ir import (
 )
 from ...tir.prove import prove
 from ...tir.simplify import Simplifier
-from ...tir.updates import Updates, match_updates
+from ...tir.updates import Update, Updates, match_updates
 from ...tir.visit import reads_from, substitute
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..block_queries import (
@@ -141,7 +142,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     block = sole_block(target)
     require_unit(fn, block)
     reductions = require_some(
-        match_updates(block),
+        match_updates(block, numbered=True),
         "block {0} must be a reduction by {1}",
         block.label,
         " or ".join([", ".join(_NAMES[:-1]), _NAMES[-1]]),
@@ -196,11 +197,13 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     require_visited_once(block, loops, loop_ranges(loops_above(fn, block.label)))
     _require_zero_point(fn, block, loop, reduce)
     _require_guards_kept(block, loops, spatial | reduce)
+    reductions, numbers = _numbered(reductions, [s for s in loops if s.var in reduce])
     partial = _partial(block, reductions, loop, target.extent, axis, loops)
-    combined = _combined(block, reductions, partial, loop, axis, loops)
+    combined = _combined(block, reductions, numbers, partial, loop, axis, loops)
     rebuilt = replace(fn, block, partial.block)
     root = path_to(rebuilt, partial.block.label)[first]
-    fn = replace(rebuilt, root, seq(root, combined), *partial.buffers.values())
+    created = (p.buffer for p in numbers)
+    fn = replace(rebuilt, root, seq(root, combined), *created, *partial.buffers.values())
     return fn, partial.block.label
 
 
@@ -248,6 +251,26 @@ def _require_guards_kept(block: Block, loops: list[For], kept: set[Var]) -> None
         )
 
 
+def _numbered(reductions: Updates, loops: Sequence[For]) -> tuple[Updates, list[Place]]:
+    """The reductions with the numbers of visits of those whose order decides among equal values.
+
+    The numbers, and their places, are the first results of these. `loops` are the reduction's.
+    """
+    number: Expr = const(0)
+    for s in loops:
+        number = number * s.extent + s.var
+    updates: list[Update] = []
+    created: list[Place] = []
+    for u in reductions.updates:
+        if u.combiner.numbered:
+            value = u.places[-1]
+            buffer = Buffer(f"{value.buffer.name}_visit", value.buffer.shape, INDEX)
+            created.append(Place(buffer, value.indices))
+            u = u._replace(places=(created[-1], *u.places), values=(number, *u.values))
+        updates.append(u)
+    return reductions._replace(updates=tuple(updates)), created
+
+
 def _partial(
     block: Block, reductions: Updates, loop: Var, extent: Dim, axis: int, loops: list[For]
 ) -> _Partial:
@@ -268,6 +291,7 @@ def _partial(
             values[v] = new_reduce[v].var
         mapping[i.var] = substitute(i.value, values)
     mapping |= {v: Var(v.name, v.dtype) for v, _ in reductions.bindings}
+    mapping |= {loop: factor.var, **{v: i.var for v, i in new_reduce.items()}}
     buffers: dict[Buffer, Buffer] = {}
     bodies: list[Stmt] = []
     inits: list[Stmt] = []
@@ -317,12 +341,16 @@ def _widened(
 def _combined(
     block: Block,
     reductions: Updates,
+    numbers: Sequence[Place],
     partial: _Partial,
     loop: Var,
     axis: int,
     loops: list[For],
 ) -> Stmt:
-    """The nest that combines the partial results into the block's output."""
+    """The nest that combines the partial results into the block's output.
+
+    The init is before all visits, with the number -1.
+    """
     spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
     kept = [s for s in loops if s.var in spatial or s.var is loop]
     renamed = {s.var: Var(s.var.name) for s in kept}
@@ -345,7 +373,9 @@ def _combined(
         bodies.append(update(combiner, places, [load(*p) for p in places], values))
     guards = [substitute(c, renamed) for c in conjuncts(block.predicate)
               if not free_vars(c) & reduce]  # fmt: skip
-    made = Block(block.label, iters, (), (), seq(*bodies), block.init, conjunction(guards))
+    assert block.init is not None
+    init = seq(block.init, *(Store(*p, const(-1)) for p in numbers))
+    made = Block(block.label, iters, (), (), seq(*bodies), init, conjunction(guards))
     return nest([(renamed[s.var], s.extent) for s in kept], with_regions(made))
 
 

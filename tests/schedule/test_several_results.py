@@ -199,8 +199,15 @@ def test_the_old_values_may_be_read_in_the_update() -> None:
         [f"v = T.select({LEFT}, V[vi], A[vi, vr])", "V[vi] = v",
          "p = T.select((V[vi] > A[vi, vr]) | (P[vi] < T.int32(vr)), P[vi], T.int32(vr))",
          "P[vi] = p"],
-        [f"p = T.select({LEFT.replace('<', '<=')}, P[vi], T.int32(vr))",
-         f"v = T.select({LEFT.replace('<', '<=')}, V[vi], A[vi, vr])", "P[vi] = p", "V[vi] = v"],
+        ["p = T.select(V[vi] >= A[vi, vr], P[vi], T.int32(vr))",  # of equal values, another place
+         "v = T.select(V[vi] > A[vi, vr], V[vi], A[vi, vr])", "P[vi] = p", "V[vi] = v"],
+        ["p = T.select(P[vi] >= A[vi, vr], P[vi], T.int32(vr))",  # P is no value, but the place
+         "v = T.select(P[vi] >= A[vi, vr], V[vi], A[vi, vr])", "P[vi] = p", "V[vi] = v"],
+        ["p = T.select((V[vi] >= A[vi, vr]) | (A[vi, vr] < 3), P[vi], T.int32(vr))",
+         "v = T.select((V[vi] >= A[vi, vr]) | (A[vi, vr] < 3), V[vi], A[vi, vr])",
+         "P[vi] = p", "V[vi] = v"],
+        ["p = T.select(V[vi] == A[vi, vr], P[vi], T.int32(vr))",
+         "v = T.select(V[vi] == A[vi, vr], V[vi], A[vi, vr])", "P[vi] = p", "V[vi] = v"],
         ["P[vi] = P[vi] + 1", "V[vi] = V[vi] + P[vi]"],
         ["p = P[vi] + 1", "q = p + 1", "P[vi] = q", "V[vi] = V[vi] + 1"],
         ["P[vi] = P[vi] + 1", "P[vi] = P[vi] + 1", "V[vi] = V[vi] + 1"],
@@ -212,6 +219,127 @@ def test_what_is_no_reduction(lines: list[str]) -> None:
     sch = Schedule(body(*lines))
     with pytest.raises(ScheduleError, match="block M must be a reduction by sum, prod"):
         sch.rfactor(loops(sch, "M")[1], 0)
+
+
+FORMS = [
+    ("{v} >= {a}", True),
+    ("{v} > {a}", True),
+    ("{a} <= {v}", True),
+    ("{a} > {v}", False),
+    ("{v} <= {a}", False),
+    ("~({a} > {v})", True),
+    ("({v} > {a}) | ({v} == {a}) & ({p} < {k})", True),
+    ("({v} > {a}) | ({v} == {a}) & ({p} <= {k})", True),
+    ("({a} > {v}) | ({a} == {v}) & ({p} < {k})", False),
+    ("({v} >= {a}) & (({v} != {a}) | ({k} < {p}))", True),
+]
+"""Conditions on an old value v, a new one a, and their keys p and k; whether these keep the old."""
+
+
+def compared(form: str, keeps: bool, dtype: str, key: str, *, largest: bool = True) -> Func:
+    """The largest or the smallest of the rows of A, and its key, chosen as `form` says."""
+    if not largest:
+        form = form.replace("{v}", "{x}").replace("{a}", "{v}").replace("{x}", "{a}")
+        form = form.replace("{v} == {a}", "{a} == {v}")
+    condition = form.format(v="V[vi]", a="A[vi, vr]", p="P[vi]", k=key)
+    sides = {b: (f"{b}[vi]", e) if keeps else (e, f"{b}[vi]")
+             for b, e in (("P", key), ("V", "A[vi, vr]"))}  # fmt: skip
+    return parse(f"""
+@tw.script
+def compared(
+    A: T.Buffer((8, 12), "{dtype}"), K: T.Buffer((8, 12), "int32"),
+    P: T.Buffer((8,), "int32"), V: T.Buffer((8,), "{dtype}"),
+):
+    for i, r in T.grid(8, 12):
+        with T.block("M"):
+            vi, vr = T.axis.remap("SR", [i, r])
+            with T.init():
+                P[vi] = -7
+                V[vi] = {-2 if largest else 2}
+            p = T.select({condition}, {", ".join(sides["P"])})
+            v = T.select({condition}, {", ".join(sides["V"])})
+            P[vi] = p
+            V[vi] = v
+""")
+
+
+@pytest.mark.parametrize("script", [outer, guarded])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("dtype", "key"), [("float32", "T.int32(vr)"), ("int32", "K[vi, vr]")])
+@pytest.mark.parametrize(("form", "keeps"), FORMS)
+def test_equal_values_are_chosen_as_comparisons_choose_them(
+    form: str,
+    keeps: bool,
+    dtype: str,
+    key: str,
+    largest: bool,
+    script: Callable[[Schedule], None],
+) -> None:
+    """Few values, and many equal to the first value: the order of visits decides, or the key."""
+    func = compared(form, keeps, dtype, key, largest=largest)
+    sch = Schedule(func)
+    script(sch)
+    verify(sch.func)
+    check_replays(func, sch)
+    rng = np.random.default_rng(0)
+    a = rng.integers(-2, 3, size=(8, 12)).astype(dtype)
+    a[0], a[1] = -2, 2
+    if dtype == "float32" and not keeps:  # comparisons do not choose NaN
+        a[rng.integers(3, size=a.shape) == 0] = np.nan
+    k = rng.integers(-9, 9, size=(8, 12)).astype("int32")
+    module = to_module(compile_func(sch.func, "cpu -threads=1"))
+    results = []
+    for run in (
+        lambda *x: interpret(func, *x),
+        lambda *x: interpret(sch.func, *x),
+        lambda *x: interpret(sch.func, *x, order="shuffled", seed=1),
+        module,
+    ):
+        p, v = np.zeros(8, "int32"), np.zeros(8, dtype)
+        run(a, k, p, v)
+        results.append((p, v))
+    for p, v in results[1:]:
+        np.testing.assert_array_equal(p, results[0][0])
+        np.testing.assert_array_equal(v, results[0][1])
+
+
+def test_numbers_of_visits_decide_among_equal_values(golden: Golden) -> None:
+    func = compared("{v} >= {a}", True, "int32", "K[vi, vr]")
+    golden("rfactor/compared", func, inner)
+
+
+def test_several_values_go_with_the_best_one() -> None:
+    """A largest element with its row and its column, and its value alone."""
+    func = parse("""
+@tw.script
+def largest(
+    A: T.Buffer((6, 8), "int32"), R: T.Buffer((), "int32"), C: T.Buffer((), "int64"),
+    V: T.Buffer((), "int32"), W: T.Buffer((), "int32"),
+):
+    for i, j in T.grid(6, 8):
+        with T.block("M"):
+            vi, vj = T.axis.remap("RR", [i, j])
+            with T.init():
+                R[()] = 0
+                C[()] = 0
+                V[()] = -2147483648
+                W[()] = 5
+            r = T.select(V[()] >= A[vi, vj], R[()], T.int32(vi))
+            c = T.select(A[vi, vj] > V[()], vj, C[()])
+            v = T.select(V[()] >= A[vi, vj], V[()], A[vi, vj])
+            w = T.select(W[()] < A[vi, vj], W[()], A[vi, vj])
+            R[()] = r
+            C[()] = c
+            V[()] = v
+            W[()] = w
+""")
+    for position in (0, 1):
+        sch = Schedule(func)
+        sch.rfactor(loops(sch, "M")[position], 0)
+        verify(sch.func)
+        check_meaning(func, sch.func)
+        check_replays(func, sch)
+        check_compiled(func, sch.func)
 
 
 def test_results_of_different_ranks() -> None:
