@@ -32,12 +32,14 @@ from ...tir.ir import (
     load,
     seq,
 )
+from ...tir.polynomial import ONE
 from ...tir.prove import prove
-from ...tir.simplify import Simplifier
+from ...tir.simplify import Simplifier, difference
 from ...tir.updates import Update, Updates, match_updates
 from ...tir.visit import reads_from, substitute
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..block_queries import (
+    Ranges,
     domain_conditions,
     feeding,
     free_vars,
@@ -56,6 +58,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..edits import copied
+from ..facts import last
 from ..find import find_block, find_loop, loops_above, path_to, perfect_nest, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
@@ -134,9 +137,13 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
                                                      for k_1: C[] += C_rf[k_1]
 
     The partial results are an internal buffer with a new dimension at `factor_axis`, one for each
-    reduced result. Returns the label of the block that computes them; the block's old handle stays
-    with the combination. For sum, prod, min, max, argmin and argmax, which return the first of
-    equal elements as before.
+    reduced result; iterations at the end of `loop` of which guards leave nothing have none. Returns
+    the label of the block that computes them; the block's old handle stays with the combination.
+    For sum, prod, min, max, argmin and argmax, which return the first of equal elements as before.
+    A best element may also be selected by comparisons: where these keep or replace an equal one,
+    partial results have the numbers of their visits, which decide among equal ones in the order of
+    the loops. Which element comparisons select among NaN depends on the order, which a reduction
+    leaves open.
     """
     target = find_loop(fn, loop)
     block = sole_block(target)
@@ -195,11 +202,11 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
         at=loop,
     )
     require_visited_once(block, loops, loop_ranges(loops_above(fn, block.label)))
-    _require_zero_point(fn, block, loop, reduce)
+    parts = _parts(fn, block, target, reduce)
     _require_guards_kept(block, loops, spatial | reduce)
     reductions, numbers = _numbered(reductions, [s for s in loops if s.var in reduce])
-    partial = _partial(block, reductions, loop, target.extent, axis, loops)
-    combined = _combined(block, reductions, numbers, partial, loop, axis, loops)
+    partial = _partial(block, reductions, loop, parts, axis, loops)
+    combined = _combined(block, reductions, numbers, partial, loop, parts, axis, loops)
     rebuilt = replace(fn, block, partial.block)
     root = path_to(rebuilt, partial.block.label)[first]
     created = (p.buffer for p in numbers)
@@ -224,19 +231,41 @@ class _Partial(NamedTuple):
     buffers: dict[Buffer, Buffer]
 
 
-def _require_zero_point(fn: Func, block: Block, loop: Var, reduce: set[Var]) -> None:
-    """Require that the guards hold at the first visit of each iteration of `loop`."""
+def _parts(fn: Func, block: Block, target: For, reduce: set[Var]) -> Dim:
+    """The number of iterations of a loop that visit the zero point of their part of a reduction.
+
+    Those behind them must visit nothing.
+    """
     ranges = loop_ranges(loops_above(fn, block.label))
+    loop, guards = target.var, conjuncts(block.predicate)
     zero = {v: const(0) for v in reduce if v is not loop}
-    for c in conjuncts(block.predicate):
-        if free_vars(c) & reduce:
-            require(
-                prove(substitute(c, zero), ranges) is True,
-                "some iteration of loop {0} is guarded off altogether, so that its partial result "
-                "would never be initialised",
-                loop,
-                hint="choose a factor that divides the extent",
-            )
+    first = [substitute(c, zero) for c in guards if free_vars(c) & reduce]
+    parts = target.extent
+    for c in first:
+        end = None if prove(c, ranges) is True else _end(c, loop, ranges)
+        if end is not None and isinstance(parts, int):
+            parts = min(parts, end)
+    within = {**ranges, loop: (0, last(parts))}
+    behind = parts is target.extent or prove(loop < parts, ranges, guards) is True
+    require(
+        behind and all(prove(c, within) is True for c in first),
+        "some iteration of loop {0} is guarded off altogether, so that its partial result would "
+        "never be initialised",
+        loop,
+        hint="choose a factor that divides the extent",
+    )
+    return parts
+
+
+def _end(condition: Expr, loop: Var, ranges: Ranges) -> int | None:
+    """The first value of `loop` that does not fulfil a condition on it alone, if others do."""
+    s = Simplifier(ranges)
+    left, key = difference(s, condition), next(iter(s.poly(loop)), ONE)
+    ends = type(condition) is Binary and condition.op is Op.LT
+    if left is None or not ends or key is ONE or not left.keys() <= {key, ONE}:
+        return None
+    times, rest = left.get(key, 0), left.get(ONE, 0)
+    return -(rest // times) if times > 0 > rest else None
 
 
 def _require_guards_kept(block: Block, loops: list[For], kept: set[Var]) -> None:
@@ -344,6 +373,7 @@ def _combined(
     numbers: Sequence[Place],
     partial: _Partial,
     loop: Var,
+    extent: Dim,
     axis: int,
     loops: list[For],
 ) -> Stmt:
@@ -355,7 +385,6 @@ def _combined(
     kept = [s for s in loops if s.var in spatial or s.var is loop]
     renamed = {s.var: Var(s.var.name) for s in kept}
     factor_var = Var(f"v{loop.name}")
-    extent = next(s.extent for s in loops if s.var is loop)
     iters = (
         *(
             _replace(i, value=substitute(i.value, renamed))
@@ -376,7 +405,8 @@ def _combined(
     assert block.init is not None
     init = seq(block.init, *(Store(*p, const(-1)) for p in numbers))
     made = Block(block.label, iters, (), (), seq(*bodies), init, conjunction(guards))
-    return nest([(renamed[s.var], s.extent) for s in kept], with_regions(made))
+    extents = [(renamed[s.var], extent if s.var is loop else s.extent) for s in kept]
+    return nest(extents, with_regions(made))
 
 
 @primitive

@@ -8,8 +8,11 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
+from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul, matmul_relu, rowsum
 
 
@@ -131,11 +134,72 @@ def test_rfactor_axis() -> None:
         sch.rfactor(loops(sch, "S")[1], 2)
 
 
-def test_rfactor_with_iterations_that_do_nothing() -> None:
-    sch = Schedule(rowsum(8, 3))
-    _, k1 = sch.split(loops(sch, "S")[1], factors=[None, 4])
+def test_rfactor_of_parts_that_are_empty(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        outer, _ = sch.split(loops(sch, "S")[1], factors=[4, None])
+        sch.rfactor(outer, 0)
+
+    sch = golden("rfactor/empty_parts", rowsum(6, 5), script)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize(
+    ("size", "factors", "position"),
+    [
+        (3, [None, 4], 1),
+        (3, [8, None], 0),
+        (1, [4, None], 0),
+        (9, [4, 2, 4], 0),
+        (9, [2, 2, 4], 1),
+        (5, [8, 2, 2], 0),
+    ],
+)
+def test_rfactor_where_guards_leave_nothing_of_some_iterations(
+    size: int, factors: list[int | None], position: int
+) -> None:
+    func = rowsum(6, size)
+    sch = Schedule(func)
+    loop = sch.split(loops(sch, "S")[1], factors=factors)[position]
+    partial = sch.rfactor(loop, -1)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
+    # The rest may be scheduled.
+    row = sch.get_loops(partial)[0]
+    sch.parallel(row)
+    sch.reverse_compute_at(sch.get_block("S"), row)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+@pytest.mark.parametrize("parts", [4, 7])
+@pytest.mark.parametrize("tree", [False, True])
+def test_more_parts_than_elements_fill(parts: int, tree: bool) -> None:
+    func = rowsum(6, 5)
+    sch = Schedule(func)
+    sch.split_reduction(loops(sch, "S")[1], parts, tree=tree)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+@pytest.mark.parametrize(("first", "guard"), [("r - 3", "r >= 3"), ("r // 2", "r % 2 == 0")])
+def test_rfactor_of_a_loop_with_iterations_that_do_nothing(first: str, guard: str) -> None:
+    func = parse(f"""
+def sums(A: T.Buffer((6, 3), "int32"), S: T.Buffer((6,), "int32")):
+    for i, r in T.grid(6, 6):
+        with T.block("S"):
+            vi = T.axis.spatial(6, i)
+            vr = T.axis.reduce(3, {first})
+            T.where({guard})
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + A[vi, vr]
+""")
+    sch = Schedule(func)
     with pytest.raises(ScheduleError, match="would never be initialised"):
-        sch.rfactor(k1, 0)
+        sch.rfactor(loops(sch, "S")[1], 0)
 
 
 def test_rfactor_of_a_map() -> None:
