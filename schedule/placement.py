@@ -86,10 +86,17 @@ def require_settled(loop: For) -> None:
     )
 
 
-def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges) -> Stmt:
+def placed(
+    block: Block,
+    needed: Mapping[Var, Range],
+    outer: Ranges,
+    old: Ranges,
+    limits: Sequence[Expr] = (),
+) -> Stmt:
     """`block` in new loops over `needed`, and over the domains of its other iteration variables.
 
-    `outer` are the ranges of the loops that will be around it, `old` of those around it so far.
+    `outer` are the ranges of the loops that will be around it, `old` of those around it so far. It
+    runs only where `limits` hold, conditions on its iteration variables and the loops `outer`.
     Raises `ScheduleError` if its predicate cannot be expressed by iteration variables.
     """
     extents = [needed[i.var].extent if i.var in needed else i.extent for i in block.iters]
@@ -104,6 +111,12 @@ def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges
         if r is not None:
             conditions += domain_conditions(value, i.extent, s)
     conditions += _kept_conditions(block, iters, old)
+    values = {i.var: i.value for i in iters}
+    for c in (substitute(c, values) for c in limits):
+        if prove(c, s.ranges, conditions) is not True:
+            simple = s(c)
+            alike = type(simple) is Binary and type(c) is Binary and simple.op is c.op
+            conditions.append(simple if alike else c)
     moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
     return nest(loops, moved)
 

@@ -98,6 +98,20 @@ def written_box(
     return None if limits else box
 
 
+def varying_ends(
+    block: Block, buffer: Buffer, inner: Collection[Var], ranges: Ranges
+) -> list[tuple[int, Expr]]:
+    """Dimensions in which a predicate ends what `block` writes, and the ends, free of `inner`."""
+    regions = bound_regions(block, block.writes, buffer)
+    found = [
+        (d, _end(c, r, ranges))
+        for c in conjuncts(block.predicate)
+        for d, r in enumerate(regions[0].ranges)
+        if len(regions) == 1
+    ]
+    return [(d, e) for d, e in found if e is not None and free_vars(e).isdisjoint(inner)]
+
+
 def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
     """Whether blocks together take iterations, those of each block, through all their values.
 

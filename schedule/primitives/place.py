@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 from functools import partial
 from typing import NamedTuple
@@ -54,6 +54,8 @@ from ..block_queries import (
     without_block,
     writers_of,
 )
+from ..digit_sums import solve
+from ..facts import last
 from ..find import (
     called,
     find_block,
@@ -67,9 +69,10 @@ from ..find import (
 )
 from ..legality import require_visited_once, touches_apart
 from ..placement import may_shrink, placed
+from ..places import always_read
 from ..primitive import primitive
-from ..require import certain, note_provisional, require, require_some
-from ..written import written_box
+from ..require import certain, current_space, note_provisional, require, require_some
+from ..written import varying_ends, visited, written_box
 
 
 @primitive
@@ -195,9 +198,10 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
                                                  for ax0: C[i_0 * 8 + ax0] = B[i_0 * 8 + ax0] * 2
 
     The block must index the buffer of one producer there by plain iteration variables, as that
-    producer does. Everything that it reads must be written by then, so the loop must lie outside of
-    the producers' reductions. A block that is itself a reduction (of partial results from
-    `rfactor`) moves only to where each of its points is visited once.
+    producer does, or read it at one place whose indices tell iteration variables: fused, split,
+    permuted or reversed (`B[i // 8, i % 8]`). Everything that it reads must be written by then, so
+    the loop must lie outside of the producers' reductions. A block that is itself a reduction (of
+    partial results from `rfactor`) moves only to where each of its points is visited once.
     """
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
@@ -251,10 +255,22 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         )
     _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
     produced = _produced(fn, consumer, inside, target, outer)
+    # What it reads is written by then, wherever that is; where it reads nothing, all must be.
+    spatial = [i for i in produced.source.iters if i.kind is IterKind.SPATIAL]
+    require(
+        always_read(consumer, produced.buffer)
+        or current_space() is not None
+        or visited(fn, [(produced.source, spatial)]),
+        "block {0} also runs where block {1} is not known to compute an element of {2}",
+        block,
+        produced.source.label.name,
+        produced.buffer.name,
+    )
     position = max(_child_index(target, p.label) for p in inside) + 1
     if produced.shrinks:
         note_provisional(block)
-    moved = placed(consumer, produced.ranges, loop_ranges(outer), outer_ranges(fn, block))
+    old = outer_ranges(fn, block)
+    moved = placed(consumer, produced.ranges, loop_ranges(outer), old, produced.limits)
     fn = _move(fn, consumer, target, position, moved)
     require_available(fn, block, produced.settled)
     require_readers_served(fn, block)
@@ -328,7 +344,8 @@ class _Produced(NamedTuple):
     """The ranges of a consumer's iteration variables whose inputs a loop has just produced.
 
     `source` writes them to `buffer`. `followed` says that the consumer has a variable for each of
-    its dimensions; what it then reads of the buffers `settled` is known to be written. `shrinks`
+    its dimensions; what it then reads of the buffers `settled` is known to be written. Where the
+    variables leave the element that it reads open, `limits` say which have been produced. `shrinks`
     says that the ranges may be smaller once the open decisions are taken.
     """
 
@@ -337,6 +354,7 @@ class _Produced(NamedTuple):
     buffer: Buffer
     followed: bool
     settled: frozenset[Buffer]
+    limits: list[Expr]
     shrinks: bool
 
 
@@ -361,28 +379,86 @@ def _produced(
                 continue
             box = written_box(p, buffer, inner, around)
             written = bound_regions(p, p.writes, buffer)
+            ends: list[tuple[int, Expr]] = []
             if box is None:
                 produced = covering(written, inner, ranges)
+                ends = varying_ends(p, buffer, inner, ranges)
             else:
                 produced = clamped(box, buffer, around)
             found = _followed(consumer, p, buffer, produced)
-            if len(found) > (0 if best is None else len(best.ranges)):
+            more = _determined(consumer, found, written, inner, ranges)
+            if len(found | more) > (0 if best is None else len(best.ranges)):
                 regions = [r for r in consumer.reads if r.buffer is buffer]
-                points = (x for r in regions for x in r.ranges)
+                points = [x for r in regions for x in r.ranges]
                 followed = all(x.min in found and certain(x.extent == 1) for x in points)
                 settled = frozenset([buffer] if box is not None and followed else [])
+                limits = _limits(consumer, buffer, found, produced, ends) if more or ends else []
                 shrinks = may_shrink(written, inner, ranges)
-                best = _Produced(found, p, buffer, followed, settled, shrinks)
+                best = _Produced(found | more, p, buffer, followed, settled, limits, shrinks)
     return require_some(
         best,
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label,
         target.var.name,
         hint=lambda: (
-            "it may be moved where it reads at its iteration variables alone what one "
-            "iteration writes; compute_at moves the producer to it instead"
+            "it may be moved where the indices at which it reads what one iteration writes "
+            "determine its iteration variables; compute_at moves the producer to it instead"
         ),
     )
+
+
+def _determined(
+    consumer: Block,
+    known: Collection[Var],
+    written: Sequence[Region],
+    inner: Mapping[Var, Dim],
+    ranges: Ranges,
+) -> dict[Var, Range]:
+    """The ranges of other variables of `consumer` that the element that it reads determines.
+
+    At each of its points it must read one element, which has then been written somewhere. The loops
+    `inner` sweep what is `written`; `ranges` are those of all loops.
+    """
+    place = _only_place(consumer, written[0].buffer)
+    if place is None or len(written) > 1:
+        return {}
+    swept = {Var(f"d{d}"): x.extent for d, x in enumerate(written[0].ranges)}
+    at = [x.min + v for x, v in zip(written[0].ranges, swept, strict=True)]
+    extents = {i.var: i.extent for i in consumer.iters}
+    values = {v: e for v, e in solve(place, extents, at).values.items() if v not in known}
+    if not values:
+        return {}
+    points = Buffer(consumer.label.name, tuple([extents[v] for v in values]), "bool")
+    region = Region(points, tuple([Range(e, 1) for e in values.values()]))
+    ranges = {**ranges, **{v: (0, last(n)) for v, n in swept.items()}}
+    return dict(zip(values, covering([region], {**inner, **swept}, ranges), strict=True))
+
+
+def _limits(
+    consumer: Block,
+    buffer: Buffer,
+    plain: Collection[Var],
+    produced: Sequence[Range],
+    ends: Sequence[tuple[int, Expr]],
+) -> list[Expr]:
+    """The conditions for the element that `consumer` reads to be in `produced`, before `ends`."""
+    place = _only_place(consumer, buffer)
+    if place is None:
+        return []
+    limits = [place[d] < end for d, end in ends]
+    for e, r in zip(place, produced, strict=True):
+        if e not in plain:
+            limits += [e >= r.min, e < r.min + as_expr(r.extent)]
+    return limits
+
+
+def _only_place(block: Block, buffer: Buffer) -> tuple[Expr, ...] | None:
+    """The indices at which each visit of a spatial block reads `buffer`, if they are such."""
+    regions = [r for r in block.reads if r.buffer is buffer]
+    if len(regions) > 1 or has_reduction(block) or not always_read(block, buffer):
+        return None
+    points = regions[0].ranges
+    return tuple([x.min for x in points]) if all(certain(x.extent == 1) for x in points) else None
 
 
 def _computed_by(fn: Func, buffer: Buffer, producer: Block) -> bool:

@@ -14,7 +14,7 @@ from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
 from .conftest import Golden
-from .machinery import check_meaning
+from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul, matmul_relu, stencil
 
 
@@ -215,3 +215,161 @@ def turned(A: T.Buffer((4, 6), "int32"), step: T.uint8, B: T.Buffer((4, 6), "int
     sch.compute_at(sch.cache_read(sch.get_block("B"), 0, "local"), i)
     verify(sch.func)
     check_meaning(func, sch.func)
+
+
+Tiling = list[tuple[int, int]]
+
+
+def copied(
+    shape: tuple[int, ...], extents: tuple[int, ...], result: str, size: int | None = None
+) -> Func:
+    """B = A * 2 of a `shape`, then C of `extents`, the `result` of its iterations c0, c1, ...
+
+    With `size`, B has that many rows, of which only those of the shape are computed.
+    """
+    rows = shape if size is None else (size, *shape[1:])
+    texts = []
+    for name, prefix, sizes, value in (
+        ("B", "p", shape, "A[{0}] * 2.0"),
+        ("C", "c", extents, result),
+    ):
+        indices = ", ".join(f"{prefix}{d}" for d in range(len(sizes)))
+        inside = "    " * len(sizes)
+        lines = [f"{'    ' * (d + 1)}for {prefix}_{d} in range({n}):" for d, n in enumerate(sizes)]
+        lines.append(f'{inside}    with T.block("{name}"):')
+        domain = rows if name == "B" else sizes
+        lines += [
+            f"{inside}        {prefix}{d} = T.axis.spatial({n}, {prefix}_{d})"
+            for d, n in enumerate(domain)
+        ]
+        lines.append(f"{inside}        {name}[{indices}] = {value.format(indices)}")
+        texts.append("\n".join(lines))
+    body = "\n".join(texts)
+    return parse(f"""
+def copied(A: T.Buffer({shape}, "float32"), C: T.Buffer({extents}, "float32")):
+    B = T.alloc({rows}, "float32")
+{body}
+""")
+
+
+def tiled(sch: Schedule, tiles: Tiling) -> None:
+    """Split loops of B, in turn: their positions, and the factors."""
+    for position, factor in tiles:
+        sch.split(loops(sch, "B")[position], factors=[None, factor])
+
+
+@pytest.mark.parametrize(
+    ("shape", "extents", "place", "tiles", "position"),
+    [
+        ((8, 16), (128,), "c0 // 16, c0 % 16", [], 0),
+        ((8, 16), (128,), "c0 // 16, c0 % 16", [], 1),
+        ((8, 16), (128,), "c0 // 16, c0 % 16", [(0, 3)], 0),
+        ((8, 16), (128,), "c0 // 16, c0 % 16", [(1, 4)], 1),
+        ((12, 8), (96,), "c0 // 8, c0 % 8", [(0, 5), (1, 2)], 1),
+        ((16, 8), (128,), "c0 % 16, c0 // 16", [], 0),
+        ((3, 5, 16), (6, 5, 8), "(c0 * 8 + c2) // 16, c1, (c0 * 8 + c2) % 16", [], 1),
+        ((1, 6, 4, 3, 2, 5, 2), (3, 24, 20),
+         "c0 // 8, c1 // 4, c2 // 5, c0, c1 % 4 // 2, c2 % 5, c1 % 2", [], 2),
+        ((96,), (8, 12), "c0 * 12 + c1", [(0, 24)], 0),
+        ((96,), (8, 12), "c0 * 12 + c1", [(0, 6)], 0),
+        ((96,), (8, 12), "c0 * 12 + c1", [(0, 18)], 0),
+        ((12,), (12,), "11 - c0", [(0, 4)], 0),
+        ((12,), (7,), "c0 + 3", [(0, 4)], 0),
+        ((12,), (6,), "c0 * 2", [(0, 4)], 0),
+    ],
+)  # fmt: skip
+def test_reverse_at_through_indices_that_tell_the_iterations(
+    shape: tuple[int, ...], extents: tuple[int, ...], place: str, tiles: Tiling, position: int
+) -> None:
+    func = copied(shape, extents, f"B[{place}] + 1.0")
+    sch = Schedule(func)
+    tiled(sch, tiles)
+    outer = loops(sch, "B")
+    sch.reverse_compute_at(sch.get_block("C"), outer[position])
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
+    check_compiled(func, sch.func)
+    sch.parallel(outer[0])
+    check_meaning(func, sch.func)
+
+
+def test_reverse_at_through_fused_loops() -> None:
+    func = copied((12, 7), (84,), "B[c0 // 7, c0 % 7] + 1.0")
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.fuse(*loops(sch, "B")), factors=[None, 16])
+    sch.reverse_compute_at(sch.get_block("C"), outer)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+def test_reverse_at_of_another_layout(golden: Golden) -> None:
+    func = copied((3, 16), (6, 8), "B[(c0 * 8 + c1) // 16, (c0 * 8 + c1) % 16] + 1.0")
+    golden(
+        "reverse_compute_at/layout",
+        func,
+        lambda s: s.reverse_compute_at(s.get_block("C"), loops(s, "B")[0]),
+    )
+
+
+def test_reverse_at_below_two_splits_with_a_tail(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        tiled(sch, [(0, 5), (1, 2)])
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[1])
+
+    golden("reverse_compute_at/two_tails", chain(12), script)
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 3])
+@pytest.mark.parametrize("place", ["c0, c1", "c1, c0"])
+@pytest.mark.parametrize("tiles", [[(0, 5), (1, 2), (3, 3)], [(0, 11), (1, 5), (2, 2)]])
+def test_reverse_at_below_splits_with_tails(tiles: Tiling, place: str, position: int) -> None:
+    extents = (13, 7) if place == "c0, c1" else (7, 13)
+    func = copied((13, 7), extents, f"B[{place}] + 1.0")
+    sch = Schedule(func)
+    tiled(sch, tiles)
+    outer = loops(sch, "B")
+    sch.reverse_compute_at(sch.get_block("C"), outer[position])
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
+    check_compiled(func, sch.func)
+    sch.parallel(outer[0])
+    check_meaning(func, sch.func)
+
+
+@pytest.mark.parametrize(
+    ("extents", "result"),
+    [
+        ((8,), "B[c0 % 4, c0 // 4 * 0] + 1.0"),
+        ((4, 3), "B[c0, 0] * B[3 - c0, c1]"),
+        ((4, 3), "B[c0 * c1 % 4, c1 // 2]"),
+        ((16,), "T.select(c0 < 8, B[c0 // 4, c0 % 4], 1.0)"),
+    ],
+)
+def test_reverse_at_where_indices_do_not_tell_the_iterations(
+    extents: tuple[int, ...], result: str
+) -> None:
+    sch = Schedule(copied((4, 4), extents, result))
+    with pytest.raises(ScheduleError, match="does not follow what is produced|beyond what is kno"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+def test_a_sum_does_not_follow_through_fused_indices() -> None:
+    """Its parts would come in the order in which the elements are written, without its init."""
+    a = te.placeholder((24,), name="A")
+    b = te.compute((24,), lambda i: a[i] * 2, name="B")
+    r = te.reduce_axis(4, name="r")
+    c = te.compute((6,), lambda i: te.sum(b[i * 4 + r], axis=r), name="C")
+    sch = Schedule(te.func([a, c], name="sums"))
+    outer, _ = sch.split(loops(sch, "B")[0], factors=[None, 6])
+    with pytest.raises(ScheduleError, match="block C does not follow what is produced in loop i_0"):
+        sch.reverse_compute_at(sch.get_block("C"), outer)
+
+
+def test_what_also_runs_where_nothing_is_computed_stays() -> None:
+    """Regression: values of C were left out where B has elements that nothing computes or reads."""
+    sch = Schedule(copied((4,), (8,), "T.select(c0 < 4, B[c0], 1.0)", size=8))
+    with pytest.raises(ScheduleError, match="B is not known to compute an element of B"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])

@@ -129,13 +129,3 @@ def test_a_partial_result_keeps_its_guard_when_it_moves() -> None:
     assert "T.where" in str(sch.func)
     check_meaning(sch.original, sch.func)
     assert (i.name, inner.name) == ("i", "r_1")
-
-
-def test_a_consumer_does_not_follow_a_producer_with_holes() -> None:
-    sch = Schedule(chain(8))
-    b, c = sch.get_block("B"), sch.get_block("C")
-    (i,) = sch.get_loops(c)
-    sch.compute_at(b, i)
-    outer, _ = sch.split(sch.get_loops(b)[1], factors=[None, 3])
-    with pytest.raises(ScheduleError, match="block C reads B beyond what is known to be written"):
-        sch.reverse_compute_at(c, outer)
