@@ -7,6 +7,7 @@ import pytest
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import ForKind
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
@@ -69,10 +70,15 @@ def test_too_few_parts(parts: int) -> None:
         sch.split_reduction(loops(sch, "S")[1], parts)
 
 
-def test_more_parts_than_iterations() -> None:
-    sch = Schedule(rowsum(4, 3))
-    with pytest.raises(ScheduleError, match="would never be initialised"):
-        sch.split_reduction(loops(sch, "S")[1], 4)
+@pytest.mark.parametrize("parts", [4, 7])
+@pytest.mark.parametrize("tree", [False, True])
+def test_more_parts_than_iterations_fill(parts: int, tree: bool) -> None:
+    func = rowsum(6, 5)
+    sch = Schedule(func)
+    sch.split_reduction(loops(sch, "S")[1], parts, tree=tree)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
 
 
 def test_of_a_loop_of_elements() -> None:

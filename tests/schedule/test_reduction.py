@@ -173,17 +173,6 @@ def test_rfactor_where_guards_leave_nothing_of_some_iterations(
     check_compiled(func, sch.func)
 
 
-@pytest.mark.parametrize("parts", [4, 7])
-@pytest.mark.parametrize("tree", [False, True])
-def test_more_parts_than_elements_fill(parts: int, tree: bool) -> None:
-    func = rowsum(6, 5)
-    sch = Schedule(func)
-    sch.split_reduction(loops(sch, "S")[1], parts, tree=tree)
-    verify(sch.func)
-    check_meaning(func, sch.func)
-    check_compiled(func, sch.func)
-
-
 @pytest.mark.parametrize(("first", "guard"), [("r - 3", "r >= 3"), ("r // 2", "r % 2 == 0")])
 def test_rfactor_of_a_loop_with_iterations_that_do_nothing(first: str, guard: str) -> None:
     func = parse(f"""
