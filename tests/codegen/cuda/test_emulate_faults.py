@@ -558,8 +558,8 @@ def test_moves_to_and_from_memory_of_threads() -> None:
         ("A[t] // T.int32(t % 4)", 16),
         ("A[t] % T.int32(t % 4)", 16),
         ("T.select(t % 4 == 0, 0, A[t] // T.int32(t % 4))", 0),
-        ("A[t] << T.int32(t)", 32),
-        ("A[t] >> T.int32(t - 1)", 32),
+        ("A[t] << T.int32(t)", 0),
+        ("A[t] >> T.int32(t - 1)", 0),
     ],
 )
 def test_undefined_arithmetic(value: str, count: int) -> None:
