@@ -101,6 +101,15 @@ def require_unit(fn: Func, block: Block) -> None:
         block.label,
     )
     if has_reduction(block):
+        reduced = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
+        apart = [r for r in block.writes for x in r.ranges if free_vars(x.min) & reduced]
+        require(
+            not apart,
+            "block {0} stores to other elements of {1} in each iteration of its reduction",
+            block.label,
+            lambda: apart[0].buffer.name,
+            hint="declare the axis by T.axis.spatial",
+        )
         require(
             block.init is not None,
             "block {0} is a reduction whose init was split off",

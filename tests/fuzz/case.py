@@ -16,7 +16,13 @@ from tilewright.tir.ir import Const, Func, const
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import substitute
 
-from ..schedule.machinery import check_compiled, check_meaning, check_random, check_replays
+from ..schedule.machinery import (
+    check_compiled,
+    check_meaning,
+    check_random,
+    check_replays,
+    verify_steps,
+)
 from ..schedule.random_cases import (
     MOST_VISITS,
     CrashError,
@@ -82,8 +88,7 @@ def require_readable(refusal: ScheduleError) -> None:
 def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
     """The failure of the checks of the program of `sch`, if one fails."""
     try:
-        for func in dict.fromkeys(f for step in sch.history for f in step):
-            verify(func)
+        verify_steps(sch)
         check_random(check_meaning, sch.original, sch.func)
         check_replays(sch.original, sch)
         check_symbolic(sch)

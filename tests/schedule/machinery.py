@@ -36,14 +36,20 @@ def check(
     schedule = Schedule(func)
     before = schedule.funcs
     script(schedule)
+    verify_steps(schedule)
     text = golden_text(before, schedule)
     check_golden(path, text, update=update)
     check_replays(func, schedule)
     for name, after in schedule.funcs.items():
         assert_same(parse(func_text(after)), after)
         check_meaning(before[name], after)
-        verify(after)
     return schedule
+
+
+def verify_steps(schedule: Schedule) -> None:
+    """Each accepted step made a program that the verifier accepts."""
+    for func in dict.fromkeys(f for programs in schedule.history for f in programs):
+        verify(func)
 
 
 def golden_text(before: Mapping[str, Func], schedule: Schedule) -> str:

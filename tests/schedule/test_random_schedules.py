@@ -15,13 +15,12 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import PRIMITIVES, Schedule
 from tilewright.schedule.find import blocks_in, loops_in
 from tilewright.tir.ir import ForKind
-from tilewright.tir.verify import verify
 
 from ..fuzz import rules
 from ..fuzz.campaign import Outcome, Plan, run
 from ..fuzz.case import Failure, run_case
 from ..fuzz.shrink import shrunk, without
-from .machinery import check_compiled, check_meaning, check_random, check_replays
+from .machinery import check_compiled, check_meaning, check_random, check_replays, verify_steps
 from .programs import chain, loops
 from .random_cases import Tally, a_case, apply_random_steps
 from .random_steps import STEPS
@@ -37,7 +36,7 @@ def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     sch = Schedule(func, seed=pick(3))
     sch, refusals = apply_random_steps(sch, pick, 1 + pick(10), Tally(), steps)
     assert all(str(r) for r in refusals)
-    verify(sch.func)
+    verify_steps(sch)
     check_random(check_meaning, sch.original, sch.func)
     check_replays(sch.original, sch)
 

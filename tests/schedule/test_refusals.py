@@ -447,3 +447,28 @@ for i in range(4):
         "block B must be a reduction by sum",
         lambda s: s.rfactor(s.get_loops(s.get_block("B"))[1]),
     )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda s: s.rfactor(s.get_loops(s.get_block("C"))[1]),
+        lambda s: s.decompose_reduction(s.get_block("C"), s.get_loops(s.get_block("C"))[0]),
+        lambda s: s.split_reduction(s.get_loops(s.get_block("C"))[1], 2),
+    ],
+    ids=["rfactor", "decompose_reduction", "split_reduction"],
+)
+def test_a_reduction_has_the_same_elements_in_all_iterations(
+    step: Callable[[Schedule], Any],
+) -> None:
+    """The verifier refuses such a program; no step makes one with free variables of it."""
+    func = parse("""
+def f(A: T.Buffer((4, 4), "int32"), C: T.Buffer((4, 4), "int32")):
+    for i, k in T.grid(4, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi, vk] = 0
+            C[vi, vk] = C[vi, vk] + A[vi, vk]
+""")
+    refused(func, "block C stores to other elements of C in each iteration", step)
