@@ -7,7 +7,7 @@ may have it in `T.where`, around the block, or in the end of a loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +89,18 @@ def may_exclude_first(
         for c in asked
         if prove(substitute(c, zero), ranges) is not True
         and not contradict([call("not", c), *known], ranges)
+        and not _is_of_elements(c, others, loops, ranges)
     ]
+
+
+def _is_of_elements(c: Expr, others: Sequence[Expr], loops: Set[Var], ranges: Ranges) -> bool:
+    """Whether `c` depends on `loops` by the values `others` alone, as after a `fuse`."""
+    if loops.isdisjoint(variables(*others)):
+        return False
+    again = {v: Var(v.name) for v in loops}
+    same = [binary(Op.EQ, v, substitute(v, again)) for v in others]
+    both = {**ranges, **{new: ranges[v] for v, new in again.items()}}
+    return contradict([c, call("not", substitute(c, again)), *same], both)
 
 
 def _first(i: Iter, value: Expr) -> tuple[Expr, ...]:

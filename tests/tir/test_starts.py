@@ -126,6 +126,18 @@ def test_a_condition_on_elements_leaves_them_as_they_are(where: str) -> None:
     np.testing.assert_allclose(result(tw.build(func, "cpu -threads=1")), expected, rtol=1e-5)
 
 
+def test_a_condition_on_elements_is_one_after_their_loops_are_fused() -> None:
+    func = program("i < 4")
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops(sch.get_block("B")))
+    verify(sch.func)
+    sch.split(fused, [None, 5])
+    verify(sch.func)
+    assert first_difference(parse(func_text(sch.func)), sch.func) is None
+    expected = np.where(ROW[:, 0] < 4, A.sum(1), 77)
+    np.testing.assert_allclose(result(lambda *a: interpret(sch.func, *a)), expected, rtol=1e-5)
+
+
 def test_elements_and_terms_are_told_apart() -> None:
     func = program("(i >= 2) & (k >= i)")
     verify(func)
