@@ -394,7 +394,7 @@ def test_the_plain_case_of_the_following() -> None:
         ),
         (
             text("vi = T.axis.reduce(10, i + a)\nwith T.init():\n    B[vi] = 0\nB[vi] = A[vi]"),
-            "block B must write B at its plain iteration variables",
+            "block B stores to other elements of B in each iteration of its reduction",
         ),
         (
             text("vi = T.axis.spatial(24, i + a * 8)\nB[vi] = A[vi]", shape="24,",
