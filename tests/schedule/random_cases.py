@@ -13,6 +13,7 @@ from tilewright.tir.visit import nested
 
 from . import random_stages as stages
 from . import random_steps as steps
+from .random_conditions import with_conditions
 from .random_extremes import EXTREMES
 from .random_guards import guarded
 from .random_programs import (
@@ -45,6 +46,8 @@ class Theme:
     """Whether most blocks are written as plain statements, and many update their input."""
     shared: bool = False
     """Whether iterations of blocks share loops of one iteration."""
+    conditions: bool = False
+    """Whether blocks run under conditions, of data or of loops."""
     guarded: bool = False
     """Whether there are conditions and ordered updates."""
 
@@ -168,6 +171,45 @@ THEMES = (
             (steps.compute_inline, steps.reverse_compute_inline, steps.cache_inplace),
         )
     ),
+    *(
+        Theme(made, tried, rank=rank, conditions=True)
+        for rank in (1, 2)
+        for made, tried in (
+            (
+                (stages.mask_stage, stages.triangle_stage, stages.map_stage, stages.two_reads),
+                (
+                    steps.cache_write,
+                    steps.write_at,
+                    steps.reindex,
+                    steps.reindex_cache_write,
+                    steps.compute_at,
+                    steps.reverse_compute_at,
+                    steps.merge,
+                    steps.fission,
+                    steps.fuse,
+                    steps.split,
+                    steps.reorder,
+                ),
+            ),
+            (
+                (
+                    stages.reduce_stage,
+                    stages.product_stage,
+                    stages.triangle_stage,
+                    stages.mask_stage,
+                ),
+                (
+                    steps.rfactor,
+                    steps.decompose_reduction,
+                    steps.compute_inline,
+                    steps.transform_layout,
+                    steps.pipeline,
+                    steps.double_buffer,
+                    steps.cache_read,
+                ),
+            ),
+        )
+    ),
 )
 
 
@@ -183,6 +225,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
             func = with_shared_unit_loops(func, pick)
         elif pick(4) == 0:
             func = guarded(func, pick)
+        elif pick(4) == 0:
+            func = with_conditions(func, pick)
         if pick(6) == 0:
             func = with_strides(func, pick)
         return func, STEPS if about is None else (about,)
@@ -202,6 +246,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
         func = with_shared_unit_loops(func, pick)
     if theme.guarded:
         func = guarded(func, pick)
+    if theme.conditions:
+        func = with_conditions(func, pick)
     if about is not None:
         return func, (about,)
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))
