@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ...errors import BuildError
 from ...tir.ir import Alloc, For, ForKind, If, Let, Prefetch, Seq, Store
+from ...tir.visit import with_body
 from .llvm_amx import store_rows
+from .llvm_ends import Part, part
 from .llvm_index import HERE, index, value
 from .llvm_lanes import bits
 from .llvm_load import prefetch, store
@@ -15,8 +17,8 @@ from .llvm_text import Builder
 
 
 def _seq(b: Builder, s: Seq) -> None:
-    for part in s.stmts:
-        stmt(b, part)
+    for child in s.stmts:
+        stmt(b, child)
 
 
 def _if(b: Builder, s: If) -> None:
@@ -73,7 +75,22 @@ def _for(b: Builder, s: For) -> None:
         b.values[s.var], b.module.bits[s.var] = ("0", 0), 0
         stmt(b, s.body)
     elif s.extent > 1:
-        loop(b, s, "0", str(s.extent))
+        some = part(s, b.module.intervals.ranges)
+        if some is None:
+            loop(b, s, "0", str(s.extent))
+        else:
+            _partly(b, s, some)
+
+
+def _partly(b: Builder, s: For, some: Part) -> None:
+    """The iterations of a loop that do something, of which there may be none."""
+    begin, end = index(b, some.begin).text, index(b, some.end).text
+    then, after = b.new_block("some"), b.new_block("none")
+    b.branch(b.op(f"icmp slt i64 {begin}, {end}"), then, after)
+    b.start(then)
+    loop(b, with_body(s, some.body), begin, end)
+    b.jump(after)
+    b.start(after)
 
 
 STMT.update(
