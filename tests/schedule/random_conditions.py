@@ -10,7 +10,6 @@ from tilewright.errors import VerifyError
 from tilewright.schedule.block_queries import (
     Ranges,
     loop_ranges,
-    readers_of,
     with_regions,
     writers_of,
 )
