@@ -39,6 +39,7 @@ from .block_queries import (
 )
 from .facts import last
 from .find import blocks_in
+from .loop_names import loop_names
 from .require import current_space, is_provisional, require, require_some
 
 
@@ -100,7 +101,8 @@ def placed(
     Raises `ScheduleError` if its predicate cannot be expressed by iteration variables.
     """
     extents = [needed[i.var].extent if i.var in needed else i.extent for i in block.iters]
-    loops = [(Var(f"ax{n}"), extent) for n, extent in enumerate(extents)]
+    named = zip(loop_names(block), extents, strict=True)
+    loops = [(Var(name), extent) for name, extent in named]
     s = Simplifier({**outer, **{var: (0, last(extent)) for var, extent in loops}})
     iters: list[Iter] = []
     conditions: list[Expr] = []

@@ -287,7 +287,8 @@ def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) ->
     if is_whole(elements, source):
         shape, indices, _ = joined(source, elements.indices)
         places = [(e, n) for e, n in zip(indices, shape, strict=True) if type(e) is Var]
-        renamed = {e: Var(f"v{d}") for d, (e, _) in enumerate(places)}
+        names = (e.name if e.name.startswith("v") else f"v{d}" for d, (e, _) in enumerate(places))
+        renamed = {e: Var(name) for (e, _), name in zip(places, names, strict=True)}
         at = tuple(substitute(e, renamed) for e in elements.indices)
         elements = Elements(tuple(renamed.values()), tuple(n for _, n in places), at)
     sizes = zip(elements.variables, elements.extents, strict=True)

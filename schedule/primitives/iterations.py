@@ -21,12 +21,13 @@ from ...tir.ir import (
     Var,
 )
 from ...tir.simplify import Simplifier
-from ...tir.visit import rewrite_children
+from ...tir.visit import rewrite_children, walk
 from ..bijections import Bijection, bijection
 from ..block_queries import free_vars, nest, with_regions
 from ..digit_sums import solve
 from ..find import find_block, last_block, path_to, rebuild, replace
 from ..index_map import IndexMap
+from ..loop_names import mapped
 from ..primitive import primitive
 from ..rebind import rebound_value
 from ..require import certain, require, require_number
@@ -65,7 +66,7 @@ def transform_block_layout(
     """Give a block new iteration variables by an index map, and a new loop nest over them.
 
         transform_block_layout(block, lambda i, j: (i * 8 + j,)):
-        for i in 4: for j in 8: B[i, j] = ..   ->   for ax0 in 32: B[ax0 // 8, ax0 % 8] = ..
+        for i in 4: for j in 8: B[i, j] = ..   ->   for i_j in 32: B[i_j // 8, i_j % 8] = ..
 
     The map takes the block's iteration variables and must be a bijection onto the new ones: it
     fuses indices (i * 8 + j), splits them (i // 4, i % 4) and permutes them. No result may mix
@@ -93,12 +94,14 @@ def transform_block_layout(
         refusal.data.setdefault("at", block)
         raise
     kinds = _kinds(old, mapping, new)
-    variables = tuple(Var(f"v{k}") for k in range(len(kinds)))
+    names = mapped(old, [_inputs_of(mapping, e) for e in mapping.outputs])
+    # Those that have a number have it as ever: `v0` of the loop `ax0`.
+    variables = tuple(Var(f"v{name.removeprefix('ax')}") for name in names)
     inverse = solve(mapping.outputs, sizes, variables).values
     values: dict[Var, Expr] = {
         i.var: inverse[v] for i, v in zip(old.iters, mapping.inputs, strict=True)
     }
-    axes = tuple(Var(f"ax{k}") for k in range(len(kinds)))
+    axes = tuple(map(Var, names))
     parts = zip(variables, new.extents, kinds, axes, strict=True)
     inside = _replace(old, iters=())
     ranges = {v: (0, n - 1) for v, n in zip(variables, new.extents, strict=True)}
@@ -108,6 +111,12 @@ def transform_block_layout(
     )
     stmt = nest(list(zip(axes, new.extents, strict=True)), with_regions(made))
     return rebuild(fn, path[: len(path) - len(loops)], stmt), axes
+
+
+def _inputs_of(mapping: IndexMap, output: Expr) -> list[int]:
+    """The numbers of the indices that a result of a map is of."""
+    variables = {v for v in walk(output) if type(v) is Var}
+    return [n for n, v in enumerate(mapping.inputs) if v in variables]
 
 
 def _rebound(n: Any, values: Mapping[Var, Expr], s: Simplifier) -> Any:

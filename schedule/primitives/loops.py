@@ -22,6 +22,7 @@ from ...tir.ir import (
     product,
 )
 from ...tir.visit import nested
+from .. import loop_names
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
 from ..facts import last
@@ -167,7 +168,7 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
         require_unmarked(n)
     if len(nest) == 1:
         return fn, loops[0]
-    fused = Var("_".join(v.name for v in loops)[:48] + "_fused")
+    fused = Var(loop_names.fused([v.name for v in loops]))
     extent = product([n.extent for n in nest])
     ranges = _ranges(path, [(fused, extent)])
     values: dict[Var, Expr] = {}

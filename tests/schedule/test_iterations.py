@@ -268,7 +268,7 @@ def repeated(A: T.Buffer((6, 2), "float32"), B: T.Buffer((12,), "float32")):
     sch = Schedule(func)
     block = sch.get_block("B")
     sch.transform_block_layout(block, lambda i: (i // 2, i % 2))
-    assert "B[v0 * 2 + v1] = A[v0, v1] + 1.0" in str(sch.func)
+    assert "B[vi_0 * 2 + vi_1] = A[vi_0, vi_1] + 1.0" in str(sch.func)
     check_meaning(func, sch.func)
     check_replays(func, sch)
 

@@ -27,9 +27,9 @@ extern "C" __global__ void __launch_bounds__(16) conv2d_kernel(
     }
   }
   #pragma unroll
-  for (int ax3 = 0; ax3 < 4; ++ax3) {
-    if ((y_x_0_fused_0 * 16 + y_x_0_fused_1) / 3 < 9 && (y_x_0_fused_0 * 16 + y_x_0_fused_1) % 3 * 4 + ax3 < 9) {
-      Y[n_o_fused * 81 + (y_x_0_fused_0 * 16 + y_x_0_fused_1) / 3 * 9 + (y_x_0_fused_0 * 16 + y_x_0_fused_1) % 3 * 4 + ax3] = Y_local[ax3];
+  for (int x = 0; x < 4; ++x) {
+    if ((y_x_0_fused_0 * 16 + y_x_0_fused_1) / 3 < 9 && (y_x_0_fused_0 * 16 + y_x_0_fused_1) % 3 * 4 + x < 9) {
+      Y[n_o_fused * 81 + (y_x_0_fused_0 * 16 + y_x_0_fused_1) / 3 * 9 + (y_x_0_fused_0 * 16 + y_x_0_fused_1) % 3 * 4 + x] = Y_local[x];
     }
   }
 }

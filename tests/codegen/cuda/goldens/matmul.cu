@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(64) matmul_kernel(
     }
   }
   #pragma unroll
-  for (int ax0_1 = 0; ax0_1 < 4; ++ax0_1) {
-    *reinterpret_cast<float4*>(&C[i_0 * 3072 + tx / 8 * 384 + ax0_1 * 96 + j_0 * 32 + tx % 8 * 4]) = *reinterpret_cast<const float4*>(&C_local[ax0_1 * 4]);
+  for (int i_1 = 0; i_1 < 4; ++i_1) {
+    *reinterpret_cast<float4*>(&C[i_0 * 3072 + tx / 8 * 384 + i_1 * 96 + j_0 * 32 + tx % 8 * 4]) = *reinterpret_cast<const float4*>(&C_local[i_1 * 4]);
   }
 }

@@ -45,11 +45,11 @@ extern "C" __global__ void __launch_bounds__(64) matmul_kernel(
     }
   }
   #pragma unroll
-  for (int ax0_1 = 0; ax0_1 < 4; ++ax0_1) {
+  for (int i_1 = 0; i_1 < 4; ++i_1) {
     #pragma unroll
-    for (int ax1_1 = 0; ax1_1 < 4; ++ax1_1) {
-      if (i_0 * 32 + tx / 8 * 4 + ax0_1 < 65 && tx % 8 * 4 + ax1_1 < 31) {
-        C[i_0 * 992 + tx / 8 * 124 + ax0_1 * 31 + tx % 8 * 4 + ax1_1] = C_local[ax0_1 * 4 + ax1_1];
+    for (int j_1 = 0; j_1 < 4; ++j_1) {
+      if (i_0 * 32 + tx / 8 * 4 + i_1 < 65 && tx % 8 * 4 + j_1 < 31) {
+        C[i_0 * 992 + tx / 8 * 124 + i_1 * 31 + tx % 8 * 4 + j_1] = C_local[i_1 * 4 + j_1];
       }
     }
   }

@@ -36,9 +36,9 @@ extern "C" __global__ void __launch_bounds__(128) softmax_kernel(
   }
   Y_max_rf[0] = -__int_as_float(0x7f800000);
   #pragma unroll
-  for (int ax1_0 = 0; ax1_0 < 4; ++ax1_0) {
-    if (ax1_0 * 128 + tx < 500) {
-      Y_max_rf[0] = nan_max(Y_max_rf[0], X_local[ax1_0]);
+  for (int r_0 = 0; r_0 < 4; ++r_0) {
+    if (r_0 * 128 + tx < 500) {
+      Y_max_rf[0] = nan_max(Y_max_rf[0], X_local[r_0]);
     }
   }
   {
@@ -58,16 +58,16 @@ extern "C" __global__ void __launch_bounds__(128) softmax_kernel(
     Y_max[0] = Y_max_1;
   }
   #pragma unroll
-  for (int ax1_0 = 0; ax1_0 < 4; ++ax1_0) {
-    if (ax1_0 * 128 + tx < 500) {
-      Y_exp[ax1_0] = expf(X[i0_0 * 500 + ax1_0 * 128 + tx] - Y_max[0]);
+  for (int i1_0 = 0; i1_0 < 4; ++i1_0) {
+    if (i1_0 * 128 + tx < 500) {
+      Y_exp[i1_0] = expf(X[i0_0 * 500 + i1_0 * 128 + tx] - Y_max[0]);
     }
   }
   Y_sum_rf[0] = 0.0f;
   #pragma unroll
-  for (int ax1_0 = 0; ax1_0 < 4; ++ax1_0) {
-    if (ax1_0 * 128 + tx < 500) {
-      Y_sum_rf[0] = Y_sum_rf[0] + Y_exp[ax1_0];
+  for (int r_0 = 0; r_0 < 4; ++r_0) {
+    if (r_0 * 128 + tx < 500) {
+      Y_sum_rf[0] = Y_sum_rf[0] + Y_exp[r_0];
     }
   }
   {

@@ -36,9 +36,9 @@ extern "C" __global__ void __launch_bounds__(128) softmax_kernel(
     Y_max_rf[0] = -__int_as_float(0x7f800000);
   }
   #pragma unroll
-  for (int ax1_0 = 0; ax1_0 < 4; ++ax1_0) {
-    if (i0_0 * 4 + i0_1 < 6 && ax1_0 * 32 + tx < 100) {
-      Y_max_rf[0] = nan_max(Y_max_rf[0], X_local[ax1_0]);
+  for (int r_0 = 0; r_0 < 4; ++r_0) {
+    if (i0_0 * 4 + i0_1 < 6 && r_0 * 32 + tx < 100) {
+      Y_max_rf[0] = nan_max(Y_max_rf[0], X_local[r_0]);
     }
   }
   {
@@ -53,18 +53,18 @@ extern "C" __global__ void __launch_bounds__(128) softmax_kernel(
     }
   }
   #pragma unroll
-  for (int ax1_0 = 0; ax1_0 < 4; ++ax1_0) {
-    if (i0_0 * 4 + i0_1 < 6 && ax1_0 * 32 + tx < 100) {
-      Y_exp[ax1_0] = expf(X[i0_0 * 400 + i0_1 * 100 + ax1_0 * 32 + tx] - Y_max[0]);
+  for (int i1_0 = 0; i1_0 < 4; ++i1_0) {
+    if (i0_0 * 4 + i0_1 < 6 && i1_0 * 32 + tx < 100) {
+      Y_exp[i1_0] = expf(X[i0_0 * 400 + i0_1 * 100 + i1_0 * 32 + tx] - Y_max[0]);
     }
   }
   if (i0_0 * 4 + i0_1 < 6) {
     Y_sum_rf[0] = 0.0f;
   }
   #pragma unroll
-  for (int ax1_0 = 0; ax1_0 < 4; ++ax1_0) {
-    if (i0_0 * 4 + i0_1 < 6 && ax1_0 * 32 + tx < 100) {
-      Y_sum_rf[0] = Y_sum_rf[0] + Y_exp[ax1_0];
+  for (int r_0 = 0; r_0 < 4; ++r_0) {
+    if (i0_0 * 4 + i0_1 < 6 && r_0 * 32 + tx < 100) {
+      Y_sum_rf[0] = Y_sum_rf[0] + Y_exp[r_0];
     }
   }
   {
