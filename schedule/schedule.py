@@ -17,6 +17,7 @@ from ..tir.initialised import wraps_around
 from ..tir.ir import Buffer, Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown
 from ..tir.printer import func_text
+from ..tir.reductions import blocks_that_order_visits
 from ..tir.summary import summary
 from ..tir.verify import verify
 from . import primitives as p
@@ -611,8 +612,11 @@ def _require_blocks(func: Func) -> None:
 
 @lru_cache(128)
 def _is_watched(func: Func) -> bool:
-    """Whether indices of a program wrap around, and the verifier can tell what they read."""
-    if not wraps_around(func):
+    """Whether the verifier has to tell what indices that wrap around read, and can.
+
+    Or that reduce iterations run in order, where it decides among equal values.
+    """
+    if not wraps_around(func) and not blocks_that_order_visits(func):
         return False
     try:
         verify(func)
@@ -622,10 +626,18 @@ def _is_watched(func: Func) -> bool:
 
 
 def _require_verified(func: Func, name: str) -> None:
-    """Refuse a step after which the verifier cannot tell what indices that wrap around read."""
+    """Refuse a step after which the verifier cannot tell what it could of the program before."""
     try:
         verify(func)
     except VerifyError as error:
+        if not wraps_around(func):
+            raise ScheduleError(
+                "after {0}, the order of a reduction that decides among equal values is not "
+                "verified: {1}",
+                name,
+                error,
+                hint="rfactor numbers the visits of a reduction, which may then be in any order",
+            ) from None
         raise ScheduleError(
             "after {0}, a program with an index that wraps around int64 is not verified: {1}",
             name,

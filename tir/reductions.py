@@ -2,8 +2,10 @@
 
 A block with reduce variables combines what is there with a value that does not depend on it: by
 one associative and commutative operator for each buffer that it stores to, or as the best by
-comparisons of a value, and of a key among equal ones. No store has a reduce variable in its
-indices. Steps reorder and divide such iterations, so they rely on it.
+comparisons of a value, and of a key among equal ones. If these are kept, or replaced, in the order
+of visits, the loops must run the iterations in order, and steps that would not are refused. No
+store has a reduce variable in its indices. Steps reorder and divide such iterations, so they rely
+on it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from .. import dtypes
 from ..errors import VerifyError
 from .ir import (
+    UNORDERED,
     Alloc,
     Binary,
     Block,
@@ -36,17 +39,61 @@ from .ir import (
     Var,
     as_expr,
 )
+from .polynomial import ONE
+from .simplify import Simplifier
 from .structure import same
-from .updates import OPERATORS, updates_in
-from .visit import stored_buffers, walk
+from .updates import OPERATORS, match_updates, updates_in
+from .visit import nested, stored_buffers, walk
 from .windows import variables
 
 
 def check_reductions(func: Func) -> None:
     """Raise `VerifyError` for a store of a block with reduce variables that is no such update."""
-    for n in walk(func):
-        if type(n) is Block and any(i.kind is IterKind.REDUCE for i in n.iters):
-            _Iteration(n).check()
+    for block, loops in _blocks(func.body, ()):
+        if any(i.kind is IterKind.REDUCE for i in block.iters):
+            _Iteration(block, loops).check()
+
+
+def orders_visits(block: Block) -> bool:
+    """Whether the order of the reduce iterations of a block decides among equal values."""
+    found = match_updates(block, numbered=True)
+    return (
+        found is not None
+        and any(i.kind is IterKind.REDUCE for i in block.iters)
+        and any(u.combiner.numbered for u in found.updates)
+    )
+
+
+def blocks_that_order_visits(func: Func) -> list[Block]:
+    return [n for n in walk(func) if type(n) is Block and orders_visits(n)]
+
+
+def _blocks(root: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Block, tuple[For, ...]]]:
+    """The blocks below a statement, each with the loops around it in the block that it is in."""
+    if type(root) is Block:
+        yield root, loops
+        loops = ()
+    inside = (*loops, root) if type(root) is For else loops
+    for s in nested(root):
+        yield from _blocks(s, inside)
+
+
+def _in_order(block: Block, loops: tuple[For, ...]) -> bool:
+    """Whether loops run the reduce iterations of `block` in ascending order."""
+    number: Expr = as_expr(0)
+    for i in block.iters:
+        if i.kind is IterKind.REDUCE:
+            number = number * i.extent + i.value
+    extents = {f.var: f.extent for f in loops if isinstance(f.extent, int)}
+    left = dict(Simplifier({v: (0, n - 1) for v, n in extents.items()}).poly(number))
+    left.pop(ONE, None)
+    reach = 0
+    for f in reversed(loops):
+        times = left.pop(f.var, 0) if f.var in extents else 0
+        if times and (times <= reach or f.kind in UNORDERED):
+            return False
+        reach += times * (extents.get(f.var, 1) - 1)
+    return not left
 
 
 class _Old(NamedTuple):
@@ -63,8 +110,9 @@ class _Old(NamedTuple):
 class _Iteration:
     """The updates of one iteration of `block`."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, loops: tuple[For, ...]) -> None:
         self.block = block
+        self.loops = loops
         self.reduce = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
         self.parts = tuple(part for part in (block.init, block.body) if part is not None)
         self.outputs = {b for part in self.parts for b in stored_buffers(part)}
@@ -151,7 +199,11 @@ class _Iteration:
 
     def joint(self, s: Stmt, wrong: Store | None, known: dict[Buffer, str]) -> Store | None:
         """Nothing if all of `s` are updates of several results together, else what is `wrong`."""
-        found = None if wrong is None else updates_in(s, self.outputs, carried=True)
+        if wrong is None:
+            return None
+        found = updates_in(s, self.outputs, carried=True)
+        if found is None and _in_order(self.block, self.loops):
+            found = updates_in(s, self.outputs, numbered=True, carried=True)
         if found is None:
             return wrong
         self.kinds = known

@@ -20,6 +20,7 @@ from ...tir.ir import (
     Stmt,
     Var,
 )
+from ...tir.reductions import orders_visits
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
 from ..bijections import Bijection, bijection
@@ -83,6 +84,12 @@ def transform_block_layout(
         len(mapping.inputs),
         block,
         len(old.iters),
+    )
+    require(
+        not orders_visits(old),
+        "the order of the reduce iterations of block {0} decides among equal values",
+        block,
+        hint="rfactor numbers its visits, which may then run in any order",
     )
     extents = _extents(old)
     loops = _own_loops(path, old)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import ScheduleError
+from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_loop
 from tilewright.tir import te
@@ -277,6 +278,7 @@ def test_equal_values_are_chosen_as_comparisons_choose_them(
 ) -> None:
     """Few values, and many equal to the first value: the order of visits decides, or the key."""
     func = compared(form, keeps, dtype, key, largest=largest)
+    verify(func)
     sch = Schedule(func)
     script(sch)
     verify(sch.func)
@@ -301,6 +303,62 @@ def test_equal_values_are_chosen_as_comparisons_choose_them(
     for p, v in results[1:]:
         np.testing.assert_array_equal(p, results[0][0])
         np.testing.assert_array_equal(v, results[0][1])
+
+
+def test_steps_keep_the_order_that_decides_among_equal_values() -> None:
+    func = compared("{v} >= {a}", True, "int32", "K[vi, vr]")
+    verify(func)
+    sch = Schedule(func)
+    i, r = loops(sch, "M")
+    outer, inner = sch.split(r, factors=[None, 5])
+    sch.parallel(i)
+    sch.unroll(inner)
+    sch.decompose_reduction(sch.get_block("M"), outer)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda s, i, outer, inner: s.reorder(inner, outer),
+        lambda s, i, outer, inner: s.transform_block_layout(
+            s.get_block("M"), lambda i, r: (i, r % 4, r // 4)
+        ),
+    ],
+    ids=["reorder", "transform_block_layout"],
+)
+def test_steps_that_change_the_order_are_refused_where_it_decides(step: Callable[..., Any]) -> None:
+    func = compared("{v} >= {a}", True, "int32", "K[vi, vr]")
+    sch = Schedule(func)
+    i, r = loops(sch, "M")
+    outer, inner = sch.split(r, factors=[None, 4])
+    with pytest.raises(ScheduleError, match="decides among equal values"):
+        step(sch, i, outer, inner)
+    # Numbers of visits, or keys, decide in any order.
+    by_key = "({v} > {a}) | ({v} == {a}) & ({p} < {k})"
+    for other in (func, compared(by_key, True, "int32", "T.int32(vr)")):
+        sch = Schedule(other)
+        partial = "M"
+        i, r = loops(sch, "M")
+        outer, inner = sch.split(r, factors=[None, 4])
+        if other is func:
+            sch.rfactor(sch.split(outer, factors=[None, 2])[0], 0)
+            partial = "M_rf"
+        *_, outer, inner = sch.get_loops(sch.get_block(partial))
+        sch.reorder(inner, outer)
+        verify(sch.func)
+        check_meaning(other, sch.func)
+
+
+def test_loops_of_a_reduction_whose_order_decides_run_in_order() -> None:
+    text = str(compared("{v} >= {a}", True, "int32", "K[vi, vr]"))
+    for value in ("11 - r", "r % 4 * 3 + r // 4"):
+        with pytest.raises(VerifyError, match="its reduce iterations run in any order"):
+            indent = " " * 12
+            axes = f"vi = T.axis.spatial(8, i)\n{indent}vr = T.axis.reduce(12, {value})"
+            verify(parse(text.replace('vi, vr = T.axis.remap("SR", [i, r])', axes)))
 
 
 def test_numbers_of_visits_decide_among_equal_values(golden: Golden) -> None:
