@@ -291,12 +291,13 @@ def test_equal_values_are_chosen_as_comparisons_choose_them(
     k = rng.integers(-9, 9, size=(8, 12)).astype("int32")
     module = to_module(compile_func(sch.func, "cpu -threads=1"))
     results = []
-    for run in (
+    runs: tuple[Callable[..., object], ...] = (
         lambda *x: interpret(func, *x),
         lambda *x: interpret(sch.func, *x),
         lambda *x: interpret(sch.func, *x, order="shuffled", seed=1),
         module,
-    ):
+    )
+    for run in runs:
         p, v = np.zeros(8, "int32"), np.zeros(8, dtype)
         run(a, k, p, v)
         results.append((p, v))
