@@ -26,6 +26,7 @@ from ..tir.ir import (
     Op,
     Range,
     Stmt,
+    Store,
     Var,
     as_expr,
 )
@@ -33,6 +34,7 @@ from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
+from ..tir.visit import reads_from, walk
 from ..tir.windows import variables
 from .block_queries import (
     Ranges,
@@ -47,9 +49,10 @@ from .block_queries import (
 )
 from .distinct import distinct
 from .facts import last, truths
-from .find import find_path, last_block, path_to
-from .legality import require_concurrent
-from .loop_dependence import Finding, served, uses_of
+from .find import find_path, last_block, path_to, statements
+from .legality import require_concurrent, touches_apart
+from .loop_dependence import Finding, conflicts, served, uses_of
+from .order import ordered
 from .require import require
 from .written import visited, written_box
 
@@ -66,7 +69,8 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
     Producers in separate loops before the block are complete by then; elements that they omit,
     because they were moved, must not be read. Of producers that share loops with the block, one
     must write everything that is read in the same iteration of the shared loops. Buffers in
-    `settled` are known to be complete.
+    `settled` are known to be complete. Blocks behind it that write what it reads must not have
+    done so yet.
     """
     path = path_to(fn, label)
     block = last_block(path)
@@ -76,16 +80,20 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
     ):
         sharing: list[tuple[Stmt, ...]] = []
         apart: list[tuple[Stmt, ...]] = []
-        for writer in writers_of(fn, buffer):
+        writers = writers_of(fn, buffer)
+        filled = buffer in fn.inplace or any(order[w.label] < order[label] for w in writers)
+        for writer in writers:
             other = path_to(fn, writer.label)
             together = bool(_shared(other, path))
-            later = order[writer.label] > order[label]
-            require(
-                not later or (buffer in fn.inplace and not together),
-                "block {0}, which block {1} needs, is computed after it",
-                writer.label,
-                label.name,
-            )
+            if order[writer.label] > order[label]:
+                require(
+                    filled,
+                    "block {0}, which block {1} needs, is computed after it",
+                    writer.label,
+                    label.name,
+                )
+                _require_not_overwritten(path, buffer, other)
+                continue
             require(
                 not is_rolling(writer, buffer) or _in_window(path, buffer, other),
                 "block {0} keeps only a window of {1}, which block {2} must read in its loop",
@@ -98,6 +106,58 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
             _require_one_covers(path, buffer, sharing)
         elif apart and buffer not in settled and not _complete(fn, apart):
             _require_one_covers(path, buffer, apart)
+
+
+def _require_not_overwritten(
+    path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]
+) -> None:
+    """Require that a block reads no element that one behind it wrote in an earlier iteration.
+
+    `path` leads to the block that reads, `other` to the one that writes.
+    """
+    shared = _shared(other, path)
+    if not shared:
+        return
+    reader, writer, body = last_block(path), last_block(other), shared[-1].body
+    ranges = loop_ranges(shared)
+    reads = [u for u in uses_of(reader, buffer, body) if not u.writes]
+    for write in (u for u in uses_of(writer, buffer, body) if u.writes):
+        for read in reads:
+            if ordered(read.access, write.access, shared, ranges):
+                continue
+            found = conflicts([(write, read)], shared, ranges)
+            require(
+                found.apart,
+                "block {0} may read an element of {1} in an iteration of {2} after the one in "
+                "which block {3} overwrites it",
+                reader.label,
+                buffer.name,
+                lambda: ", ".join(s.var.name for s in shared),
+                writer.label,
+                example=found.example,
+            )
+
+
+def require_read_first(fn: Func, block: Label, buffer: Buffer, first: Label) -> None:
+    """Require that `block` reads what it overwrites of `buffer` before that.
+
+    The iterations around it touch different elements, and in each the last read precedes the store.
+    """
+    path = path_to(fn, block)
+    found = last_block(path)
+    stmts = statements(found.body)
+    stores = [n for n, s in enumerate(stmts) if type(s) is Store and s.buffer is buffer]
+    levels = [path[: k + 1] for k, s in enumerate(path) if type(s) is For]
+    require(
+        found.init is None
+        and len(stores) == sum(type(n) is Store and n.buffer is buffer for n in walk(found.body))
+        and not any(reads_from(s, {buffer}) for n in stores for s in stmts[n + 1 :])
+        and all(touches_apart(level, found, buffer) for level in levels),
+        "block {0} overwrites {1}, which block {2} reads",
+        block,
+        buffer.name,
+        first.name,
+    )
 
 
 def _complete(fn: Func, writers: Sequence[Sequence[Stmt]]) -> bool:
@@ -183,12 +243,17 @@ def require_readers_served(fn: Func, label: Label) -> None:
 
 
 def require_still_concurrent(
-    fn: Func, places: Iterable[Label | Var], filled: Collection[Buffer] = ()
+    fn: Func,
+    places: Iterable[Label | Var],
+    filled: Collection[Buffer] = (),
+    *,
+    only: Collection[Buffer] | None = None,
 ) -> None:
     """Require that the concurrent loops around (or at) `places` still have no dependences.
 
     Places that are no longer in the program are skipped, and so are the internal buffers `filled`:
-    each iteration of a concurrent loop around all their uses stores what it reads of them.
+    each iteration of a concurrent loop around all their uses stores what it reads of them. With
+    `only`, other buffers are known to have none.
     """
     checked: set[Var] = set()
     for place in places:
@@ -198,7 +263,8 @@ def require_still_concurrent(
                 checked.add(s.var)
                 private = s.kind is not ForKind.VECTOR
                 known = filled if private else ()
-                require_concurrent(fn, path[: k + 1], _AT_ONCE[s.kind], known, private=private)
+                what = _AT_ONCE[s.kind]
+                require_concurrent(fn, path[: k + 1], what, known, private=private, only=only)
 
 
 def concurrent_loops(path: Sequence[Stmt]) -> list[Var]:

@@ -78,11 +78,11 @@ def has_reduction(block: Block) -> bool:
     return any(i.kind is IterKind.REDUCE for i in block.iters)
 
 
-def require_unit(fn: Func, block: Block) -> None:
+def require_unit(fn: Func, block: Block, updated: Collection[Buffer] = ()) -> None:
     """Require that `block` is a complete computation: spatial, or a reduction with its init.
 
     It must be the only writer of its outputs, and read none of them except in the reduction's
-    update.
+    update. A spatial block may update those that are `updated` in place.
     """
     for b in sorted(region_buffers(block.writes), key=lambda b: b.name):
         others = [w.label.name for w in writers_of(fn, b) if w.label is not block.label]
@@ -117,7 +117,7 @@ def require_unit(fn: Func, block: Block) -> None:
             hint="do this step before decompose_reduction",
         )
     else:
-        own = region_buffers(block.writes) & region_buffers(block.reads)
+        own = (region_buffers(block.writes) & region_buffers(block.reads)).difference(updated)
         require(
             not own,
             "block {0} reads {1}, which it writes",

@@ -106,7 +106,7 @@ def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> 
         found = conflicts([(use, use)], loops, ranges)
     require(
         found.apart,
-        "it cannot be shown that block {0} visits each point of its reduction once in loops {1}",
+        "it cannot be shown that block {0} visits each of its points once in loops {1}",
         block.label,
         lambda: ", ".join(s.var.name for s in loops),
         hint="choose loops inside of the one that the block was moved to",
@@ -121,12 +121,14 @@ def require_concurrent(
     filled: Collection[Buffer] = (),
     *,
     private: bool = True,
+    only: Collection[Buffer] | None = None,
 ) -> None:
     """Require that the iterations of the loop at the end of `path` may run at once.
 
     With `private`, a buffer that only one iteration's own statements use is one per iteration. Of
-    those that are `filled` it is known that an iteration stores what it reads. Opaque iterations
-    may run at once where they leave nothing to each other but such buffers.
+    those that are `filled` it is known that an iteration stores what it reads. With `only`, other
+    buffers are known to be used so. Opaque iterations may run at once where they leave nothing to
+    each other but such buffers.
     """
     loop = last_loop(path)
     blocks = list(blocks_in(loop.body))
@@ -135,6 +137,8 @@ def require_concurrent(
             raise _part_of(path, what, block, IterKind.REDUCE)
     ranges = loop_ranges(path)
     for buffer, users in _shared(blocks).items():
+        if only is not None and buffer not in only:
+            continue
         accesses = _accesses(users, buffer, loop.body)
         if distinct(accesses, [loop], ranges) or (
             private

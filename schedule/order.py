@@ -36,9 +36,7 @@ def require_interleaving(
             for buffer in earlier.keys() & later.keys():
                 for a in earlier[buffer]:
                     for b in later[buffer]:
-                        if not (a.writes or b.writes) or _ordered(
-                            a.access, b.access, chain, ranges
-                        ):
+                        if not (a.writes or b.writes) or ordered(a.access, b.access, chain, ranges):
                             continue
                         found = conflicts([(b, a)], chain, ranges)
                         require(
@@ -65,7 +63,7 @@ def _uses(part: Stmt) -> dict[Buffer, list[Use]]:
     return found
 
 
-def _ordered(a: Access, b: Access, chain: Sequence[For], ranges: Ranges) -> bool:
+def ordered(a: Access, b: Access, chain: Sequence[For], ranges: Ranges) -> bool:
     """Whether no iteration of `chain` touches with `a` what an earlier one touches with `b`."""
     loops = [s for s in chain if not certain(s.extent == 1)]
     return distinct([a, b], loops, ranges) or all(

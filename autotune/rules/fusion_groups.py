@@ -11,7 +11,6 @@ for the blocks of one kernel (`partition`).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -22,7 +21,7 @@ from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import blocks_in, loops_in, statements
 from ...target import Target
 from ...texts import count
-from ...tir.ir import Block, Buffer, ForKind, Func, Label, Var
+from ...tir.ir import Block, Buffer, ForKind, Func, Label
 from ...tir.structure import tree_depth
 from ...tir.verify import verify
 from .access_patterns import (
@@ -48,6 +47,7 @@ from .common import result_or_none, succeeds
 from .dataflow import Dataflow, dataflow
 from .draft import Draft
 from .joining import join
+from .row_reads import reads_own_rows, rows_read
 from .rule import Group, GroupKind
 from .rule_sets import rules_for
 
@@ -410,7 +410,18 @@ def _stages(flow: Dataflow, last: Block, assigned: Collection[Label]) -> list[Bl
     """
     if not last.iters:
         return [last]
-    return _reaching(flow, last, assigned, lambda b, _: is_injective(b) and bool(b.iters))
+    rows = {last.label: [last.iters[0].var]}
+
+    def joins(block: Block, readers: list[Block]) -> bool:
+        variables = rows_read(block, readers, rows) or []
+        rows[block.label] = variables
+        return (
+            is_injective(block)
+            and bool(block.iters)
+            and reads_own_rows(block, variables, last, rows[last.label])
+        )
+
+    return _reaching(flow, last, assigned, joins)
 
 
 def _chain(draft: Draft, last: Block, assigned: Collection[Label]) -> list[Block]:
@@ -425,7 +436,7 @@ def _chain(draft: Draft, last: Block, assigned: Collection[Label]) -> list[Block
         if variables is None or draft.rules.is_contraction(block):
             return False
         rows[block.label] = variables
-        return True
+        return reads_own_rows(block, variables, last, rows[last.label])
 
     return _reaching(dataflow(draft.func), last, assigned, joins)
 
@@ -465,30 +476,3 @@ def _reaching(
             joined.add(block.label)
             look_above(block)
     return members[::-1]
-
-
-def rows_read(
-    block: Block, readers: list[Block], rows: Mapping[Label, list[Var]]
-) -> list[Var] | None:
-    """The variables of a block for rows, each of which is read in one row alone, if there are."""
-    row_variables: list[Var] = []
-    written = {write.buffer: write for write in block.writes}
-    if len(written) < len(block.writes):
-        return None
-    for reader in readers:
-        for region in reader.reads:
-            write = written.get(region.buffer)
-            if write is None:
-                continue
-            indices = [r.min for r in region.ranges]
-            at = [
-                next((d for d, e in enumerate(indices) if e is v), None) for v in rows[reader.label]
-            ]
-            places = [write.ranges[d].min for d in at if d is not None]
-            variables = [e for e in places if type(e) is Var]
-            if len(variables) < len(at) or (
-                row_variables and any(map(operator.is_not, variables, row_variables))
-            ):
-                return None
-            row_variables = variables
-    return row_variables

@@ -319,11 +319,19 @@ def consumers_to_redirect(
     return labels
 
 
-def require_written_before(fn: Func, buffer: Buffer, position: int, block: Block) -> None:
-    """Require that `buffer` is complete before the top-level statement at `position`."""
+def require_written_before(
+    fn: Func, buffer: Buffer, position: int, block: Block, until: int | None = None
+) -> None:
+    """Require that `buffer` is complete before the top-level statement at `position`.
+
+    If it has values before the program runs, statements behind `until` may overwrite it; that is
+    `position` by default.
+    """
+    last = position if until is None else until
     for w in writers_of(fn, buffer):
+        place = top_position(fn, w.label)
         require(
-            top_position(fn, w.label) < position,
+            place < position or (place > last and buffer in fn.inplace),
             "{0} is written by block {1} in the same loop nest as block {2}",
             buffer.name,
             w.label,
@@ -365,7 +373,8 @@ def cache_read(
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)
     labels = consumers_to_redirect(fn, found, buffer, consumers)
-    position = min(top_position(fn, label) for label in labels)
+    positions = [top_position(fn, label) for label in labels]
+    position = min(positions)
     copy = copy_of(buffer, f"{buffer.name}_{storage_scope}", storage_scope)
     writer = writer_beside(fn, buffer, labels)
     if writer is not None:
@@ -374,7 +383,7 @@ def cache_read(
         fn = redirect(after_writer(fn, label, writer, labels), labels, buffer, copy)
         require_served(fn, labels, (label,))
         return fn, label
-    require_written_before(fn, buffer, position, found)
+    require_written_before(fn, buffer, position, found, max(positions))
     stmt, label = copy_block(copy.name, buffer, copy, written_elements(fn, buffer))
     return insert_top(redirect(fn, labels, buffer, copy), position, stmt, copy), label
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Buffer, Expr, For, Func, If, IterKind, Label, Load, Store, Var
+from ...tir.ir import Block, Buffer, Expr, For, Func, If, IterKind, Label, Load, Store, Var, seq
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
-from ..available import require_still_concurrent
+from ..available import require_read_first, require_still_concurrent
 from ..block_queries import readers_of, with_regions, writers_of
 from ..buffer_choice import InputIndex, UpdateIndex
 from ..edits import rewritten
-from ..find import find_block, replace
+from ..find import find_block, replace, statements
 from ..primitive import primitive
 from ..require import certain, require
 from .cached_copies import (
@@ -93,16 +94,11 @@ def distinguish_updates(
     Neither nest then updates in place, and steps such as `reverse_compute_at` apply.
     `read_buffer_index` counts the buffers that the block both reads and writes. The block must read
     exactly the element that it writes, cover the whole buffer, and share its nest with no other
-    user of the buffer.
+    user of the buffer. If the buffer has values before the program runs, so must the first block
+    that writes it: what that reads, and blocks before it, are those values.
     """
     found = find_block(fn, block)
     buffer = updated_at(found, read_buffer_index)
-    require(
-        buffer not in fn.inplace,
-        "{0} has values before the program runs, which are updated in place",
-        buffer.name,
-        at=block,
-    )
     stored = [n for n in walk(found.body) if type(n) is Store and n.buffer is buffer]
     places = {_place(n.indices) for n in stored} | {
         _place(n.indices) for n in loads_of(found, buffer)
@@ -131,20 +127,18 @@ def distinguish_updates(
         block,
         buffer.name,
     )
-    position = top_position(fn, block)
-    before: set[Label] = set()
-    for user in (*writers_of(fn, buffer), *readers_of(fn, {buffer})):
-        place = top_position(fn, user.label)
-        require(
-            user.label is block or place != position,
-            "block {0} in the same loop nest uses {1} too",
-            user.label,
-            buffer.name,
-            hint="fission gives each a nest of its own",
-        )
-        if place < position:
-            before.add(user.label)
+    users = (*writers_of(fn, buffer), *readers_of(fn, {buffer}))
+    positions = {b.label: top_position(fn, b.label) for b in users}
+    _require_alone(block, buffer, positions)
     _require_filled(fn, block, buffer)
+    first = next(iter(writers_of(fn, buffer))) if buffer in fn.inplace else None
+    start = -1
+    if first is not None:
+        start = positions[first.label]
+        _require_alone(first.label, buffer, positions)
+        _require_filled(fn, block, buffer, by=first)
+        require_read_first(fn, first.label, buffer, first.label)
+    before = {label for label, place in positions.items() if start < place < positions[block]}
     old = copy_of(buffer, f"{buffer.name}_before")
 
     def visit(n: Any) -> Any:
@@ -154,7 +148,27 @@ def distinguish_updates(
         return _replace(n, buffer=old) if type(n) is Load and n.buffer is buffer else n
 
     new = with_regions(_replace(found, body=visit(found.body)))
-    return redirect(replace(fn, found, new, old), before, buffer, old), None
+    fn = redirect(replace(fn, found, new, old), before, buffer, old)
+    if first is not None:
+        stmts = [_replace(s, buffer=old) if type(s) is Store and s.buffer is buffer else s
+                 for s in statements(first.body)]  # fmt: skip
+        fn = replace(fn, first, with_regions(_replace(first, body=seq(*stmts))))
+    return fn, None
+
+
+def _require_alone(block: Label, buffer: Buffer, positions: Mapping[Label, int]) -> None:
+    """Require that no other block uses a buffer in the nest of `block`.
+
+    `positions` are the top-level statements of all that use it.
+    """
+    for user, position in positions.items():
+        require(
+            user is block or position != positions[block],
+            "block {0} in the same loop nest uses {1} too",
+            user,
+            buffer.name,
+            hint="fission gives each a nest of its own",
+        )
 
 
 def _place(indices: tuple[Expr, ...]) -> tuple[object, ...]:
@@ -210,10 +224,14 @@ def cache_inplace(
     return fn, (first, last)
 
 
-def _require_filled(fn: Func, block: Label, buffer: Buffer) -> None:
-    """Require that all of `buffer` is written before the top-level statement with `block`."""
+def _require_filled(fn: Func, block: Label, buffer: Buffer, by: Block | None = None) -> None:
+    """Require that all of `buffer` is written before the top-level statement with `block`.
+
+    By the block `by` alone, if there is one.
+    """
     position = top_position(fn, block)
-    earlier = [w for w in writers_of(fn, buffer) if top_position(fn, w.label) < position]
+    writers = writers_of(fn, buffer) if by is None else [by]
+    earlier = [w for w in writers if top_position(fn, w.label) < position]
     require(
         bool(earlier) and is_whole(elements_of(fn, buffer, earlier), buffer),
         "it cannot be shown that all of {0} has values before block {1} updates it",

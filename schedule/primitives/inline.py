@@ -28,7 +28,12 @@ from ...tir.ir import (
 from ...tir.prove import prove, truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, substitute, walk
-from ..available import require_available, require_readers_served, require_still_concurrent
+from ..available import (
+    require_available,
+    require_read_first,
+    require_readers_served,
+    require_still_concurrent,
+)
 from ..block_queries import (
     Ranges,
     domain,
@@ -78,7 +83,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
             len(list(blocks_in(fn.body))) > 1, "block {0} is the only one of the program", block
         )
         return _without(fn, producer, *stores), None
-    _require_unchanged(fn, producer, producer.reads, consumers)
+    overwritten = _require_unchanged(fn, producer, producer.reads, consumers)
     # Nothing reads what is never computed; its indices need not make sense elsewhere.
     empty = any(isinstance(i.extent, int) and i.extent == 0 for i in producer.iters)
     places = {b: tuple([Var(f"d{d}") for d in range(len(b.shape))]) for b in stores}
@@ -102,6 +107,8 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         _require_moderate(body, c.label)
         fn = replace(fn, find_block(fn, c.label), with_regions(_replace(c, body=body, init=init)))
     fn = _without(fn, producer, *stores)
+    for buffer in overwritten:
+        require_read_first(fn, consumers[-1].label, buffer, block)
     for c in consumers:
         require_available(fn, c.label)
     sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
@@ -140,19 +147,27 @@ def _chosen(n: Any) -> Any:
 
 def _require_unchanged(
     fn: Func, first: Block, regions: Iterable[Region], later: Sequence[Block]
-) -> None:
-    """Require that the contents of `regions` at `first` are the same when `later` blocks run."""
+) -> list[Buffer]:
+    """Require that the contents of `regions` at `first` are the same when `later` blocks run.
+
+    Returns the buffers that the last of these overwrites itself.
+    """
     order = order_of(fn)
     last = max(order[b.label] for b in later)
+    overwritten: list[Buffer] = []
     for buffer in sorted(region_buffers(regions), key=lambda b: b.name):
         for w in writers_of(fn, buffer):
+            if order[w.label] == last:
+                overwritten.append(buffer)
+                continue
             require(
-                not order[first.label] < order[w.label] <= last,
+                not order[first.label] < order[w.label] < last,
                 "block {0} overwrites {1}, which block {2} reads",
                 w.label,
                 buffer.name,
                 first.label.name,
             )
+    return overwritten
 
 
 def _require_moderate(body: Stmt, label: Label) -> None:
@@ -224,11 +239,13 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     others = [r for r in consumer.reads if r.buffer is not buffer]
     _require_unchanged(fn, producer, others, [consumer])
     order = order_of(fn)
-    for r in readers_of(fn, region_buffers(consumer.writes)):
+    before = [r.label for r in readers_of(fn, region_buffers(consumer.writes))
+              if order[r.label] < order[block]]  # fmt: skip
+    for r in before:
         require(
-            order[r.label] > order[block],
+            order[r] <= order[producer.label],
             "block {0} reads what block {1} overwrites",
-            r.label,
+            r,
             block.name,
         )
     if theirs.conditions:
@@ -257,7 +274,12 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     fn = _without(fn, consumer, buffer)
     _require_moderate(merged.body, block)
     fn = replace(fn, find_block(fn, producer.label), with_regions(merged))
-    require_unit(fn, find_block(fn, producer.label))
+    updated = region_buffers(producer.reads) & region_buffers(consumer.writes)
+    require_unit(fn, find_block(fn, producer.label), updated)
+    for b in sorted(updated, key=lambda b: b.name):
+        require_read_first(fn, producer.label, b, producer.label)
+    for r in before:
+        require_available(fn, r)
     require_available(fn, producer.label)
     require_readers_served(fn, producer.label)
     written = [w.label for r in others for w in writers_of(fn, r.buffer)]

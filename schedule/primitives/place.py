@@ -107,15 +107,12 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             alternatives=at_loops,
         )
     order = order_of(fn)
-    for b in region_buffers(producer.reads) - outputs:
-        for w in writers_of(fn, b):
-            require(
-                order[w.label] < order[block],
-                "block {0} overwrites {1}, which block {2} reads",
-                w.label,
-                b.name,
-                block.name,
-            )
+    overwriting = [
+        (w.label, b)
+        for b in sorted(region_buffers(producer.reads) - outputs, key=lambda b: b.name)
+        for w in writers_of(fn, b)
+        if order[w.label] > order[block]
+    ]
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
@@ -129,8 +126,19 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     moved = placed(producer, needed, loop_ranges(outer), outer_ranges(fn, block))
     at_once = concurrent_loops(path_to(fn, block))
     fn = _move(fn, producer, target, position, moved)
+    order = order_of(fn)
+    for w, b in overwriting:
+        require(
+            order[w] > order[block],
+            "block {0} overwrites {1}, which block {2} reads",
+            w,
+            b.name,
+            block.name,
+        )
     require_available(fn, block)
     require_left_behind(fn, block, at_once)
+    if overwriting:
+        require_still_concurrent(fn, (block,), only={b for _, b in overwriting})
     return fn, None
 
 
@@ -201,14 +209,15 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     producer does, or read it at one place whose indices tell iteration variables: fused, split,
     permuted or reversed (`B[i // 8, i % 8]`). Everything that it reads must be written by then, so
     the loop must lie outside of the producers' reductions. A block that is itself a reduction (of
-    partial results from `rfactor`) moves only to where each of its points is visited once.
+    partial results from `rfactor`), or updates a buffer in place, moves only to where each of its
+    points is visited once.
     """
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
     at_loops = partial(_loops_for, reverse_compute_at, fn, block)
     require_elsewhere(fn, consumer, target, at_loops)
-    require_unit(fn, consumer)
     outputs = region_buffers(consumer.writes)
+    require_unit(fn, consumer, updated=outputs)
     producers = [w for b in region_buffers(consumer.reads) - outputs for w in writers_of(fn, b)]
     inside = [p for p in producers if find_path(target, p.label) is not None]
     require(
@@ -231,19 +240,13 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         )
     for p in producers:
         require(
-            p in inside or order[p.label] < first,
+            p in inside or order[p.label] < first or order[p.label] > order[block],
             "block {0}, which block {1} needs, is computed after loop {2}",
             p.label,
             block.name,
             loop.name,
         )
-    for b in readers_of(fn, outputs, but=block):
-        require(
-            order[b.label] > order[block],
-            "block {0} reads what block {1} overwrites",
-            b.label,
-            block.name,
-        )
+    before = [r.label for r in readers_of(fn, outputs, but=block) if order[r.label] < order[block]]
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
     for s in outer:
@@ -272,14 +275,24 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     old = outer_ranges(fn, block)
     moved = placed(consumer, produced.ranges, loop_ranges(outer), old, produced.limits)
     fn = _move(fn, consumer, target, position, moved)
+    order = order_of(fn)
+    for reader in before:
+        require(
+            order[reader] < order[block],
+            "block {0} reads what block {1} overwrites",
+            reader,
+            block.name,
+        )
     require_available(fn, block, produced.settled)
     require_readers_served(fn, block)
-    if has_reduction(consumer):
+    if has_reduction(consumer) or not outputs.isdisjoint(region_buffers(consumer.reads)):
         above = loops_above(fn, block)
         moved_block = find_block(fn, block)
         require_visited_once(moved_block, above, loop_ranges(above))
         _require_zero_first(moved_block, above)
     _require_apart(fn, consumer, produced)
+    if before:
+        require_still_concurrent(fn, (block,), only=outputs)
     return fn, None
 
 

@@ -82,6 +82,25 @@ THEMES = (
         (steps.fission, steps.pipeline, steps.double_buffer, steps.read_at),
     ),
     Theme((stages.map_stage, stages.reduce_stage), (steps.cache_inplace,), update=True),
+    *(
+        Theme(
+            (stages.map_stage, stages.mirror_stage, stages.two_reads, stages.soft_stage),
+            (
+                steps.compute_at,
+                steps.reverse_compute_at,
+                steps.compute_inline,
+                moved,
+                steps.reverse_compute_inline,
+                steps.distinguish_updates,
+                steps.cache_read,
+            ),
+            rank=rank,
+            update=True,
+            dtypes=("int32", "float32"),
+        )
+        for rank in (1, 2)
+        for moved in (steps.parallel, steps.fuse)
+    ),
     Theme((stages.pad_stage, stages.map_stage), (steps.decompose_padding,)),
     Theme(
         (stages.map_stage, stages.turn_stage, stages.two_reads),

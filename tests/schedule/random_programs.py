@@ -69,9 +69,15 @@ def a_program_of(
         tensors.append(made)
     last: Any = tensors[-1]
     if update:
-        target = te.placeholder(last.shape, last.dtype, name="IO")
+        # What earlier stages read, if one fits, or a buffer of its own.
+        fitting = [
+            p
+            for p in draft.params
+            if not isinstance(p, Var) and (p.shape, p.dtype) == (last.shape, last.dtype)
+        ]
+        target = fitting[0] if fitting else te.placeholder(last.shape, last.dtype, name="IO")
         new: Any = te.compute(last.shape, lambda *i: last[i] - target[i], name="U")
-        arguments = [*draft.params, *draft.outputs, target]
+        arguments = [*draft.params, *draft.outputs, *([] if fitting else [target])]
         return te.func(arguments, name="random", inplace={new: target})
     return te.func([*draft.params, *draft.outputs, last], name="random")
 
@@ -98,7 +104,7 @@ def with_updates(func: Func, pick: Pick) -> Func:
     """`func` with results that are computed from one element of their own updated in place."""
     for block in list(blocks_in(func.body)):
         new, body = block.writes[0], func.body
-        if has_reduction(block):
+        if has_reduction(block) or new.buffer in func.inplace:
             continue
         for old in func.allocs:
             alike = (old.shape, old.dtype) == (new.buffer.shape, new.buffer.dtype)

@@ -192,7 +192,7 @@ def twice(A: T.Buffer((6, 4), "int32"), S: T.Buffer((6,), "int32")):
 """
     sch = Schedule(parse(text))
     i, _, r = loops(sch, "S")
-    with pytest.raises(ScheduleError, match="visits each point of its reduction once") as refusal:
+    with pytest.raises(ScheduleError, match="visits each of its points once") as refusal:
         sch.reorder(r, i)
     assert "iteration r=0, j=0, i=1 visits S[1, 0], iteration r=0, j=1, i=0 visits it" in str(
         refusal.value

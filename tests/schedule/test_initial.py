@@ -267,7 +267,7 @@ BOUND = "vi = T.axis.spatial(6, {0})\n        vk = T.axis.reduce(8, {1})"
         ("        C[vi] =", "        T.where(k < 7)\n        C[vi] =", "sum runs under a"),
         ("    with", "  if k < 7:\n    with", "block sum runs under a condition in its loops"),
         ("for i, k in T.grid(6, 8)", "for i, k, u in T.grid(6, 8, 2)",
-         "block sum visits each point of its reduction once"),
+         "block sum visits each of its points once"),
         ("(6, 8)", "(6, 0)", "loop k has no iteration"),
     ],
 )  # fmt: skip

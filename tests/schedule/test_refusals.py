@@ -205,7 +205,7 @@ for t in range(2):
     )
     refused(
         func,
-        "block X, which block C needs, is computed after it",
+        "in an iteration of t after the one in which block X overwrites it",
         lambda s: s.compute_inline(s.get_block("B")),
     )
 

@@ -11,7 +11,7 @@ from ....schedule.require import require_some
 from ....tir.ir import Block, Buffer, Func, Label, Var
 from ..access_patterns import extents, reduced, spatial
 from ..draft import Draft
-from ..fusion_groups import rows_read
+from ..row_reads import rows_read
 
 
 @dataclass(frozen=True)
