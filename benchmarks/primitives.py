@@ -365,6 +365,7 @@ ELSEWHERE = {
     "reverse_compute_inline": "needs a producer that is no reduction",
     "online_softmax": "needs a sum of exponentials with their maximum",
     "online_variance": "needs a sum of squared distances from their mean",
+    "locate_extremum": "needs an argmax",
     "expand_reduction": "needs a reduction of few terms",
     "hoist_factor": "needs a factor that the reduction does not move",
     "fuse_reduction_epilogue": "needs a sum as epilogue",

@@ -288,6 +288,7 @@ class Schedule:
     split_reduction = method(p.split_reduction)
     online_softmax = method(p.online_softmax)
     online_variance = method(p.online_variance)
+    locate_extremum = method(p.locate_extremum)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
     hoist_factor = method(p.hoist_factor)
     expand_reduction = method(p.expand_reduction)

@@ -24,6 +24,7 @@ from .inline import compute_inline as compute_inline
 from .inline import reverse_compute_inline as reverse_compute_inline
 from .iterations import reorder_block_iter_var as reorder_block_iter_var
 from .iterations import transform_block_layout as transform_block_layout
+from .locate import locate_extremum as locate_extremum
 from .loops import fuse as fuse
 from .loops import reorder as reorder
 from .loops import split as split

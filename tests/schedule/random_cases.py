@@ -113,7 +113,12 @@ THEMES = (
     ),
     Theme(
         (stages.reduce_stage, stages.total_stage, stages.best_stage),
-        (steps.rfactor, steps.split_reduction, steps.decompose_reduction),
+        (
+            steps.rfactor,
+            steps.split_reduction,
+            steps.decompose_reduction,
+            steps.locate_extremum,
+        ),
         rank=2,
     ),
     Theme(

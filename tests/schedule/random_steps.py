@@ -579,6 +579,13 @@ def online_variance(sch: Schedule, pick: Pick) -> None:
     _in_pieces(sch, pick, sch.online_variance)
 
 
+def locate_extremum(sch: Schedule, pick: Pick) -> None:
+    """Mostly of a block of two results."""
+    found = [b.label for b in blocks_in(sch.func.body) if reduces(sch, b) and len(b.writes) > 1]
+    label = one_of(pick, found) if found and not sometimes(pick, 8) else a_block(sch, pick)
+    sch.locate_extremum(label, one_of(pick, (None, 1, 2, 3, 4, 5)))
+
+
 def _in_pieces(sch: Schedule, pick: Pick, step: Callable[[Var], tuple[Label, ...]]) -> None:
     """Mostly the outer part of a loop that is split for it."""
     loops = loops_of(sch, pick, lambda s, b: reduces(s, b) and len(b.reads) > 2)
@@ -703,7 +710,7 @@ STEPS: tuple[Step, ...] = (
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, merge_reduction, rfactor, rfactor,
     fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, hoist_factor,
-    expand_reduction,
+    locate_extremum,    expand_reduction,
     pad_einsum, decompose_padding, make_blocks, blockize, tensorize, pipeline, double_buffer,
     swizzle, work_on, winograd,
 )  # fmt: skip

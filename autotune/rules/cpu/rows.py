@@ -3,13 +3,16 @@
 for rows (parallel):
   for each stage of the chain:
     partial results in vectors, combined at the end of the row; or the row in vectors
+
+An argmax is computed from the maximum, for which only a piece of the row is searched. Where its
+values are expensive, vectors of numbers beside those of values are tried too.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ....schedule import Schedule
 from ....schedule.block_queries import feeding, has_reduction
@@ -31,16 +34,22 @@ from ..common import fused, nbytes, widest
 from ..draft import Draft
 from ..rule import Group, Variant
 from ..vectors import in_registers, lanes_for, unroll_hint
+from .extremum import pieces_searched, search
 
 
 def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain computed row by row, and the next row of what it reads prefetched meanwhile."""
     count = row_dimensions(draft.func, group.members[-1]) or 0
-    labels = group.labels
     prefetched = _prefetched(draft, group.members) if count else None
+    searched = pieces_searched(draft, group.members) if count else {}
 
-    def apply(draft: Draft, prefetched: tuple[Label, int] | None) -> None:
+    def apply(
+        draft: Draft,
+        prefetched: tuple[Label, int] | None = None,
+        searched: Mapping[Label, int | None] | None = None,
+    ) -> None:
         sch = draft.schedule
+        labels = search(sch, group.labels, searched or {})
         root = sch.get_block(labels[-1])
         rows = list(sch.get_loops(root)[:count])
         top = fused(sch, rows) if rows else None
@@ -60,11 +69,15 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         if top is not None:
             draft.map_outer(top)
 
+    if searched:
+        yield Variant.of("rows_searched", functools.partial(apply, searched=searched), search=True)
+        if not any(is_expensive(b) for b in group.members if b.label in searched):
+            return
     if prefetched is not None:
         ahead = functools.partial(apply, prefetched=prefetched)
         yield Variant.of("rows_ahead", ahead, prefetch=True)
     # Without the option: that is its name in records, which transfer looks for.
-    yield Variant.of("rows", functools.partial(apply, prefetched=None))
+    yield Variant.of("rows", apply)
 
 
 def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | None:
