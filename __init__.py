@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import errors
-from . import forks as forks  # watches forks from here on
-from .errors import (
+from .base import errors
+from .base import forks as forks  # watches forks from here on
+from .base.errors import (
     ArgumentError,
     ArtifactError,
     BuildError,
@@ -31,16 +31,16 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import ops, tuning_db
-    from .autotune.recorded_run import open_run
     from .autotune.rules.draft import Draft
     from .autotune.rules.fusion_groups import fusion_groups
     from .autotune.rules.rule import Group, GroupKind, Variant
     from .autotune.rules.user_rules import sketch_rule
+    from .autotune.session.tuning_run import TuningRun
+    from .autotune.show.recorded_run import open_run
     from .autotune.tune import tune
-    from .autotune.tuning_run import TuningRun
-    from .building import build, build_all, build_library, explain
+    from .building.build import build, build_all, build_library, explain
     from .lab import plot
-    from .lab.open_lab import lab
+    from .lab.front.open_lab import lab
     from .runtime import Module, load
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
@@ -119,13 +119,13 @@ _HOMES = {
     "Target": ".target",
     "Trace": ".schedule",
     "TuningDatabase": ".tuning_db",
-    "TuningRun": ".autotune.tuning_run",
-    "build": ".building",
-    "build_all": ".building",
-    "build_library": ".building",
-    "explain": ".building",
+    "TuningRun": ".autotune.session.tuning_run",
+    "build": ".building.build",
+    "build_all": ".building.build",
+    "build_library": ".building.build",
+    "explain": ".building.build",
     "load": ".runtime",
-    "open_run": ".autotune.recorded_run",
+    "open_run": ".autotune.show.recorded_run",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",
@@ -142,7 +142,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _HOMES:
-        from .hints import MissingNameError
+        from .base.hints import MissingNameError
 
         raise MissingNameError(f"module {__name__!r} has no attribute", name, lambda: _hint(name))
     with errors.system_errors(TilewrightError, f"importing {name}"):
@@ -156,8 +156,8 @@ def __getattr__(name: str) -> Any:
 
 def _hint(name: str) -> str | None:
     """What a name that is not here may mean."""
-    from .dtypes import SCALARS
-    from .hints import instead
+    from .base.dtypes import SCALARS
+    from .base.hints import instead
 
     hint = instead("tilewright", name)
     if hint is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..errors import TuningError
+from ..base.errors import TuningError
 from .measure.measure_result import MeasureConfig
 from .search.search import SearchConfig
 

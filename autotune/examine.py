@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import TargetError, TilewrightError
 from ..codegen.build import compile_func, to_module
 from ..codegen.calling_convention import signature_of
 from ..codegen.compiled import Compiled
 from ..codegen.detect import resolve
 from ..codegen.generator import generator_for
-from ..errors import TargetError, TilewrightError
 from ..runtime.host_memory import HOST_MEMORY
 from ..runtime.measure.comparison import check_outputs
 from ..schedule import Trace

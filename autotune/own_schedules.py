@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..durations import format_seconds
+from ..base.durations import format_seconds
 from ..tuning_db.values import ComparedSchedule, Outcome
-from .events import Trial
 from .search.search import Search
 from .search.sketch import Sketch
+from .session.events import Trial
 
 _NO_TURN = "not measured: the session ended before its turn"
 

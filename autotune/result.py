@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..display import html
-from ..durations import MeasuredTime, format_seconds
-from ..hints import Hinted
-from ..ids import short_id
+from ..base.display import html
+from ..base.durations import MeasuredTime, format_seconds
+from ..base.hints import Hinted
+from ..base.text import LINE, count, excerpt, in_lines, printable, short_id
 from ..schedule import Trace
-from ..texts import LINE, count, excerpt, in_lines, printable
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
-from .events import Trial
-from .frame import trials_frame
 from .model.target_model import Roofline
-from .own_rules import RuleUse, rules_text
 from .own_schedules import ScheduleUse, schedules_text
+from .session.events import Trial
+from .session.own_rules import RuleUse, rules_text
+from .show.frame import trials_frame
 
 if TYPE_CHECKING:
     import pandas

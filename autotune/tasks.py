@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import TuningError
+from ..base.errors import TuningError
 from ..schedule import Schedule, Trace
 from ..target import Target
 from ..tir.equality import structural_equal

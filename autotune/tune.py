@@ -9,27 +9,27 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, overload
 
+from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
 from ..codegen.detect import check_runnable, resolve, usable_processors
-from ..errors import TuningError, checked_call, open_files_hint, system_errors
 from ..schedule import Schedule
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
-from .budget import Budget
 from .config import TuneConfig
-from .events import Callback, Event
 from .measure.numeric_check import require_tolerance
-from .notebook import in_notebook
-from .picture import Pictures
-from .progress import each_of, progress_here
 from .result import BestResult, TuneResult
-from .session import Tuning
-from .stop import StopRules
+from .session.budget import Budget
+from .session.events import Callback, Event
+from .session.session import Tuning
+from .session.stop import StopRules
+from .session.tuning_job import TuningJob
+from .session.tuning_run import TuningRun
+from .show.notebook import in_notebook
+from .show.picture import Pictures
+from .show.progress import each_of, progress_here
 from .tasks import tasks, weights_of
-from .tuning_job import TuningJob
-from .tuning_run import TuningRun
 
 _log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright.autotune.config import TuneConfig
+from tilewright.base.errors import DeviceError
 from tilewright.codegen.detect import resolve
-from tilewright.errors import DeviceError
 from tilewright.runtime.cuda_driver import driver
 
 from .cuda_limits import limits
@@ -141,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
 
 def pack(cases: Sequence[Case], options: argparse.Namespace) -> int:
     """A pack of each row, for `python -m tilewright.runtime.measure`. Those that are there stay."""
-    from tilewright.autotune.measure_pack import write_pack
+    from tilewright.autotune.measure.pack import write_pack
 
     options.pack.mkdir(parents=True, exist_ok=True)
     failed = False

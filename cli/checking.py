@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..ids import short_id
-from ..texts import count
+from ..base.text import count, short_id
 from .options import AsJson, Parameters, Program, TargetText
 from .program_file import load_program
 from .report import print_json, time_text

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..errors import DatabaseError
-from ..ids import FEWEST_DIGITS, short_id
-from ..texts import count, masked_url
+from ..base.errors import DatabaseError
+from ..base.text import FEWEST_DIGITS, count, masked_url, short_id
 from . import upkeep
 from .options import (
     OPTIONS,
@@ -266,7 +265,7 @@ def best(
 
 def _workload(program: str, parameters: Sequence[str]) -> Workload:
     """The record of a program, for which all that describes programs is loaded."""
-    from ..autotune.records import workload_record
+    from ..autotune.session.records import workload_record
 
     return workload_record(load_program(program, parameters))
 
@@ -297,7 +296,7 @@ def import_records(
     as_json: AsJson = False,
 ) -> None:
     """Import the records of an export; existing ones do not change."""
-    from ..autotune.records import inexact_steps
+    from ..autotune.session.records import inexact_steps
 
     with open_database(db, create=True) as database:
         lines = sys.stdin if file == "-" else file
@@ -327,7 +326,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say which records a build would consider, which it takes, and why it refuses the others."""
-    from ..building import explain as explain_build
+    from ..building.build import explain as explain_build
     from ..tuning_db import to_plain
 
     func = load_program(program, param or ())

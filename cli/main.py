@@ -20,9 +20,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..errors import TilewrightError
+from ..base.errors import TilewrightError
+from ..base.text import masked
 from ..target import registered_kinds
-from ..texts import masked
 from . import checking, database, measuring, models, pages, programs, showing, watching
 from .options import OPTIONS
 from .table import output_text

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..texts import count
+from ..base.text import count
 from .options import (
     OPTIONS,
     AsJson,
@@ -51,7 +51,7 @@ def pack(
 
     There, `python -m tilewright.runtime.measure FOLDER --out results.jsonl` measures it.
     """
-    from ..autotune.measure_pack import write_pack
+    from ..autotune.measure.pack import write_pack
 
     func = load_program(program, param or ())
     with nullcontext() if db is None else open_database(db) as database:
@@ -88,7 +88,7 @@ def import_results(
     as_json: AsJson = False,
 ) -> None:
     """Import results of a machine elsewhere as records; importing twice is as once."""
-    from ..autotune.measure_import import import_results as put
+    from ..autotune.measure.pack_import import import_results as put
     from ..runtime.measure.results import read_results
 
     read_results(file)  # a database is not made for what is no results

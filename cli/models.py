@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import BuildError
-from ..texts import count
+from ..base.errors import BuildError
+from ..base.text import count
 from .options import OPTIONS, AsJson, Databases, Kind, Shipped, sweeps_of
 from .report import print_assessment, print_json
 from .table import print_text

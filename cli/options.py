@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..texts import masked_url
+from ..base.text import masked_url
 
 if TYPE_CHECKING:
     from ..autotune.model.samples import Sweep

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from ..byte_counts import format_bytes
-from ..errors import DatabaseError
-from ..whole_files import whole_file
+from ..base.errors import DatabaseError
+from ..base.files import whole_file
+from ..base.text import format_bytes
 from .options import DatabaseArgument, DatabaseOption, database_named, open_database
 
 _HTML = b"<!doctype html>"

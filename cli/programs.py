@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import BuildError, TargetError
+from ..base.errors import BuildError, TargetError
+from ..base.text import masked_url
 from ..target import Target
-from ..texts import masked_url
 from .options import (
     AsJson,
     Database,
@@ -65,7 +65,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     or searched. Every measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the
     best so far.
     """
-    from ..autotune.records import flops
+    from ..autotune.session.records import flops
     from ..autotune.tune import tune as run
 
     given = [load_tunable(program, param or ()) for program in programs]
@@ -131,8 +131,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     header; for GPUs machine code (.cubin) and its manifest. The schedule is the best recorded one,
     else one of other sizes, else a prediction.
     """
-    from ..building import build_library
-    from ..choosing import POLICIES
+    from ..building.build import build_library
+    from ..building.choose import POLICIES
 
     func = load_program(program, param or ())
     with nullcontext() if db is None else open_database(db) as database:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import ScheduleError
-from ..ids import short_id
+from ..base.errors import ScheduleError
+from ..base.text import short_id
 from .table import print_facts, print_headings, print_table, print_text
 
 if TYPE_CHECKING:
@@ -186,9 +186,9 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
 
 
 def _print_result(result: TuneResult, flops: int) -> None:
-    from ..autotune.own_rules import rules_text
     from ..autotune.own_schedules import schedules_text
     from ..autotune.result import origin_text
+    from ..autotune.session.own_rules import rules_text
     from ..tuning_db.interleaved_comparison import summary
     from ..tuning_db.resources import resources_text
 
@@ -285,7 +285,7 @@ def _ratios(ratios: Sequence[float] | None, points: Sequence[float]) -> list[str
 
 
 def time_text(seconds: float | None) -> str:
-    from ..durations import format_seconds
+    from ..base.durations import format_seconds
 
     return "" if seconds is None else format_seconds(seconds)
 
@@ -299,7 +299,7 @@ def time_cells(best: Mapping[str, Any]) -> list[str]:
     """The time of a row of `best_rows` and its interval, a cell each."""
     from dataclasses import replace
 
-    from ..durations import MeasuredTime
+    from ..base.durations import MeasuredTime
 
     if best["seconds"] is None:
         return ["", ""]

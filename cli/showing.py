@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import TilewrightError
+from ..base.errors import TilewrightError
 from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
 from .program_file import load_program
 from .report import print_json
@@ -19,7 +19,7 @@ from .table import output_text, output_width
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..lab.assembly_lines import Assembly
+    from ..lab.pictures.assembly_lines import Assembly
     from ..schedule import Schedule
     from ..target import Target
     from ..tir.ir import Func
@@ -93,9 +93,9 @@ def _scheduled(
     tolerance: float | None,
 ) -> Schedule:
     """The program with the schedule of a record, else with the best one that there is."""
-    from ..autotune.recorded_schedule import recorded_schedule
-    from ..autotune.records import target_record, toolchain_record, workload_record
     from ..autotune.search.replay import Replays
+    from ..autotune.session.recorded_schedule import recorded_schedule
+    from ..autotune.session.records import target_record, toolchain_record, workload_record
     from ..schedule import Schedule
 
     if record is not None:
@@ -127,7 +127,7 @@ def _assembly(schedule: Schedule, target: Target) -> Assembly:
     """
     from ..autotune.measure.compile_in_child import compile_in_child
     from ..codegen.cache import compile_cached
-    from ..lab.assembly_lines import Assembly
+    from ..lab.pictures.assembly_lines import Assembly
 
     compiled = compile_cached(schedule.func, target, compiler=compile_in_child)
     return Assembly.of(compiled, schedule.func)
@@ -138,7 +138,7 @@ def _data(schedule: Schedule, target: Target) -> dict[str, Any]:
 
     `loops` are the names of the loops that run the lines, `None` where the code does not tell.
     """
-    from ..lab.changes import changes
+    from ..lab.pictures.changes import changes
 
     code: dict[str, Any] = {"assembly": "", "error": None, "hot_block": None, "loops": None}
     try:

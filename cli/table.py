@@ -21,7 +21,7 @@ from itertools import zip_longest
 
 import typer
 
-from ..texts import MAX_LENGTH, printable
+from ..base.text import MAX_LENGTH, printable
 
 _MARKS = ">~?"
 """What the name of a column of a table may begin with."""

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..byte_counts import format_bytes
-from ..durations import format_long
-from ..errors import DatabaseError
-from ..ids import short_id
-from ..texts import count, masked_url
+from ..base.durations import format_long
+from ..base.errors import DatabaseError
+from ..base.text import count, format_bytes, masked_url, short_id
 from .options import (
     AsJson,
     Database,
@@ -28,7 +26,7 @@ from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
 
 if TYPE_CHECKING:
-    from ..durations import MeasuredTime
+    from ..base.durations import MeasuredTime
     from ..tuning_db import (
         AnyRecord,
         Measurement,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import DatabaseError
-from ..texts import masked_url
+from ..base.errors import DatabaseError
+from ..base.text import masked_url
 from .options import DatabaseArgument, DatabaseOption, database_named
 
 if TYPE_CHECKING:
-    from ..autotune.display import LiveDisplay
-    from ..autotune.recorded_run import RecordedRun
+    from ..autotune.show.display import LiveDisplay
+    from ..autotune.show.recorded_run import RecordedRun
 
 
 def watch(
@@ -35,8 +35,8 @@ def watch(
     """
     from rich.console import Console
 
-    from ..autotune.display import LiveDisplay, render
-    from ..autotune.recorded_run import open_run
+    from ..autotune.show.display import LiveDisplay, render
+    from ..autotune.show.recorded_run import open_run
 
     location, console = database_named(database, db), Console()
     if once:
@@ -58,8 +58,8 @@ def follow(
     So is the first session. Raises `DatabaseError` for anything else that is wrong from the
     beginning.
     """
-    from ..autotune.events import Ended
-    from ..autotune.recorded_run import open_run
+    from ..autotune.session.events import Ended
+    from ..autotune.show.recorded_run import open_run
 
     run: RecordedRun | None = None
     trouble: str | None = None

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from ..errors import BuildError, depth_errors
+from ..base.errors import BuildError, depth_errors
 from ..runtime.c_names import is_c_identifier, is_function_name
 from ..runtime.module import Module, Origin
 from ..runtime.signature import Packing, Signature

@@ -24,7 +24,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol
 
-from ..errors import ArtifactError
+from ..base.errors import ArtifactError
 from ..target import Target
 from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
@@ -40,7 +40,13 @@ MAX_ENTRY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 20  # of a part, decompressed
 _VERSION = 5
 _LENGTHS = struct.Struct("<IIII")  # of the two texts and the form, compressed, and of the image
-_SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target/*.py", "runtime/signature.py")
+_SOURCES = (
+    "codegen/**/*.py",
+    "tir/**/*.py",
+    "base/dtypes.py",
+    "target/*.py",
+    "runtime/signature.py",
+)
 """The files of this package that take part in compiling a program."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from ..errors import BuildError
+from ..base.errors import BuildError
 from ..runtime.signature import (
     MAX_INTEGER,
     MIN_INTEGER,

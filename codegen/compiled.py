@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..errors import ArtifactError
+from ..base.errors import ArtifactError
 from ..runtime.signature import Signature, limit_exceeded, show, workspace_size
 from ..target import Target
 from ..tir.ir import Func

@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import ArtifactError
+from ..base.errors import ArtifactError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

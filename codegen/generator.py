@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ..errors import ArtifactError, BuildError, TilewrightError
+from ..base.errors import ArtifactError, BuildError, TilewrightError
 from ..target import Fact, Target
 from ..target.registry import Registry
 

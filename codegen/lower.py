@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..errors import BuildError
+from ..base.errors import BuildError
 from ..target import Target
 from ..tir.ir import Buffer, Func
 from .generator import generator_for

@@ -25,9 +25,9 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright.autotune.result import TuneResult
+from tilewright.base.durations import format_seconds
+from tilewright.base.text import short_id
 from tilewright.codegen.detect import resolve
-from tilewright.durations import format_seconds
-from tilewright.ids import short_id
 from tilewright.runtime import Timing, time_interleaved
 from tilewright.runtime.timer import wait_for_threads
 from tilewright.tuning_db.interleaved_comparison import time_ratio

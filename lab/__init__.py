@@ -9,8 +9,8 @@ import sys
 from inspect import signature
 from types import ModuleType
 
-from .open_lab import lab
-from .views import html_of
+from .front.open_lab import lab
+from .pictures.views import html_of
 
 __all__ = ["html_of", "lab"]
 

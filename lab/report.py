@@ -12,12 +12,12 @@ import htpy as h
 from markupsafe import Markup
 
 from .. import __version__
-from ..ids import short_id
+from ..base.text import short_id
 from ..tuning_db import Session, TuningDatabase, utc_now
-from .database import moment, outcomes_table, programs_table, sessions_table, summary
-from .page import page, text
-from .programs import Contents, Tuned
-from .session import session_section
+from .pictures.database import moment, outcomes_table, programs_table, sessions_table, summary
+from .pictures.page import page, text
+from .pictures.programs import Contents, Tuned
+from .pictures.session import session_section
 
 LIMIT = 800_000
 """Bytes of a page after which no further program is shown in full."""

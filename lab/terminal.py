@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..byte_counts import format_bytes
+from ..base.text import format_bytes
 from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
-from .assembly_lines import UNKNOWN_LOOPS, Assembly
-from .changes import changes
-from .code import Kind, pieces
-from .listing import Row, rows
-from .page import text
-from .trace import statements
+from .pictures.assembly_lines import UNKNOWN_LOOPS, Assembly
+from .pictures.changes import changes
+from .pictures.code import Kind, pieces
+from .pictures.listing import Row, rows
+from .pictures.page import text
+from .pictures.trace import statements
 
 if TYPE_CHECKING:
     from rich.text import Text

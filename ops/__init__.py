@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import similar
-from ..hints import MissingNameError, instead
+from ..base.errors import similar
+from ..base.hints import MissingNameError, instead
 from .attention import attention, attention_func
 from .conv2d import conv2d, conv2d_func, depthwise_conv2d, depthwise_conv2d_func
 from .elementwise import (

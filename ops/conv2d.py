@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import dtypes
-from ..errors import IRError
+from ..base import dtypes
+from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Operand, Tensor
 from .elementwise import Activation, activate

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from .. import dtypes
-from ..errors import IRError
+from ..base import dtypes
+from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Axis, Expr, Func, Operand, Tensor
 from .window import Layout, Padding, Pair, Window, pad, spatial_axes, windows

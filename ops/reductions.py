@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from .. import dtypes
+from ..base import dtypes
 from ..tir import te
 from ..tir.te import Axis, Expr, Func, Tensor
 from . import broadcast

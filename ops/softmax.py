@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import dtypes
-from ..errors import IRError
+from ..base import dtypes
+from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Tensor
 from . import broadcast

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import IRError
+from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Tensor
 from . import broadcast

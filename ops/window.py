@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..errors import IRError
+from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Operand, Tensor
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import ArgumentError, similar
-from ..texts import excerpt
+from ..base import dtypes
+from ..base.errors import ArgumentError, similar
+from ..base.text import excerpt
 from .array_library import ArrayLibrary
 from .dlpack import class_name
 from .host_memory import plain

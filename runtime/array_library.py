@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import dtypes
+from ..base import dtypes
 from .signature import Argument
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from ..errors import ArtifactError, TargetError
+from ..base.errors import ArtifactError, TargetError
 from ..target import Target, registered_kinds
 from .files import File, open_regular, read_some
 from .module import Origin, OriginKind

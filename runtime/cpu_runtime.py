@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..errors import ArtifactError
+from ..base.errors import ArtifactError
 from ..target import FEATURES, Fact
 from . import openmp
 from .artifact import Fields, Manifest

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import DeviceError, OutOfMemoryError, TilewrightError
+from ..base.errors import DeviceError, OutOfMemoryError, TilewrightError
 from .cuda_launch import KernelLaunch
 
 Launcher: TypeAlias = Callable[[int, Sequence[Any], int], None]

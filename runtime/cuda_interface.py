@@ -9,8 +9,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .. import dtypes
-from ..errors import ArgumentError
+from ..base import dtypes
+from ..base.errors import ArgumentError
 from .dlpack import class_name, no_export
 from .memory import View
 from .signature import MAX_DIMENSIONS, show

@@ -15,7 +15,7 @@ from ctypes import addressof, c_uint64, c_void_p
 from functools import cache
 from typing import Any, ClassVar
 
-from ..errors import DeviceError
+from ..base.errors import DeviceError
 from ..target.occupancy import occupancy
 from .argument_checks import make_binder
 from .cuda_driver import CAPTURED, Device, Function

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import TargetError
+from ..base.errors import TargetError
 from ..target import Target
 from ..target.cuda import WARP, CudaTarget
 from ..target.occupancy import blocks_per_sm, occupancy

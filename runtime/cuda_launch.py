@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from ..errors import ArtifactError
+from ..base.errors import ArtifactError
 from ..target.cuda import ARCHS
 from .c_names import is_c_identifier
 from .signature import MAX_ARGUMENTS, Signature, show

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import ArgumentError, DeviceError, OutOfMemoryError
+from ..base import dtypes
+from ..base.errors import ArgumentError, DeviceError, OutOfMemoryError
 from . import dlpack
 from .array_library import ON_DEVICE, TORCH, ArrayLibrary
 from .cuda_driver import Device, Place, driver

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import TargetError, TilewrightError
+from ..base.errors import TargetError, TilewrightError
 from .cuda_driver import (
     Device,
     DeviceFacts,

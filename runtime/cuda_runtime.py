@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..errors import ArtifactError, DeviceError, TargetError
+from ..base.errors import ArtifactError, DeviceError, TargetError
 from ..target import Fact, Target
 from ..target.cuda import CudaTarget
 from .artifact import Fields, Manifest

@@ -16,7 +16,7 @@ from functools import cache
 from itertools import repeat
 from typing import NamedTuple, Unpack
 
-from ..errors import DeviceError
+from ..base.errors import DeviceError
 from ..target import Target
 from .cuda_driver import Device, driver
 from .cuda_kernel import CudaCall, stream_pool

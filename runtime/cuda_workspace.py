@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from ..errors import ArgumentError, OutOfMemoryError
+from ..base.errors import ArgumentError, OutOfMemoryError
 from .cuda_driver import Device
 from .cuda_memory import Allocation
 from .memory import memory_for

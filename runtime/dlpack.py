@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from .memory import View
 from .signature import compact_strides
 

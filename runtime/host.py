@@ -9,7 +9,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from ..errors import TargetError
+from ..base.errors import TargetError
 from ..target import NATIVE, CpuTarget
 
 HOST = "TILEWRIGHT_HOST"

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import ArgumentError
+from ..base import dtypes
+from ..base.errors import ArgumentError
 from . import dlpack
 from .memory import Memory, OneBinder, View
 from .ndarray import address_reader

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
-from ..errors import KernelError
+from ..base.errors import KernelError
 from .argument_checks import ctypes_parameters, make_binder
 from .memory import Memory
 from .ranges import make_range_check

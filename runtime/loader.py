@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import ArgumentError, ArtifactError
+from ..base.errors import ArgumentError, ArtifactError
 from .artifact import Manifest, read_artifact
 from .module import Module
 from .target_runtime import runtime_for

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import OutOfMemoryError
+from ..base import dtypes
+from ..base.errors import OutOfMemoryError
 from .array_library import ArrayLibrary
 from .signature import Argument, compact_strides
 

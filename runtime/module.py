@@ -10,13 +10,12 @@ from typing import Any, Literal, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
-from ..display import html
-from ..errors import ArgumentError, ArtifactError, checked_call
-from ..hints import Hinted
-from ..ids import short_id
-from ..in_process import InProcess
+from ..base.display import html
+from ..base.errors import ArgumentError, ArtifactError, checked_call
+from ..base.hints import Hinted
+from ..base.in_process import InProcess
+from ..base.text import in_lines, short_id
 from ..target import Target
-from ..texts import in_lines
 from .argument_checks import compact, keyword_error
 from .kernel import Kernel, NativeKernel
 from .memory import Memory

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..errors import KernelError, open_files_hint
-from ..forks import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
+from ..base.errors import KernelError, open_files_hint
+from ..base.forks import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
 
 _log = logging.getLogger(__name__)
 _thread = threading.local()

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import ArgumentError
+from ..base import dtypes
+from ..base.errors import ArgumentError
 from .memory import Memory, View, memory_for
 from .signature import Argument, Packing, Signature
 

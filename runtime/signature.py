@@ -27,9 +27,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from .. import dtypes
-from ..errors import ArtifactError
-from ..texts import arguments, in_lines
+from ..base import dtypes
+from ..base.errors import ArtifactError
+from ..base.text import arguments, in_lines
 from .c_names import is_c_identifier, is_function_name
 
 ABI_VERSION = 3

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from ..target import Fact, Target
 from ..target.registry import Registry
 from .memory import Memory

@@ -24,10 +24,10 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from ..durations import format_seconds
-from ..errors import ArgumentError
+from ..base.durations import format_seconds
+from ..base.errors import ArgumentError
+from ..base.text import count
 from ..target import Target
-from ..texts import count
 from .memory import memory_for
 
 Clock = Callable[[], float]

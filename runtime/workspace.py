@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from .memory import Memory, memory_for
 from .signature import WORKSPACE_ALIGNMENT, Signature
 

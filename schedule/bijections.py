@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.ir import Expr, Var
 from .digit_sums import Digit, DigitSum, Term, no_sum, taken_apart
 from .index_map import IndexMap

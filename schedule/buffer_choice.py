@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from ..errors import similar
+from ..base.errors import similar
 from ..tir.ir import Block, Buffer, Func, Label
 from .block_queries import buffers_in_order, region_buffers
 from .find import find_block

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import IRError, ScheduleError
+from ..base.errors import IRError, ScheduleError
 from ..tir.ir import Dim, Expr
 from .require import Space, require
 

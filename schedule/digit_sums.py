@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.ir import Binary, Const, Dim, Expr, Op, Var, as_expr, binary
 
 

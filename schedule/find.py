@@ -7,7 +7,7 @@ from dataclasses import replace as _replace
 from itertools import islice
 from types import NoneType
 
-from ..errors import ScheduleError, similar
+from ..base.errors import ScheduleError, similar
 from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var, seq
 from ..tir.printer import loop_names
 from ..tir.visit import map_tuple, nested, with_body, with_func_body

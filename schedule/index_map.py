@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..errors import IRError, ScheduleError
+from ..base.errors import IRError, ScheduleError
 from ..tir.ir import Binary, Const, Dim, Expr, Op, Var, as_expr
 from ..tir.visit import substitute
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.conditions import conjuncts
 from ..tir.dependence import Access
 from ..tir.initialised import Initialised

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.ir import Buffer, Const, Expr, Label, Var
 from .index_map import IndexMap, parse_index_map, with_captured
 from .require import Space

@@ -39,8 +39,8 @@ from typing import (
     overload,
 )
 
-from ..errors import ScheduleError, nearest, similar
-from ..hints import KEYWORDS
+from ..base.errors import ScheduleError, nearest, similar
+from ..base.hints import KEYWORDS
 from ..tir.ir import Func
 from .buffer_choice import Numbered
 from .step_arguments import Check, Ref, checker, describe, only_blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.conditions import conjunction, conjuncts
 from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, Stmt, Var
 from ..tir.simplify import Simplifier

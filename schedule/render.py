@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.ir import Func, Label, Var
 from ..tir.printer import MARK, func_text
 from .find import blocks_in, called, find_path, loops_in, printed_names

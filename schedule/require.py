@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..errors import ScheduleError, Text
+from ..base.errors import ScheduleError, Text
 from ..tir.ir import Dim, Expr, Label, Var
 from ..tir.prove import prove
 from ..tir.structure import same

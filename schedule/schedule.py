@@ -9,10 +9,10 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, SupportsIndex, TypeVar
 
 import numpy as np
 
-from ..display import html
-from ..errors import STAGES_HINT, IRError, ScheduleError, VerifyError
-from ..hints import instead, raise_missing
-from ..texts import count, excerpt
+from ..base.display import html
+from ..base.errors import STAGES_HINT, IRError, ScheduleError, VerifyError
+from ..base.hints import instead, raise_missing
+from ..base.text import count, excerpt
 from ..tir.initialised import wraps_around
 from ..tir.ir import Buffer, Dim, For, Func, Label, Var
 from ..tir.no_program import program_hint, shown

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from inspect import formatannotation
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
-from ..errors import ScheduleError
+from ..base.errors import ScheduleError
 from ..tir.ir import Binary, Expr, Label, Op, Operand, Var, binary
 from .index_map import MAX_TEXT, IndexMap, parse_index_map
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from ..display import html
-from ..errors import ScheduleError
-from ..texts import count, excerpt
+from ..base.display import html
+from ..base.errors import ScheduleError
+from ..base.text import count, excerpt
 from .facts import keeping_facts
 from .primitive import PRIMITIVES, find_primitive
 from .step_arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python

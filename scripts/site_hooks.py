@@ -148,7 +148,7 @@ def values_of(markdown: str) -> list[object]:
 
     The tests of the pages say which errors are expected.
     """
-    from tilewright.errors import TilewrightError
+    from tilewright.base.errors import TilewrightError
 
     names: dict[str, Any] = {"__name__": "page"}
     values: list[object] = []

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from ..errors import TargetError, similar
+from ..base.errors import TargetError, similar
 from .processors import CPUS, FEATURES, Cpu, close, ordered
 from .rates import Rates
 from .target import Fact, Target, register_kind

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
-from ..errors import TargetError, similar
+from ..base.errors import TargetError, similar
 from .gpu_rates import GpuRates, rates_of
 from .target import Fact, Target, register_kind
 

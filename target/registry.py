@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from ..errors import TargetError
+from ..base.errors import TargetError
 from .target import Target, same_definition
 
 T = TypeVar("T")

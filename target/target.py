@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
-from ..display import html
-from ..errors import TargetError, similar
-from ..hints import KINDS, OPTIONS, MissingNameError, called, instead
+from ..base.display import html
+from ..base.errors import TargetError, similar
+from ..base.hints import KINDS, OPTIONS, MissingNameError, called, instead
 
 Fact: TypeAlias = str | int | list[str] | None
 """A fact of a target, as JSON has it."""

@@ -21,8 +21,8 @@ os.environ["TILEWRIGHT_MACHINE"] = "table"  # choices do not depend on how busy 
 
 import tilewright
 from tilewright.autotune.config import TuneConfig
+from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
-from tilewright.errors import TargetError
 
 from .host_facts import DIGEST, HostFacts
 from .hosts import Processors, ReportsProcessors

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.base.dtypes import to_numpy
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
-from tilewright.dtypes import to_numpy
 from tilewright.runtime.header import c_header
 from tilewright.runtime.signature import C_TYPES, Argument, Signature
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from tilewright.base.errors import TargetError
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu import detection, llvm
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import check_runnable, resolve
-from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST
 from tilewright.target import CPUS, CpuTarget, Target, missing_features
 

@@ -23,7 +23,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.building import build_library
+from tilewright.building.build import build_library
 from tilewright.codegen.cpu.system_names import is_system_name
 from tilewright.runtime import Argument, Signature, cpu_runtime, files, load, open_library
 from tilewright.runtime.header import c_header

@@ -17,7 +17,7 @@ from benchmarks import cuda, cuda_row, suite
 from benchmarks.cuda_limits import Limit, copy_schedule, fma_schedule
 from benchmarks.peers.tilewright import program
 from tilewright.autotune.measure.numeric_check import tolerance_of
-from tilewright.errors import DeviceError, TargetError
+from tilewright.base.errors import DeviceError, TargetError
 from tilewright.runtime import DeviceArray
 from tilewright.runtime.cuda_driver import DeviceFacts, use_driver
 from tilewright.runtime.measure.pack import read_pack

@@ -18,17 +18,17 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.recorded_run import RecordedRun
-from tilewright.autotune.records import (
-    target_record,
-    workload_record,
-)
 from tilewright.autotune.result import BestResult, TuneResult
 from tilewright.autotune.search import unmeasured
 from tilewright.autotune.search.unmeasured import default_trace
-from tilewright.autotune.tuning_run import TuningRun
-from tilewright.building import build_library
-from tilewright.choosing import choices, choose
+from tilewright.autotune.session.records import (
+    target_record,
+    workload_record,
+)
+from tilewright.autotune.session.tuning_run import TuningRun
+from tilewright.autotune.show.recorded_run import RecordedRun
+from tilewright.building.build import build_library
+from tilewright.building.choose import choices, choose
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
@@ -629,7 +629,7 @@ def test_what_does_not_compile_is_followed_by_the_next_best(
     computes(module)
     library = build_library(func, tmp_path / "m.o", SERIAL, db, object_file=True)
     assert library.origin == module.origin
-    monkeypatch.setattr("tilewright.choosing.MOST_UNFIT", 1)
+    monkeypatch.setattr("tilewright.building.choose.MOST_UNFIT", 1)
     assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.byte_counts import format_bytes
+from tilewright.base.text import format_bytes
 
 from .test_imports import sources
 
@@ -51,4 +51,4 @@ def test_no_other_file_writes_bytes(root: Path) -> None:
         for line in path.read_text().splitlines()
         if WRITTEN.search(line)
     }
-    assert found == ELSEWHERE | {"byte_counts.py"}
+    assert found == ELSEWHERE | {"base/text.py"}

@@ -26,7 +26,8 @@ import tilewright as tw
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
-from tilewright.autotune.records import toolchain_record, workload_record
+from tilewright.autotune.session.records import toolchain_record, workload_record
+from tilewright.base.errors import BuildError
 from tilewright.cli.database import _gain as cell_of_gain
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
@@ -34,7 +35,6 @@ from tilewright.cli.report import print_assessment
 from tilewright.codegen.cuda import compiler, nvcc, nvrtc
 from tilewright.codegen.cuda import generator as cuda_generator
 from tilewright.codegen.detect import resolve
-from tilewright.errors import BuildError
 from tilewright.runtime import cuda_pycuda, load
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.tuning_db import (

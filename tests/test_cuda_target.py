@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 from tilewright.target import ARCHS, CudaTarget, Target
 
 

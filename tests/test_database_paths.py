@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.autotune.measure_import import import_results
-from tilewright.autotune.measure_pack import write_pack
+from tilewright.autotune.measure.pack import write_pack
+from tilewright.autotune.measure.pack_import import import_results
+from tilewright.base.errors import ArtifactError, DatabaseError
 from tilewright.cli.main import app, main
-from tilewright.errors import ArtifactError, DatabaseError
 from tilewright.tuning_db import TuningDatabase
 
 from .lab.databases import FUNC, tuned

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tilewright.durations import (
+from tilewright.base.durations import (
     MeasuredTime,
     change,
     format_change,
@@ -19,7 +19,7 @@ from tilewright.durations import (
     format_ratio,
     format_seconds,
 )
-from tilewright.lab.versions import Comparison
+from tilewright.lab.workbench.versions import Comparison
 from tilewright.tuning_db.compare import TimeDiff
 from tilewright.tuning_db.gains import Gain, gain_cell, gains_text
 from tilewright.tuning_db.values import Baseline, ComparedSchedule, Verdict

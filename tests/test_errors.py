@@ -10,8 +10,8 @@ from multiprocessing import get_context
 import pytest
 
 import tilewright as tw
-from tilewright import errors
-from tilewright.errors import BuildError, ScheduleError, TargetError, TilewrightError, told_of
+from tilewright.base import errors
+from tilewright.base.errors import BuildError, ScheduleError, TargetError, TilewrightError, told_of
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Var
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.autotune.display import LiveDisplay
-from tilewright.autotune.events import Event, Trial
+from tilewright.autotune.session.events import Event, Trial
+from tilewright.autotune.show.display import LiveDisplay
 from tilewright.cli.program_file import load_program
 from tilewright.runtime.timer import Timing
 
@@ -92,7 +92,7 @@ def test_an_interrupt_ends_the_demo(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("it went on")
 
-    monkeypatch.setattr("tilewright.autotune.progress.LiveDisplay", Interrupting)
+    monkeypatch.setattr("tilewright.autotune.show.progress.LiveDisplay", Interrupting)
     monkeypatch.setattr(module.subprocess, "run", never)
     options = ["--size", "48", "--trials", "400", "--database", str(tmp_path / "tuning.db")]
     assert module.main(options) == 130

@@ -15,9 +15,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import T, ops, tir
-from tilewright.autotune.recorded_run import RecordedRun
-from tilewright.autotune.tuning_run import TuningRun
-from tilewright.hints import INSTEAD, KEYWORDS, OPTIONS, Hinted
+from tilewright.autotune.session.tuning_run import TuningRun
+from tilewright.autotune.show.recorded_run import RecordedRun
+from tilewright.base.hints import INSTEAD, KEYWORDS, OPTIONS, Hinted
 from tilewright.lab import plot
 from tilewright.runtime import DeviceArray
 from tilewright.schedule.primitive import PRIMITIVES

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.errors import TilewrightError
+from tilewright.base.errors import TilewrightError
 from tilewright.lab.report import report
 from tilewright.tuning_db import (
     Environment,

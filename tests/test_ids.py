@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tilewright.ids import short_id
+from tilewright.base.text import short_id
 
 _CUT = re.compile(
     r"\b(id|digest|workload|schedule|session|measurement|target|record)"

@@ -13,7 +13,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.tuning_run import TuningRun
+from tilewright.autotune.session.tuning_run import TuningRun
 from tilewright.ops import matmul_func
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import T, te
-from tilewright.hints import INSTEAD
+from tilewright.base.hints import INSTEAD
 from tilewright.tir.numpy_protocol import ufunc
 
 UFUNCS = sorted({f.__name__ for f in vars(np).values() if isinstance(f, np.ufunc)})

@@ -13,15 +13,16 @@ import pytest
 from rich.cells import cell_len
 
 import tilewright as tw
-from tilewright import ops, te, texts
-from tilewright.autotune.events import Batch, Drift, Ended, Final, Started, Waiting
-from tilewright.autotune.picture import Pictures
-from tilewright.durations import MeasuredTime
+from tilewright import ops, te
+from tilewright.autotune.session.events import Batch, Drift, Ended, Final, Started, Waiting
+from tilewright.autotune.show.picture import Pictures
+from tilewright.base import text as texts
+from tilewright.base.durations import MeasuredTime
+from tilewright.base.text import printable
 from tilewright.runtime.module import Origin
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
-from tilewright.texts import printable
 from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
 from tilewright.tir.summary import MAX_NAME
 from tilewright.tuning_db import (
@@ -211,7 +212,7 @@ def test_a_long_error_of_a_run_takes_two_lines(monkeypatch: pytest.MonkeyPatch) 
         looked.append(len(text))
         return whole(text)
 
-    monkeypatch.setattr("tilewright.autotune.picture.printable", counted)
+    monkeypatch.setattr("tilewright.autotune.show.picture.printable", counted)
     for character in ("x", "\u77e9", "\u0302", "\u202e", "\x1b"):
         pictures.error = f"TuningError: {1_000_000 * character}"
         lines = repr(pictures).splitlines()

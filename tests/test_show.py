@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
+from tilewright.base.errors import BuildError
 from tilewright.cli import showing
 from tilewright.codegen.hot_block import hot_block
-from tilewright.errors import BuildError
 from tilewright.tir.parser import parse
 from tilewright.tuning_db import (
     Measurement,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright import errors, target, tuning_db
+from tilewright import target, tuning_db
+from tilewright.base import errors
 from tilewright.schedule import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -25,11 +25,11 @@ from rich.cells import cell_len
 
 import tilewright as tw
 from tilewright.autotune.examine import Examined
-from tilewright.autotune.measure_import import Imported
+from tilewright.autotune.measure.pack_import import Imported
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
-from tilewright.building import Library
+from tilewright.building.build import Library
 from tilewright.cli.main import app
 from tilewright.cli.main import main as command_line
 from tilewright.cli.report import best_rows
@@ -241,11 +241,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_model, "train", lambda learned: trained)
     pack = SimpleNamespace(candidates=range(64), digest="ab" * 32)
     packed = SimpleNamespace(pack=pack, built=61, searched=False)
-    monkeypatch.setattr("tilewright.autotune.measure_pack.write_pack", lambda *_, **__: packed)
+    monkeypatch.setattr("tilewright.autotune.measure.pack.write_pack", lambda *_, **__: packed)
     imported = Imported(new=9, measurements=1, missing=63, cut=True)
-    monkeypatch.setattr("tilewright.autotune.measure_import.import_results", lambda *_: imported)
+    monkeypatch.setattr(
+        "tilewright.autotune.measure.pack_import.import_results", lambda *_: imported
+    )
     monkeypatch.setattr("tilewright.runtime.measure.results.read_results", lambda path: None)
-    monkeypatch.setattr("tilewright.building.build_library", lambda *_, **__: LIBRARY)
+    monkeypatch.setattr("tilewright.building.build.build_library", lambda *_, **__: LIBRARY)
 
 
 @pytest.fixture
@@ -264,8 +266,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(generator, "runtimes", lambda _, runtimes=runtimes: runtimes)
     monkeypatch.setattr(CudaGenerator, "missing", lambda _: [NO_DEVICE])
     monkeypatch.setattr("tilewright.codegen.detect.usable_memory", lambda: 32 * 2**30)
-    monkeypatch.setattr("tilewright.autotune.records.target_record", lambda target: CPU)
-    monkeypatch.setattr("tilewright.autotune.records.toolchain_record", lambda target: LLVM)
+    monkeypatch.setattr("tilewright.autotune.session.records.target_record", lambda target: CPU)
+    monkeypatch.setattr("tilewright.autotune.session.records.toolchain_record", lambda target: LLVM)
     path = "/srv/measurements/of-all-machines/tuning.db"
     for module in ("explain", "lookup"):
         monkeypatch.setattr(f"tilewright.tuning_db.{module}.location", lambda _: path)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 from tilewright.target import (
     CPUS,
     FEATURES,

@@ -26,13 +26,14 @@ from tilewright.autotune.measure.runner import Runner
 from tilewright.autotune.model import base_model, samples
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import _MODELS, model_for, register_model
-from tilewright.autotune.records import environment_record, target_record, toolchain_record
 from tilewright.autotune.rules import fusion_groups, plans, register_rules
 from tilewright.autotune.rules.draft import Draft, Drafts
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.remembered import remembers
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.session.records import environment_record, target_record, toolchain_record
+from tilewright.base.errors import ArtifactError, TargetError, TuningError
 from tilewright.cli import models
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import KernelCache, key
@@ -40,7 +41,6 @@ from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import generator_for, outside_modules, register_generator
-from tilewright.errors import ArtifactError, TargetError, TuningError
 from tilewright.runtime import load
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.target_runtime import register_runtime, runtime_for
@@ -338,7 +338,7 @@ def test_an_artifact_of_an_unknown_kind_says_what_to_do(program: Func, tmp_path:
     """In a process that has not imported the module that registers it."""
     path = artifact(program, tmp_path)
     lines = [
-        "from tilewright.errors import ArtifactError",
+        "from tilewright.base.errors import ArtifactError",
         "from tilewright.runtime import load",
         "try:",
         f"    load({str(path)!r})",

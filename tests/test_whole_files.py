@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tilewright.base.files import whole_file
 from tilewright.cli.main import main
 from tilewright.runtime.files import File, replace_files
 from tilewright.tuning_db import Measurement, TuningDatabase
-from tilewright.whole_files import whole_file
 
 from .table_records import fill
 from .tuning_db.samples import fill as fill_base

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
-from tilewright import dtypes
 from tilewright.autotune.model.profile import Ints, Profile, profile
 from tilewright.autotune.model.target_model import (
     Estimate,
@@ -32,6 +31,14 @@ from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.register_tiles import sample_tile
 from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, SketchRule, Variant
 from tilewright.autotune.rules.vectors import lanes_for
+from tilewright.base import dtypes
+from tilewright.base.errors import (
+    ArtifactError,
+    BuildError,
+    ParseError,
+    TargetError,
+    TuningError,
+)
 from tilewright.codegen.compiled import Compiled, Launch
 from tilewright.codegen.generator import (
     Code,
@@ -44,13 +51,6 @@ from tilewright.codegen.generator import (
 )
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
-from tilewright.errors import (
-    ArtifactError,
-    BuildError,
-    ParseError,
-    TargetError,
-    TuningError,
-)
 from tilewright.runtime import dlpack
 from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.artifact import (

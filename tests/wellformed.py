@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from tilewright.base.errors import VerifyError
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.generator import Pass
 from tilewright.codegen.passes.rewrite import origin
-from tilewright.errors import VerifyError
 from tilewright.target import CpuTarget
 from tilewright.tir.ir import For, Func, Var
 from tilewright.tir.visit import walk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hints import MissingNameError, instead
+from ..base.hints import MissingNameError, instead
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import VerifyError
+from ..base.errors import VerifyError
 from .ir import Binary, Call, Cast, Const, Dim, Expr, Op, Var
 from .polynomial import HIGH, LOW
 from .simplify import Simplifier

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from .ir import BITWISE, COMPARISONS, ON_NUMBERS, SHIFTS, Op
 
 Function = Callable[..., Any]

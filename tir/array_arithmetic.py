@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .. import dtypes
+from ..base import dtypes
 from . import arithmetic
 from .ir import NUMPY_OPERATORS, Op
 

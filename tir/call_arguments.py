@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import ArgumentError, VerifyError
+from ..base import dtypes
+from ..base.errors import ArgumentError, VerifyError
 from . import arithmetic
 from .ir import Buffer, Func, Var
 

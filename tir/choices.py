@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import permutations, product
 from typing import NamedTuple
 
-from .. import dtypes
+from ..base import dtypes
 from .combiners import Combiner, chosen
 from .ir import (
     BITWISE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from .. import dtypes
+from ..base import dtypes
 from .ir import (
     Buffer,
     Const,

@@ -6,7 +6,7 @@ import math
 import struct
 from functools import lru_cache
 
-from .. import dtypes
+from ..base import dtypes
 
 _STRUCT = {"float16": "<e", "float32": "<f"}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .. import dtypes
+from ..base import dtypes
 from . import affine
 from .ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Op, Select, Var
 from .polynomial import Ranges

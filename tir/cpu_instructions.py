@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import product as pairs_of
 
-from ..dtypes import nbytes
+from ..base.dtypes import nbytes
 from .instruction import Cost, Instruction, Product, Unit
 from .instruction_programs import copy, outer, product, zero
 

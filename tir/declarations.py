@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .. import dtypes
+from ..base import dtypes
 from .equality import structural_equal
 from .expr_parser import NAMESPACE, ExprParser, Number
 from .ir import (

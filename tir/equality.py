@@ -13,8 +13,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
-from ..errors import IRError, depth_errors
+from ..base import dtypes
+from ..base.errors import IRError, depth_errors
 from .constants import rounded
 from .ir import (
     Alloc,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import IRError, depth_errors
+from ..base.errors import IRError, depth_errors
 from .columns import (
     CONVERSIONS,
     DTYPES,

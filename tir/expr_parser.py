@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from .. import dtypes
-from ..errors import IRError, ParseError
-from ..hints import instead
+from ..base import dtypes
+from ..base.errors import IRError, ParseError
+from ..base.hints import instead
 from .ir import (
     ARITHMETIC,
     COMPARISONS,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 from .constants import literal, rounded
 from .ir import (
     INDEX,

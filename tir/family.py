@@ -12,7 +12,7 @@ import math
 from itertools import combinations
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 from .constants import rounded
 from .equality import Encoder
 from .ir import Block, Buffer, Const, Dim, Func, IterKind

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from . import arithmetic
 from .ir import COMPARISONS, ROUNDINGS, Const, Op, const
 

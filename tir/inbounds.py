@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import dtypes
-from ..errors import VerifyError
+from ..base import dtypes
+from ..base.errors import VerifyError
 from .bounds import bound
 from .compare import decide
 from .contradiction import contradict

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from functools import partial
 
-from ..errors import VerifyError
+from ..base.errors import VerifyError
 from . import affine
 from .dependence import Access, Conflict, conflict
 from .digits import Digit, digit_of, telling

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ..errors import VerifyError
+from ..base.errors import VerifyError
 from . import affine
 from .digits import Digit, digit_of, free
 from .inequality import at_most

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from .. import dtypes
+from ..base import dtypes
 from ..target import Target
 from .ir import Buffer, Dot, Func, Matmul, Store, integers, matrices
 

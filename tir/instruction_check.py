@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import IRError, similar
+from ..base import dtypes
+from ..base.errors import IRError, similar
 from ..target import registered_kinds
 from .instruction import Instruction, elements, product_in
 from .instruction_match import stores, tile_of

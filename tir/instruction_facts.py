@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ..errors import IRError
+from ..base.errors import IRError
 from .instruction import Cost, Unit
 from .ir import Func
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
-from .. import dtypes
-from ..errors import IRError
+from ..base import dtypes
+from ..base.errors import IRError
 from .instruction import Instruction, elements
 from .ir import (
     INDEX,

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from functools import cache
 
-from ..errors import IRError
+from ..base.errors import IRError
 from ..target import Target
 from . import cpu_instructions
 from .instruction import VECTORS, Cost, Instruction, Product, Unit, product_in

@@ -14,8 +14,8 @@ from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import VerifyError
+from ..base import dtypes
+from ..base.errors import VerifyError
 from . import arithmetic
 from .call_arguments import check, check_values, elements, scalar, shape_of, write_back
 from .ir import (

@@ -82,10 +82,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .. import dtypes
-from ..display import html
-from ..errors import IRError
-from ..hints import instead, raise_missing
+from ..base import dtypes
+from ..base.display import html
+from ..base.errors import IRError
+from ..base.hints import instead, raise_missing
 from .node import node
 
 INDEX = "int64"

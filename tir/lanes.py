@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from .. import dtypes
+from ..base import dtypes
 from . import ir
 from .ir import COMPARISONS, INDEX, ON_NUMBERS, TRUE, Binary, Broadcast, Expr, Op, Ramp
 from .polynomial import ONE, Poly, constant

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from ..errors import IRError, similar
-from ..hints import MissingNameError, instead
+from ..base.errors import IRError, similar
+from ..base.hints import MissingNameError, instead
 from .ir import Dim, Expr, Operand
 
 Json: TypeAlias = Mapping[str, Any]

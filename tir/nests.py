@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from .. import dtypes
-from ..errors import IRError
+from ..base import dtypes
+from ..base.errors import IRError
 from .bounds import bound
 from .conditions import conjunction, conjuncts
 from .infer import infer_regions, same_regions

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import is_float
-from ..errors import IRError
-from ..hints import instead
+from ..base.dtypes import is_float
+from ..base.errors import IRError
+from ..base.hints import instead
 from . import ir, te
 from .ir import NUMPY_OPERATORS, Expr, Op
 

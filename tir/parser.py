@@ -59,8 +59,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from .. import dtypes
-from ..errors import ParseError
+from ..base import dtypes
+from ..base.errors import ParseError
 from .conditions import conjuncts
 from .declarations import Declarations
 from .infer import infer_regions

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from .. import dtypes
+from ..base import dtypes
 from .ir import INDEX, Binary, Call, Dim, Expr, Op, Var, const
 
 if TYPE_CHECKING:

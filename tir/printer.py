@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from ..texts import excerpt
+from ..base.text import excerpt
 from .constants import quoted
 from .equality import flat, structural_equal
 from .expr_printer import ExprPrinter

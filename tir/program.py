@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ..errors import IRError
+from ..base.errors import IRError
 from .combiners import COMBINERS, Place, update
 from .infer import infer_regions
 from .ir import (

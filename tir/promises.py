@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
 
-from ..errors import VerifyError
+from ..base.errors import VerifyError
 from .bounds import bound
 from .conditions import conjunction, conjuncts
 from .independence import Independence

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from .. import dtypes
-from ..errors import VerifyError
+from ..base import dtypes
+from ..base.errors import VerifyError
 from .ir import (
     UNORDERED,
     Alloc,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from ..base import dtypes
 from . import lanes
 from .compare import compare
 from .fold import fold_binary, fold_call, fold_cast

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
-from ..errors import ParseError
+from ..base.errors import ParseError
 from .ir import Func
 from .parser import parse, parse_function
 from .source import Source, syntax_tree

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 from .divide import quotient, rejoin, remainder
 from .inequality import contradicted, nonnegative, tight
 from .ir import (

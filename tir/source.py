@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import ParseError
+from ..base.errors import ParseError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from ..errors import STAGES_HINT, IRError, depth_errors
+from ..base.errors import STAGES_HINT, IRError, depth_errors
 from .combiners import COMBINERS
 from .ir import Buffer, Const, Expr, Load, Reduce, Select, Var
 from .structure import key_of, tree_size

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from ..errors import VerifyError
+from ..base.errors import VerifyError
 from .conditions import conjunction, conjuncts
 from .contradiction import contradict
 from .ir import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..texts import arguments, count, excerpt, in_lines
+from ..base.text import arguments, count, excerpt, in_lines
 from .ir import Block, Buffer, Dim, For, Func, Iter, Region, Stmt
 from .names import Names, identifier
 from .visit import nested

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import dtypes
+from ..base import dtypes
 from .ir import (
     UNORDERED,
     Alloc,

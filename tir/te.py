@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import IRError, checked_call, similar
-from ..hints import MissingNameError, instead
+from ..base import dtypes
+from ..base.errors import IRError, checked_call, similar
+from ..base.hints import MissingNameError, instead
 from . import ir
 from .combiners import highest, lowest
 from .ir import INDEX, Expr, Func, Operand, Var

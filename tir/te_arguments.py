@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import IRError
-from ..texts import count
+from ..base import dtypes
+from ..base.errors import IRError
+from ..base.text import count
 from .ir import Expr, Var
 from .names import unique
 from .tensor import Axis, Tensor

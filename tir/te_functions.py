@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from .. import dtypes
-from ..errors import IRError, checked_call
+from ..base import dtypes
+from ..base.errors import IRError, checked_call
 from . import ir
 from .ir import Const, Expr, Op, Operand
 from .te_arguments import dtype_name

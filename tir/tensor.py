@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import IRError
-from ..hints import instead, raise_missing
+from ..base.errors import IRError
+from ..base.hints import instead, raise_missing
 from .ir import NUMPY_OPERATORS, Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
 from .visit import CHILDREN

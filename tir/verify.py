@@ -10,7 +10,7 @@ checks are sound: what cannot be shown is refused, with the reason.
 
 from __future__ import annotations
 
-from ..errors import VerifyError, depth_errors
+from ..base.errors import VerifyError, depth_errors
 from .inbounds import InBounds
 from .independence import Independence
 from .initialised import Initialised

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .. import dtypes
-from ..errors import VerifyError
+from ..base import dtypes
+from ..base.errors import VerifyError
 from .ir import (
     BITWISE,
     COMPARISONS,

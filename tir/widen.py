@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from .. import dtypes
-from ..errors import IRError
+from ..base import dtypes
+from ..base.errors import IRError
 from .ir import (
     Block,
     Buffer,

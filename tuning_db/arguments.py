@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
-from ..errors import DatabaseError, TilewrightError, bind
-from ..texts import masked_url
+from ..base.errors import DatabaseError, TilewrightError, bind
+from ..base.text import masked_url
 from .codec import is_ratio
 from .values import (
     KINDS,
@@ -42,7 +42,7 @@ Kind: TypeAlias = tuple[str, Callable[[Any], bool]]
 
 _HINT = (
     "tilewright.explain(func, target, database) takes a program and the text of a target; "
-    "tilewright.autotune.records has the functions workload_record(func) and target_record(target)"
+    "tilewright.autotune.session.records has workload_record(func) and target_record(target)"
 )
 
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..errors import DatabaseError
-from ..ids import short_id
-from ..texts import excerpt
+from ..base.errors import DatabaseError
+from ..base.text import excerpt, short_id
 from .values import (
     DIGESTS,
     AnyRecord,

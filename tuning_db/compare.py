@@ -8,11 +8,10 @@ from operator import attrgetter
 
 from sqlalchemy import Connection, select
 
-from ..display import html
-from ..durations import MeasuredTime, format_change_between
-from ..errors import DatabaseError
-from ..ids import short_id
-from ..texts import count
+from ..base.display import html
+from ..base.durations import MeasuredTime, format_change_between
+from ..base.errors import DatabaseError
+from ..base.text import count, short_id
 from .finals_rule import finals_key
 from .interleaved_comparison import time_ratio
 from .read import raw

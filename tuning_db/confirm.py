@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, literal_column, select
 
-from ..errors import DatabaseError
+from ..base.errors import DatabaseError
 from .read import COLUMNS, NAMES, Damage, damaged, known
 from .tables import CHECKED, target, toolchain, verification
 from .values import Measurement, ScheduleRecord, TargetRecord, Toolchain, Verification

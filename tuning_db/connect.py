@@ -37,8 +37,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from ..errors import DatabaseError
-from ..texts import excerpt, masked_url
+from ..base.errors import DatabaseError
+from ..base.text import excerpt, masked_url
 from .codec import LONGEST_ROW
 from .failures import sensible, translated
 from .read import LOCATION

@@ -27,10 +27,9 @@ from sqlalchemy import (
     select,
 )
 
-from ..display import html
-from ..durations import format_seconds
-from ..ids import short_id
-from ..texts import count, excerpt, printable
+from ..base.display import html
+from ..base.durations import format_seconds
+from ..base.text import count, excerpt, printable, short_id
 from .codec import LIMITS, LONGEST, SHORTEST, instant
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from ..errors import DatabaseError, no_files_hint
-from ..texts import excerpt
+from ..base.errors import DatabaseError, no_files_hint
+from ..base.text import excerpt
 from .codec import LONGEST_ROW
 
 _FULL = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from ..errors import DatabaseError, TilewrightError
+from ..base.errors import DatabaseError, TilewrightError
 from .views import VIEWS, query
 
 if TYPE_CHECKING:

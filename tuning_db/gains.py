@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from ..durations import change, format_change_between, format_changes, format_ratio
+from ..base.durations import change, format_change_between, format_changes, format_ratio
 from .interleaved_comparison import TimeRatio, is_as_written, time_ratio
 from .values import Baseline, Measurement, ScheduleRecord, Session, Verdict
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, text
 
-from ..errors import DatabaseError
-from ..texts import MAX_LENGTH, excerpt
+from ..base.errors import DatabaseError
+from ..base.text import MAX_LENGTH, excerpt
 from . import views
 from .read import location
 from .tables import TABLES, VERSION_TABLE

@@ -29,7 +29,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..texts import count
+from ..base.text import count
 from .intervals import median_interval
 from .values import (
     Baseline,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from ..durations import MeasuredTime
+from ..base.durations import MeasuredTime
 
 _CHANCE = 20
 """An interval misses the true median at most once in so many times."""

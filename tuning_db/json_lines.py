@@ -20,10 +20,9 @@ from typing import IO
 
 from sqlalchemy import Connection
 
-from ..errors import DatabaseError
-from ..ids import short_id
-from ..texts import printable
-from ..whole_files import whole_file
+from ..base.errors import DatabaseError
+from ..base.files import whole_file
+from ..base.text import printable, short_id
 from .codec import LONGEST_LINE, from_plain
 from .connect import require_short
 from .read import every

@@ -45,8 +45,8 @@ from sqlalchemy import (
     tuple_,
 )
 
-from ..errors import DatabaseError
-from ..ids import short_id
+from ..base.errors import DatabaseError
+from ..base.text import short_id
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
 from .failures import CallersError

@@ -10,7 +10,7 @@ from functools import partial
 
 from sqlalchemy import bindparam, func, or_, select
 
-from ..errors import DatabaseError
+from ..base.errors import DatabaseError
 from .codec import instant
 from .confirm import Wanted
 from .lookup import failed_checks, ranked

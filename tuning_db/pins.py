@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from ..durations import change
-from ..errors import DatabaseError
-from ..ids import short_id
+from ..base.durations import change
+from ..base.errors import DatabaseError
+from ..base.text import short_id
 from . import lookup
 from .confirm import Wanted
 from .read import Layers

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from sqlalchemy import Row, Select, select
 
-from ..errors import DatabaseError
-from ..hints import Hinted
-from ..ids import short_id
+from ..base.errors import DatabaseError
+from ..base.hints import Hinted
+from ..base.text import short_id
 from . import lookup, near
 from .arguments import Amount, Count, checked_arguments
 from .compare import RecordDiff, compare_records, compare_times

@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Text, literal, se
 from sqlalchemy import cast as cast_to
 from sqlalchemy.types import NullType
 
-from ..errors import DatabaseError
-from ..ids import FEWEST_DIGITS, short_id
+from ..base.errors import DatabaseError
+from ..base.text import FEWEST_DIGITS, short_id
 from .codec import from_row
 from .tables import TABLES, machine, measurement, schedule
 from .tables import workload as workloads

@@ -20,10 +20,9 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, and_, func, not_, select
 
-from ..display import html
-from ..errors import DatabaseError
-from ..ids import short_id
-from ..texts import count
+from ..base.display import html
+from ..base.errors import DatabaseError
+from ..base.text import count, short_id
 from .codec import instant
 from .finals_rule import FINALS, in_finals
 from .lookup import SAME, superseded

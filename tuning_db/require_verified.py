@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import DatabaseError
-from ..ids import short_id
+from ..base.errors import DatabaseError
+from ..base.text import short_id
 from .values import ScheduleRecord, TargetRecord, Verification, Workload, verified
 
 

@@ -21,8 +21,8 @@ from sqlalchemy import table as named_table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from ..errors import DatabaseError
-from ..texts import excerpt
+from ..base.errors import DatabaseError
+from ..base.text import excerpt
 from . import views
 from .connect import Opened, use_wal
 from .guard import check_columns, check_constraints, check_objects, check_views, constraints

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from ..errors import DatabaseError
-from ..ids import short_id
+from ..base.errors import DatabaseError
+from ..base.text import short_id
 from .read import COLUMNS, Damage, get, to_record, undamaged
 from .tables import session
 from .values import Session, SessionStatus

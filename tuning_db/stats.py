@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, func, select
 
-from ..display import html
-from ..errors import DatabaseError
+from ..base.display import html
+from ..base.errors import DatabaseError
 from .codec import instant
 from .read import COLUMNS, raw, to_record
 from .removal import counted

@@ -16,10 +16,10 @@ from typing import IO, Self, TypeAlias
 
 from sqlalchemy import URL, Connection
 
-from ..display import html
-from ..errors import DatabaseError, system_errors
-from ..ids import short_id
-from ..in_process import InProcess
+from ..base.display import html
+from ..base.errors import DatabaseError, system_errors
+from ..base.in_process import InProcess
+from ..base.text import short_id
 from . import json_lines, lookup, pins, removal, sessions
 from .arguments import Amount, Count, Ratio, checked_arguments
 from .compare import DatabaseDiff, compare_databases
@@ -315,9 +315,9 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         """Take over the records of an export, in one transaction, as `merge` does.
 
         Schedules in files of versions 1 and 2 of the format do not name their inexact steps:
-        `inexact` returns these for a trace (`autotune.records.inexact_steps`). Without it they name
-        none, and builds set aside those that have some. Cost models in such files are skipped, with
-        a warning.
+        `inexact` returns these for a trace (`autotune.session.records.inexact_steps`). Without it
+        they name none, and builds set aside those that have some. Cost models in such files
+        are skipped, with a warning.
 
         Raises `DatabaseError` that names the line for anything else, and has then written nothing.
         """

@@ -24,15 +24,14 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
-from ..display import html
-from ..durations import (
+from ..base.display import html
+from ..base.durations import (
     MeasuredTime,
     format_change_between,
     format_changes,
 )
-from ..errors import DatabaseError
-from ..ids import short_id
-from ..texts import LINE, count, cut
+from ..base.errors import DatabaseError
+from ..base.text import LINE, count, cut, short_id
 from . import outcome
 from .intervals import measured_time
 

@@ -31,8 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
-from ..errors import DatabaseError
-from ..ids import short_id
+from ..base.errors import DatabaseError
+from ..base.text import short_id
 from .codec import check
 from .read import location
 from .tables import CHECKED, TABLES, measurement, target, verification

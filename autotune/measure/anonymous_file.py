@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
-from ...errors import open_files_hint
+from ...base.errors import open_files_hint
 
 
 def unnamed_file(label: str) -> int:

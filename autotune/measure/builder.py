@@ -7,11 +7,11 @@ import time
 import traceback
 from typing import Any
 
+from ...base.errors import ScheduleError, TilewrightError
 from ...codegen.build import compile_func
 from ...codegen.compiled import Compiled
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
-from ...errors import ScheduleError, TilewrightError
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func

@@ -7,9 +7,9 @@ compiled by a child.
 
 from __future__ import annotations
 
+from ...base.errors import BuildError, TuningError
 from ...codegen.build import compiled_signature, compiled_target
 from ...codegen.compiled import Compiled, compiled_from
-from ...errors import BuildError, TuningError
 from ...target import Target
 from ...tir.ir import Func
 from .program_text import program_fields

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import IRError
+from ...base import dtypes
+from ...base.errors import IRError
 from ...runtime.measure.output_sample import OutputSample
 from ...tir import array_arithmetic
 from ...tir.ir import (

@@ -19,9 +19,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ...base.errors import ArtifactError, DatabaseError, TargetError, TilewrightError
 from ...codegen.disk_cache import DiskCache, location, sources_digest
 from ...codegen.generator import Measured, generator_for
-from ...errors import ArtifactError, DatabaseError, TargetError, TilewrightError
 from ...target import Target
 from ...tuning_db.codec import check
 from ...tuning_db.values import Machine

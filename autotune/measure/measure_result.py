@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...base.errors import TuningError
 from ...codegen.compiled import Launch
-from ...errors import TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...schedule import Trace
 from ...tuning_db.outcome import Outcome

@@ -19,10 +19,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Self, TypeGuard
 
+from ...base.errors import TilewrightError, TuningError
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
 from ...codegen.generator import generator_for
-from ...errors import TilewrightError, TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ... import dtypes
-from ...errors import TilewrightError
+from ...base import dtypes
+from ...base.errors import TilewrightError
 from ...runtime.measure.comparison import (
     ROUNDING_FACTOR,
     Deviation,

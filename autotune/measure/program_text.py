@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ...base.errors import TuningError
 from ...codegen.generator import outside_modules
-from ...errors import TuningError
 from ...target import Target
 from ...tir.equality import structural_hash
 from ...tir.ir import Func

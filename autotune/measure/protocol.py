@@ -11,7 +11,7 @@ import json
 import struct
 from typing import Any, BinaryIO, NamedTuple
 
-from ...errors import TuningError
+from ...base.errors import TuningError
 
 MAX_TEXT = 32 << 20
 MAX_DATA = 256 << 20

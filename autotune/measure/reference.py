@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import TuningError, open_files_hint
+from ...base import dtypes
+from ...base.errors import TuningError, open_files_hint
 from ...runtime.signature import Argument, Signature
 from ...tir.widen import WIDEST
 from .anonymous_file import unnamed_file

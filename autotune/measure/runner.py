@@ -11,12 +11,12 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from ...base.errors import BuildError, DeviceError, KernelError, OutOfMemoryError
 from ...codegen.build import compile_func, to_module
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Compiled, Launch
 from ...codegen.detect import resolve, usable_memory
 from ...codegen.generator import generator_for
-from ...errors import BuildError, DeviceError, KernelError, OutOfMemoryError
 from ...runtime.cuda_driver import LAUNCH_TIMEOUT
 from ...runtime.garbage import collected_later
 from ...runtime.measure.interleaved import time_loaded

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...errors import TuningError
+from ...base.errors import TuningError
 from .protocol import Message
 from .worker_process import Died, Event, TimedOut, Worker, quoted
 

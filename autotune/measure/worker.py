@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Protocol
 
-from ...errors import TilewrightError
+from ...base.errors import TilewrightError
 from ...runtime.garbage import collected_later
 from ...runtime.parent import end_with_parent
 from .limits import expect_the_worst

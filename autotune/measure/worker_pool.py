@@ -8,9 +8,9 @@ from pathlib import Path
 from secrets import token_hex
 from tempfile import gettempdir
 
+from ...base.errors import TuningError
 from ...codegen.detect import usable_processors
 from ...codegen.generator import generator_for, outside_modules
-from ...errors import TuningError
 from ...target import Target
 from .measure_result import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker

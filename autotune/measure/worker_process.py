@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ...errors import TuningError, open_files_hint
+from ...base.errors import TuningError, open_files_hint
 from ...runtime.parent import NO_NUMPY_THREADS
 from .anonymous_file import unnamed_file
 from .protocol import Assembler, Message, encode

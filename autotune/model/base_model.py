@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import TuningError
+from ...base.errors import TuningError
 from ...runtime.files import File, replace_files
 from . import boosting
 from .boosting import Booster

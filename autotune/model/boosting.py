@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import TuningError
+from ...base.errors import TuningError
 from ...runtime import openmp
 
 Floats = npt.NDArray[np.floating[Any]]

@@ -8,7 +8,7 @@ which the session learns.
 
 from __future__ import annotations
 
-from ...errors import TargetError
+from ...base.errors import TargetError
 from ...schedule.require import Space
 from ...target import Target
 from ...tir.ir import Expr, Func

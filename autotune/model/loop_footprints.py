@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from operator import add, mul
 from typing import NamedTuple, TypeAlias
 
-from ... import dtypes
+from ...base import dtypes
 from ...target import Target
 from ...tir.columns import Column, Number, Tape, maximum, minimum
 from ...tir.ir import Buffer, Dim, Func, Var, as_expr

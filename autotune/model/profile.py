@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ... import dtypes
+from ...base import dtypes
 from ...codegen.constant_operands import computed_ahead, take_ahead
 from ...schedule.block_queries import region_buffers
 from ...schedule.facts import last

@@ -26,19 +26,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...base.errors import ArtifactError, TargetError, TilewrightError, TuningError
+from ...base.text import short_id
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
-from ...errors import ArtifactError, TargetError, TilewrightError, TuningError
-from ...ids import short_id
 from ...runtime.files import File, replace_files
 from ...schedule import Trace
 from ...target import Target
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Environment, Machine, Outcome, TargetRecord, Workload
-from ..budget import running
 from ..search.candidates import decided
 from ..search.replay import read_trace, row_of
+from ..session.budget import running
 from .profile import profile
 from .target_model import Features, model_for, model_of
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ...durations import format_seconds
-from ...errors import TuningError
+from ...base.durations import format_seconds
+from ...base.errors import TuningError
 from ...target import Target
 from ...target.registry import Registry
 from ...tir.ir import Expr, Func, Label, Var

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import buffers_in_order, has_reduction, region_buffers, with_regions
 from ...schedule.find import blocks_in, find_block, find_loop, path_to

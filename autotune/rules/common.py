@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ... import dtypes
-from ...errors import ScheduleError
+from ...base import dtypes
+from ...base.errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var

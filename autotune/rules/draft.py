@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ScheduleError, TuningError
+from ...base.errors import ScheduleError, TuningError
+from ...base.text import in_lines
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
-from ...texts import in_lines
 from ...tir.ir import Block, Expr, Func, Label, Var
 from ...tir.summary import shortened
 from .rule_sets import rules_for

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeVar
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.node import CHECK
 from .draft import Draft, Step
 from .rule import Alternative, Group, RuleSet, SketchRule, Variant

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from ...base.text import count
 from ...codegen.detect import resolve
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import blocks_in, loops_in, statements
 from ...target import Target
-from ...texts import count
 from ...tir.ir import Block, Buffer, ForKind, Func, Label
 from ...tir.structure import tree_depth
 from ...tir.verify import verify

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from ...base.text import count
 from ...schedule import Schedule
-from ...texts import count
 from ...tir.ir import Block, Label, Var
 from .access_patterns import is_product
 from .draft import Draft, Option, RuleChoice, Step

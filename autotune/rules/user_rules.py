@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
-from ...errors import IRError, ScheduleError, TuningError, checked_call
+from ...base.errors import IRError, ScheduleError, TuningError, checked_call
 from ...tir.evaluate import Columns
 from .draft import Draft, RuleChoice, Step, require_limit
 from .rule import Group, GroupKind, SketchRule, Variant, Variants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import dtypes
+from ...base import dtypes
 from ...schedule import Schedule
 from ...tir.ir import INDEX, Binary, Block, Call, Label, Var
 from ...tir.visit import walk

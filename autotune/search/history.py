@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...ids import short_id
+from ...base.text import short_id
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import (
     Measurement,
@@ -18,9 +18,9 @@ from ...tuning_db.values import (
     Toolchain,
     Workload,
 )
-from ..budget import parts
 from ..model.target_model import TargetModel
 from ..result import BestResult
+from ..session.budget import parts
 from .replay import Replays, read_trace, row_of
 from .search import Known
 

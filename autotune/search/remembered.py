@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ...base.errors import ArtifactError, ScheduleError, TilewrightError
 from ...codegen.disk_cache import DiskCache, location, sources_digest
 from ...codegen.generator import outside_modules
-from ...errors import ArtifactError, ScheduleError, TilewrightError
 from ...schedule import Schedule, Trace
 from ...schedule.trace import MAX_JSON
 from ...target import Target
@@ -53,7 +53,7 @@ _SOURCES = (
     "schedule/**/*.py",
     "codegen/**/*.py",
     "tir/**/*.py",
-    "dtypes.py",
+    "base/dtypes.py",
     "target/*.py",
 )
 """The files of this package that take part in choosing, for all kinds of targets."""

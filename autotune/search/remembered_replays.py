@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...base.errors import TilewrightError
 from ...codegen.disk_cache import DiskCache, location, sources_digest
-from ...errors import TilewrightError
 from ...tuning_db.values import ScheduleRecord, Workload
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ _SOURCES = (
     "autotune/search/replay.py",
     "schedule/**/*.py",
     "tir/**/*.py",
-    "dtypes.py",
-    "errors.py",
+    "base/dtypes.py",
+    "base/errors.py",
     "target/*.py",
 )
 

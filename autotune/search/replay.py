@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ...errors import ScheduleError, TilewrightError
-from ...ids import short_id
+from ...base.errors import ScheduleError, TilewrightError
+from ...base.text import excerpt, short_id
 from ...schedule import Schedule, Trace
-from ...texts import excerpt
 from ...tir.ir import Func
 from ...tir.verify import verify
 from ...tuning_db.values import ScheduleRecord

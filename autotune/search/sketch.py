@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from ...errors import ScheduleError, TuningError
+from ...base.errors import ScheduleError, TuningError
 from ...runtime.garbage import collected_later
 from ...schedule import Schedule, Trace
 from ...schedule.facts import keeping_facts

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ScheduleError, TargetError, TilewrightError
-from ...ids import short_id
+from ...base.errors import ScheduleError, TargetError, TilewrightError
+from ...base.text import short_id
 from ...schedule import Trace
 from ...schedule.step_arguments import Derived, Ref
 from ...target import Target
@@ -34,7 +34,7 @@ from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, Floats, TrainingRows
 from ..model.profile import profile
 from ..model.target_model import Estimator, TargetModel, model_for
-from ..records import target_record
+from ..session.records import target_record
 from .candidates import Rows, Rowspace
 from .history import features_of
 from .replay import read_trace

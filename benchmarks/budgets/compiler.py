@@ -8,11 +8,11 @@ from functools import cache, partial
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
-from tilewright.errors import ScheduleError
 from tilewright.schedule import Trace, require
 from tilewright.schedule.render import explain
 from tilewright.target import CpuTarget

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tilewright.lab.moves import moves
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench.moves import moves
+from tilewright.lab.workbench.workbench import Workbench
 
 from .compiler import subject
 from .line import Line, Settings, median

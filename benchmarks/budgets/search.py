@@ -19,6 +19,7 @@ from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cuda.compiler import versions
@@ -26,7 +27,6 @@ from tilewright.codegen.cuda.emit import emit as emit_cuda
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
-from tilewright.errors import BuildError
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
 

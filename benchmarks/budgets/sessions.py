@@ -16,8 +16,8 @@ import psutil
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.measure.measure_result import MeasureConfig
+from tilewright.autotune.session.events import Event, Trial
 
 from .line import Line, Settings
 

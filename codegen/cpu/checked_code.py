@@ -13,7 +13,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...runtime.module import Origin
 from ...runtime.parent import NO_NUMPY_THREADS
 from ...target import CpuTarget, missing_features

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...target import CpuTarget
 from . import llvm
 

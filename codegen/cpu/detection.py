@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import TargetError
+from ...base.errors import TargetError
 from ...runtime import host
 from ...runtime.host import HOST, cpu_flags, host_limit, request_tiles
 from ...target import CPUS, FEATURES, CpuTarget, baseline, missing_features

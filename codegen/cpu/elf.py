@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...errors import ArtifactError
+from ...base.errors import ArtifactError
 
 ELF_MARK = b"\x7fELF"
 _START = ELF_MARK + b"\x02\x01"  # 64 bits, little-endian

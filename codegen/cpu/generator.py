@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ArtifactError, BuildError
+from ...base.errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
 from ...target import NATIVE, CpuTarget, Fact, Rates, check_runnable

@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ... import dtypes
-from ...forks import TEAMS, UNANNOUNCED
+from ...base import dtypes
+from ...base.forks import TEAMS, UNANNOUNCED
 from ...runtime.ndarray import (
     C_CONTIGUOUS,
     DATA,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import binding
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from .llvm import initialize
 
 _TOGETHER = 16

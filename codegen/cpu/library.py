@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...runtime.artifact import Provenance, artifact_files, description
 from ...runtime.files import File
 from ...runtime.header import c_header

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from llvmlite import binding
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
 from ...target import CpuTarget
 from ...tir.instruction import Instruction

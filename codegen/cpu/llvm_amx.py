@@ -7,7 +7,7 @@ a slot to memory becomes a tile store.
 
 from __future__ import annotations
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.cpu_instructions import AMX
 from ...tir.instruction import Instruction
 from ...tir.ir import Dot, Expr, Load, Matmul, Store

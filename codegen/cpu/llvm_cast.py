@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from .llvm_float import narrow, round_to_odd, widen
 from .llvm_text import NARROW, Builder, calling, constant, suffix, value_type
 from .llvm_vector import V, where

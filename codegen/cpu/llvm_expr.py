@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import (
     COMPARISONS,
     INDEX,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from .llvm_text import NARROW, Builder, call, constant, lanes_of, operand_type, splat, value_type
 
 

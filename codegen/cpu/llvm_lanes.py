@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import (
     COMPARISONS,
     INDEX,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from ...tir.lanes import spaced

@@ -15,8 +15,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...runtime.signature import WORKSPACE_ALIGNMENT
 from ...tir.ir import Buffer, integers
 from .llvm_stream import fence

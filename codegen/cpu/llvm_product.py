@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ... import dtypes
-from ...errors import BuildError, similar
+from ...base import dtypes
+from ...base.errors import BuildError, similar
 from ...tir.instruction import Instruction, product_of
 from ...tir.instruction_set import instruction_for, instructions_of
 from ...tir.ir import (

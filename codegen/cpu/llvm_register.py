@@ -7,7 +7,7 @@ stores a slot once. Lanes that a mask turns off hold unspecified values.
 
 from __future__ import annotations
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import Buffer, Const, Expr, Load, Ramp, Store
 from .llvm_index import value
 from .llvm_text import Builder, lanes_of, shuffled, value_type

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...tir.ir import Alloc, For, ForKind, If, Let, Prefetch, Seq, Store
 from ...tir.visit import with_body
 from .llvm_amx import store_rows

@@ -6,7 +6,7 @@ aligned, the store is a plain one. A fence at the end of the function orders the
 
 from __future__ import annotations
 
-from ... import dtypes
+from ...base import dtypes
 from .llvm_text import Builder, calling, memory_type, shuffled
 
 PART = 16

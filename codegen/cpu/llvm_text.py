@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...target import CpuTarget
 from ...tir.instruction import Instruction
 from ...tir.ir import Buffer, Expr, Var

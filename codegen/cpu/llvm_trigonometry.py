@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import cache
 from math import ldexp, pi
 
-from ... import dtypes
+from ...base import dtypes
 from .llvm_text import Builder, calling, constant, lanes_of, shuffled, value_type
 from .llvm_vector import V, fma, polynomial, two_product, two_sum, where
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from .llvm_polynomials import POLYNOMIALS
 from .llvm_text import Builder, call, constant, value_type
 

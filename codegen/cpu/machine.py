@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...byte_counts import format_bytes
-from ...durations import format_seconds
+from ...base.durations import format_seconds
+from ...base.text import format_bytes
 from ...runtime import openmp
 from ...target import CpuTarget, Rates
 from ..detect import processor_quota, usable_processors

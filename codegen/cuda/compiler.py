@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...target import CudaTarget
 from . import nvcc, nvrtc
 from .nvcc import Cubin

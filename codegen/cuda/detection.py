@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import TargetError
+from ...base.errors import TargetError
 from ...runtime.cuda_driver import DeviceFacts, driver
 from ...runtime.cuda_nvml import power_limit
 from ...target import ARCHS, CudaTarget

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...runtime.cuda_launch import KernelLaunch, KernelResources
 from ...target import CudaTarget
 from ...tir.ir import Buffer, Func, Var, integers

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import VerifyError
+from ...base import dtypes
+from ...base.errors import VerifyError
 from ...tir.call_arguments import check, check_values, scalar
 from ...tir.ir import Buffer, Func, Stmt, Var
 from ...tir.visit import stored_buffers

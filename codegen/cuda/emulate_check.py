@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...target import CudaTarget
 from ...tir.interpreter import interpret
 from ...tir.ir import Buffer, Func

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import VerifyError
+from ...base import dtypes
+from ...base.errors import VerifyError
 from ...tir import array_arithmetic
 from ...tir.ir import (
     INDEX,

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...target.cuda import BANK_BYTES, BANKS
 from ...tir.ir import Buffer, Stmt
 from .emulate_batch import Active, Array, Batch

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...tir import arithmetic
 from ...tir.ir import (
     COMPARISONS,

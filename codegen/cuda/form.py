@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ... import dtypes
-from ...errors import VerifyError
+from ...base import dtypes
+from ...base.errors import VerifyError
 from ...tir.equality import flat
 from ...tir.ir import (
     INDEX,

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import ArtifactError, BuildError, TargetError, TilewrightError
+from ...base.errors import ArtifactError, BuildError, TargetError, TilewrightError
 from ...runtime.cuda_driver import driver
 from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
 from ...runtime.module import Module, Origin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.equality import flat
 from ...tir.ir import (
     Alloc,

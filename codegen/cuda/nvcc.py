@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...runtime.cuda_launch import KernelResources
 from ...target import CudaTarget
 

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...target import CudaTarget
 from .nvcc import MOST, OF_PROGRAMS, Cubin, resources_of
 

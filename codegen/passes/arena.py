@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.equality import flat
 from ...tir.ir import Alloc, Buffer, Expr, Func, Let, Stmt
 from ...tir.visit import walk

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...tir.dependence import conflict
 from ...tir.equality import flat
 from ...tir.ir import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Alloc,

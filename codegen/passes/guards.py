@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
     COMPARISONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import (
     INDEX,
     Alloc,

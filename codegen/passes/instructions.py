@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...tir.instruction import KEY
 from ...tir.instruction_match import Mismatch, match, written
 from ...tir.instruction_set import find_instruction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Op, Ramp, Select, Var
 
 Interval: TypeAlias = tuple[int, int]

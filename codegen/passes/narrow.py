@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import (
     COMPARISONS,
     INDEX,

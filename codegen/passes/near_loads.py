@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import Expr, Load, Shuffle, Var
 from ...tir.polynomial import add, constant
 from ...tir.simplify import Simplifier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...tir.dependence import Verdict, conflict
 from ...tir.ir import Buffer, Expr, For, Func, Op, Stmt, Var, as_expr, binary
 from ...tir.simplify import Simplifier

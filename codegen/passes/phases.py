@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...tir.conditions import conjunction
 from ...tir.equality import flat
 from ...tir.ir import (

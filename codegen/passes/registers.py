@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...tir.ir import (
     Alloc,
     Binary,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import (
     INDEX,
     Alloc,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import Expr, shuffle
 
 SECTION_BITS = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...errors import BuildError
+from ...base.errors import BuildError
 from ...tir.ir import (
     INDEX,
     Alloc,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ... import dtypes
-from ...errors import BuildError
+from ...base import dtypes
+from ...base.errors import BuildError
 from ...tir.ir import (
     COMPARISONS,
     FALSE,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Any, NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     INDEX,

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from ...errors import TilewrightError
+from ...base.errors import TilewrightError
 from ..parent import end_with_parent
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
+from ...base.errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
 from ..artifact import Manifest
 from ..cuda_driver import LAUNCH_TIMEOUT
 from ..garbage import collected_later

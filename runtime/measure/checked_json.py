@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ArtifactError
+from ...base.errors import ArtifactError
 from ..signature import show
 
 DIGEST = "digest"

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ..memory import Memory, View
 from ..signature import Argument, Signature
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...errors import OutOfMemoryError
+from ...base.errors import OutOfMemoryError
 from ..timer import Timer
 
 Load = Callable[[], Callable[[], None]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import ArtifactError, KernelError
+from ...base import dtypes
+from ...base.errors import ArtifactError, KernelError
 from ..signature import Argument, show
 from .checked_json import field
 from .comparison import ROUNDING_FACTOR, Array, largest_error, typical_size

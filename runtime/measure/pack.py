@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import ArtifactError
+from ...base.errors import ArtifactError
 from ..artifact import Manifest, read_artifact
 from ..files import open_regular, read_some
 from ..module import Module

@@ -27,8 +27,8 @@ from pathlib import Path
 from types import NoneType
 from typing import IO, Any
 
-from ...errors import ArtifactError
-from ...ids import short_id
+from ...base.errors import ArtifactError
+from ...base.text import short_id
 from ..files import open_regular
 from .checked_json import DIGEST, parse_sealed, sealed
 from .pack import MAX_BYTES, Pack

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...durations import format_ratio, format_seconds
-from ...errors import ArtifactError, KernelError
+from ...base.durations import format_ratio, format_seconds
+from ...base.errors import ArtifactError, KernelError
 from ..parent import NO_NUMPY_THREADS
 from ..timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from .bench import Message

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace as _replace
 from typing import Any
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.bounds import bound
 from ...tir.ir import (
     Binary,

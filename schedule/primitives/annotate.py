@@ -10,8 +10,8 @@ from dataclasses import replace as _replace
 from functools import partial
 from typing import Any
 
-from ...errors import similar
-from ...hints import instead
+from ...base.errors import similar
+from ...base.hints import instead
 from ...tir.instruction import KEY
 from ...tir.ir import (
     HARDWARE_AXES,

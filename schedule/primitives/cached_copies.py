@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
-from ...errors import similar
+from ...base.errors import similar
 from ...tir.ir import (
     SCOPES,
     Block,

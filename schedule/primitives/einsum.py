@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.bounds import bound
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.ir import (
     INDEX,
     Binary,

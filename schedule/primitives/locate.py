@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as _replace
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.combiners import COMBINERS, Combiner, Place, update
 from ...tir.ir import (
     INDEX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.ir import (
     Dim,
     Expr,

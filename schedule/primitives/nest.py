@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.ir import Expr, For, ForKind, Func, Label, Seq, Stmt, Var, seq
 from ...tir.visit import with_body
 from ..available import require_still_concurrent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.bounds import bound
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (

@@ -7,7 +7,7 @@ from dataclasses import replace as _replace
 from functools import partial
 from typing import NamedTuple
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.ir import (
     Block,
     Buffer,

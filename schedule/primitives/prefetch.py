@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.ir import (
     Block,
     Buffer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...errors import ScheduleError, similar
+from ...base.errors import ScheduleError, similar
 from ...tir.ir import For, Func, Label, Var
 from ..block_queries import readers_of, region_buffers
 from ..find import MAKE_BLOCKS, blocks_in, find_block, path_to

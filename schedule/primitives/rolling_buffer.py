@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.contradiction import contradict
 from ...tir.ir import (

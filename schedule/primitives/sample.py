@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from ...errors import ScheduleError
+from ...base.errors import ScheduleError
 from ...tir.bounds import bound
 from ...tir.ir import Dim, Expr, Func, Label, Var, ceildiv, product
 from ..block_queries import readers_of, region_buffers

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace as _replace
 from math import gcd
 
-from ...errors import similar
+from ...base.errors import similar
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.instruction import KEY
 from ...tir.instruction_set import find_instruction, instruction_names

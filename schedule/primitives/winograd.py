@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
-from ... import dtypes
+from ...base import dtypes
 from ...tir.conditions import conjunction
 from ...tir.ir import (
     Binary,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import Module, build
-from tilewright.errors import ArgumentError, TilewrightError
+from tilewright.base.errors import ArgumentError, TilewrightError
 
 from .attempt import Attack, Attempt, require
 from .lies import LIES, index_out_of_range

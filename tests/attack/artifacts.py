@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from tilewright import Module, build_library, load
-from tilewright.errors import TilewrightError
+from tilewright.base.errors import TilewrightError
 
 from .attempt import Attempt, Broken, require
 from .subjects import TARGET, Subject, check_module, subjects

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
+from tilewright.base.errors import TilewrightError
 
 T = TypeVar("T")
 

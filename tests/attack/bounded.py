@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 
 from ..guard_pages import Array
 

@@ -16,9 +16,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilewright import Func, dtypes, te
+from tilewright import Func, te
+from tilewright.base import dtypes
+from tilewright.base.errors import IRError, TilewrightError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import IRError, TilewrightError
 from tilewright.tir import array_arithmetic
 from tilewright.tir.verify import verify
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes, te
+from tilewright import te
+from tilewright.base import dtypes
 
 from ..guard_pages import Array
 from . import bounded

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import Module, load
-from tilewright.errors import ArgumentError, ArtifactError
+from tilewright.base.errors import ArgumentError, ArtifactError
 from tilewright.runtime import Argument, Origin, Signature
 from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
 from tilewright.runtime.cuda_driver import use_driver

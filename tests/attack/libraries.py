@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tilewright import load
-from tilewright.errors import TilewrightError
+from tilewright.base.errors import TilewrightError
 
 from .artifacts import NAMES, copy_artifact, load_and_call, make_libraries, subject_of
 from .attempt import Attack, Attempt

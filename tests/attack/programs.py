@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import Func, Module, dtypes
+from tilewright import Func, Module
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
+from tilewright.base import dtypes
+from tilewright.base.errors import TargetError, TilewrightError
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import check_runnable, resolve
-from tilewright.errors import TargetError, TilewrightError
 from tilewright.target import CpuTarget, Target
 from tilewright.tir.ir import For, ForKind
 from tilewright.tir.verify import verify

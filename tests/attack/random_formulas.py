@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import Func, te
-from tilewright.errors import IRError
+from tilewright.base.errors import IRError
 
 from . import bounded
 from .attempt import Attempt

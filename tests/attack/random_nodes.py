@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 
 from .formulas import Binary, Cast, Constant, Function, Node, Reduce, Select
 from .random_leaves import MOST_POINTS, Axes, Leaves

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import TuningDatabase, build
-from tilewright.errors import DatabaseError, TilewrightError
+from tilewright.base.errors import DatabaseError, TilewrightError
 from tilewright.tuning_db.json_lines import FORMAT, VERSION
 from tilewright.tuning_db.values import (
     KINDS,

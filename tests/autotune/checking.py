@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes
 from tilewright.autotune.rules import SketchPlan, plans
 from tilewright.autotune.rules.draft import Draft, Drafts, generator_of
 from tilewright.autotune.search.candidates import Rows, Rowspace
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.runtime.module import Module
 from tilewright.schedule import Schedule

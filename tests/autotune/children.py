@@ -6,9 +6,9 @@ import sys
 
 from tilewright import TuningDatabase, tune
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.events import Ended, Event, Started, Trial
 from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.search.search import SearchConfig
+from tilewright.autotune.session.events import Ended, Event, Started, Trial
 
 from .kernels import matmul
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tilewright import TuningDatabase
-from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.search import search
 from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.autotune.session import tuning_job as tuning
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.target import CpuTarget

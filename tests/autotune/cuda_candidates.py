@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright import dtypes
 from tilewright.autotune.model.cuda.counts import LaunchCounts, count
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.sketch import Sketch
+from tilewright.base import dtypes
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.launches import launches_of

@@ -25,7 +25,7 @@ from tilewright.autotune.model.samples import Samples, Sweep, featurise
 from tilewright.autotune.search.search import Candidate, Search, SearchConfig
 from tilewright.autotune.search.sketch import Sketch
 from tilewright.autotune.search.unmeasured import model_trace
-from tilewright.errors import TuningError
+from tilewright.base.errors import TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget, Rates
 from tilewright.tir.ir import Func

@@ -16,7 +16,7 @@ import xgboost
 
 from tilewright.autotune.model import boosting
 from tilewright.autotune.model.boosting import Booster
-from tilewright.errors import TuningError
+from tilewright.base.errors import TuningError
 
 PARAMETERS = {"objective": "reg:squarederror", "max_depth": 3, "nthread": 1, "base_score": 0.0}
 ROUNDS = 5

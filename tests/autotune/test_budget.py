@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tilewright import TuningError
-from tilewright.autotune.budget import Budget, Meter
+from tilewright.autotune.session.budget import Budget, Meter
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import compile_ptx, nvcc
 from tilewright.codegen.lower import lower
-from tilewright.errors import BuildError
 from tilewright.schedule.find import loops_in
 from tilewright.target import CudaTarget
 from tilewright.tir.equality import flat

@@ -24,9 +24,9 @@ from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.base.errors import BuildError, TuningError
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.detect import resolve
-from tilewright.errors import BuildError, TuningError
 from tilewright.schedule import Schedule
 from tilewright.schedule.require import Space
 from tilewright.target import CudaTarget

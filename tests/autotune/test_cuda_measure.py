@@ -16,9 +16,9 @@ from tilewright import ops
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig, MeasureResult
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.search.sketch import written
+from tilewright.base.errors import TuningError
 from tilewright.codegen.cuda.generator import CudaGenerator
 from tilewright.codegen.detect import resolve
-from tilewright.errors import TuningError
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget

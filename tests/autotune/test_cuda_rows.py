@@ -11,12 +11,12 @@ from tilewright.autotune.rules.cuda import row_parts
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.lower import lower
-from tilewright.errors import BuildError
 from tilewright.schedule import Trace
 from tilewright.schedule.find import loops_in
 from tilewright.target import CudaTarget

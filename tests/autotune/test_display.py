@@ -8,10 +8,19 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tilewright.autotune.display import LiveDisplay, render, sparkline
-from tilewright.autotune.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from tilewright.autotune.picture import Picture
-from tilewright.durations import MeasuredTime
+from tilewright.autotune.session.events import (
+    Batch,
+    Drift,
+    Ended,
+    Event,
+    Final,
+    Started,
+    Trial,
+    Waiting,
+)
+from tilewright.autotune.show.display import LiveDisplay, render, sparkline
+from tilewright.autotune.show.picture import Picture
+from tilewright.base.durations import MeasuredTime
 from tilewright.tuning_db import Baseline, ComparedSchedule, Gain, Outcome, Verdict
 
 

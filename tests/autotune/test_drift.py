@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from tilewright.autotune.drift import DriftMonitor
-from tilewright.autotune.finals import Finalist
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.measurer import Measurer
+from tilewright.autotune.session.drift import DriftMonitor
+from tilewright.autotune.session.finals import Finalist
 from tilewright.schedule import Trace
 from tilewright.tuning_db import ScheduleRecord
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tilewright import TuningDatabase, open_run, tune
-from tilewright.autotune import tuning_job
-from tilewright.autotune.budget import Meter
-from tilewright.autotune.events import Ended, Event, Trial
 from tilewright.autotune.measure import machine
-from tilewright.autotune.picture import Pictures
 from tilewright.autotune.result import TuneResult
+from tilewright.autotune.session import tuning_job
+from tilewright.autotune.session.budget import Meter
+from tilewright.autotune.session.events import Ended, Event, Trial
+from tilewright.autotune.show.picture import Pictures
 from tilewright.lab import html_of
 from tilewright.lab.report import report
 from tilewright.tuning_db import Session, SessionStatus
@@ -129,7 +129,7 @@ def test_programs_that_share_a_budget_have_a_part_of_the_time_each(
     db: TuningDatabase, clock: Clock, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(ok(2e-3))
-    monkeypatch.setattr("tilewright.autotune.recorder.BEAT", -1.0)
+    monkeypatch.setattr("tilewright.autotune.session.recorder.BEAT", -1.0)
 
     shown, budget = Pictures(), list[float | None]()
 
@@ -184,7 +184,7 @@ def test_of_what_older_versions_left_neither_pauses_nor_the_time_of_others_count
 ) -> None:
     """They recorded no durations; programs that share a budget work in turns."""
     play(ok(2e-3))
-    monkeypatch.setattr("tilewright.autotune.recorder.utc_now", clock)
+    monkeypatch.setattr("tilewright.autotune.session.recorder.utc_now", clock)
     seen: list[Trial] = []
 
     def wait(event: Event) -> None:

@@ -19,16 +19,16 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.measure_import import import_results
-from tilewright.autotune.measure_pack import write_pack
-from tilewright.autotune.records import target_record
+from tilewright.autotune.measure.pack import write_pack
+from tilewright.autotune.measure.pack_import import import_results
+from tilewright.autotune.session.records import target_record
+from tilewright.base.errors import ArtifactError, BuildError, KernelError, TuningError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cuda.emulate_faults import Fault
 from tilewright.codegen.cuda.generator import kernels_of
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.detect import resolve
-from tilewright.errors import ArtifactError, BuildError, KernelError, TuningError
 from tilewright.runtime.cuda_driver import driver_error, use_driver
 from tilewright.runtime.measure import supervisor
 from tilewright.runtime.measure.bench import Bench, Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import dtypes
 from tilewright.autotune.search.sketch import sketches
+from tilewright.base import dtypes
 from tilewright.codegen.detect import resolve
 from tilewright.target import CpuTarget
 from tilewright.tir import te

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from tilewright import TuningDatabase, TuningError, tune
-from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.search.search import Search
+from tilewright.autotune.session.events import Event, Trial
 from tilewright.tuning_db.values import Session, SessionStatus
 
 from .children import QUICK

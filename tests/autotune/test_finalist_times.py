@@ -12,13 +12,13 @@ from statistics import median
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.autotune.events import Final, Started
-from tilewright.autotune.picture import Picture
-from tilewright.autotune.records import target_record
+from tilewright.autotune.session.events import Final, Started
+from tilewright.autotune.session.records import target_record
+from tilewright.autotune.show.picture import Picture
+from tilewright.base.text import short_id
 from tilewright.codegen.detect import resolve
-from tilewright.ids import short_id
-from tilewright.lab import records
-from tilewright.lab.trials import finals as picture_of_finals
+from tilewright.lab.pictures.trials import finals as picture_of_finals
+from tilewright.lab.workbench import records
 from tilewright.tuning_db import (
     Measurement,
     Order,

@@ -8,8 +8,8 @@ from itertools import islice, repeat
 import pytest
 
 from tilewright import Trace
-from tilewright.autotune.finals import Finalist, InterleavedTiming, short_heat
 from tilewright.autotune.measure.measure_result import Kernel
+from tilewright.autotune.session.finals import Finalist, InterleavedTiming, short_heat
 from tilewright.tuning_db import ScheduleRecord
 from tilewright.tuning_db.interleaved_comparison import compare_schedules
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tilewright import TuningError, ops
-from tilewright.autotune.gain import Progress, most_promising, relative_gain
 from tilewright.autotune.model.cpu.roofline import roofline
 from tilewright.autotune.model.target_model import Roofline
-from tilewright.autotune.stop import StopRules
+from tilewright.autotune.session.gain import Progress, most_promising, relative_gain
+from tilewright.autotune.session.stop import StopRules
 from tilewright.target import CpuTarget
 
 TARGET = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")

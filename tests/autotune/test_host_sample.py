@@ -11,7 +11,7 @@ from tilewright import ops
 from tilewright.autotune.measure import host_sample
 from tilewright.autotune.measure.host_sample import check_sample
 from tilewright.autotune.measure.numeric_check import tolerance_of
-from tilewright.errors import KernelError
+from tilewright.base.errors import KernelError
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse

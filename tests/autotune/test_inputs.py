@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import Func, dtypes, te
+from tilewright import Func, te
 from tilewright.autotune.measure.inputs import arguments_of
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.runner import _Program
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.runtime.host_memory import HOST_MEMORY

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from tilewright.autotune.interrupt import Interrupts
+from tilewright.autotune.session.interrupt import Interrupts
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import dtypes
 from tilewright.autotune.rules.fusion_groups import fusion_groups
 from tilewright.autotune.rules.rule import GroupKind
 from tilewright.autotune.search.sketch import sketches
+from tilewright.base import dtypes
 from tilewright.codegen.lower import lower
 from tilewright.target import CpuTarget
 from tilewright.tir import te

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import dtypes, ops, te
+from tilewright import ops, te
 from tilewright.autotune.model.cpu.footprints import Evaluated
 from tilewright.autotune.model.loop_footprints import LoopFootprint, footprints, loop_bytes
 from tilewright.autotune.model.profile import profile
+from tilewright.base import dtypes
 from tilewright.schedule.find import loops_in
 from tilewright.tir.columns import Column, Number, Program, Tape
 from tilewright.tir.ir import (

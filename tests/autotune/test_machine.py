@@ -21,12 +21,12 @@ from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.cpu.roofline import roofline
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.remembered import key
+from tilewright.base.errors import ArtifactError, TargetError
 from tilewright.codegen.cpu import bare_loops, llvm
 from tilewright.codegen.cpu import machine as rates_of_cores
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import Measured
-from tilewright.errors import ArtifactError, TargetError
 from tilewright.target import CPUS, CpuTarget, Rates
 from tilewright.tuning_db import Environment, Machine, TuningDatabase
 

@@ -21,8 +21,8 @@ from tilewright.autotune.measure.numeric_check import tolerance_of
 from tilewright.autotune.measure.protocol import Message
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.detect import resolve
-from tilewright.errors import ScheduleError
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome
 

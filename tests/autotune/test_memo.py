@@ -17,7 +17,7 @@ from tilewright.autotune.model.cpu import estimate
 from tilewright.autotune.model.memo import Memo
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import model_for
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func

@@ -9,13 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from tilewright import TuningRun
-from tilewright.autotune import notebook, progress, tuning_run
-from tilewright.autotune.events import Callback, Ended, Event
-from tilewright.autotune.notebook import NotebookDisplay
-from tilewright.autotune.picture import Pictures
-from tilewright.autotune.progress import SafeDisplay
 from tilewright.autotune.result import BestResult
-from tilewright.durations import MeasuredTime
+from tilewright.autotune.session import tuning_run
+from tilewright.autotune.session.events import Callback, Ended, Event
+from tilewright.autotune.show import notebook, progress
+from tilewright.autotune.show.notebook import NotebookDisplay
+from tilewright.autotune.show.picture import Pictures
+from tilewright.autotune.show.progress import SafeDisplay
+from tilewright.base.durations import MeasuredTime
 
 from .test_progress import EVENTS, STARTED, trial
 

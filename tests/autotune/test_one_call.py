@@ -16,7 +16,7 @@ from tilewright.autotune.measure.measure_result import (
     MeasureConfig,
     MeasureResult,
 )
-from tilewright.errors import TuningError
+from tilewright.base.errors import TuningError
 from tilewright.runtime.timer import time_calls
 from tilewright.tuning_db import Outcome
 
@@ -90,7 +90,7 @@ def test_a_trial_stopped_after_one_call_is_never_the_best(
     for seed in range(4):
         config = MeasureConfig(builders=1, slack=slack, max_samples=max_samples, min_samples=1)
         measurer = Clocked(config, seed)
-        monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", measurer)
+        monkeypatch.setattr("tilewright.autotune.session.tuning_job.Measurer", measurer)
         with TuningDatabase(tmp_path / f"{seed}.db") as db:
             result = tune(
                 matmul(), "cpu -threads=1", database=db, trials=16, seed=seed, config=QUICK

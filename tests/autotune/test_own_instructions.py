@@ -18,13 +18,13 @@ from tilewright.autotune.search import remembered
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.tasks import prepared_sketches, tasks
+from tilewright.base.errors import BuildError, IRError
 from tilewright.codegen import cache
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu import checked_code
 from tilewright.codegen.cpu.checked_code import check_code
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import resolve
-from tilewright.errors import BuildError, IRError
 from tilewright.schedule import Trace
 from tilewright.target import CpuTarget
 from tilewright.tir import te

@@ -29,7 +29,6 @@ from tilewright import (
     te,
     tune,
 )
-from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rules import failures, rule_sets, user_rules
 from tilewright.autotune.rules.cpu.rule_set import RULES
@@ -39,6 +38,7 @@ from tilewright.autotune.rules.user_rules import SKETCH_RULES, sketch_rule
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.session import tuning_job as tuning
 from tilewright.cli.report import print_results
 from tilewright.schedule import PRIMITIVES
 from tilewright.tir.ir import Func, Var

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
-from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch
+from tilewright.autotune.session import tuning_job as tuning
 from tilewright.autotune.tasks import prepared_sketches, tasks
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import PRIMITIVES, Schedule, Trace

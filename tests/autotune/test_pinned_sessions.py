@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from tilewright import Schedule, TuningDatabase, tune
-from tilewright.autotune import tuning_job
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.events import Ended, Event
-from tilewright.autotune.recorded_run import open_run
-from tilewright.autotune.records import schedule_record, target_record, workload_record
 from tilewright.autotune.result import TuneResult
+from tilewright.autotune.session import tuning_job
+from tilewright.autotune.session.events import Ended, Event
+from tilewright.autotune.session.records import schedule_record, target_record, workload_record
+from tilewright.autotune.show.recorded_run import open_run
 from tilewright.cli.report import print_results, tune_row
 from tilewright.codegen.detect import resolve
 from tilewright.lab import html_of

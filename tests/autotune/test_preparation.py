@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tilewright import TuningDatabase, tune
-from tilewright.autotune import tuning_job
-from tilewright.autotune.budget import Meter
-from tilewright.autotune.events import Event
 from tilewright.autotune.measure import machine
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.search import Search
+from tilewright.autotune.session import tuning_job
+from tilewright.autotune.session.budget import Meter
+from tilewright.autotune.session.events import Event
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Session, SessionStatus
 from tilewright.tuning_db.sessions import STALE_AFTER
@@ -55,7 +55,7 @@ def test_a_session_is_alive_while_it_is_prepared(
         assert all(db.unfinished_sessions(s.workload, s.target) == [] for s in db.records(Session))
         return machine.described(*arguments)
 
-    monkeypatch.setattr("tilewright.autotune.preparation.BEAT", 0.01)
+    monkeypatch.setattr("tilewright.autotune.session.preparation.BEAT", 0.01)
     monkeypatch.setattr(tuning_job, "Meter", lambda budget: Meter(budget, clock=lambda: now[0]))
     monkeypatch.setattr(tuning_job, "described", described)
     play(ok(2e-3))

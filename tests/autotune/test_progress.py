@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from tilewright import TuningDatabase, tune
-from tilewright.autotune.display import LiveDisplay, sparkline
-from tilewright.autotune.events import Batch, Drift, Ended, Event, Started, Trial, Waiting
-from tilewright.autotune.picture import Picture
-from tilewright.autotune.progress import SafeDisplay
 from tilewright.autotune.result import TuneResult
-from tilewright.durations import MeasuredTime
+from tilewright.autotune.session.events import Batch, Drift, Ended, Event, Started, Trial, Waiting
+from tilewright.autotune.show.display import LiveDisplay, sparkline
+from tilewright.autotune.show.picture import Picture
+from tilewright.autotune.show.progress import SafeDisplay
+from tilewright.base.durations import MeasuredTime
 from tilewright.tuning_db import Outcome
 
 from .children import QUICK

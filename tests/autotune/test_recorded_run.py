@@ -20,15 +20,16 @@ import pytest
 from rich.console import Console
 
 from tilewright import DatabaseError, TuningDatabase, TuningError, open_run, tune
-from tilewright.autotune import recorded_run, tuning_job
-from tilewright.autotune.display import LiveDisplay
-from tilewright.autotune.events import Drift, Ended, Event, Started, Trial, Waiting
 from tilewright.autotune.measure import machine
 from tilewright.autotune.measure.measure_result import MeasureResult
-from tilewright.autotune.recorded_run import RecordedRun
-from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.replay import Replays
+from tilewright.autotune.session import tuning_job
+from tilewright.autotune.session.events import Drift, Ended, Event, Started, Trial, Waiting
+from tilewright.autotune.session.records import target_record, workload_record
+from tilewright.autotune.show import recorded_run
+from tilewright.autotune.show.display import LiveDisplay
+from tilewright.autotune.show.recorded_run import RecordedRun
 from tilewright.cli import main
 from tilewright.cli.watching import follow
 from tilewright.codegen.detect import resolve

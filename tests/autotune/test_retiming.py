@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tilewright import TuningDatabase, tune
-from tilewright.autotune.events import Trial
 from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.model.target_model import model_for
-from tilewright.autotune.records import target_record, toolchain_record, workload_record
-from tilewright.autotune.retiming import Plausibility
 from tilewright.autotune.search import transfer
-from tilewright.autotune.session import OutOfTime
-from tilewright.autotune.session_history import SessionHistory
+from tilewright.autotune.session.events import Trial
+from tilewright.autotune.session.records import target_record, toolchain_record, workload_record
+from tilewright.autotune.session.retiming import Plausibility
+from tilewright.autotune.session.session import OutOfTime
+from tilewright.autotune.session.session_history import SessionHistory
 from tilewright.codegen.detect import resolve
 from tilewright.runtime.measure.comparison import CheckResult
 from tilewright.tuning_db import Outcome, Session
@@ -80,7 +80,7 @@ def test_a_trial_that_a_time_slice_disturbed_is_timed_again(
     db: TuningDatabase, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     measurer = Burst(times)
-    monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", measurer)
+    monkeypatch.setattr("tilewright.autotune.session.tuning_job.Measurer", measurer)
     result = tune(matmul(), "cpu -threads=1", database=db, trials=4, config=QUICK)
     assert measurer.repeated == times
     assert [t.seconds for t in result.history] == [2.0e-6, 2.1e-6, 2.0e-6, 2.2e-6]
@@ -113,7 +113,7 @@ def test_the_first_time_of_a_trial_is_kept_whatever_becomes_of_the_second(
                 return ok(end)
             raise end
 
-    monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", Ending(0))
+    monkeypatch.setattr("tilewright.autotune.session.tuning_job.Measurer", Ending(0))
     told: list[float | None] = []
     result = tune(
         matmul(),
@@ -143,7 +143,7 @@ def test_a_candidate_that_computes_wrong_results_when_it_is_timed_again_is_none(
                 check=CheckResult(False, 1.0, 0.0, "element 3"),
             )
 
-    monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", Wrong(0))
+    monkeypatch.setattr("tilewright.autotune.session.tuning_job.Measurer", Wrong(0))
     result = tune(matmul(), "cpu -threads=1", database=db, trials=4, config=QUICK)
     assert result.outcomes == {Outcome.OK: 3, Outcome.WRONG_RESULT: 1}
     assert [t.outcome for t in recorded(db)] == [t.outcome for t in result.history]
@@ -161,7 +161,7 @@ def test_who_reads_along_sees_the_shorter_time_in_the_best(
             assert [t.seconds for t, *_ in seen[0].read()] == [2.0e-6, 2.1e-6, 10e-3]
             return ok(1.0e-6)
 
-    monkeypatch.setattr("tilewright.autotune.tuning_job.Measurer", Watched(0))
+    monkeypatch.setattr("tilewright.autotune.session.tuning_job.Measurer", Watched(0))
     tune(matmul(), "cpu -threads=1", database=db, trials=4, config=QUICK)
     (history,) = seen
     ((last, *_),) = history.read()

@@ -17,23 +17,23 @@ import pytest
 from rich.console import Console
 
 from tilewright import TuningDatabase, ops, tune
-from tilewright.autotune import tuning_job as tuning
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.display import LiveDisplay
-from tilewright.autotune.events import Drift, Ended, Event, Final, Trial
-from tilewright.autotune.finals import Finalist
 from tilewright.autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
-from tilewright.autotune.noise import noise_text, was_disturbed
-from tilewright.autotune.recorded_run import open_run
-from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
-from tilewright.autotune.rivals import Rival, Rivals, rivals_of
 from tilewright.autotune.search import search
 from tilewright.autotune.search.remembered import chosen, recalled
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import model_trace
-from tilewright.building import explain
+from tilewright.autotune.session import tuning_job as tuning
+from tilewright.autotune.session.events import Drift, Ended, Event, Final, Trial
+from tilewright.autotune.session.finals import Finalist
+from tilewright.autotune.session.noise import noise_text, was_disturbed
+from tilewright.autotune.session.records import target_record, workload_record
+from tilewright.autotune.session.rivals import Rival, Rivals, rivals_of
+from tilewright.autotune.show.display import LiveDisplay
+from tilewright.autotune.show.recorded_run import open_run
+from tilewright.building.build import explain
 from tilewright.cli.report import print_results
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 import tilewright as tw
-from tilewright.autotune.display import LiveDisplay
-from tilewright.autotune.events import Event
+from tilewright.autotune.session.events import Event
+from tilewright.autotune.show.display import LiveDisplay
 from tilewright.cli import main
 from tilewright.cli.report import print_results
 

@@ -11,7 +11,7 @@ import pytest
 from tilewright.autotune.rules.fusion_groups import fusion_groups
 from tilewright.autotune.rules.rule import GroupKind
 from tilewright.autotune.search.sketch import sketches
-from tilewright.building import build
+from tilewright.building.build import build
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Buffer, For, ForKind, Func, integers

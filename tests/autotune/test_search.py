@@ -19,7 +19,7 @@ from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.search import Candidate, Known, Observation, Search, SearchConfig
 from tilewright.autotune.search.sketch import Sketch
 from tilewright.autotune.search.unmeasured import default_trace
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.require import Space
 from tilewright.target import CpuTarget

@@ -17,11 +17,7 @@ import pytest
 from sqlalchemy.event import listen
 
 from tilewright import DatabaseError, TargetError, TuningDatabase, TuningError, tune
-from tilewright.autotune import session as session_module
-from tilewright.autotune import tuning_job as tuning
-from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.events import Drift, Ended, Event, Final, Started, Trial
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cpu.estimate import FEATURES
@@ -30,6 +26,10 @@ from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search import search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
+from tilewright.autotune.session import session as session_module
+from tilewright.autotune.session import tuning_job as tuning
+from tilewright.autotune.session.budget import Meter, running
+from tilewright.autotune.session.events import Drift, Ended, Event, Final, Started, Trial
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime.measure.comparison import CheckResult

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tilewright import TuningDatabase, TuningError, TuningRun, open_run, tune
-from tilewright.autotune import tuning_job as tuning
-from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.result import BestResult, TuneResult
+from tilewright.autotune.session import tuning_job as tuning
+from tilewright.autotune.session.events import Event, Trial
 from tilewright.tuning_db import Session, SessionStatus
 
 from .children import QUICK

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright import TuningDatabase
-from tilewright.autotune import tuning_job
-from tilewright.autotune.events import Ended, Event, Final, Trial
-from tilewright.autotune.recorded_run import open_run
-from tilewright.autotune.session_history import SessionHistory
+from tilewright.autotune.session import tuning_job
+from tilewright.autotune.session.events import Ended, Event, Final, Trial
+from tilewright.autotune.session.session_history import SessionHistory
+from tilewright.autotune.show.recorded_run import open_run
 from tilewright.tuning_db import (
     Environment,
     Measurement,

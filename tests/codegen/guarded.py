@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
+from tilewright.base import dtypes
+from tilewright.base.errors import TargetError, VerifyError
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import check_runnable, resolve
-from tilewright.errors import TargetError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te

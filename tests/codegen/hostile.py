@@ -15,7 +15,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.errors import ArgumentError
+from tilewright.base.errors import ArgumentError
 from tilewright.runtime.dlpack import TENSOR, VERSION
 
 ROWS, COLUMNS, TABLE = 4, 6, 50

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve

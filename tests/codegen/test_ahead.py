@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import build_library, dtypes, ops, te
+from tilewright import build_library, ops, te
+from tilewright.base import dtypes
+from tilewright.base.errors import ArgumentError, OutOfMemoryError
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.constant_operands import computed_ahead
-from tilewright.errors import ArgumentError, OutOfMemoryError
 from tilewright.runtime import load
 from tilewright.runtime.host_memory import HostMemory
 from tilewright.schedule import Schedule

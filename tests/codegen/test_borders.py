@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower

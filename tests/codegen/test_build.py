@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops, te
+from tilewright.base.errors import ArtifactError, BuildError, KernelError, TargetError
 from tilewright.codegen import lower as lowering
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.compiled import compiled_from
@@ -15,7 +16,6 @@ from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.llvm import parse
 from tilewright.codegen.cpu.lowering import passes
 from tilewright.codegen.detect import resolve
-from tilewright.errors import ArtifactError, BuildError, KernelError, TargetError
 from tilewright.runtime.signature import MAX_BYTES, WORKSPACE_ALIGNMENT, Signature
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var, load

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.base.errors import ArtifactError
 from tilewright.codegen import cache, disk_cache
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import KernelCache, compile_cached, encode, key
@@ -23,7 +24,6 @@ from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION, location
-from tilewright.errors import ArtifactError
 from tilewright.tir.ir import Func
 
 from ..hosts import processor

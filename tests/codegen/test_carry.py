@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.tir.ir import For, Func, Load

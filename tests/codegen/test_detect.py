@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.base.errors import TargetError
 from tilewright.codegen import detect
 from tilewright.codegen.cpu import detection
-from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST
 from tilewright.target import CPUS, CpuTarget, Target
 

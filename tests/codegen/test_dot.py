@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from tilewright.base.errors import BuildError, IRError, VerifyError
 from tilewright.codegen.build import compile_func
-from tilewright.errors import BuildError, IRError, VerifyError
 from tilewright.tir.ir import Dot, Func, Ramp, Store, const, dot, load
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify

@@ -316,10 +316,10 @@ assert in_child(lambda: (is_right(mod, 3.0), warned())) == (True, 1)
 
 def test_where_nothing_tells_what_is_loaded_a_forked_process_has_no_teams() -> None:
     run("""
-import tilewright.forks
+import tilewright.base.forks
 from pathlib import Path
 mod = build()
 assert is_right(mod)
-tilewright.forks._MAPS = Path("/no/such/file")
+tilewright.base.forks._MAPS = Path("/no/such/file")
 assert in_child(lambda: (is_right(mod), warned())) == (True, 1)
 """)

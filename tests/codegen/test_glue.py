@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.base.errors import ArgumentError, KernelError
 from tilewright.codegen.cpu import glue
 from tilewright.codegen.cpu.glue import make_glue
-from tilewright.errors import ArgumentError, KernelError
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.runtime.argument_checks import ctypes_parameters, make_binder
 from tilewright.runtime.host_memory import HOST_MEMORY

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright import dtypes, te
+from tilewright import te
+from tilewright.base import dtypes
+from tilewright.base.errors import ArgumentError
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu.glue_range import walk_order
-from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host_memory import HOST_MEMORY

@@ -6,11 +6,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops, te
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.generator import generator_for
 from tilewright.codegen.hot_block import hot_block
 from tilewright.codegen.program_loops import ProgramLoops
-from tilewright.errors import BuildError
 
 from .test_assembly_loops import product
 

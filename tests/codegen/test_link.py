@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.library import link, linker
-from tilewright.errors import BuildError
 from tilewright.runtime import openmp
 from tilewright.schedule import Schedule
 

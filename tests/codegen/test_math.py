@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule

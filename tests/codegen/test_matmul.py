@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.base.errors import BuildError, IRError, VerifyError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.library import link
-from tilewright.errors import BuildError, IRError, VerifyError
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func, Matmul, Ramp, Store, const, load, matmul
 from tilewright.tir.parser import parse

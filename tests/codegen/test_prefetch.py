@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import BuildError
 from tilewright.tir.ir import Buffer, For, Func, Prefetch, Var, const, seq, store
 from tilewright.tir.parser import parse
 

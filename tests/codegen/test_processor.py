@@ -8,11 +8,11 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.measure.compile_in_child import compile_in_child
-from tilewright.choosing import choices, choose
+from tilewright.base.errors import TargetError
+from tilewright.building.choose import choices, choose
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
 from tilewright.codegen.detect import resolve
-from tilewright.errors import TargetError
 from tilewright.target import CPUS, Cpu, CpuTarget, Target
 
 from ..instructions import beyond, widest

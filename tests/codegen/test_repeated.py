@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir.parser import parse
 
 from .machinery import SERIAL, check

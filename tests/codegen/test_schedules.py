@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.base.errors import BuildError, ScheduleError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import BuildError, ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import For, ForKind, Func

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.base.errors import BuildError, IRError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.unroll import unroll
-from tilewright.errors import BuildError, IRError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Expr, Func, Load

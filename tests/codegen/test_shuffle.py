@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from tilewright.base.errors import BuildError, IRError, VerifyError
 from tilewright.codegen.build import compile_func
-from tilewright.errors import BuildError, IRError, VerifyError
 from tilewright.tir.ir import Broadcast, Func, Shuffle, Store, const, shuffle
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify

@@ -13,8 +13,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.base.errors import ArgumentError
 from tilewright.codegen.cpu.glue import make_glue
-from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.target import Target
 

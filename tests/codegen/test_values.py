@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cpu.llvm_text import constant
 from tilewright.codegen.detect import resolve

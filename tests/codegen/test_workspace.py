@@ -14,6 +14,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.base.errors import BuildError
+from tilewright.base.forks import REFUSED, TEAMS
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.calling_convention import sized
@@ -23,8 +25,6 @@ from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.glue import make_glue
 from tilewright.codegen.cpu.llvm_memory import STACK_BUFFER_BYTES, STACK_BYTES
 from tilewright.codegen.detect import resolve
-from tilewright.errors import BuildError
-from tilewright.forks import REFUSED, TEAMS
 from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.kernel import NativeKernel

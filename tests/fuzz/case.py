@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.errors import IRError, ScheduleError, TilewrightError
+from tilewright.base.errors import IRError, ScheduleError, TilewrightError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.require import Space
 from tilewright.tir.initialised import wraps_around

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
+from tilewright.base.errors import BuildError
 from tilewright.codegen.cuda.emulate_check import check_program
-from tilewright.errors import BuildError
 from tilewright.target import CudaTarget
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.step_arguments import Argument, Derived, Lambda, Record, Ref
 from tilewright.schedule.trace import Step

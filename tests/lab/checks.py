@@ -8,7 +8,7 @@ from typing import Any
 import html5lib
 import htpy as h
 
-from tilewright.lab.page import page
+from tilewright.lab.pictures.page import page
 
 HOSTILE = "<script>alert(1)</script>\"'&\x00\x1b[2J\u202e</style>"
 """A name that a database may have."""

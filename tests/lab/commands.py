@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tilewright.lab.program_tree import Data
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench.program_tree import Data
+from tilewright.lab.workbench.workbench import Workbench
 
 
 def done(bench: Workbench, **command: Any) -> Data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.autotune import finals
+from tilewright.autotune.session import finals
 
 
 @pytest.fixture(autouse=True)

@@ -23,12 +23,12 @@ from tilewright.autotune.rules.user_rules import SKETCH_RULES, noted_refusals
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.drawing import drawn_of_each
 from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.base.errors import BuildError
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import Part, generator_for
 from tilewright.codegen.lower import lower
-from tilewright.errors import BuildError
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.schedule.find import blocks_in, find_block
 from tilewright.tir.ir import Expr, Func, IterKind, Var
 

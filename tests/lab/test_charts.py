@@ -11,13 +11,13 @@ import html5lib
 import htpy as h
 import pytest
 
-from tilewright.durations import format_seconds
-from tilewright.lab.bars import Interval, bars, intervals, parts
-from tilewright.lab.charts import HEIGHT, WIDTH, Layer, chart, spread
-from tilewright.lab.page import page
-from tilewright.lab.parallel import parallel
-from tilewright.lab.scales import Axis, Scale, format_si, labelled, width_of
-from tilewright.lab.tables import Cell, Column, Row, table
+from tilewright.base.durations import format_seconds
+from tilewright.lab.pictures.bars import Interval, bars, intervals, parts
+from tilewright.lab.pictures.charts import HEIGHT, WIDTH, Layer, chart, spread
+from tilewright.lab.pictures.page import page
+from tilewright.lab.pictures.parallel import parallel
+from tilewright.lab.pictures.scales import Axis, Scale, format_si, labelled, width_of
+from tilewright.lab.pictures.tables import Cell, Column, Row, table
 
 CLOCK = Axis("wall-clock", "{:g} s".format, zero=True)
 CALL = Axis("time of a call", format_seconds, logarithmic=True)

@@ -10,9 +10,9 @@ import pytest
 import tilewright as tw
 from tilewright import Trace, ops
 from tilewright.codegen.detect import resolve
-from tilewright.lab.database import view
-from tilewright.lab.decisions import DecisionNames, printed_decisions
-from tilewright.lab.sliders import Sliders
+from tilewright.lab.pictures.database import view
+from tilewright.lab.pictures.decisions import DecisionNames, printed_decisions
+from tilewright.lab.workbench.sliders import Sliders
 from tilewright.tir.printer import func_text
 from tilewright.tuning_db import Best, ScheduleRecord, Session, TuningDatabase, Workload
 

@@ -15,8 +15,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.lab import error_text
-from tilewright.lab.error import MOST_ROWS, view
+from tilewright.lab.pictures import error_text
+from tilewright.lab.pictures.error import MOST_ROWS, view
 from tilewright.tir.ir import seq
 from tilewright.tir.parser import parse
 from tilewright.tir.visit import with_func_body

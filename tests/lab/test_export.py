@@ -24,12 +24,12 @@ from tilewright.autotune.search.replay import row_of
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
+from tilewright.base.text import excerpt
 from tilewright.codegen.detect import resolve
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import map_blocks
 from tilewright.schedule.primitive import PRIMITIVES
-from tilewright.texts import excerpt
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Buffer, Func, Label, Stmt, Var
 from tilewright.tir.printer import listing

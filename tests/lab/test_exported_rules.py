@@ -17,8 +17,8 @@ from tilewright.autotune.search.candidates import Rows, Rowspace
 from tilewright.autotune.search.drawing import drawn_of_each
 from tilewright.autotune.search.search import Candidate, Search
 from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.base.errors import BuildError
 from tilewright.codegen.detect import resolve
-from tilewright.errors import BuildError
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import html5lib
 import pytest
 
-from tilewright.autotune.events import Ended, Final, Started, Trial
-from tilewright.autotune.picture import Pictures
-from tilewright.durations import MeasuredTime
-from tilewright.errors import BuildError
+from tilewright.autotune.session.events import Ended, Final, Started, Trial
+from tilewright.autotune.show.picture import Pictures
+from tilewright.base.durations import MeasuredTime
+from tilewright.base.errors import BuildError
 from tilewright.lab import html_of
 from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
 

@@ -12,20 +12,20 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.model.target_model import model_for
+from tilewright.base.durations import format_seconds
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import CodeGenerator, Pass, generator_for
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.blocks import blocks
-from tilewright.durations import format_seconds
-from tilewright.errors import BuildError
-from tilewright.lab import lowering_steps
-from tilewright.lab.assembly_lines import MOST_RANGES
-from tilewright.lab.changes import line_changes
-from tilewright.lab.stage_facts import differences
-from tilewright.lab.versions import Timing
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.pictures.assembly_lines import MOST_RANGES
+from tilewright.lab.pictures.changes import line_changes
+from tilewright.lab.workbench import lowering_steps
+from tilewright.lab.workbench.stage_facts import differences
+from tilewright.lab.workbench.versions import Timing
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.printer import func_text
 
 from .checks import words
@@ -214,7 +214,7 @@ def test_without_tools_the_passes_are_there(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_schedules_of_records_are_compiled_by_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.autotune.records import schedule_record
+    from tilewright.autotune.session.records import schedule_record
 
     asked: list[str] = []
     func = vectorized().original

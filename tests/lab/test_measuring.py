@@ -20,17 +20,17 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune import finals
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import MeasureConfig, MeasureResult
 from tilewright.autotune.measure.measurer import Measurer
-from tilewright.autotune.measure_import import import_results
-from tilewright.autotune.records import schedule_record, target_record, workload_record
-from tilewright.autotune.retiming import Plausibility
-from tilewright.lab.measuring import GENERATOR, Run, VersionResults
-from tilewright.lab.versions import Comparison, Timing
-from tilewright.lab.workbench import Workbench
+from tilewright.autotune.measure.pack_import import import_results
+from tilewright.autotune.session import finals
+from tilewright.autotune.session.records import schedule_record, target_record, workload_record
+from tilewright.autotune.session.retiming import Plausibility
+from tilewright.lab.workbench.measuring import GENERATOR, Run, VersionResults
+from tilewright.lab.workbench.versions import Comparison, Timing
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.runtime.measure.pack import read_pack
 from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tuning_db.codec import from_plain
@@ -320,7 +320,7 @@ def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
 def test_what_waits_for_a_database_is_tried_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.lab.unsaved.RETRY", 0.01)
+    monkeypatch.setattr("tilewright.lab.workbench.unsaved.RETRY", 0.01)
     database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
     bench = next(lab(database))
     lock = measured_while_locked(bench, file)
@@ -365,7 +365,7 @@ def test_closing_says_what_is_lost(file: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_session_of_the_lab_beats(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.autotune.recorder.BEAT", 0.0)
+    monkeypatch.setattr("tilewright.autotune.session.recorder.BEAT", 0.0)
     beats: list[str] = []
     monkeypatch.setattr(
         tw.TuningDatabase, "heartbeat", lambda _, session, *__: beats.append(session)

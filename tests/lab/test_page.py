@@ -7,7 +7,7 @@ import htpy as h
 import pytest
 
 from tilewright.lab import html_of
-from tilewright.lab.page import MOST, fragment, page, text
+from tilewright.lab.pictures.page import MOST, fragment, page, text
 
 HOSTILE = '<script>alert("x")</script>\x00\x1b[2J</style>'
 

@@ -14,11 +14,11 @@ import pytest
 
 import tilewright as tw
 from tilewright.autotune.result import BestResult
-from tilewright.durations import MeasuredTime, format_change
-from tilewright.errors import BuildError, DatabaseError, TuningError
+from tilewright.base.durations import MeasuredTime, format_change
+from tilewright.base.errors import BuildError, DatabaseError, TuningError
 from tilewright.lab import plot
-from tilewright.lab.ablation import prefixes, without_each
-from tilewright.lab.sources import Candidate, trials_of
+from tilewright.lab.pictures.sources import Candidate, trials_of
+from tilewright.lab.workbench.ablation import prefixes, without_each
 from tilewright.tuning_db import TuningDatabase
 
 from .databases import FUNC, Tuning, tuned

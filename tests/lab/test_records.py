@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.records import (
+from tilewright.autotune.session.records import (
     environment_record,
     schedule_record,
     target_record,
@@ -19,8 +19,8 @@ from tilewright.autotune.records import (
     workload_record,
 )
 from tilewright.codegen.detect import resolve
-from tilewright.lab import records
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench import records
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import (
     Measurement,

@@ -11,14 +11,14 @@ import html5lib
 import pytest
 
 import tilewright as tw
-from tilewright.byte_counts import format_bytes
+from tilewright.base.text import format_bytes
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
-from tilewright.lab.database import view
-from tilewright.lab.records import listed
+from tilewright.lab.pictures.database import view
+from tilewright.lab.pictures.session import session_trials
+from tilewright.lab.pictures.sources import trials_of
 from tilewright.lab.report import report
-from tilewright.lab.session import session_trials
-from tilewright.lab.sources import trials_of
+from tilewright.lab.workbench.records import listed
 from tilewright.tuning_db import (
     Measurement,
     Outcome,

@@ -8,13 +8,13 @@ import html5lib
 import pytest
 
 from tilewright import Trace
-from tilewright.autotune.events import Trial
 from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.result import BestResult, Spent, TuneResult
-from tilewright.durations import MeasuredTime
-from tilewright.lab.page import page
-from tilewright.lab.trials import improvements, rank_correlation
-from tilewright.lab.views import view_of
+from tilewright.autotune.session.events import Trial
+from tilewright.base.durations import MeasuredTime
+from tilewright.lab.pictures.page import page
+from tilewright.lab.pictures.trials import improvements, rank_correlation
+from tilewright.lab.pictures.views import view_of
 from tilewright.tuning_db.gains import Gain
 from tilewright.tuning_db.values import ComparedSchedule, Outcome, SessionStatus, Verdict
 

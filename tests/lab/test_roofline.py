@@ -7,10 +7,10 @@ from math import cos, radians, sin
 import pytest
 
 from tilewright import ops, te
+from tilewright.base.errors import TargetError
 from tilewright.codegen.detect import resolve
-from tilewright.errors import TargetError
-from tilewright.lab.roofline import bounds_of, roofline
-from tilewright.lab.scales import width_of
+from tilewright.lab.pictures.roofline import bounds_of, roofline
+from tilewright.lab.pictures.scales import width_of
 from tilewright.target import Target
 
 from .checks import checked, words

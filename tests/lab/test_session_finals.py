@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tilewright import open_run
-from tilewright.autotune import session_history
-from tilewright.autotune.events import Ended, Final
-from tilewright.autotune.session_history import SessionHistory
-from tilewright.lab.programs import Contents
+from tilewright.autotune.session import session_history
+from tilewright.autotune.session.events import Ended, Final
+from tilewright.autotune.session.session_history import SessionHistory
+from tilewright.lab.pictures.programs import Contents
+from tilewright.lab.pictures.session import session_trials
 from tilewright.lab.report import report
-from tilewright.lab.session import session_trials
 from tilewright.tuning_db import Outcome, Session, Verification
 
 from .databases import CPU, LLVM, NOON, Tuning

@@ -18,9 +18,9 @@ from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.codegen.detect import resolve
-from tilewright.lab.slider_steps import opened_trace
-from tilewright.lab.sliders import FIXED, MOST, UNLIKE, Sliders
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench.slider_steps import opened_trace
+from tilewright.lab.workbench.sliders import FIXED, MOST, UNLIKE, Sliders
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.target import CpuTarget
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Dim, Func, Var

@@ -10,9 +10,9 @@ import html5lib
 import pytest
 
 import tilewright as tw
-from tilewright.lab.page import fragment, page
-from tilewright.lab.stylesheet import style, style_for
-from tilewright.lab.views import html_of
+from tilewright.lab.pictures.page import fragment, page
+from tilewright.lab.pictures.stylesheet import style, style_for
+from tilewright.lab.pictures.views import html_of
 
 from .databases import FUNC, tuned
 from .test_plot import SCHEDULE

@@ -10,7 +10,7 @@ from rich.text import Text
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.lab.assembly_lines import Assembly
+from tilewright.lab.pictures.assembly_lines import Assembly
 from tilewright.lab.terminal import (
     assembly_lines,
     difference_lines,

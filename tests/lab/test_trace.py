@@ -8,10 +8,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.lab import changes, html_of, trace
-from tilewright.lab.changes import Change, line_changes, summary
-from tilewright.lab.page import fragment
-from tilewright.lab.schedule import view
+from tilewright.lab import html_of
+from tilewright.lab.pictures import changes, trace
+from tilewright.lab.pictures.changes import Change, line_changes, summary
+from tilewright.lab.pictures.page import fragment
+from tilewright.lab.pictures.schedule import view
 from tilewright.schedule.trace import Step
 
 from .checks import HOSTILE, checked, with_class, words

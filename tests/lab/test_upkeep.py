@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.lab.views import view_of
+from tilewright.lab.pictures.views import view_of
 from tilewright.tuning_db import Measurement, ScheduleRecord, Session, TuningDatabase, Workload
 
 from .checks import checked, words

@@ -13,10 +13,10 @@ import html5lib
 import pytest
 
 import tilewright as tw
-from tilewright.errors import TilewrightError
-from tilewright.lab import open_lab
-from tilewright.lab.widget import Lab
-from tilewright.lab.workbench import Workbench
+from tilewright.base.errors import TilewrightError
+from tilewright.lab.front import open_lab
+from tilewright.lab.front.widget import Lab
+from tilewright.lab.workbench.workbench import Workbench
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_the_room_is_called_like_the_function() -> None:
 
 
 def test_without_anywidget_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tilewright.lab.widget", None)
+    monkeypatch.setitem(sys.modules, "tilewright.lab.front.widget", None)
     with pytest.raises(TilewrightError, match=r"pip install 'tilewright\[notebook\]'"):
         tw.lab(tw.ops.matmul_func(8, 8, 8))
 

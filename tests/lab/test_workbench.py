@@ -17,10 +17,10 @@ from tilewright.autotune.model.cpu import estimate
 from tilewright.autotune.model.profile import Profile, profile
 from tilewright.autotune.model.target_model import Estimate, model_for
 from tilewright.codegen.detect import resolve
-from tilewright.lab import workbench
-from tilewright.lab.commands import COMMANDS, PAGE
-from tilewright.lab.versions import MOST
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench import workbench
+from tilewright.lab.workbench.commands import COMMANDS, PAGE
+from tilewright.lab.workbench.versions import MOST
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.schedule import find
 from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tir import printer
@@ -513,7 +513,7 @@ def test_large_programs_come_in_pages() -> None:
 
 
 def test_a_lab_keeps_so_many_versions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.lab.versions.MOST", 2)
+    monkeypatch.setattr("tilewright.lab.workbench.versions.MOST", 2)
     done(bench, do="apply", op="parallel", args={"loop": "L0"})
     error = refused(bench, {"do": "apply", "op": "unroll", "args": {"loop": "L1"}})
     assert "keeps 2 versions" in error["text"]
@@ -528,7 +528,7 @@ def test_changes_are_told() -> None:
 
 
 def test_every_command_is_described() -> None:
-    import tilewright.lab.workbench as module
+    import tilewright.lab.workbench.workbench as module
 
     assert all(f"`{name}`" in (module.__doc__ or "") for name in COMMANDS)
 

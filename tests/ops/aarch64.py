@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
+from tilewright.base.dtypes import from_numpy, info, is_float, to_numpy
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve
-from tilewright.dtypes import from_numpy, info, is_float, to_numpy
 from tilewright.tir.ir import Func
 
 from ..emulator import EMULATED, Call, run

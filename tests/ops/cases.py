@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright import dtypes, ops
+from tilewright import ops
+from tilewright.base import dtypes
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes
-from tilewright.errors import TargetError
+from tilewright.base import dtypes
+from tilewright.base.errors import TargetError
 from tilewright.runtime.cuda_driver import (
     ILLEGAL_ADDRESS,
     OUT_OF_MEMORY,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArgumentError, ArtifactError, KernelError
+from tilewright.base.errors import ArgumentError, ArtifactError, KernelError
 from tilewright.runtime import Argument, Origin, Signature, cpu_runtime, load, loader
 from tilewright.runtime.artifact import (
     Provenance,

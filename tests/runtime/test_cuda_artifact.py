@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArgumentError, ArtifactError, TargetError
+from tilewright.base.errors import ArgumentError, ArtifactError, TargetError
 from tilewright.runtime import Argument, Origin, Signature, cuda_pycuda, load, loader
 from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
 from tilewright.runtime.cuda_driver import Driver, use_driver

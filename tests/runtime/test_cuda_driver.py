@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.errors import DeviceError, OutOfMemoryError
+from tilewright.base.errors import DeviceError, OutOfMemoryError
 from tilewright.runtime.cuda_driver import driver, driver_error, use_driver
 
 from .cuda_double import DoubleDriver

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tilewright.base.errors import ArtifactError
 from tilewright.codegen.compiled import Launch
-from tilewright.errors import ArtifactError
 from tilewright.runtime.cuda_launch import (
     MAX_BLOCK,
     MAX_GRID,

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes, ops
+from tilewright import ops
 from tilewright.autotune.measure.inputs import arguments_of
-from tilewright.codegen.calling_convention import signature_of
-from tilewright.errors import (
+from tilewright.base import dtypes
+from tilewright.base.errors import (
     ArgumentError,
     DeviceError,
     OutOfMemoryError,
     TargetError,
 )
+from tilewright.codegen.calling_convention import signature_of
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.runtime.cuda_driver import driver, use_driver
 from tilewright.runtime.cuda_kernel import CudaKernel

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArgumentError, DeviceError, OutOfMemoryError, TargetError
+from tilewright.base.errors import ArgumentError, DeviceError, OutOfMemoryError, TargetError
 from tilewright.runtime import Argument, Origin, Signature, cuda_pycuda
 from tilewright.runtime.cuda_driver import Driver, Function, Place, driver, use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import OutOfMemoryError
+from tilewright.base.errors import OutOfMemoryError
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch

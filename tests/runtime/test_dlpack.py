@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.lib import NumpyVersion
 
-from tilewright.errors import ArgumentError
+from tilewright.base.errors import ArgumentError
 from tilewright.runtime import Argument
 from tilewright.runtime.dlpack import TENSOR, VERSION, matcher, view
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.runtime import Argument
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.memory import View

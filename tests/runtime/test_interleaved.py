@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tilewright.errors import OutOfMemoryError
+from tilewright.base.errors import OutOfMemoryError
 from tilewright.runtime.measure.interleaved import time_loaded
 from tilewright.runtime.timer import Timer
 

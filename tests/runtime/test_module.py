@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.errors import ArgumentError, KernelError
+from tilewright.base.errors import ArgumentError, KernelError
 from tilewright.runtime import Argument
 
 Make = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArgumentError
+from tilewright.base.errors import ArgumentError
 from tilewright.runtime import Argument
 from tilewright.runtime.ranges import checked_limits, trusting
 from tilewright.runtime.signature import Packing, Signature

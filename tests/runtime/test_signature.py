@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tilewright import dtypes
-from tilewright.errors import ArtifactError
+from tilewright.base import dtypes
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.argument_checks import ctypes_parameters, make_binder
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.signature import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ArgumentError, OutOfMemoryError
+from tilewright.base.errors import ArgumentError, OutOfMemoryError
 from tilewright.runtime.timer import (
     Timer,
     Timing,

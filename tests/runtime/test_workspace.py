@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ArgumentError, KernelError, OutOfMemoryError
+from tilewright.base.errors import ArgumentError, KernelError, OutOfMemoryError
 from tilewright.runtime import Argument, workspace
 from tilewright.runtime.host_memory import HOST_MEMORY, HostMemory
 from tilewright.runtime.signature import Signature

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.equality import structural_hash

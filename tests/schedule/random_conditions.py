@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from tilewright import dtypes
-from tilewright.errors import VerifyError
+from tilewright.base import dtypes
+from tilewright.base.errors import VerifyError
 from tilewright.schedule.block_queries import (
     Ranges,
     loop_ranges,

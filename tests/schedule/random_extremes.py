@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir import te
 from tilewright.tir.ir import INDEX, Expr, const
 

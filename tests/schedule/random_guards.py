@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tilewright import dtypes
-from tilewright.errors import ParseError, ScheduleError, VerifyError
+from tilewright.base import dtypes
+from tilewright.base.errors import ParseError, ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.schedule.block_queries import feeding, has_reduction, with_regions
 from tilewright.schedule.find import blocks_in, find_block, loops_above, replace_stmt

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir import te
 from tilewright.tir.ir import Expr
 

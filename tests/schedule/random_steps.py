@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import IndexMap, Schedule
 from tilewright.schedule.block_queries import feeding, has_reduction, writers_of
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above

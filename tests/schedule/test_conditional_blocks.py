@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, legality
 from tilewright.schedule.loop_dependence import Finding
 from tilewright.tir.parser import parse

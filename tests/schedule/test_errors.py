@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ScheduleError, TuningError
+from tilewright.base.errors import ScheduleError, TuningError
 from tilewright.schedule import Schedule, require
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te

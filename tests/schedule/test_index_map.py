@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import IndexMap, Schedule, parse_index_map
 from tilewright.tir.ir import Const, Label, const
 

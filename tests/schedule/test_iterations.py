@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.bijections import bijection
 from tilewright.schedule.digit_sums import solve

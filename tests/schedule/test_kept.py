@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret

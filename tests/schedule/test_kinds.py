@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.build import compile_func
-from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.distinct import gapless
 from tilewright.tir.equality import structural_equal

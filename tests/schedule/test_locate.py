@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
-from tilewright.errors import ScheduleError
+from tilewright.base import dtypes
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret

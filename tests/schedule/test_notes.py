@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 
 from .conftest import Golden

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tilewright as tw
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import PRIMITIVES, Schedule, Trace
 from tilewright.schedule import primitives as p
 from tilewright.schedule.choose import Choose

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Label, Var

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te

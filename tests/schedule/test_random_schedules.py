@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.autotune.rules.fusion_groups import Fusion
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import PRIMITIVES, Schedule
 from tilewright.schedule.find import blocks_in, loops_in
 from tilewright.tir.ir import ForKind

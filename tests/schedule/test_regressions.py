@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_block, loops_above
 from tilewright.tir import te

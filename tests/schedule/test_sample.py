@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.step_arguments import Derived, Sampled, SampledLoop, evaluate
 from tilewright.tir.ir import const

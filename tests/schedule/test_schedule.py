@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import IRError, ScheduleError
+from tilewright.base.errors import IRError, ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.find import loops_in
 from tilewright.tir import te

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.base.errors import ScheduleError, VerifyError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_loop
 from tilewright.tir import te

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir.parser import parse
 

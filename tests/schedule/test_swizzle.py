@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.base.errors import ScheduleError, VerifyError
 from tilewright.codegen.lower import lower
-from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.target import Target
 from tilewright.tir.ir import Alloc, Op, Store

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.find import find_loop
 from tilewright.schedule.require import Space, certain, collecting, imply, require

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ScheduleError
-from tilewright.hints import INSTEAD, KEYWORDS
+from tilewright.base.errors import ScheduleError
+from tilewright.base.hints import INSTEAD, KEYWORDS
 from tilewright.schedule import Schedule
 from tilewright.schedule.primitive import PRIMITIVES, TVM_NAMES
 from tilewright.tir.ir import Func

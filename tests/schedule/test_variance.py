@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.base.errors import ScheduleError
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
-from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.minimal_filtering import ALGORITHMS
 from tilewright.tir import te

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.errors import ScheduleError, VerifyError
+from tilewright.base.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.tir.initialised import wraps_around
 from tilewright.tir.ir import Func

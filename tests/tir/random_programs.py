@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir.infer import element_regions
 from tilewright.tir.ir import (
     BITWISE,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir import arithmetic, array_arithmetic
 from tilewright.tir.ir import BITWISE, COMPARISONS, FLOAT_FUNCTIONS, FUNCTIONS, SHIFTS, Op
 

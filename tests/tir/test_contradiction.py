@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir import affine, arithmetic, contradiction
 from tilewright.tir.contradiction import contradict
 from tilewright.tir.ir import (

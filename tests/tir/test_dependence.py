@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.errors import VerifyError
+from tilewright.base.errors import VerifyError
 from tilewright.tir.dependence import Access, Point, before, beyond, conflict
 from tilewright.tir.ir import Binary, Buffer, Const, Expr, Op, Range, Var, binary, const, integers
 from tilewright.tir.parser import parse

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.errors import IRError, ParseError, VerifyError
+from tilewright.base.errors import IRError, ParseError, VerifyError
 from tilewright.tir.equality import structural_equal, structural_hash
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Broadcast, Buffer, Func, Store, WarpShuffle, const, warp_shuffle

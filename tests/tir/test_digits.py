@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.errors import VerifyError
+from tilewright.base.errors import VerifyError
 from tilewright.tir.digits import Digit, digit_of, free, telling
 from tilewright.tir.ir import Expr, Var
 from tilewright.tir.parser import parse

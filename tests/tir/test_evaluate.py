@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.errors import IRError
+from tilewright.base.errors import IRError
 from tilewright.tir.columns import Tape
 from tilewright.tir.evaluate import Columns, Expressions, evaluate
 from tilewright.tir.ir import Buffer, Op, Var, binary, call, cast, ceildiv, const, select

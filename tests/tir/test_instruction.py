@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import IRError
+from tilewright.base.errors import IRError
 from tilewright.target import Target
 from tilewright.tir.instruction import Cost, Instruction, product_in
 from tilewright.tir.instruction_check import check_instruction

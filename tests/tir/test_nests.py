@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.errors import ParseError, VerifyError
+from tilewright.base.errors import ParseError, VerifyError
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.interpreter import interpret

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import IRError
+from tilewright.base.errors import IRError
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 

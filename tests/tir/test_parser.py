@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright import T, dtypes
-from tilewright.errors import IRError, ParseError
+from tilewright import T
+from tilewright.base import dtypes
+from tilewright.base.errors import IRError, ParseError
 from tilewright.tir import language
 from tilewright.tir.equality import structural_equal, structural_hash
 from tilewright.tir.expr_parser import _SPECIAL, ExprParser

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tilewright.errors import VerifyError
+from tilewright.base.errors import VerifyError
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 

@@ -7,7 +7,7 @@ from textwrap import indent
 import numpy as np
 import pytest
 
-from tilewright.errors import VerifyError
+from tilewright.base.errors import VerifyError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tilewright import IRError, VerifyError, dtypes
+from tilewright import IRError, VerifyError
+from tilewright.base import dtypes
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Const, Op, binary, call

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir import structure
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.evaluate import evaluate

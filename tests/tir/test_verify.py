@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from tilewright import ops
-from tilewright.errors import ParseError, VerifyError
+from tilewright.base.errors import ParseError, VerifyError
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import TuningDatabase
 
 from .samples import CPU, MATMUL, fill, measurement, schedule, verification

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.errors import DatabaseError
-from tilewright.ids import short_id
+from tilewright.base.errors import DatabaseError
+from tilewright.base.text import short_id
 from tilewright.tuning_db import (
     Machine,
     Measurement,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Measurement, TuningDatabase
 
 from .samples import BASE, CPU, MATMUL, SESSION, fill, measurement, schedule, verified

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import TuningDatabase
 
 from .samples import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import TuningDatabase
 from tilewright.tuning_db.values import KINDS
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tilewright.errors import DatabaseError
-from tilewright.ids import short_id
+from tilewright.base.errors import DatabaseError
+from tilewright.base.text import short_id
 from tilewright.tuning_db import (
     AnyRecord,
     Best,

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Relative, TargetRecord, Toolchain, TuningDatabase, Workload
 
 from .samples import (

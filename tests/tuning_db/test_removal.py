@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import (
     Environment,
     Measurement,

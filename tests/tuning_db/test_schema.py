@@ -17,7 +17,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, select, text
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Machine, Measurement, TuningDatabase, schema
 from tilewright.tuning_db.connect import open_engine
 from tilewright.tuning_db.schema import MIGRATIONS

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Session, SessionStatus, TuningDatabase, Workload
 
 from .samples import ARM, CPU, MATMUL, NOON, SESSION, SLOW_CPU, SOFTMAX, WIDER, Clock

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import (
     AnyRecord,
     Machine,

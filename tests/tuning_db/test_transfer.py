@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tilewright.autotune.records import inexact_steps
-from tilewright.errors import DatabaseError
+from tilewright.autotune.session.records import inexact_steps
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import (
     Machine,
     Measurement,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from tilewright import open_run
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import (
     Measurement,
     Pin,

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .... import dtypes
+from ....base import dtypes
 from ....target import CpuTarget, Target
 from ....tir.columns import (
     Column,

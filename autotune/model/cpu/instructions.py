@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .... import dtypes
+from ....base import dtypes
 from ....tir.ir import Binary, Cast, Op
 from ..profile import PRODUCTS, Operation, Visit
 

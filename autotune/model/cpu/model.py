@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....errors import TuningError
+from ....base.errors import TuningError
 from ....target import CpuTarget, Rates, Target
 from ..target_model import SampledFacts, TargetModel
 from .estimate import FEATURES, VERSION, Estimator

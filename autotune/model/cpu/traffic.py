@@ -8,7 +8,7 @@ from operator import add, mul
 
 import numpy as np
 
-from .... import dtypes
+from ....base import dtypes
 from ....tir.columns import (
     Floats,
     Number,

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from .... import dtypes
+from ....base import dtypes
 from ....codegen.passes.launches import THREAD_AXES
 from ....target.cuda import SECTOR_BYTES, WARP
 from ....tir.conditions import conjuncts

@@ -17,7 +17,7 @@ from functools import reduce
 
 import numpy as np
 
-from .... import dtypes
+from ....base import dtypes
 from ....target import CudaTarget, Target
 from ....target.cuda import BANK_BYTES, SECTOR_BYTES, WARP
 from ....target.occupancy import blocks_per_sm

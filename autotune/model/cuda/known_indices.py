@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from .... import dtypes
+from ....base import dtypes
 from ....tir.columns import HIGH, LOW
 from ....tir.ir import (
     TRUE,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .... import dtypes
+from ....base import dtypes
 from ....codegen.passes.vectors import MAX_BYTES, MIN_BYTES
 from ....target.cuda import SECTOR_BYTES
 from ....tir.evaluate import Columns

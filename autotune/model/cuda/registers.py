@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .... import dtypes
+from ....base import dtypes
 from ....tir.ir import Dim, Select, Var, product
 from ....tir.visit import walk
 from ..profile import Ints, Profile

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from .... import dtypes
+from ....base import dtypes
 from ....tir.columns import HIGH, LOW
 from ....tir.ir import (
     INDEX,

@@ -26,7 +26,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import free_vars
 from ....schedule.find import find_block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction, readers_of, region_buffers
 from ....schedule.find import find_block, path_to

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction, region_buffers
 from ....target import CpuTarget

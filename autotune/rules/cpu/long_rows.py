@@ -16,7 +16,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction
 from ....schedule.find import find_block

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from .... import dtypes
-from ....errors import ScheduleError
+from ....base import dtypes
+from ....base.errors import ScheduleError
 from ....schedule import Schedule
 from ....schedule.block_queries import feeding
 from ....schedule.find import find_block, find_loop

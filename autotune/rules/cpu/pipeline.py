@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ....errors import ScheduleError
+from ....base.errors import ScheduleError
 from ....schedule.block_queries import region_buffers
 from ....tir.ir import Binary, Block, Const, Dim, Label, Op, Region, Var
 from ....tir.structure import key_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....errors import ScheduleError
+from ....base.errors import ScheduleError
 from ....schedule import Schedule
 from ....schedule.block_queries import free_vars
 from ....schedule.find import find_block, find_loop

@@ -15,7 +15,7 @@ import functools
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from ....errors import ScheduleError
+from ....base.errors import ScheduleError
 from ....schedule.block_queries import free_vars, region_buffers
 from ....schedule.find import find_block
 from ....schedule.minimal_filtering import ALGORITHMS, WINDOW

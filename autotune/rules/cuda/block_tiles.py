@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....schedule.find import find_block
 from ....schedule.index_map import IndexMap

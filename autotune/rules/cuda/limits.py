@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .... import dtypes
+from ....base import dtypes
 from ....target.cuda import WARP, CudaTarget, Limits
 from ....tir.ir import Buffer, Dim
 from ..draft import Draft

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule.require import require
 from ....tir.ir import Block, Buffer, Dim, Label, ceildiv
 from ..access_patterns import inputs_of, row_dimensions

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import buffers_in_order, has_reduction, readers_of
 from ....schedule.find import find_loop

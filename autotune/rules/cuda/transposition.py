@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .... import dtypes
+from ....base import dtypes
 from ....schedule import Schedule
 from ....tir.ir import Dim, Label, Var
 from ..access_patterns import extents, input_along, inputs_of, runs_across

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compiled_signature
 from tilewright.codegen.cuda.emit import Emitted, emit
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
-from tilewright.errors import BuildError
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Buffer, Func
 

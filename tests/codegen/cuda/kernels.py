@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.cuda.emulate import Emulation, emulate
 from tilewright.codegen.cuda.emulate_faults import FaultKind
 from tilewright.tir.ir import Buffer, Func

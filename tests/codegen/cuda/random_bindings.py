@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.block_queries import feeding
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright import dtypes
+from tilewright.base import dtypes
+from tilewright.base.errors import VerifyError
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.phases import bound
 from tilewright.codegen.passes.rewrite import fresh, map_stmts, statements
-from tilewright.errors import VerifyError
 from tilewright.tir.independence import Independence
 from tilewright.tir.ir import (
     INDEX,

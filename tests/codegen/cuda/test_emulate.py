@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
+from tilewright.base.errors import ArgumentError
 from tilewright.codegen.cuda.emulate import emulate, emulate_launch
 from tilewright.codegen.cuda.emulate_faults import FaultKind
 from tilewright.codegen.generator import generator_for
-from tilewright.errors import ArgumentError
 from tilewright.schedule import Schedule
 from tilewright.target import CudaTarget
 from tilewright.tir import te

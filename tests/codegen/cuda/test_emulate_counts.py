@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.codegen.cuda.emulate import Emulation
 from tilewright.codegen.cuda.emulate_traffic import Counts
 from tilewright.tir.ir import Barrier, For, If, Let, Store

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.base.errors import DeviceError
 from tilewright.codegen.build import compiled_signature
 from tilewright.codegen.cuda.emit import emit
 from tilewright.codegen.cuda.emulate_faults import Fault, FaultKind
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
-from tilewright.errors import DeviceError
 from tilewright.runtime import Module, Origin
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_memory import DeviceArray

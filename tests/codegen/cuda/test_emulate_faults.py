@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.base.errors import VerifyError
 from tilewright.codegen.cuda.emulate import Emulation, emulate
 from tilewright.codegen.cuda.emulate_faults import Action, Fault, FaultKind
-from tilewright.errors import VerifyError
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 

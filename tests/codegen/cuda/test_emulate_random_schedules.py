@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.base.errors import BuildError
 from tilewright.codegen.cuda.emulate_check import check_program
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.rewrite import statements
-from tilewright.errors import BuildError
 from tilewright.tir.ir import Barrier, If, Let
 from tilewright.tir.visit import walk
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.base.errors import BuildError
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.emulate_check import check_lowered, check_program
 from tilewright.codegen.cuda.emulate_faults import FaultKind
 from tilewright.codegen.lower import lower
-from tilewright.errors import BuildError
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Barrier, Expr, Func, Seq, Stmt, Store, const
 from tilewright.tir.visit import rewrite_children, walk

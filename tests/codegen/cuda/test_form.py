@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.base.errors import VerifyError
 from tilewright.codegen.cuda.form import check_form
 from tilewright.codegen.lower import lower
-from tilewright.errors import VerifyError
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse

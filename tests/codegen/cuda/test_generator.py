@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.building import build, build_library
+from tilewright.base.errors import ArtifactError, BuildError, TargetError
+from tilewright.building.build import build, build_library
 from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.compiled import Compiled
@@ -27,7 +28,6 @@ from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
 from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, version
 from tilewright.codegen.generator import Part, generator_for
 from tilewright.codegen.lower import lower
-from tilewright.errors import ArtifactError, BuildError, TargetError
 from tilewright.runtime import cuda_driver, cuda_pycuda
 from tilewright.runtime.artifact import Provenance, read_artifact
 from tilewright.runtime.cuda_driver import Driver, use_driver

@@ -104,7 +104,7 @@ def test_builds_warn_also_from_the_cache(caplog: pytest.LogCaptureFixture) -> No
     slow = copied(bound=0)
     for _ in range(2):
         caplog.clear()
-        with caplog.at_level(logging.WARNING, "tilewright.building"):
+        with caplog.at_level(logging.WARNING, "tilewright.building.build"):
             tw.build(slow, target=GPU)
         (record,) = caplog.records
         assert record.getMessage().startswith("f: X_shared: 1 of the 128 threads")

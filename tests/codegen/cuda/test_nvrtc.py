@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import _compiler, key
 from tilewright.codegen.cuda import compiler, nvcc, nvrtc
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
-from tilewright.errors import BuildError
 from tilewright.target import CudaTarget
 
 from . import schedules

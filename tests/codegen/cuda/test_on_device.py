@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
+from tilewright.base.errors import BuildError
 from tilewright.codegen.cuda.emulate_faults import Fault
 from tilewright.codegen.cuda.nvcc import nvcc
-from tilewright.errors import BuildError
 
 from . import on_device
 from .emulated import emulated_device

@@ -11,7 +11,8 @@ from textwrap import indent
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
+from tilewright.base.errors import BuildError
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cuda.emit import emit
 from tilewright.codegen.cuda.emulate import emulate
@@ -20,7 +21,6 @@ from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.launches import launches_of
-from tilewright.errors import BuildError
 from tilewright.target import CudaTarget
 from tilewright.tir.equality import flat
 from tilewright.tir.ir import Alloc, For, Func, If, Store, integers, seq

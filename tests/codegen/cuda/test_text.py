@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes
+from tilewright.base import dtypes
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
     COMPARISONS,

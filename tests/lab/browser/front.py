@@ -7,8 +7,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from tilewright.lab.widget import Lab
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.front.widget import Lab
+from tilewright.lab.workbench.workbench import Workbench
 
 _PAGE = """<!doctype html><html lang="en"><title>The lab</title><style>{style}</style>
 <body style="margin: 12px"><main id="lab"></main></body></html>"""

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter
 from playwright.sync_api import Page
 
-from tilewright.lab.page import fragment, text
-from tilewright.lab.page import page as document
+from tilewright.lab.pictures.page import fragment, text
+from tilewright.lab.pictures.page import page as document
 
 from .accessibility import violations
 from .pictures import FOLDER, difference

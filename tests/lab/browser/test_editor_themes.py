@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page
 
 from tilewright import ops
-from tilewright.lab.views import html_of
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.pictures.views import html_of
+from tilewright.lab.workbench.workbench import Workbench
 
 from ..test_plot import SCHEDULE
 from .accessibility import violations

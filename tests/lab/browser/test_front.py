@@ -13,17 +13,17 @@ from playwright.sync_api import Error, Locator, Page, expect
 
 import tilewright as tw
 from tilewright import Schedule, TuningDatabase, ops, te
-from tilewright.autotune.records import schedule_record, target_record, toolchain_record
-from tilewright.byte_counts import format_bytes
+from tilewright.autotune.session.records import schedule_record, target_record, toolchain_record
+from tilewright.base.durations import format_change, format_seconds
+from tilewright.base.errors import DatabaseError
+from tilewright.base.text import format_bytes
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.generator import CodeGenerator
-from tilewright.durations import format_change, format_seconds
-from tilewright.errors import DatabaseError
-from tilewright.lab import commands, records
-from tilewright.lab.answers import page_of
-from tilewright.lab.measuring import Run, VersionResults
-from tilewright.lab.versions import Comparison, Timing, Version
-from tilewright.lab.workbench import Workbench
+from tilewright.lab.workbench import commands, records
+from tilewright.lab.workbench.answers import page_of
+from tilewright.lab.workbench.measuring import Run, VersionResults
+from tilewright.lab.workbench.versions import Comparison, Timing, Version
+from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import Verdict, Verification, utc_now
 

@@ -1,0 +1,179 @@
+"""The finals of a session: which schedules take part, and what their interleaved times say.
+
+The fastest of the session and its rivals do (`finals.py`, `rivals.py`). Those of a session that is
+resumed are built again from their records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...runtime.timer import DISTURBED_FINALS, turn_seconds
+from ...schedule import Trace
+from ...tuning_db.values import Baseline, ComparedSchedule, ScheduleRecord
+from ..config import MIN_FINALISTS, TuneConfig
+from ..measure.measure_result import BuildRequest, MeasureResult
+from ..measure.measurer import Measurer
+from .drift import DISTURBED, DriftMonitor
+from .finals import FAR, Fastest, Finalist, InterleavedTiming, attempts, short_heat, wait_for_calm
+from .recorder import Earlier, Recorder
+from .rivals import Rivals
+from .session_finals import SessionFinals
+
+
+@dataclass(eq=False)
+class FinalComparison:
+    """The finals of a session.
+
+    `earlier` are the fastest schedules of the calls that this one continues, the fastest first.
+    `measured` is called with what was measured for the finals alone, and returns the finalist, if
+    it may be one. `pause` is called to wait for a calm machine. `compared` are the finalists of
+    finals that were recorded, the choice first, and `slowdown` is how many times as long the last
+    finals took as the trials.
+    """
+
+    config: TuneConfig
+    measurer: Measurer
+    recorder: Recorder
+    fastest: Fastest
+    rivals: Rivals
+    drift: DriftMonitor
+    tolerance: float | None
+    earlier: Sequence[Earlier]
+    measured: Callable[[ScheduleRecord, Trace, MeasureResult], Finalist | None]
+    pause: Callable[[], None]
+    slowdown: float = 1.0
+    compared: Sequence[ComparedSchedule] = ()
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether they took so long that they chose nothing."""
+        return self.slowdown >= DISTURBED_FINALS
+
+    def hold(self) -> SessionFinals | None:
+        """Time the fastest and the rivals, and record it; `None` where nothing was compared."""
+        if not self._add_earlier():
+            return None
+        near, config = self._near(), self.config
+        if len(near) != 1 and not self._timing(near).rounds:
+            return None
+        self._try_rivals(near[0].seconds)
+        limit = FAR * near[0].seconds
+        joined = [*near, *(f for f in self.rivals.besides(near) if f.seconds <= limit)]
+        if self._timing(joined).rounds:
+            near = joined
+        slow, rounds, extra = short_heat(
+            self.rivals.besides(near),
+            config.rounds,
+            config.final_seconds / 4,
+            config.measure.sample_seconds,
+        )
+        if len(near) + len(slow) < 2:
+            return None
+        finalists = [f for f in (*near, *slow) if f.checked or self._passes(f)]
+        return self._compare(finalists, rounds, extra)
+
+    def _add_earlier(self) -> bool:
+        """Measure the fastest of earlier calls again; `False` on a disturbed machine.
+
+        Finals without them would replace their times. One that fails now has no time any more.
+        """
+        if not self.earlier:
+            return True
+        chosen = self.earlier[: self._most(self.earlier[0].seconds)]
+        results = self._measured_again(chosen)
+        if (first := self.slowdown) > self.config.margin:
+            wait_for_calm(self.pause)
+            results = self._measured_again(chosen)
+            self.slowdown = min(self.slowdown, first)
+        if self.disturbed:
+            return False
+        for earlier, measured in results:
+            finalist = self.measured(earlier.schedule, earlier.trace, measured)
+            if finalist is not None:
+                # Its time as it is expected now: one disturbed sample would put it out of finals
+                # that outdate it.
+                self.fastest.add(finalist._replace(seconds=earlier.seconds * self.slowdown))
+                if measured.check is not None:  # by this toolchain it is the first
+                    self.recorder.check(earlier.schedule.id, measured.check)
+            else:
+                self.recorder.rival(earlier.schedule, measured)
+        return True
+
+    def _measured_again(self, chosen: Sequence[Earlier]) -> list[tuple[Earlier, MeasureResult]]:
+        """Measure schedules of earlier calls, and how many times as long as then they take."""
+        requests = [BuildRequest(e.schedule.trace, e.trace.error_factor) for e in chosen]
+        results = list(zip(chosen, self.measurer.measure(requests, None), strict=True))
+        slower = [m.seconds / e.seconds for e, m in results if m.seconds is not None]
+        self.slowdown = min(slower, default=1.0)
+        return results
+
+    def _try_rivals(self, best: float) -> None:
+        """Measure the rivals that were no candidates of this session, where that is short.
+
+        One that was faster in another session than this machine now shows takes no part: its
+        record would be replaced.
+        """
+        short = self.config.final_seconds / 16
+        for rival in self.rivals.untried if best <= short else ():
+            if rival.baseline is Baseline.WRITTEN and self.measurer.await_reference() > short:
+                continue
+            request = BuildRequest(rival.schedule.trace, rival.trace.error_factor)
+            known = self.recorder.known_seconds(rival.schedule.id)
+            for measured in self.measurer.measure([request], best):
+                if known is None:
+                    self.recorder.rival(rival.schedule, measured)
+                elif measured.seconds is None or measured.seconds >= DISTURBED * known:
+                    continue
+                self.measured(rival.schedule, rival.trace, measured)
+
+    def _near(self) -> list[Finalist]:
+        """The candidates that may be the fastest."""
+        config, first = self.config, self.fastest.first
+        if first is None:
+            return []
+        margin = config.margin * self.drift.spread
+        least = 2 if self.drift.spread >= DISTURBED else 1
+        return self.fastest.finalists(self._most(first.seconds), margin, least)
+
+    def _most(self, first: float) -> int:
+        """How many finalists there may be where the fastest takes `first` seconds."""
+        config = self.config
+        each = config.rounds * turn_seconds(first, config.measure.sample_seconds)
+        count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
+        return min(config.finalists, count)
+
+    def _passes(self, finalist: Finalist) -> bool:
+        """Check the results of a finalist that was not checked yet; return whether they pass."""
+        result = self.measurer.check(finalist.kernel)
+        self.recorder.check(finalist.schedule.id, result)
+        return result.passed and finalist.kernel.allows(result, self.tolerance)
+
+    def _timing(
+        self, finalists: Sequence[Finalist], first: int | None = None, extra: float = 0.0
+    ) -> InterleavedTiming:
+        config = self.config
+        seconds, sample_seconds = config.final_seconds + extra, config.measure.sample_seconds
+        return InterleavedTiming(finalists, config.rounds, seconds, sample_seconds, first)
+
+    def _compare(
+        self, finalists: Sequence[Finalist], first: int, extra: float
+    ) -> SessionFinals | None:
+        """Time kernels interleaved and record it; `None` if there is no time for that.
+
+        Times that are several times those of the trials are not recorded: they would take their
+        place. The timing is repeated once, after a pause.
+        """
+        result: SessionFinals | None = None
+        for timing in attempts(lambda: self._timing(finalists, first, extra), self.pause):
+            result = None
+            try:
+                timing.run(self.measurer.interleave)
+            finally:
+                self.slowdown = timing.slowdown
+                if any(timing.samples) and not timing.disturbed:
+                    timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
+                    result = self.recorder.finals([(s, row) for s, row in timed if row])
+                    self.compared = () if result is None else result.comparison
+        return result

@@ -1,0 +1,121 @@
+"""The rules that users registered, in a session: what became of each."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..rules.rule import GroupKind, SketchRule
+from ..rules.user_rules import SKETCH_RULES
+from ..search.search import Search
+
+_log = logging.getLogger(__name__)
+_NO_TURN = "the session ended before its turn"
+_ALL_MEASURED = "all its candidates are measured already"
+
+
+class RuleUse(NamedTuple):
+    """The number of trials of candidates by a rule; or the reason why no sketch has it.
+
+    `untried` is why a rule that sketches have got no trial. `failed` of the trials have no time, of
+    which `error` is that of the last one.
+    """
+
+    trials: int
+    refusal: str | None
+    untried: str | None = None
+    failed: int = 0
+    error: str | None = None
+
+
+@dataclass
+class OwnRules:
+    """The rules by name, with the positions of their sketches, or the reason why they have none.
+
+    Trials are counted while the session lasts.
+    """
+
+    rules: Mapping[str, tuple[int, ...] | str] = field(default_factory=dict)
+    _has_candidate: Callable[[Sequence[int]], bool] = field(default=lambda _: False)
+    _trials: Counter[int] = field(default_factory=Counter)
+    _errors: list[tuple[int, str]] = field(default_factory=list)
+
+    @staticmethod
+    def of(search: Search, refusals: Mapping[str, str]) -> OwnRules:
+        """Those that are registered, for the program of a search.
+
+        `refusals` are the first reasons of rules that did not apply to it, or to a part of it.
+        """
+
+        def positions(rule: SketchRule) -> tuple[int, ...]:
+            named = ({choice.rule for choice in sketch.choices} for sketch in search.sketches)
+            return tuple(n for n, names in enumerate(named) if rule.name in names)
+
+        rules = {
+            name: positions(rule) or refusals.get(name, _no_sketch(rule))
+            for name, rule in SKETCH_RULES.items()
+        }
+        return OwnRules(rules, search.has_candidate)
+
+    def count(self, sketch: int, error: str | None = None) -> None:
+        """Count a trial of a candidate of a sketch (its position), failed if it has an `error`."""
+        self._trials[sketch] += 1
+        if error is not None:
+            self._errors.append((sketch, error))
+
+    @property
+    def sketches(self) -> list[tuple[int, ...]]:
+        """The positions of the sketches of each rule that has some."""
+        return [known for known in self.rules.values() if not isinstance(known, str)]
+
+    @property
+    def uses(self) -> dict[str, RuleUse]:
+        """What became of each rule so far."""
+        return {
+            name: RuleUse(0, known) if isinstance(known, str) else self._use(known)
+            for name, known in self.rules.items()
+        }
+
+    def _use(self, sketches: Sequence[int]) -> RuleUse:
+        trials = sum(self._trials[s] for s in sketches)
+        if trials:
+            errors = [error for sketch, error in self._errors if sketch in sketches]
+            return RuleUse(trials, None, None, len(errors), errors[-1] if errors else None)
+        left = self._has_candidate(sketches)
+        return RuleUse(0, None, _NO_TURN if left else _ALL_MEASURED)
+
+
+def warn_of_unused(programs: Sequence[tuple[str, OwnRules]]) -> None:
+    """Warn of each rule that applies to no program (name), with the reasons."""
+    uses = [(program, rule, use) for program, own in programs for rule, use in own.uses.items()]
+    used = {rule for _, rule, use in uses if use.refusal is None}
+    for rule in dict.fromkeys(rule for _, rule, _ in uses if rule not in used):
+        reasons = "; ".join(f"{program}: {use.refusal}" for program, r, use in uses if r == rule)
+        _log.warning("the sketch rule %s applies to nothing in this session: %s", rule, reasons)
+
+
+def rules_text(uses: Mapping[str, RuleUse], trials: int) -> str | None:
+    """What became of each rule in a session of `trials`, as a phrase."""
+    phrases = (
+        f"{name}: {use.trials} of {trials} trials{_reason(use)}"
+        if use.refusal is None
+        else f"{name}: not for this program: {use.refusal}"
+        for name, use in uses.items()
+    )
+    return "; ".join(phrases) or None
+
+
+def _reason(use: RuleUse) -> str:
+    if use.error is not None:
+        last, *_ = use.error.split("\n", 1)
+        return f", {use.failed} of which failed: {last}"
+    return "" if use.untried is None else f": {use.untried}"
+
+
+def _no_sketch(rule: SketchRule) -> str:
+    if rule.kind is GroupKind.PROGRAM:
+        return "no sketch has it"
+    return f"no sketch has it; it is for groups of kind {rule.kind.name}"

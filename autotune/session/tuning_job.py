@@ -1,0 +1,328 @@
+"""The work of a call of `tune`: its sessions are prepared, run, and end with their results."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...base.errors import DatabaseError, TilewrightError, TuningError
+from ...target import Target
+from ...tuning_db import TuningDatabase
+from ...tuning_db.sessions import AT_WORK
+from ...tuning_db.values import Baseline, Session, SessionStatus
+from ..config import TuneConfig
+from ..measure.machine import Again, Description, described
+from ..measure.measurer import Measurer
+from ..measure.worker_pool import WorkerPool
+from ..model.target_model import model_for
+from ..own_schedules import OwnSchedules
+from ..result import BestResult, TuneResult
+from ..search import history, transfer
+from ..search.replay import Replays
+from ..search.search import Search
+from ..tasks import Prepared, Task, prepared_sketches
+from .budget import Budget, Meter
+from .events import Callback
+from .interrupt import Interrupts
+from .open_session import started_session, unfinished_session
+from .own_rules import OwnRules, warn_of_unused
+from .preparation import Begun, Heartbeats, interrupted_result
+from .recorder import Recorder, Subject
+from .records import environment_record, target_record, toolchain_record, workload_record
+from .rivals import Rival, rivals_of
+from .run_sessions import run
+from .session import Tuning
+from .stop import StopRules
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TuningJob:
+    """What is to be tuned, checked: `run` does it, in whatever thread."""
+
+    programs: Sequence[Task]
+    target: Target
+    database: TuningDatabase
+    budget: Budget
+    rules: StopRules
+    weights: Sequence[float]
+    seed: int
+    resume: bool
+    tolerance: float | None
+    config: TuneConfig
+
+    def run(
+        self, callback: Callback, stop: threading.Event, tunings: list[Tuning]
+    ) -> list[TuneResult]:
+        """Tune until the budget is used up, or `stop` is set; the sessions go into `tunings`."""
+
+        def elapsed(n: int) -> float:
+            """The duration of a session; the preparation counts for one at a time."""
+            if n < len(tunings):
+                return tunings[n].recorder.elapsed()
+            return begun[n].seconds + (meter.since_lap if n == len(tunings) else 0.0)
+
+        def beat() -> None:
+            for n, some in enumerate(begun):
+                self.database.heartbeat(some.session.id, elapsed(n))
+
+        def say() -> None:
+            if len(tunings) < len(self.programs):
+                _log.warning("interrupted: stopping once this step of the preparation has ended")
+
+        meter = Meter(self.budget)
+        with Interrupts(stop, say) as interrupts, ExitStack() as stack:
+            begun = self._begun(meter, stack)
+            try:
+                with Heartbeats(beat):
+                    self._prepare(begun, meter, callback, interrupts.check, tunings, stack)
+            except KeyboardInterrupt:
+                return [
+                    interrupted_result(
+                        self.database, p.func, self.target, some, elapsed(n), self.tolerance
+                    )
+                    for n, (p, some) in enumerate(zip(self.programs, begun, strict=True))
+                ]
+            for tuning in tunings:
+                stack.callback(tuning.abandon)
+            warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
+            return self._finished(tunings, meter)
+
+    def _prepare(
+        self,
+        begun: Sequence[Begun],
+        meter: Meter,
+        callback: Callback,
+        check_interrupt: Callable[[], None],
+        tunings: list[Tuning],
+        stack: ExitStack,
+    ) -> None:
+        """Get the sessions ready, and put each into `tunings` when it is."""
+
+        def beat() -> None:
+            for tuning in tunings:
+                tuning.recorder.beat()
+
+        inexact = self.tolerance is not None
+        target, description = described(self.target, Again.IF_DOUBTFUL, check_interrupt)
+        subjects = self._stored(target, description)
+        prepared = []
+        for program in self.programs:
+            check_interrupt()
+            prepared.append(prepared_sketches(program, target, inexact=inexact))
+        check_interrupt()
+        measurers = self._measurers(target, prepared, stack)
+        for n, program in enumerate(self.programs):
+            check_interrupt()
+            start = self._start(program, target, subjects[n], prepared[n], meter)
+            tunings.append(
+                Tuning(
+                    recorder=self._recorder(subjects[n], n, begun, start),
+                    search=start.search,
+                    measurer=measurers[n],
+                    meter=meter,
+                    config=self.config,
+                    callback=callback,
+                    check_interrupt=check_interrupt,
+                    beat=beat,
+                    roofline=model_for(target).roofline(program.func, target),
+                    number=n,
+                    programs=len(self.programs),
+                    known=start.known,
+                    best=start.best,
+                    search_seconds=start.seconds,
+                    tolerance=self.tolerance,
+                    rivals=start.rivals,
+                    own_rules=start.own_rules,
+                    own_schedules=start.own_schedules,
+                    earlier_seconds=begun[n].seconds,
+                )
+            )
+
+    def _begun(self, meter: Meter, stack: ExitStack) -> list[Begun]:
+        """The sessions, new or resumed, whose records are there before anything takes time.
+
+        The stack ends those that are still at work when it ends. Raises `TuningError` for a
+        program given twice.
+        """
+        target, toolchain = target_record(self.target), toolchain_record(self.target)
+        workloads = [workload_record(program.func) for program in self.programs]
+        for n, workload in enumerate(workloads):
+            if any(workload.id == other.id for other in workloads[:n]):
+                raise TuningError(
+                    "{0} ({1}) is there twice",
+                    workload.name,
+                    workload.shape,
+                    hint="give it once, with a weight of 2",
+                )
+        found = [
+            unfinished_session(self.database, w, target, toolchain, self.budget, self.tolerance)
+            if self.resume
+            else None
+            for w in workloads
+        ]
+        resumed = [session for session in found if session is not None]
+        durations = history.durations(self.database, resumed)
+        trials = sum(self.database.trials(session.id) for session in resumed)
+        meter.spend(trials, sum(durations.values()))
+        begun = []
+        for workload, before in zip(workloads, found, strict=True):
+            if before is not None:
+                session = self.database.resume_session(
+                    before.id, preparing=True, elapsed=durations[before.id]
+                )
+            else:
+                session = started_session(
+                    self.database,
+                    workload,
+                    target,
+                    self.target,
+                    self.budget,
+                    self.seed,
+                    self.config,
+                    self.tolerance,
+                )
+            stack.callback(self._abandon, session.id)
+            begun.append(Begun(session, session.duration))
+        return begun
+
+    def _abandon(self, session: str) -> None:
+        """End a session that nothing else has ended; ignore a failure of that."""
+        with suppress(TilewrightError):
+            if self.database.get(Session, session).status in AT_WORK:
+                self.database.finish_session(session, SessionStatus.INTERRUPTED)
+
+    def _stored(self, target: Target, description: Description | None) -> list[Subject]:
+        """The records that measurements refer to. While sessions run, nothing prunes them."""
+        record = target_record(target)
+        machine = None if description is None else description.record(record.id)
+        subjects = [
+            Subject(
+                workload_record(program.func),
+                record,
+                toolchain_record(target),
+                environment_record(target, machine),
+            )
+            for program in self.programs
+        ]
+        for subject in subjects:
+            self.database.put(*subject, *(() if machine is None else (machine,)))
+        return subjects
+
+    def _measurers(
+        self, target: Target, prepared: Sequence[Prepared], stack: ExitStack
+    ) -> list[Measurer]:
+        """The measurers of the programs, whose processes get ready; closed by the stack."""
+        modules = {
+            name
+            for program, some in zip(self.programs, prepared, strict=True)
+            for sketch in (*(some.sketches or ()), *program.beside)
+            for name in sketch.modules
+        }
+        config = self.config.measure
+        workers = WorkerPool(target, config, sorted(modules))
+        measurers = []
+        for program in self.programs:
+            measurer = Measurer(
+                program.func, target, config, workers=workers, tolerance=self.tolerance
+            )
+            stack.push(measurer)  # it holds memory before it is entered
+            measurers.append(measurer)
+        for measurer in measurers:
+            measurer.__enter__()
+        return measurers
+
+    def _start(
+        self, program: Task, target: Target, subject: Subject, prepared: Prepared, meter: Meter
+    ) -> _Start:
+        """The search of a program, with what the database knows and what it begins with."""
+        replays = Replays(program.func)
+        records = (self.database, *subject[:3])
+        best = history.best_known(*records, self.tolerance, replays=replays)
+        # What claims to be faster and does not apply is nothing to learn from.
+        known = history.known(*records, model_for(target), without=replays.refused)
+        began = meter.elapsed
+        search = Search(
+            program.func,
+            target,
+            seed=self.seed,
+            config=self.config.search,
+            prepared=prepared.sketches,
+            beside=[s.within(target) for s in program.beside],
+            known=known,
+            inexact=self.tolerance is not None,
+            as_written=program.user_sketches is None,
+        )
+        rivals: tuple[Rival, ...] = ()
+        own_rules = OwnRules()
+        for trace in program.first:
+            search.begin_with(trace)
+        if program.user_sketches is None:
+            transfer.warm(search, *records, self.tolerance)
+            rivals = rivals_of(program.func, target, search)
+            for rival in rivals:
+                if rival.baseline is Baseline.UNTUNED:
+                    search.begin_with(rival.trace)
+            own_rules = OwnRules.of(search, prepared.refusals)
+            search.begin_with_each(own_rules.sketches)
+        else:
+            own = enumerate(search.sketches)
+            search.begin_with_each([n] for n, sketch in own if sketch.space.initial)
+        own_schedules = OwnSchedules(search, program.user_sketches or program.beside)
+        seconds = meter.elapsed - began
+        return _Start(search, rivals, own_rules, own_schedules, replays, best, len(known), seconds)
+
+    def _recorder(
+        self, subject: Subject, number: int, begun: Sequence[Begun], start: _Start
+    ) -> Recorder:
+        """The recorder of one of the sessions, which is prepared now."""
+        untuned = (r.schedule.id for r in start.rivals if r.baseline is Baseline.UNTUNED)
+        session = self.database.prepared_session(begun[number].session.id, next(untuned, None))
+        version = start.search.target_model.feature_version
+        return Recorder(
+            self.database,
+            subject,
+            session,
+            start.replays,
+            version,
+            self.tolerance,
+            together=[each.session.id for each in begun],
+        )
+
+    def _finished(self, tunings: Sequence[Tuning], meter: Meter) -> list[TuneResult]:
+        """Run sessions until the budget, a rule or an interrupt ends them; return their results."""
+        try:
+            for tuning in tunings:
+                tuning.begin()
+            reason = run(tunings, self.weights, meter, self.rules)
+            status = SessionStatus.FINISHED
+        except KeyboardInterrupt:
+            reason, status = "interrupted", SessionStatus.INTERRUPTED
+        except DatabaseError as error:  # a full disk, say
+            with suppress(DatabaseError):
+                kept = "\n".join(tuning.recorder.kept for tuning in tunings)
+                error.detail = lambda _: kept
+            raise
+        return [t.finish(reason, status) for t in tunings]
+
+
+class _Start(NamedTuple):
+    """What the session of a program begins with.
+
+    `best` is the best schedule of the database, and so many schedules of the program are `known` to
+    it. `seconds` is the time that the search took so far.
+    """
+
+    search: Search
+    rivals: Sequence[Rival]
+    own_rules: OwnRules
+    own_schedules: OwnSchedules
+    replays: Replays
+    best: BestResult | None
+    known: int
+    seconds: float

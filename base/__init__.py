@@ -1,0 +1,1 @@
+"""The ground floor: errors, dtypes, texts, files; every package may import it."""

@@ -1,0 +1,1 @@
+"""From a program to a module: choosing a schedule, and compiling one program or several."""

@@ -1,0 +1,333 @@
+"""`build`, `build_library` and `explain`: choose a schedule by explicit policy and compile it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..base.errors import (
+    BuildError,
+    TilewrightError,
+    TuningError,
+    checked_call,
+    system_errors,
+    told_of,
+)
+from ..runtime.module import Origin
+from ..target import Target
+from .choose import POLICIES, Choice, Choices, Failed, Search, choices, choose, explained
+
+if TYPE_CHECKING:
+    from ..autotune.measure.build_ahead import Task
+    from ..codegen.compiled import Compiled
+    from ..runtime import Module
+    from ..schedule import Schedule
+    from ..tir.ir import Func
+    from ..tuning_db import Explanation, TuningDatabase
+    from ..tuning_db.store import DatabaseOrPath
+
+
+_log = logging.getLogger(__name__)
+
+
+@checked_call(BuildError, 'tw.build(program, "cpu")')
+@system_errors(BuildError, "building")
+def build(
+    program: Func | Schedule,
+    target: Target | str = "cpu",
+    database: DatabaseOrPath | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    trust_indices: bool = False,
+) -> Module:
+    """Compile one kernel. Nothing is measured or tuned.
+
+    A `Schedule` is compiled as it is. A `Func` gets the first available schedule that `allow`
+    permits, in this order: `record`, the best verified one in `database`; `transfer`, the best one
+    of other sizes of the program there, re-fitted to these; `model`, the one that the cost model
+    predicts to be fastest; `default`, the same by the analytic estimate. `module.origin` says which
+    it was, and the expected loss if it is known. A path or URL of a database is opened read-only.
+
+    `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
+    inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`; without it,
+    only a pinned one is used. Choices that were made without a record, and compiled kernels, come
+    from a cache on disk.
+
+    A record whose schedule does not apply to the program (for example, it is of a newer version or
+    names an unknown primitive) or does not compile is skipped with a warning, and the next best is
+    used; `explain` has the reasons. A pinned schedule that fails is an error. Where the choice of
+    another policy fails, the next policy is asked, also after a warning.
+
+    A module for a GPU is loaded at once. Where a target names an architecture and there is no
+    device, the module has its sources and resources, and is loaded when it is first called. Loops
+    that few threads run, as they are not bound, are warned of, with the step that helps.
+
+    Calls check the values of integer tensors that have a `value_range`, in one pass over their
+    memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
+    write other memory.
+
+    LLVM may end a process instead of refusing a program. Foreign schedules (no session on this host
+    has measured them) and code for another processor are therefore compiled in a child process.
+
+    Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`) if
+    no permitted policy has a schedule, `TargetError` for an invalid target, `VerifyError` for a
+    program that breaks a rule (reads out of bounds, say), and `BuildError` if lowering or compiling
+    fails, or the system refuses what they take (open files, say).
+    """
+    from ..codegen.build import to_module
+    from ..codegen.detect import resolve
+
+    resolved = resolve(target)
+    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
+    return to_module(compiled, choice.origin, trust_indices=trust_indices)
+
+
+@checked_call(BuildError, 'tw.build_all([program, other], "cpu")')
+@system_errors(BuildError, "building")
+def build_all(
+    programs: Iterable[Func | Schedule],
+    target: Target | str = "cpu",
+    database: DatabaseOrPath | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    jobs: int | None = None,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    trust_indices: bool = False,
+) -> list[Module]:
+    """Build several kernels in parallel: the same modules as of `build` of each program, in order.
+
+    Programs that have to be searched or compiled are built in `jobs` child processes, by default
+    one for each processor that may be used. Their results come through the caches on disk: where
+    `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. So it is where
+    a script or notebook registers instructions or defines the kind of target, and so are programs
+    that sketch rules of your own are for.
+
+    Raises what `build` raises, for the first program that cannot be built (the error names it), and
+    `BuildError` where no process can be started.
+    """
+    from ..autotune.measure.build_ahead import build_ahead
+    from ..codegen.build import to_module
+    from ..codegen.detect import resolve, usable_processors
+    from ..codegen.generator import outside_modules
+    from ..tir.instruction_set import user_instructions
+
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
+    if not isinstance(programs, Iterable):
+        raise BuildError(
+            "programs: expected several, found {0!r}", type(programs).__name__,
+            hint="build(program) builds one",
+        )  # fmt: skip
+    programs = list(programs)
+    resolved = resolve(target)
+    store = _opened(database)
+    jobs = usable_processors() if jobs is None else jobs
+    # Children import what modules register.
+    homes = {*outside_modules(resolved), *(i.home for i in user_instructions())}
+    found = list[tuple[Choice | Search, Choices]]()
+    for n in range(len(programs)):
+        with told_of(partial(_nth, programs, n)):
+            others = choices(programs[n], resolved, store, allow, tolerance)
+            found.append((next(others), others))
+    if jobs > 1 and len(programs) > 1 and "__main__" not in homes:
+        tasks: dict[object, Task] = {}
+        for first, _ in found:
+            tasks |= _tasks(first, resolved, strict_fp=strict_fp)
+        if len(tasks) > 1:
+            try:
+                build_ahead(list(tasks.values()), resolved, jobs, strict_fp=strict_fp)
+            except TuningError as error:
+                raise BuildError(
+                    "cannot build in child processes: {0}", error, hint="build here: jobs=1"
+                ) from error
+    modules = []
+    for n in range(len(programs)):
+        with told_of(partial(_nth, programs, n)):
+            choice, compiled = _first_compiled(*found[n], resolved, strict_fp=strict_fp)
+            module = to_module(compiled, choice.origin, trust_indices=trust_indices)
+        modules.append(module)
+    return modules
+
+
+def _nth(programs: Sequence[Func | Schedule], n: int) -> str:
+    """A program by its name and number."""
+    name = getattr(getattr(programs[n], "func", programs[n]), "name", "?")
+    return f"program {name}, number {n + 1} of {len(programs)}"
+
+
+def _tasks(found: Choice | Search, target: Target, *, strict_fp: bool) -> dict[object, Task]:
+    """The compilations for child processes, by their keys; none for what is cached."""
+    from ..autotune.measure.build_ahead import Task
+    from ..autotune.measure.machine import with_rates
+    from ..autotune.search.remembered import recalled, remembers
+    from ..codegen.cache import is_cached
+    from ..tir.equality import structural_hash
+    from ..tir.printer import func_text
+
+    if isinstance(found, Choice):
+        scheduled = found.func
+    else:
+        func, way = found.func, found.way
+        if not remembers(target):
+            return {}
+        target = with_rates(target)
+        schedule = recalled(func, target, way)
+        if schedule is None:
+            return {(structural_hash(func), way): Task(func, way)}
+        scheduled = schedule.func
+    if is_cached(scheduled, target, strict_fp=strict_fp):
+        return {}
+    return {func_text(scheduled): Task(scheduled, None)}
+
+
+@checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
+@system_errors(BuildError, "building")
+def build_library(
+    program: Func | Schedule,
+    path: str | os.PathLike[str],
+    target: Target | str = "cpu",
+    database: DatabaseOrPath | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    object_file: bool = False,
+) -> Library:
+    """Compile one kernel, chosen as by `build`, into files.
+
+    They are a shared library at `path`, its manifest (`<path>.json`) and a C header.
+    `tilewright.runtime.load(path)` returns the module, on machines that have only the runtime and
+    numpy. With `object_file` they are an object file at `path` and the header, which needs no
+    linker. The target may be another machine. The code contains a description of itself, the text
+    `<kernel>.description`.
+
+    All files are written or none: after a failure, the old ones are still there.
+
+    Raises what `build` raises, and `BuildError` if the files cannot be written or there is no
+    linker.
+    """
+    from ..autotune.session.records import toolchain_record
+    from ..codegen.detect import resolve
+    from ..codegen.generator import generator_for
+    from ..runtime.artifact import Provenance
+    from ..runtime.files import replace_files
+
+    path = Path(path)
+    if not path.name or "\0" in str(path):
+        raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
+    if not os.path.isdir(path.parent):  # `Path.is_dir` raises for a name that is too long
+        raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
+    resolved = resolve(target)
+    generator = generator_for(resolved)
+    generator.check_path(path, intermediate=object_file)
+    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
+    versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
+    provenance = Provenance(choice.origin, choice.schedule_id, choice.measurement_id, versions)
+    new = generator.files(compiled, path, provenance, intermediate=object_file)
+    try:
+        replace_files(new)
+    except OSError as error:
+        where = error.filename or path
+        raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
+    code, *descriptions = (file.path for file in new)
+    return Library((code, *reversed(descriptions)), compiled.target, choice.origin)
+
+
+@dataclass(frozen=True)
+class Library:
+    """The written files, the code first, and the origin of the schedule."""
+
+    files: tuple[Path, ...]
+    target: Target
+    origin: Origin
+
+
+@checked_call(BuildError, 'tw.explain(program, "cpu", "tuning.db")')
+@system_errors(BuildError, "a lookup")
+def explain(
+    program: Func,
+    target: Target | str,
+    database: DatabaseOrPath,
+    *,
+    tolerance: float | None = None,
+) -> Explanation:
+    """Say which records a build of a program would consider, take and refuse, and why.
+
+    Like `TuningDatabase.explain`, and schedules are applied to the program as in `build`: those
+    that do not apply are listed with the reason. Nothing is compiled.
+
+    Raises `DatabaseError`, `TargetError` for an invalid target, and `BuildError` for what is no
+    program or no database.
+    """
+    from ..codegen.detect import resolve
+    from ..tuning_db.arguments import opened
+
+    return explained(program, resolve(target), opened(database, BuildError), tolerance)
+
+
+def _compiled(
+    program: Func | Schedule,
+    target: Target,
+    database: DatabaseOrPath | None,
+    allow: Sequence[str],
+    tolerance: float | None,
+    *,
+    strict_fp: bool,
+) -> tuple[Choice, Compiled]:
+    found = choices(program, target, _opened(database), allow, tolerance)
+    return _first_compiled(next(found), found, target, strict_fp=strict_fp)
+
+
+def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:
+    from ..tuning_db.arguments import opened_or_none
+
+    return opened_or_none(database, BuildError)
+
+
+def _first_compiled(
+    found: Choice | Search,
+    others: Choices,
+    target: Target,
+    *,
+    strict_fp: bool,
+) -> tuple[Choice, Compiled]:
+    """Returns the first choice that compiles, of `found` and those that follow it.
+
+    Where there is no compiler, none of them does: that is said once.
+    """
+    from ..codegen.generator import generator_for
+
+    generator_for(target).tools()
+    failed = False
+    while True:
+        choice = None
+        try:
+            choice = choose(found, target)
+            # What ended a child may be the program's fault: then it would end this process next.
+            choice = replace(choice, foreign=choice.foreign or failed)
+            compiled = _compile(choice, target, strict_fp=strict_fp)
+        except TilewrightError as error:
+            found, failed = others.send(Failed(choice, error)), True
+        else:
+            for remark in compiled.remarks:
+                _log.warning("%s: %s", choice.func.name, remark)
+            return choice, compiled
+
+
+def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
+    from ..codegen.cache import compile_cached
+    from ..codegen.generator import generator_for
+
+    if not generator_for(target).may_end_process(target, foreign=choice.foreign):
+        return compile_cached(choice.func, target, strict_fp=strict_fp)
+    from ..autotune.measure.compile_in_child import compile_in_child
+
+    return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_in_child)

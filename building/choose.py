@@ -1,0 +1,361 @@
+"""Which schedule a build takes: the policy, from records to predictions."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ..base.errors import (
+    BuildError,
+    DatabaseError,
+    NotTunedError,
+    ScheduleError,
+    TilewrightError,
+    similar,
+)
+from ..base.text import count, short_id
+from ..runtime.module import Origin
+from ..target import Target
+
+if TYPE_CHECKING:
+    from ..autotune.search.remembered import Way
+    from ..autotune.search.replay import Replays
+    from ..schedule import Schedule
+    from ..tir.ir import Func
+    from ..tuning_db import Best, Explanation, TargetRecord, Toolchain, TuningDatabase, Workload
+
+POLICIES = ("record", "transfer", "model", "default")
+MOST_UNFIT = 8
+"""Recorded schedules that do not compile before records are given up; each takes a process."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheduled program, the origin of its schedule, and the ids of its records.
+
+    `foreign`: the schedule was not measured on this host. `pinned`: the user has fixed it.
+    `recalled`: it was chosen by an earlier build, and remembered on disk.
+    """
+
+    func: Func
+    origin: Origin
+    schedule_id: str | None = None
+    measurement_id: str | None = None
+    foreign: bool = False
+    pinned: bool = False
+    recalled: bool = False
+
+
+@dataclass(frozen=True)
+class Search:
+    """A program whose schedule is searched for. Without `recall` no remembered one is taken."""
+
+    func: Func
+    way: Way
+    recall: bool = True
+
+
+class Failed(NamedTuple):
+    """The error of a choice that does not compile, or of a search, which has made no choice."""
+
+    choice: Choice | None
+    error: TilewrightError
+
+
+Choices: TypeAlias = Generator[Choice | Search, Failed, None]
+
+
+def choose(found: Choice | Search, target: Target) -> Choice:
+    """A choice as it is, or that of a search, for a resolved target."""
+    from ..autotune.measure.machine import with_rates
+    from ..autotune.search.remembered import chosen_anew, recalled
+
+    if isinstance(found, Choice):
+        return found
+    func, way = found.func, found.way
+    target = with_rates(target)
+    schedule = recalled(func, target, way) if found.recall else None
+    if schedule is not None:
+        return Choice(schedule.func, Origin(way, None, _WHY[way]), recalled=True)
+    return Choice(chosen_anew(func, target, way).func, Origin(way, None, _WHY[way]))
+
+
+def choices(
+    program: Func | Schedule,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None = None,
+) -> Choices:
+    """The choices for a build, the first one first; for the policies see `build`.
+
+    The target is resolved. Whoever finds that one fails sends that: after a warning the next one
+    follows, or the error is raised if none is left.
+    """
+    from ..schedule import Schedule
+
+    _require_policies(allow)
+    if isinstance(program, Schedule):
+        failed = yield _as_scheduled(program)
+        raise failed.error
+    _require_buildable(program, tolerance)
+    unfit: dict[str, str] = {}
+    if database is not None and "record" in allow:
+        while (record := _lookup(program, target, database, tolerance, unfit)) is not None:
+            failed = yield record
+            if record.pinned or record.schedule_id is None:
+                raise failed.error
+            named = f"schedule {short_id(record.schedule_id)}, {record.origin.detail},"
+            unfit[record.schedule_id] = _set_aside(program, named, failed)
+    ways = [way for way in _WHY if way in allow]
+    if database is not None and "transfer" in allow:
+        refitted = _transferred(program, target, database)
+        if refitted is not None:
+            failed = yield refitted
+            if not ways:
+                raise failed.error
+            _set_aside(program, "schedule re-fitted from other sizes or threads", failed)
+    for way in ways:
+        failed = yield Search(program, way)
+        if failed.choice is not None and failed.choice.recalled:
+            _set_aside(program, "remembered schedule", failed)
+            failed = yield Search(program, way, recall=False)
+        if way == ways[-1]:
+            raise failed.error
+        _set_aside(program, f"schedule {_WHY[way]},", failed)
+    raise _not_tuned(program, target, database, allow, tolerance, unfit)
+
+
+def _set_aside(program: Func, named: str, failed: Failed) -> str:
+    """Warn that a schedule fails. Returns the reason."""
+    from ..autotune.search.replay import brief
+
+    verb = "is not found" if failed.choice is None else "does not compile"
+    reason = f"it {verb}: {brief(failed.error)}"
+    _log.warning("%s: the %s is set aside: %s", program.name, named, reason)
+    return reason
+
+
+def _require_policies(allow: object) -> None:
+    if isinstance(allow, str) or not isinstance(allow, Sequence):
+        raise BuildError(
+            "allow: expected a list of policies, found {0!r}",
+            allow,
+            hint=f"allow=[{allow!r}]" if allow in POLICIES else f"some of {', '.join(POLICIES)}",
+        )
+    unknown = [a for a in allow if a not in POLICIES]
+    if unknown:
+        raise BuildError(
+            "unknown policy {0!r}; expected some of {1}",
+            unknown[0],
+            ", ".join(POLICIES),
+            hint=similar(str(unknown[0]), POLICIES),
+        )
+
+
+def _as_scheduled(program: Schedule) -> Choice:
+    from ..tir.verify import verify
+
+    if program.space is not None:
+        raise BuildError(
+            "the sizes of a symbolic schedule are open",
+            hint="replay its trace with decisions: trace.with_row(row).apply(func)",
+        )
+    if len(program.funcs) > 1:
+        raise BuildError(
+            "a schedule of several programs ({0}); expected one, to build one kernel",
+            ", ".join(program.funcs),
+            hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
+        )
+    verify(program.original)
+    return Choice(program.func, Origin("schedule"))
+
+
+def _require_buildable(program: Func, tolerance: float | None) -> None:
+    from ..autotune.measure.numeric_check import require_tolerance
+    from ..tir.verify import verify
+
+    _require_program(program)
+    require_tolerance(tolerance, BuildError)
+    verify(program)
+
+
+_WHY: dict[Way, str] = {
+    "model": "chosen by the cost model, nothing was measured",
+    "default": "chosen by the analytic model",
+}
+
+
+def _lookup(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str],
+) -> Choice | None:
+    """Returns the best recorded schedule that applies, or `None`."""
+    from ..autotune.search.replay import Replays
+
+    if len(unfit) >= MOST_UNFIT:
+        _log.warning("%s: no other record is tried, %d do not compile", func.name, len(unfit))
+        return None
+    workload, where, tools = _records(func, target)
+    replays = Replays(func, unfit)
+    best = database.best(workload.id, where, tools, tolerance=tolerance, applies=replays)
+    replays.warn(database.location)
+    if best is None:
+        _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
+        return None
+    measured = None if best.measurement is None else best.measurement.id
+    origin = Origin(
+        "record",
+        best.schedule.id if measured is None else measured,
+        f"{'pinned' if best.pinned else 'measured'} in {best.layer}"
+        + (f", {best.doubt}" if best.doubt else ""),
+        schedule_id=best.schedule.id,
+    )
+    if best.doubt:
+        named = short_id(best.schedule.id)
+        _log.warning("%s: schedule %s: its results may be wrong: %s", func.name, named, best.how)
+    foreign = not _measured_here(best, database)
+    scheduled = _replayed(func, best, replays)
+    return Choice(scheduled, origin, best.schedule.id, measured, foreign, best.pinned)
+
+
+def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
+    """Returns the best schedule of other sizes or threads, re-fitted, or `None` if none fits."""
+    from ..autotune.measure.machine import with_rates
+    from ..autotune.search.transfer import threads_of, transferred
+    from ..base.durations import format_seconds
+    from ..tuning_db import TargetRecord
+
+    workload, where, tools = _records(func, target)
+    found = transferred(func, with_rates(target), database, workload, where, tools)
+    if found is None:
+        _log.info(
+            "%s has no other sizes or threads of %s on %s", database.location, func.name, target
+        )
+        return None
+    source = found.source
+    measured = source.measurement
+    assert measured.seconds is not None, "what is usable has a time"
+    # Where there is no arithmetic, the bytes are the work.
+    work = (workload.flops, source.workload.flops)
+    here, there = work if all(work) else (workload.bytes, source.workload.bytes)
+    same_rate = measured.seconds * here / there if there else measured.seconds
+    change = same_rate / found.seconds - 1
+    fitted = f"re-fitted from {source.workload.shape}"
+    if source.workload.id == workload.id:
+        there = threads_of(database.get(TargetRecord, measured.target)) or 0
+        threads = count(target.threads, "thread")
+        fitted = f"recorded for {count(there, 'thread')} and re-fitted to {threads}"
+    rate = f"{abs(change):.0%} {'below' if change < 0 else 'above'} the rate of that record"
+    if round(change, 2) == 0:
+        rate = f"at the same {'GFLOP/s' if all(work) else 'GB/s'} as the record"
+    detail = (
+        f"{fitted}, measured in {source.layer}; expected to take "
+        f"{format_seconds(found.seconds)}, {rate}"
+    )
+    func = found.trace.apply(func).func
+    origin = Origin("transfer", measured.id, detail, round(max(0.0, -change), 4), measured.schedule)
+    return Choice(func, origin)
+
+
+def _measured_here(best: Best, database: TuningDatabase) -> bool:
+    """Whether a session on this host measured it; otherwise it was pinned, imported or merged."""
+    from ..tuning_db import Session
+
+    if best.measurement is None:
+        return False
+    try:
+        session = database.get(Session, best.measurement.session)
+    except DatabaseError:
+        return False  # a damaged session says nothing
+    return session.host == socket.gethostname()
+
+
+def _replayed(func: Func, best: Best, replays: Replays) -> Func:
+    try:
+        return replays.schedule(best.schedule).func
+    except ScheduleError as error:
+        # Only of a pinned one: of others the lookup has asked.
+        raise BuildError(
+            "the schedule {0} that is pinned in {1} does not apply to {2}: {3}",
+            short_id(best.schedule.id),
+            best.layer,
+            func.name,
+            error,
+            hint="pin another schedule, or remove the pin: database.unpin(workload_id, target)",
+        ) from error
+
+
+def _not_tuned(
+    func: Func,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None,
+    unfit: Mapping[str, str],
+) -> NotTunedError:
+    explanation = None
+    if database is not None:
+        explanation = explained(func, target, database, tolerance, unfit)
+    return NotTunedError(
+        "no schedule for {0} on {1} is permitted by allow={2}:\n{3}",
+        func.name,
+        str(target),
+        list(allow),
+        "no database was given" if explanation is None else explanation,
+        hint=f"tune the program into the database, or allow {_permitted(explanation)!r}",
+        explanation=explanation,
+    )
+
+
+def _permitted(explanation: Explanation | None) -> str:
+    """The policy that would have found a schedule."""
+    from ..tuning_db import Reason
+
+    if explanation is None:
+        return "default"
+    threads = any(r.reason is Reason.OTHER_THREADS for r in explanation.refused)
+    sizes = any(n.relative and n.count for n in explanation.near)
+    return "transfer" if threads or sizes else "default"
+
+
+def _require_program(program: object) -> None:
+    from ..tir.ir import Func
+
+    if not isinstance(program, Func):
+        from ..tir.no_program import program_hint, shown
+
+        raise BuildError(
+            "expected a program (Func) or a Schedule to build, found {0}",
+            shown(program),
+            hint=program_hint(program, "tw.build"),
+        )
+
+
+def explained(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str] | None = None,
+) -> Explanation:
+    from ..autotune.search.replay import Replays
+
+    _require_program(func)
+    replays = Replays(func, unfit)
+    return database.explain(*_records(func, target), tolerance=tolerance, applies=replays)
+
+
+def _records(func: Func, target: Target) -> tuple[Workload, TargetRecord, Toolchain]:
+    """The key of a lookup: the program, where it is to run, and the compiler."""
+    from ..autotune.session.records import target_record, toolchain_record, workload_record
+
+    return workload_record(func), target_record(target), toolchain_record(target)

@@ -1,0 +1,1 @@
+"""The lab in a notebook: the widget, and the scripts that draw it."""

@@ -1,0 +1,93 @@
+"""The picture of a result of tuning: its gain, how it was found, and where the time went."""
+
+from __future__ import annotations
+
+import htpy as h
+
+from ...autotune.result import BestResult, TuneResult, origin_text, slower_finals_text
+from ...autotune.session.own_rules import rules_text
+from ...base.durations import format_seconds
+from ...base.text import count, short_id
+from ...schedule import Trace
+from ...tuning_db.gains import gains_text
+from .bars import parts
+from .page import text
+from .scales import format_si
+from .trace import steps
+from .trials import convergence, failures, finals, gains, lead, predictions, remarks
+
+_SPENT = {
+    "search": "search",
+    "model": "cost model",
+    "build": "builds",
+    "run": "runs",
+    "waiting": "waiting",
+    "other": "other",
+    "earlier": "earlier calls",
+}
+"""The names of the parts of `Spent`."""
+
+
+def view(value: TuneResult | BestResult) -> h.Node:
+    """The picture of a result, or of the best schedule that it found."""
+    return _best(value) if isinstance(value, BestResult) else _result(value)
+
+
+def _result(result: TuneResult) -> h.Node:
+    best = result.best
+    spent = [(name, getattr(result.spent, part)) for part, name in _SPENT.items()]
+    return h.section(".result")[
+        h.h3[text(result.workload)],
+        h.p(".soft")[text(f"{result.target}, session {short_id(result.session)}")],
+        _headline(result),
+        h.div(".grid")[
+            convergence(result.history, result.finals),
+            predictions(result.history),
+            h.div[gains(result.gains), failures([f[:3] for f in result.failures])],
+            parts("Where the time went", spent, format_seconds),
+        ],
+        finals(result.finals),
+        trace(best.trace, best.generator) if best is not None else None,
+    ]
+
+
+def _headline(result: TuneResult) -> h.Node:
+    rest = f"{result.trials_text('trials')} in {result.seconds:.1f} s: {result.reason}"
+    troubles = remarks(result.noise, result.doubts, kind="bad")
+    if result.best is None:
+        what = "no correct candidate" if result.trials else "nothing was measured"
+        error = None if result.error is None else f"Last error: {result.error}"
+        return [lead(what), remarks(rest, error, result.kept), troubles]
+    best = result.best
+    whose = origin_text(best.session, result.session, result.own_seconds)
+    slower = slower_finals_text(result.trial_seconds, result.finals)
+    rules, own = rules_text(result.rules, result.trials), result.schedules_text
+    return [
+        lead(f"{best.time}{whose}", _rate(result.flops, best.seconds), result.roofline_text),
+        remarks(gains_text(result.gains, explained=True), rest, slower, result.pinned_text),
+        remarks(f"Rules of your own: {rules}" if rules else None, own, result.kept),
+        troubles,
+    ]
+
+
+def _best(best: BestResult) -> h.Node:
+    origin = f"schedule {short_id(best.schedule_id)}, measured by session {short_id(best.session)}"
+    return h.section(".result")[
+        lead(str(best.time), origin),
+        remarks(gains_text(best.gains, explained=True)),
+        finals(best.comparison),
+        trace(best.trace, best.generator),
+    ]
+
+
+def trace(found: Trace, generator: str) -> h.Element:
+    """The steps of a schedule, folded."""
+    made = f" by {generator}" if generator else ""
+    return h.details[
+        h.summary[text(f"The schedule: {count(len(found), 'step')}{made}")],
+        steps(found),
+    ]
+
+
+def _rate(flops: int, seconds: float) -> str | None:
+    return format_si(flops / seconds, "FLOP/s") if flops and seconds > 0 else None

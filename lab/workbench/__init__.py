@@ -1,0 +1,1 @@
+"""The lab without its front end: JSON in, JSON out."""
