@@ -102,7 +102,7 @@ def test_other_threads_install_nothing() -> None:
 
 CHILD = """
 import signal, sys
-from tilewright.autotune.interrupt import Interrupts
+from tilewright.autotune.session.interrupt import Interrupts
 with Interrupts() as interrupts:
     for name in sys.argv[1:]:
         signal.raise_signal(getattr(signal, name))

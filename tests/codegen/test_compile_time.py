@@ -14,6 +14,7 @@ CHILD = f"""
 import resource, sys
 import tilewright as tw
 from tilewright import te
+from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.target import CpuTarget
@@ -21,7 +22,7 @@ from tilewright.target import CpuTarget
 resource.setrlimit(resource.RLIMIT_CPU, ({SECONDS}, {SECONDS}))
 target = resolve(sys.argv[1])
 for dtype in ("int8", "uint8", "int16", "float16", "int32", "float32", "float64"):
-    bits = tw.dtypes.info(dtype).bits
+    bits = dtypes.info(dtype).bits
     lanes = CpuTarget.of(target).vector_bits // bits
     for by in (2, 4):
         a = te.placeholder((2, 2 * lanes), dtype, name="A")

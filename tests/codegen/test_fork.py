@@ -24,7 +24,7 @@ import ctypes, logging, multiprocessing, os, sys, threading
 import numpy as np
 import tilewright as tw
 from tilewright import te
-from tilewright.forks import ALLOWED, TEAMS, mapped_runtimes
+from tilewright.base.forks import ALLOWED, TEAMS, mapped_runtimes
 
 class Lines(logging.Handler):
     def __init__(self):

@@ -28,7 +28,7 @@ import llvmlite.binding as llvm
 import tilewright as tw
 from tilewright import ops
 from tilewright.codegen.cpu.detection import host_target
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 
 try:
     host_target()

@@ -7,7 +7,7 @@ from .test_fork import run
 EXHAUST = """
 import resource
 from contextlib import contextmanager
-from tilewright.errors import BuildError, KernelError, TilewrightError
+from tilewright.base.errors import BuildError, KernelError, TilewrightError
 from tilewright.runtime import openmp
 
 @contextmanager

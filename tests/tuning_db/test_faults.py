@@ -123,7 +123,7 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
 _LIMITED = """
 import resource
 from tests.tuning_db.samples import fill, measurement, schedule
-from tilewright.errors import DatabaseError
+from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import TuningDatabase
 with TuningDatabase({place!r}) as db:
     fill(db)

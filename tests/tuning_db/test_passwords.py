@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 from typer.main import get_command
 
 import tilewright as tw
+from tilewright.base import text
 from tilewright.cli.main import app, main
 from tilewright.tuning_db import TuningDatabase, connect, to_plain
 from tilewright.tuning_db.values import KINDS
@@ -173,8 +174,8 @@ def test_no_error_shows_it(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_url_without_a_password_is_shown_as_it_is() -> None:
     for url in ("postgresql://me@host:5432/db?application_name=a", "sqlite:////data/a:b/t.db"):
-        assert tw.texts.masked_url(url) == url
+        assert text.masked_url(url) == url
     path = "/data/run:1@host/tuning.db"
-    assert tw.texts.masked(f"database {path} is empty") == f"database {path} is empty"
+    assert text.masked(f"database {path} is empty") == f"database {path} is empty"
     opened = connect.open_engine(Path("a@b:c.db"), create=True, read_only=False)
     assert opened.location.endswith("/a@b:c.db")
