@@ -156,7 +156,7 @@ def test_any_change_of_a_file_counts(tmp_path: Path) -> None:
     assert digest_of(tmp_path, 2) == first != digest_of(tmp_path, 1)
     (tmp_path / "room" / ".#a.py").symlink_to("nowhere")
     assert digest_of(tmp_path, 2) == first
-    (tmp_path / "room" / "building/build.py").write_text("")
+    (tmp_path / "room" / "building.py").write_text("")
     second = digest_of(tmp_path, 2)
     (tmp_path / "room" / "a.py").write_text("2")
     assert len({first, second, digest_of(tmp_path, 2)}) == 3

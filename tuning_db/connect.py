@@ -338,24 +338,30 @@ def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:
 
 
 def _timeout(url: URL) -> float:
-    shown = masked_url(url.render_as_string())
     options = {"timeout": str(BUSY_TIMEOUT), **url.query}
     try:
         timeout = float(str(options.pop("timeout")))
     except ValueError as error:
-        raise DatabaseError("database URL {0}: timeout is no number", shown) from error
+        raise DatabaseError("database URL {0}: timeout is no number", _shown(url)) from error
     if not 0 <= timeout <= _LONGEST_WAIT:
         raise DatabaseError(
             "database URL {0}: timeout is {1}; expected seconds from 0 to {2}",
-            shown,
+            _shown(url),
             timeout,
             _LONGEST_WAIT,
         )
     if options:
         raise DatabaseError(
-            "database URL {0} has the option {1}; expected timeout", shown, ", ".join(options)
+            "database URL {0} has the option {1}; expected timeout", _shown(url), ", ".join(options)
         )
     return timeout
+
+
+def _shown(url: URL) -> str:
+    try:
+        return masked_url(url.render_as_string())
+    except UnicodeEncodeError:  # a path that is no UTF-8
+        return ascii(url.database)
 
 
 def _check_file(path: Path, create: bool, read_only: bool) -> None:

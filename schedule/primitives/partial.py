@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.ir import Dim, Func, IterKind, Label, Seq, Var, ceildiv
+from ...tir.ir import Dim, Func, IterKind, Label, Seq, Var
 from ..block_queries import feeding
 from ..find import find_block, find_loop, loops_above, path_to
 from ..primitive import primitive
@@ -44,8 +44,7 @@ def split_reduction(
             target.extent,
             parts,
             at=loop,
-            of_numbers=(parts - 1) * ceildiv(target.extent, parts) < target.extent,
-            hint="where sizes are open, no part may be left without iterations",
+            of_numbers=parts >= 2,
         )
     block = sole_block(target).label
     fn, (outer, _) = split(fn, loop, (parts, None))

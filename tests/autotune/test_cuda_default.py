@@ -150,7 +150,7 @@ def test_loops_of_a_reduction_go_inside() -> None:
 def test_an_order_is_kept() -> None:
     """By one thread, or by the threads of a block where there are loops for them."""
     func = check(parse(PROGRAMS["scan"]))
-    assert extents(func) == [[("blockIdx.x", 1)], [("threadIdx.x", 32)]]
+    assert extents(func) == [[("blockIdx.x", 1)], [("blockIdx.x", 1), ("threadIdx.x", 32)]]
 
 
 def test_what_a_rule_has_bound_is_left_as_it_is() -> None:

@@ -104,10 +104,19 @@ def check_passes(func: Func, target: str = SERIAL) -> None:
     lower(func, resolve(target), trace=lambda name, f: steps.append((name, f)))
     for name, step in steps:
         found = copied(arguments)
-        flat = [
-            a.reshape(-1) if isinstance(p, Buffer) and len(p.shape) == 1 else a
-            for a, p in zip(found, step.params, strict=True)
-        ]
+        flat = []
+        for n, (p, before) in enumerate(zip(step.params, func.params, strict=True)):
+            if not (isinstance(p, Buffer) and isinstance(before, Buffer) and len(p.shape) == 1):
+                flat.append(found[n])
+            elif before.strides is None or before.shape == p.shape:
+                flat.append(found[n].reshape(-1))
+            else:
+                memory = np.zeros(p.shape, found[n].dtype)  # type: ignore[arg-type]
+                steps_in_bytes = [int(s) * memory.itemsize for s in before.strides]  # type: ignore[arg-type]
+                view = np.lib.stride_tricks.as_strided(memory, found[n].shape, steps_in_bytes)
+                view[...] = found[n]
+                found[n] = view
+                flat.append(memory)
         interpret(step, *flat)
         for p, x, y in zip(func.params, expected, found, strict=True):
             if isinstance(x, np.ndarray):

@@ -95,8 +95,8 @@ def test_long_programs_are_shown_around_the_place() -> None:
 
 def test_errors_of_other_processes_have_their_texts() -> None:
     sch = tw.Schedule(parse(WAVE))
-    _, j = sch.get_loops(sch.get_block("A"))
-    error = refused(sch, lambda s: s.vectorize(j))
+    i, j = sch.get_loops(sch.get_block("A"))
+    error = refused(sch, lambda s: s.reorder(j, i))
     main = checked(view(copy.copy(error)))
     assert len(list(with_class(main, "here"))) == 1
     assert facts(main) == facts(checked(view(error)))

@@ -196,7 +196,7 @@ def test_the_message_of_an_error_stands_first(kernel: Kernel) -> None:
     assert [shown[n + 1] for n in places] == ["    step()", "    sch.vectorize(k)"]
     assert "schedule.py" not in "\n".join(shown)
     kernel.run("import sys, traceback\nprint(traceback.extract_tb(sys.last_traceback)[-1].name)")
-    assert kernel.printed == "require\n", "%debug begins where it was raised"
+    assert kernel.printed == "require_concurrent\n", "%debug begins where it was raised"
 
 
 def test_errors_that_others_were_raised_from_are_shown(kernel: Kernel) -> None:
