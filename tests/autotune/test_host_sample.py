@@ -97,7 +97,7 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     [
         (32, 32, False, "writes a part of B"),
         (32, 64, False, "does not run all of its iterations"),
-        (64, 64, True, "conditions around blocks"),
+        (64, 64, True, "the block B is more than an assignment"),
     ],
 )
 def test_what_is_written_in_part_is_not_sampled(
