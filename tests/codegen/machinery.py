@@ -111,8 +111,10 @@ def check_passes(func: Func, target: str = SERIAL) -> None:
             elif before.strides is None or before.shape == p.shape:
                 flat.append(found[n].reshape(-1))
             else:
-                memory = np.zeros(p.shape, found[n].dtype)  # type: ignore[arg-type]
-                steps_in_bytes = [int(s) * memory.itemsize for s in before.strides]  # type: ignore[arg-type]
+                (extent,) = p.shape
+                assert isinstance(extent, int)
+                memory = np.zeros(extent, found[n].dtype)
+                steps_in_bytes = [s * memory.itemsize for s in before.strides]
                 view = np.lib.stride_tricks.as_strided(memory, found[n].shape, steps_in_bytes)
                 view[...] = found[n]
                 found[n] = view
