@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 from ...base import dtypes
 from ...base.errors import TilewrightError
@@ -15,8 +16,10 @@ from ...runtime.measure.comparison import (
     largest_error,
     typical_size,
 )
-from ...tir.ir import Block, Buffer, Func, IterKind, Store
-from ...tir.visit import reads_from, stored_buffers, walk
+from ...tir.ir import Block, Buffer, Dim, For, Func, IterKind, Load, Stmt, Store, Var
+from ...tir.structure import same
+from ...tir.visit import nested, reads_from, stored_buffers, walk
+from ...tir.windows import variables
 
 __all__ = [
     "ROUNDING_FACTOR",
@@ -34,18 +37,47 @@ __all__ = [
 def tolerance_of(func: Func) -> float:
     """The largest error that rounding explains in an unscheduled program."""
     rounded, accumulated, length = 0.0, 0.0, 0
-    for block in walk(func):
-        if type(block) is not Block:
-            continue
-        written = [s.buffer for s in walk(block) if type(s) is Store]
-        epsilon = max([_epsilon(b) for b in written], default=0.0)
+    for epsilon, terms in _roundings(func.body, ()):
         rounded = max(rounded, epsilon)
-        repeated = [i.extent for i in block.iters if i.kind is not IterKind.SPATIAL]
-        terms = math.prod(n for n in repeated if isinstance(n, int))
-        if terms > 1 and _accumulates(block):
+        if terms > 1:
             accumulated = max(accumulated, epsilon)
             length += terms
     return 8 * rounded + accumulated * (16 + 4 * math.sqrt(length))
+
+
+def _roundings(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[float, int]]:
+    """For each block, and each store in none: the rounding of its dtypes, and the terms it adds."""
+    if type(stmt) is Block:
+        written = stored_buffers(stmt)
+        extents = [i.extent for i in stmt.iters if i.kind is not IterKind.SPATIAL]
+        adds = reads_from(stmt.body, stored_buffers(stmt.body))
+        yield max(map(_epsilon, written), default=0.0), _product(extents) if adds else 1
+    elif type(stmt) is Store:
+        yield _epsilon(stmt.buffer), _terms(stmt, loops)
+    else:
+        inside = (*loops, stmt) if type(stmt) is For else loops
+        for below in nested(stmt):
+            yield from _roundings(below, inside)
+
+
+def _terms(store: Store, loops: Sequence[For]) -> int:
+    """How many values a store in no block adds up: those of loops that it reads its results across.
+
+    Its results are what the innermost loop stores.
+    """
+    carried = stored_buffers(loops[-1].body) if loops else {store.buffer}
+    earlier = [n for n in walk(store.value) if type(n) is Load and n.buffer in carried]
+    if not earlier:
+        return 1
+    kept: set[Var] = set()
+    for n, index in enumerate(store.indices):
+        if all(n < len(load.indices) and same(load.indices[n], index) for load in earlier):
+            kept |= variables(index)
+    return _product([loop.extent for loop in loops if loop.var not in kept])
+
+
+def _product(extents: Sequence[Dim]) -> int:
+    return math.prod(n for n in extents if isinstance(n, int))
 
 
 def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> None:
@@ -57,11 +89,6 @@ def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> 
             "typical size of the results",
             tolerance,
         )
-
-
-def _accumulates(block: Block) -> bool:
-    """Whether a block reads what it writes."""
-    return reads_from(block.body, stored_buffers(block.body))
 
 
 def _epsilon(buffer: Buffer) -> float:

@@ -21,6 +21,8 @@ from tilewright.autotune.measure.numeric_check import (
     tolerance_of,
 )
 from tilewright.runtime.measure.comparison import CheckResult
+from tilewright.schedule import Schedule
+from tilewright.tir.parser import parse
 
 from .kernels import affine, matmul
 
@@ -31,6 +33,28 @@ def test_tolerance_grows_with_the_square_root_of_the_length() -> None:
     a = te.placeholder((9,), "int32", name="A")
     whole = te.func([a, te.compute((9,), lambda i: a[i] + 1, name="B")], name="whole")
     assert tolerance_of(whole) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "B[i, 0] = 0.0\n        for k in range(40):\n            B[i, 0] = B[i, 0] + A[i, k]",
+        "for k in range(40):\n            B[i, k] = A[i, k] / 3.0",
+        "B[i, 0] = A[i, 0]\n"
+        "        for k in range(1, 40):\n            B[i, k] = B[i, k - 1] * 0.5 + A[i, k]",
+    ],
+)
+def test_plain_loops_have_about_the_tolerance_of_their_blocks(body: str) -> None:
+    func = parse(f"""
+@tw.script
+def f(A: T.Buffer((8, 40), "float32"), B: T.Buffer((8, 40), "float32")):
+    for i in range(8):
+        {body}
+""")
+    sch = Schedule(func)
+    sch.make_blocks()
+    assert tolerance_of(func) == pytest.approx(tolerance_of(sch.func), rel=0.05)
+    assert tolerance_of(func) > 0
 
 
 @pytest.mark.parametrize("tolerance", [0, -1e-3, 2.0, True, "1e-3", float("nan")])
