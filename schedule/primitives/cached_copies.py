@@ -314,8 +314,15 @@ def consumers_to_redirect(
 ) -> set[Label]:
     labels = {block.label} if consumers is None else {block.label, *consumers}
     reading = {b.label for b in readers_of(fn, {buffer})}
+    storing = {b.label for b in writers_of(fn, buffer)}
     for label in labels:
         require(label in reading, "block {0} does not read {1}", label, buffer.name)
+        require(
+            label not in storing,
+            "block {0} stores to {1}, of which it would read a copy",
+            label,
+            buffer.name,
+        )
     return labels
 
 

@@ -48,6 +48,7 @@ from ..block_queries import (
 from ..find import find_block, perfect_nest, statements
 from ..primitive import primitive
 from ..require import require, require_number, require_some
+from ..written import visited
 from .cached_copies import replace_top, top_position, top_statements
 
 _EXTREMUM = {"argmax": "max", "argmin": "min"}
@@ -81,6 +82,11 @@ def locate_extremum(
     require(
         leaf is found and all(s.kind is ForKind.SERIAL for s in nests) and found.predicate is None,
         "block {0} must have a nest of its own, of serial loops that no condition guards",
+        block,
+    )
+    require(
+        visited(fn, [(found, found.iters)]),
+        "block {0} is not shown to run in all of its iterations, which the search reads",
         block,
     )
     *outer, length = extremum.extents

@@ -261,7 +261,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     # What it reads is written by then, wherever that is; where it reads nothing, all must be.
     spatial = [i for i in produced.source.iters if i.kind is IterKind.SPATIAL]
     require(
-        always_read(consumer, produced.buffer)
+        (always_read(consumer, produced.buffer) and produced.buffer not in fn.inplace)
         or current_space() is not None
         or visited(fn, [(produced.source, spatial)]),
         "block {0} also runs where block {1} is not known to compute an element of {2}",
