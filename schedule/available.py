@@ -49,7 +49,7 @@ from .block_queries import (
 )
 from .distinct import distinct
 from .facts import last, truths
-from .find import find_path, last_block, path_to, statements
+from .find import find_path, last_block, loops_above, path_to, statements
 from .legality import require_concurrent, touches_apart
 from .loop_dependence import Finding, conflicts, served, uses_of
 from .order import ordered
@@ -61,6 +61,52 @@ _AT_ONCE = {
     ForKind.VECTOR: "be vectorized",
     ForKind.THREAD: "be bound to threads",
 }
+
+
+def _updating(writer: Block, buffer: Buffer) -> set[Var]:
+    """The loops of opaque and reduce axes in whose iterations `writer` may store an element again.
+
+    Those of an axis that is an index of the element, up to a constant, store others.
+    """
+    regions = [r for r in writer.writes if r.buffer is buffer]
+    telling: set[object] = set.intersection(
+        *({v for x in r.ranges if (v := _shifted(x)) is not None} for r in regions)
+    )
+    axes = [i for i in writer.iters if i.kind in (IterKind.OPAQUE, IterKind.REDUCE)]
+    return {v for i in axes if i.var not in telling for v in variables(i.value)}
+
+
+def _shifted(x: Range) -> Var | None:
+    """The variable that a range of one element is, up to a constant."""
+    e = x.min
+    if type(e) is Binary and e.op in (Op.ADD, Op.SUB) and type(e.b) is Const:
+        e = e.a
+    return e if type(e) is Var and x.extent == 1 else None
+
+
+def require_steady(
+    fn: Func, block: Block, buffers: Collection[Buffer], around: Sequence[For]
+) -> None:
+    """Require that no loop which `block` leaves or enters updates an element that it reads.
+
+    It reads `buffers`, and moves from its own loops into those of `around`. Between iterations of
+    an opaque or reduce axis of a writer elements change, so a reader has to stay in that iteration.
+    """
+    changed = {s.var for s in loops_above(fn, block.label)} ^ {s.var for s in around}
+    for buffer in sorted(buffers, key=lambda b: b.name):
+        for w in writers_of(fn, buffer):
+            if w.label is block.label:
+                continue
+            updating = _updating(w, buffer)
+            loops = [s.var for s in loops_above(fn, w.label) if s.var in updating & changed]
+            require(
+                not loops,
+                "block {0} reads {1} in each iteration of loop {2}, in which block {3} updates it",
+                block.label,
+                buffer.name,
+                lambda loops=loops: ", ".join(v.name for v in loops),
+                w.label.name,
+            )
 
 
 def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) -> None:

@@ -32,6 +32,7 @@ from ..available import (
     require_available,
     require_read_first,
     require_readers_served,
+    require_steady,
     require_still_concurrent,
 )
 from ..block_queries import (
@@ -52,7 +53,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..digit_sums import Solution, solve
-from ..find import blocks_in, find_block, replace, statements
+from ..find import blocks_in, find_block, loops_above, replace, statements
 from ..places import always_read, place_of
 from ..primitive import primitive
 from ..require import current_space, require
@@ -146,7 +147,7 @@ def _chosen(n: Any) -> Any:
 
 
 def _require_unchanged(
-    fn: Func, first: Block, regions: Iterable[Region], later: Sequence[Block]
+    fn: Func, first: Block, regions: Sequence[Region], later: Sequence[Block]
 ) -> list[Buffer]:
     """Require that the contents of `regions` at `first` are the same when `later` blocks run.
 
@@ -154,6 +155,8 @@ def _require_unchanged(
     """
     order = order_of(fn)
     last = max(order[b.label] for b in later)
+    for b in later:
+        require_steady(fn, first, region_buffers(regions), loops_above(fn, b.label))
     overwritten: list[Buffer] = []
     for buffer in sorted(region_buffers(regions), key=lambda b: b.name):
         for w in writers_of(fn, buffer):

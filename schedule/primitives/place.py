@@ -35,6 +35,7 @@ from ..available import (
     require_available,
     require_left_behind,
     require_readers_served,
+    require_steady,
     require_still_concurrent,
 )
 from ..block_queries import (
@@ -114,6 +115,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         if order[w.label] > order[block]
     ]
     outer = (*loops_above(fn, loop), target)
+    require_steady(fn, producer, region_buffers(producer.reads) - outputs, outer)
     _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
     read = region_buffers(r for c in consumers for r in c.reads)
@@ -257,6 +259,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             block.name,
         )
     _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
+    require_steady(fn, consumer, region_buffers(consumer.reads), outer)
     produced = _produced(fn, consumer, inside, target, outer)
     # What it reads is written by then, wherever that is; where it reads nothing, all must be.
     spatial = [i for i in produced.source.iters if i.kind is IterKind.SPATIAL]

@@ -37,7 +37,12 @@ from ...tir.prove import prove
 from ...tir.simplify import Simplifier, difference
 from ...tir.updates import Update, Updates, match_updates
 from ...tir.visit import reads_from, substitute
-from ..available import require_available, require_readers_served, require_still_concurrent
+from ..available import (
+    require_available,
+    require_readers_served,
+    require_steady,
+    require_still_concurrent,
+)
 from ..block_queries import (
     Ranges,
     domain_conditions,
@@ -449,6 +454,10 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
                 epilogue.name,
                 reduction.name,
             )
+    entered = [
+        s for s in loops_above(fn, reduction) if s.var not in feeding(block, IterKind.REDUCE)
+    ]
+    require_steady(fn, consumer, region_buffers(consumer.reads) - {matched.buffer}, entered)
     term, variables = _added_term(consumer, matched.buffer)
     require_whole_domain(fn, consumer, variables, matched.buffer)
     assert isinstance(consumer.body, Store)

@@ -205,7 +205,7 @@ for t in range(2):
     )
     refused(
         func,
-        "in an iteration of t after the one in which block X overwrites it",
+        "in which block X updates it",
         lambda s: s.compute_inline(s.get_block("B")),
     )
 
@@ -230,7 +230,7 @@ for i in range(4):
     )
     refused(
         func,
-        "block S is still being reduced over loop i where block B reads it",
+        "in which block S updates it",
         lambda s: s.reverse_compute_inline(s.get_block("C")),
     )
 
