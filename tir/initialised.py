@@ -127,8 +127,9 @@ class Initialised:
     def _own_init(self, t: Touch, block: Block, writes: Sequence[Touch]) -> bool:
         """Whether the block's init, which comes first for each spatial point, stores what is read.
 
-        It does if its reduction starts at zero, in loops of its own, and the read is under the
-        conditions of the store. `check_starts` shows that the predicate does not skip the init.
+        It does if its reduction starts at zero, in loops of its own, none of which is `apart`, and
+        the read is under the conditions of the store. `check_starts` shows that the predicate does
+        not skip the init.
         """
         starts = [w for w in writes if w.in_init and w.place.block is block and _same_element(w, t)]
         if not any(self._starts_under(w, t, block) for w in starts):
@@ -140,7 +141,8 @@ class Initialised:
             (reduce if i.kind is IterKind.REDUCE else spatial).update(variables(value))
             if i.kind is IterKind.REDUCE and not self._starts_at_zero(value):
                 return False
-        return reduce.isdisjoint(spatial)
+        found_by_others = {v for v in self.apart if self.survey.ranges.get(v) != (0, 0)}
+        return reduce.isdisjoint(spatial) and reduce.isdisjoint(found_by_others)
 
     def _starts_under(self, w: Touch, t: Touch, block: Block) -> bool:
         """Whether the store `w` of an init runs if the read `t` does in any reduce iteration."""

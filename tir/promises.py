@@ -2,8 +2,8 @@
 
 Two points of a block's domain that differ in a spatial iteration variable must touch different
 elements of the buffers that it stores to, where its predicate lets them run. Steps reorder such
-iterations freely, so they rely on it. Internal buffers are exempt, since stages of pipelines store
-to the same elements again for later iterations. So are blocks whose predicate depends on loops that
+iterations freely, so they rely on it. Internal buffers that the block does not read are exempt,
+since stages of pipelines store to the same elements again for later iterations. So are blocks whose predicate depends on loops that
 are not their variables; steps create those.
 """
 
@@ -28,7 +28,8 @@ def check_promises(func: Func, survey: Survey) -> None:
     """Raise `VerifyError` if spatial iterations of a block may depend on each other."""
     parameters = {p for p in func.params if isinstance(p, Buffer)}
     for block, _ in survey.blocks:
-        stored = {r.buffer for r in block.writes} & parameters
+        read = {r.buffer for r in block.reads}
+        stored = {r.buffer for r in block.writes} & (parameters | read)
         if stored and not _at_its_iteration(block):
             _check(block, stored, survey.ranges)
 
