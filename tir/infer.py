@@ -57,7 +57,7 @@ def infer_regions(
 
 def same_regions(a: Regions, b: Regions) -> bool:
     """Whether two lists of regions over the same variables are equal."""
-    return list(map(_key, a)) == list(map(_key, b))
+    return list(map(region_key, a)) == list(map(region_key, b))
 
 
 def _distinct(accesses: Sequence[Load | Store], local: set[Var]) -> Regions:
@@ -65,7 +65,7 @@ def _distinct(accesses: Sequence[Load | Store], local: set[Var]) -> Regions:
     for n in accesses:
         pairs = zip(n.indices, n.buffer.shape, strict=False)
         region = Region(n.buffer, tuple([_range(i, d, local) for i, d in pairs]))
-        regions.setdefault(_key(region), region)
+        regions.setdefault(region_key(region), region)
     return tuple(regions.values())
 
 
@@ -75,5 +75,6 @@ def _range(index: Expr, dim: Dim, local: set[Var]) -> Range:
     return Range(index, 1)
 
 
-def _key(r: Region) -> object:
+def region_key(r: Region) -> object:
+    """A key, equal for regions of one structure."""
     return r.buffer, tuple([(key_of(x.min), key_of(as_expr(x.extent))) for x in r.ranges])

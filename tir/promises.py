@@ -2,9 +2,9 @@
 
 Two points of a block's domain that differ in a spatial iteration variable must touch different
 elements of the buffers that it stores to, where its predicate lets them run. Steps reorder such
-iterations freely, so they rely on it. Internal buffers that the block does not read are exempt,
-since stages of pipelines store to the same elements again for later iterations. So are blocks whose predicate depends on loops that
-are not their variables; steps create those.
+iterations freely, so they rely on it. Internal buffers are exempt where the block reads them, if at
+all, at what it stores: stages of pipelines store to the same elements again for later iterations.
+So are blocks whose predicate depends on loops that are not their variables; steps create those.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..base.errors import VerifyError
 from .bounds import bound
 from .conditions import conjunction, conjuncts
 from .independence import Independence
+from .infer import region_key
 from .ir import Block, Buffer, Expr, For, ForKind, Func, Iter, IterKind, Stmt, Store, Var
 from .polynomial import Ranges
 from .survey import Survey
@@ -28,8 +29,9 @@ def check_promises(func: Func, survey: Survey) -> None:
     """Raise `VerifyError` if spatial iterations of a block may depend on each other."""
     parameters = {p for p in func.params if isinstance(p, Buffer)}
     for block, _ in survey.blocks:
-        read = {r.buffer for r in block.reads}
-        stored = {r.buffer for r in block.writes} & (parameters | read)
+        places = set(map(region_key, block.writes))
+        elsewhere = {r.buffer for r in block.reads if region_key(r) not in places}
+        stored = {r.buffer for r in block.writes} & (parameters | elsewhere)
         if stored and not _at_its_iteration(block):
             _check(block, stored, survey.ranges)
 

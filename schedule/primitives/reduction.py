@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
+from ...tir.bounds import bound
 from ...tir.combiners import COMBINERS, Place, update
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
@@ -105,6 +106,7 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         lambda: ", ".join(around),
         loop,
     )
+    _require_begun(found, loops)
     require_visited_once(found, loops[position:], loop_ranges(loops))
     # A loop that only a guard is about repeats the init, as far as the guard lets it.
     kept = [c for c in conjuncts(found.predicate) if not free_vars(c) & reduce]
@@ -132,6 +134,19 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     fn = replace(fn, target, seq(nest_like(inner, init, renamed), target))
     require_available(fn, label)
     return fn, label
+
+
+def _require_begun(block: Block, loops: Sequence[For]) -> None:
+    """Require that the init of `block` runs: a tail continues a reduction, and has another's."""
+    for i in block.iters:
+        low = bound(i.value, loop_ranges(loops))[0] if i.kind is IterKind.REDUCE else 0
+        require(
+            not (isinstance(low, int) and low > 0),
+            "block {0} continues a reduction: {1} is at least {2}, and its init runs at 0 alone",
+            block.label,
+            i.var.name,
+            low,
+        )
 
 
 @primitive
@@ -206,6 +221,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
         lambda: ", ".join(around),
         at=loop,
     )
+    _require_begun(block, loops_above(fn, block.label))
     require_visited_once(block, loops, loop_ranges(loops_above(fn, block.label)))
     parts = _parts(fn, block, target, reduce)
     _require_guards_kept(block, loops, spatial | reduce)

@@ -120,3 +120,23 @@ def test_a_search_reads_the_whole_reduction_only() -> None:
     assert part.body is not whole.body
     with pytest.raises(ScheduleError):
         Schedule(part).locate_extremum(0, 8)
+
+
+@pytest.mark.parametrize("step", ["rfactor", "decompose_reduction"])
+def test_a_tail_that_continues_a_reduction_has_no_init_of_its_own(step: str) -> None:
+    func = parse("""
+@tw.script
+def f(X: T.Buffer((4, 9), "int32"), B: T.Buffer((4,), "int32")):
+    T.inplace(B)
+    for i, k in T.grid(4, 8):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(9, k + 1)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + X[vi, vk]
+""")
+    sch = Schedule(func)
+    loop = sch.get_loops("B")[1]
+    with pytest.raises(ScheduleError):
+        sch.rfactor(loop) if step == "rfactor" else sch.decompose_reduction("B", loop)
