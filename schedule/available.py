@@ -69,9 +69,8 @@ def _updating(writer: Block, buffer: Buffer) -> set[Var]:
     Those of an axis that is an index of the element, up to a constant, store others.
     """
     regions = [r for r in writer.writes if r.buffer is buffer]
-    telling: set[object] = set.intersection(
-        *({v for x in r.ranges if (v := _shifted(x)) is not None} for r in regions)
-    )
+    told = [{v for x in r.ranges if (v := _shifted(x)) is not None} for r in regions]
+    telling = set[Var].intersection(*told)
     axes = [i for i in writer.iters if i.kind in (IterKind.OPAQUE, IterKind.REDUCE)]
     return {v for i in axes if i.var not in telling for v in variables(i.value)}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import permutations, product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..base import dtypes
 from .combiners import Combiner, chosen
@@ -44,12 +44,17 @@ _WITH_NAN = (*_NUMBERS, (math.nan, 0), (0, math.nan), (math.nan, math.nan))
 
 
 def choices_among(
-    stores: Sequence[Store], outputs: Set[Buffer], *, numbered: bool, carried: bool
+    stores: Sequence[Store],
+    outputs: Set[Buffer],
+    *,
+    numbered: bool,
+    carried: Callable[[Expr], bool] | None,
 ) -> Iterator[tuple[Combiner, tuple[Choice, ...]]]:
     """The combiners of best visits, with the stores that each of them replaces.
 
-    Among equal values a key decides, or, if `numbered`, the order of visits. Visits with equal
-    values have different keys if `carried`, so that more results than these two may go with them.
+    Among equal values a key decides, or, if `numbered`, the order of visits. More results than
+    these two may go with them if `carried` tells that all visits have different keys. If not, the
+    order of visits decides among those with equal values and keys.
     """
     choices = [c for s in stores if (c := _choice(s)) and not reads_from(c.new, outputs)]
     for value, key in permutations(choices, 2):
@@ -57,6 +62,10 @@ def choices_among(
         keyed = dtypes.is_integer(key.store.buffer.dtype) and _facts(key, value, key) == facts
         others = [c for c in choices if carried and c is not value and c is not key]
         group = [c for c in others if _facts(c, value, key) == facts]
+        ties = bool(carried and group and not carried(key.new))
+        alike = {_keeps(c, value, key) for c in (key, *group, value)} if ties else set()
+        if ties and (not numbered or len(alike) > 1):
+            continue
         for combiner in _by_comparisons(len(group) + 2) if keyed and facts else ():
             if _facts_of(combiner, value, key) == facts:
                 yield combiner, (key, *group, value)
@@ -116,22 +125,40 @@ def _facts(
     `None` if it is not by comparisons of these. Without a key it is the number of the visit, which
     grows.
     """
-    deciding = (value,) if key is None else (value, key)
-    terms = [(key_of(c.old), key_of(c.new)) for c in deciding]
-    if len({t for pair in terms for t in pair}) != 2 * len(terms):
+    terms = _terms((value,) if key is None else (value, key))
+    if terms is None:
         return None
     values = _WITH_NAN if dtypes.is_float(value.store.buffer.dtype) else _NUMBERS
     found = []
     for v, k in product(values, _NUMBERS[:1] if key is None else keys):
         if v is k is _NUMBERS[1]:
             continue  # equal values of equal keys are the same results
-        numbers = zip(terms, (v, k), strict=False)
-        at = [dict(zip(pair, xs, strict=True)) for pair, xs in numbers]
-        holds = _holds(choice.cond, at)
-        if holds is None:
+        keeps = _keeps_at(choice, terms, (v, k))
+        if keeps is None:
             return None
-        found.append(holds is choice.keeps)
+        found.append(keeps)
     return tuple(found)
+
+
+Terms: TypeAlias = Sequence[tuple[object, object]]
+"""Old and new of what decides."""
+
+
+def _terms(deciding: Sequence[Choice]) -> Terms | None:
+    terms = [(key_of(c.old), key_of(c.new)) for c in deciding]
+    return terms if len({t for pair in terms for t in pair}) == 2 * len(terms) else None
+
+
+def _keeps(choice: Choice, value: Choice, key: Choice) -> bool | None:
+    """Whether `choice` keeps the old of equal values and keys."""
+    terms = _terms((value, key))
+    return None if terms is None else _keeps_at(choice, terms, (_NUMBERS[1], _NUMBERS[1]))
+
+
+def _keeps_at(choice: Choice, terms: Terms, numbers: Sequence[tuple[float, float]]) -> bool | None:
+    pairs = zip(terms, numbers, strict=False)
+    holds = _holds(choice.cond, [dict(zip(pair, xs, strict=True)) for pair, xs in pairs])
+    return None if holds is None else holds is choice.keeps
 
 
 def _holds(e: Expr, at: Sequence[Mapping[object, float]]) -> bool | None:

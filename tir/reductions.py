@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from ..base import dtypes
 from ..base.errors import VerifyError
 from .ir import (
+    INDEX,
     UNORDERED,
     Alloc,
     Binary,
@@ -42,8 +43,8 @@ from .ir import (
 from .polynomial import ONE
 from .simplify import Simplifier
 from .structure import same
-from .updates import OPERATORS, match_updates, updates_in
-from .visit import nested, stored_buffers, walk
+from .updates import OPERATORS, updates_in
+from .visit import nested, stored_buffers, substitute, walk
 from .windows import variables
 
 
@@ -56,12 +57,14 @@ def check_reductions(func: Func) -> None:
 
 def orders_visits(block: Block) -> bool:
     """Whether the order of the reduce iterations of a block decides among equal values."""
-    found = match_updates(block, numbered=True)
-    return (
-        found is not None
-        and any(i.kind is IterKind.REDUCE for i in block.iters)
-        and any(u.combiner.numbered for u in found.updates)
-    )
+    if not any(i.kind is IterKind.REDUCE for i in block.iters):
+        return False
+    iteration = _Iteration(block, None)
+    try:
+        iteration.check()
+    except VerifyError:
+        return False
+    return iteration.ordered
 
 
 def blocks_that_order_visits(func: Func) -> list[Block]:
@@ -108,11 +111,15 @@ class _Old(NamedTuple):
 
 
 class _Iteration:
-    """The updates of one iteration of `block`."""
+    """The updates of one iteration of `block`, whose `loops`, if unknown, run them in order.
 
-    def __init__(self, block: Block, loops: tuple[For, ...]) -> None:
+    They are `ordered` if they have to.
+    """
+
+    def __init__(self, block: Block, loops: tuple[For, ...] | None) -> None:
         self.block = block
         self.loops = loops
+        self.ordered = False
         self.reduce = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
         self.parts = tuple(part for part in (block.init, block.body) if part is not None)
         self.outputs = {b for part in self.parts for b in stored_buffers(part)}
@@ -120,6 +127,8 @@ class _Iteration:
         """By what each buffer is updated: all its updates are by the same."""
         self.bound: dict[Expr, _Old | None] = {}
         """The variables that depend on what is stored; `None` of those that are no update."""
+        self.values: dict[Var, Expr] = {}
+        """What other variables are."""
 
     def check(self) -> None:
         for n in (n for part in self.parts for n in walk(part)):
@@ -174,6 +183,8 @@ class _Iteration:
                 known = dict(self.kinds)
                 if not self.independent(s.value):
                     self.bound[s.var] = self.form(s.value)
+                else:
+                    self.values[s.var] = substitute(s.value, self.values)
                 return self.joint(s, self.stmt(s.body), known)
             case For():
                 return self.stmt(s.body) if self.independent(as_expr(s.extent)) else _a_store(s)
@@ -201,14 +212,49 @@ class _Iteration:
         """Nothing if all of `s` are updates of several results together, else what is `wrong`."""
         if wrong is None:
             return None
-        found = updates_in(s, self.outputs, carried=True)
-        if found is None and _in_order(self.block, self.loops):
-            found = updates_in(s, self.outputs, numbered=True, carried=True)
+        found = updates_in(s, self.outputs, carried=self.differs)
+        ordered = found is None and (self.loops is None or _in_order(self.block, self.loops))
+        if ordered:
+            found = updates_in(s, self.outputs, numbered=True, carried=self.differs)
         if found is None:
             return wrong
+        self.ordered = self.ordered or ordered
         self.kinds = known
         fits = all(self.agrees(p.buffer, u.combiner.name) for u in found.updates for p in u.places)
         return None if fits else wrong
+
+    def differs(self, e: Expr) -> bool:
+        """Whether an integer is shown to differ between all iterations that update an element.
+
+        It does if all their variables are digits of it.
+        """
+        e = substitute(e, self.values)
+        extents = {i.var: i.extent for i in self.block.iters if isinstance(i.extent, int)}
+        s = Simplifier({v: (0, n - 1) for v, n in extents.items()})
+        while type(e) is Cast and dtypes.is_integer(e.value.dtype):
+            low, high = s.interval(s.poly(e.value))
+            least, most = dtypes.int_limits(e.dtype)
+            if not least <= low <= high <= most:
+                return False
+            e = e.value
+        if e.dtype != INDEX or any(type(n) is Load for n in walk(e)) or not s.fits(s.poly(e)):
+            return False
+        moving = {i.var for i in self.block.iters if i.kind is not IterKind.SPATIAL}
+        moving -= {v for v, n in extents.items() if n == 1}
+        digits: list[tuple[int, Var]] = []
+        for atom, c in s.poly(e).items():
+            parts = atom if isinstance(atom, tuple) else (atom,)
+            if variables(*parts).isdisjoint(moving):
+                continue
+            if not isinstance(atom, Var) or atom not in extents:
+                return False
+            digits.append((abs(c), atom))
+        reach = 0
+        for c, v in sorted(digits, key=lambda digit: digit[0]):
+            if c <= reach:
+                return False
+            reach += c * (extents[v] - 1)
+        return {v for _, v in digits} == moving
 
     def store(self, s: Store) -> bool:
         """Whether `s` is an update."""

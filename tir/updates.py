@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from .choices import choices_among, is_old
@@ -50,7 +50,11 @@ def match_updates(block: Block, *, numbered: bool = False) -> Updates | None:
 
 
 def updates_in(
-    stmt: Stmt, outputs: Set[Buffer], *, numbered: bool = False, carried: bool = False
+    stmt: Stmt,
+    outputs: Set[Buffer],
+    *,
+    numbered: bool = False,
+    carried: Callable[[Expr], bool] | None = None,
 ) -> Updates | None:
     """The updates that `stmt`, a part of a block that stores to `outputs`, consists of.
 
@@ -61,12 +65,13 @@ def updates_in(
     reader = _Reader(outputs)
     if not reader.read(stmt) or not reader.stores:
         return None
-    found = _updates(reader.stores, outputs, numbered, carried)
+    bindings = dict(reader.bindings)
+    told = carried and (lambda e: carried(_with_values(e, bindings)))
+    found = _updates(reader.stores, outputs, numbered, told)
     if found is None:
         return None
-    bound = dict(reader.bindings)
     updates = tuple(
-        u._replace(values=tuple(bound.get(v, v) if type(v) is Var else v for v in u.values))
+        u._replace(values=tuple(bindings.get(v, v) if type(v) is Var else v for v in u.values))
         for u in found
     )
     used = {v for u in updates for e in u.values for v in variables(e)}
@@ -131,8 +136,17 @@ class _Reader:
         return True
 
 
+def _with_values(e: Expr, bindings: Mapping[Var, Expr]) -> Expr:
+    while (new := substitute(e, bindings)) is not e:
+        e = new
+    return e
+
+
 def _updates(
-    stores: list[Store], outputs: Set[Buffer], numbered: bool, carried: bool
+    stores: list[Store],
+    outputs: Set[Buffer],
+    numbered: bool,
+    carried: Callable[[Expr], bool] | None,
 ) -> list[Update] | None:
     """The stores as updates, each in one of them."""
     left = list(stores)

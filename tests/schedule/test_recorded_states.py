@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
+from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
@@ -34,7 +36,14 @@ def f(X: T.Buffer((4, 6), "int32"), D: T.Buffer((4, 6), "int32")):
             vt, vi = T.axis.remap("SS", [u, j])
             D[vt, vi] = B[vt, vi] * 2 + A[{read}]
 """
-MOVES: dict[str, Callable[[Schedule], object]] = {
+
+
+def scheduled(func: Func) -> Any:
+    """A schedule that takes names of blocks."""
+    return Schedule(func)
+
+
+MOVES: dict[str, Callable[[Any], object]] = {
     "compute_inline": lambda s: s.compute_inline("P"),
     "compute_at": lambda s: s.compute_at("P", s.get_loops("C")[0]),
     "compute_at inside": lambda s: s.compute_at("P", s.get_loops("C")[1]),
@@ -55,7 +64,7 @@ def test_a_reader_of_elements_that_are_stored_once_may_move(move: str) -> None:
     text = STATE.replace("A = T.alloc((6,)", "A = T.alloc((4, 6)")
     func = parse(text.format(element="vt, vi", read="vt, vi"))
     verify(func)
-    sch = Schedule(func)
+    sch: Any = Schedule(func)
     MOVES[move](sch)
     verify(sch.func)
     check_meaning(func, sch.func)
@@ -85,7 +94,7 @@ def f(X: T.Buffer((4, 6), "int32"), D: T.Buffer((4,), "int32")):
 """)
     verify(func)
     with pytest.raises(ScheduleError):
-        Schedule(func).fuse_reduction_epilogue("P", "C")
+        scheduled(func).fuse_reduction_epilogue("P", "C")
 
 
 def test_a_copy_is_not_read_by_a_block_that_stores_to_the_original() -> None:
@@ -103,7 +112,7 @@ def f(X: T.Buffer((6,), "int32"), A: T.Buffer((6,), "int32"), D: T.Buffer((6,), 
             D[vi] = A[vi] * 2
 """)
     with pytest.raises(ScheduleError):
-        Schedule(func).cache_read("E", 0, "local", consumers=["W"])
+        scheduled(func).cache_read("E", 0, "local", consumers=["W"])
 
 
 def test_a_search_reads_the_whole_reduction_only() -> None:
@@ -111,7 +120,7 @@ def test_a_search_reads_the_whole_reduction_only() -> None:
     r = te.reduce_axis(16, name="r")
     best = te.compute((5,), lambda i: te.argmax(a[i, r], axis=r, dtype="int32"), name=("I", "V"))
     whole = te.func([a, *best], name="best")
-    sch = Schedule(whole)
+    sch: Any = Schedule(whole)
     sch.locate_extremum("I", 8)
     check_meaning(whole, sch.func)
     axes = "vi = T.axis.spatial(5, i)\n            vr = T.axis.reduce(16, r)"
@@ -119,7 +128,7 @@ def test_a_search_reads_the_whole_reduction_only() -> None:
     part = parse(text.replace("T.grid(5, 16)", "T.grid(5, 8)"))
     assert part.body is not whole.body
     with pytest.raises(ScheduleError):
-        Schedule(part).locate_extremum(0, 8)
+        scheduled(part).locate_extremum(0, 8)
 
 
 @pytest.mark.parametrize("step", ["rfactor", "decompose_reduction"])
@@ -136,7 +145,68 @@ def f(X: T.Buffer((4, 9), "int32"), B: T.Buffer((4,), "int32")):
                 B[vi] = 0
             B[vi] = B[vi] + X[vi, vk]
 """)
-    sch = Schedule(func)
+    sch: Any = Schedule(func)
     loop = sch.get_loops("B")[1]
     with pytest.raises(ScheduleError):
         sch.rfactor(loop) if step == "rfactor" else sch.decompose_reduction("B", loop)
+
+
+TIES = """
+@tw.script
+def f(A: T.Buffer((2, 6), "int32"), P: T.Buffer((2, 6), "int32"), I: T.Buffer((2,), "int32"),
+      Q: T.Buffer((2,), "int32"), V: T.Buffer((2,), "int32")):
+    for i, k in T.grid(2, 6):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                I[vi] = 2147483647
+                Q[vi] = -1
+                V[vi] = -2147483648
+            kept = T.select({first}, I[vi], T.int32({key}))
+            payload = T.select({first}, Q[vi], P[vi, vk])
+            best = T.select({first}, V[vi], A[vi, vk])
+            I[vi] = kept
+            Q[vi] = payload
+            V[vi] = best
+"""
+
+
+def test_results_that_go_with_keys_which_tie_keep_their_order() -> None:
+    first = "(V[vi] > A[vi, vk]) | ((V[vi] == A[vi, vk]) & (I[vi] < T.int32({key})))"
+    distinct, ties = (
+        parse(TIES.format(key=k, first=first.format(key=k))) for k in ("vk", "vk % 2")
+    )
+    for func, legal in ((distinct, True), (ties, False)):
+        verify(func)
+        sch: Any = Schedule(func)
+        outer, inner = sch.split(sch.get_loops("B")[1], [None, 3])
+        if legal:
+            sch.reorder(inner, outer)
+            check_meaning(func, sch.func)
+        else:
+            with pytest.raises(ScheduleError):
+                sch.reorder(inner, outer)
+
+
+def test_a_best_element_under_a_condition_keeps_its_order() -> None:
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((6,), "int32"), M: T.Buffer((6,), "int32"), I: T.Buffer((1,), "int32"),
+      V: T.Buffer((1,), "int32")):
+    for i, k in T.grid(1, 6):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                I[vi] = -1
+                V[vi] = -1000
+            if M[vk] != 0:
+                kept = T.select(V[vi] >= A[vk], I[vi], T.int32(vk))
+                best = T.select(V[vi] >= A[vk], V[vi], A[vk])
+                I[vi] = kept
+                V[vi] = best
+""")
+    verify(func)
+    sch: Any = Schedule(func)
+    outer, inner = sch.split(sch.get_loops("B")[1], [None, 2])
+    with pytest.raises(ScheduleError):
+        sch.reorder(inner, outer)
