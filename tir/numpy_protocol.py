@@ -19,8 +19,8 @@ from .ir import NUMPY_OPERATORS, Expr, Op
 
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 _SAME = (
-    "cbrt ceil cos cosh exp exp2 expm1 floor hypot isfinite isinf isnan log log10 log1p log2 sign "
-    "sin sinh sqrt square tan tanh trunc"
+    "cbrt ceil copysign cos cosh exp exp2 expm1 floor fmax fmin hypot isfinite isinf isnan log "
+    "log10 log1p log2 logaddexp sign signbit sin sinh sqrt square tan tanh trunc"
 )
 _INVERSE = "asin acos atan atan2 asinh acosh atanh"
 _FUNCTIONS: dict[str, Callable[..., Expr]] = {

@@ -109,13 +109,13 @@ def log(value: Operand) -> Expr:
 
 @checked
 def log2(value: Operand) -> Expr:
-    """The logarithm to the base 2, within 3 ulp. Narrow floats: as `silu`."""
+    """The logarithm to the base 2, within 3 ulp. Narrow floats: in float32."""
     return _of_log("log2", value, 1 / math.log(2))
 
 
 @checked
 def log10(value: Operand) -> Expr:
-    """The logarithm to the base 10, within 3 ulp. Narrow floats: as `silu`."""
+    """The logarithm to the base 10, within 3 ulp. Narrow floats: in float32."""
     return _of_log("log10", value, 1 / math.log(10))
 
 
@@ -174,9 +174,9 @@ def cos(value: Operand) -> Expr:
 
 @checked
 def tan(value: Operand) -> Expr:
-    """The tangent of `value` in radians, within 3 ulp. Narrow floats: as `silu`."""
-    x = _widened("tan", value)
-    return ir.cast(_dtype(value), sin(x) / cos(x))
+    """The tangent of `value` in radians, within 3 ulp. Narrow floats: in float32."""
+    x = widened("tan", value)
+    return ir.cast(dtype_of(value), sin(x) / cos(x))
 
 
 @checked
@@ -251,26 +251,43 @@ def sigmoid(value: Operand) -> Expr:
 
 
 @checked
-def relu(value: Operand) -> Expr:
-    """`value`, and 0 where it is negative; NaN stays."""
-    return ir.binary(Op.MAX, value, 0)
+def logaddexp(a: Operand, b: Operand) -> Expr:
+    """log(exp(a) + exp(b)), of large numbers too. Narrow floats: in float32."""
+    a, b = ir.unify(a, b)
+    x, y = widened("logaddexp", a), widened("logaddexp", b)
+    more = select(x == y, math.log(2), log1p(exp(-abs(x - y))))  # of equal infinities too
+    return ir.cast(a.dtype, maximum(x, y) + more)
 
 
 @checked
-def silu(value: Operand) -> Expr:
-    """`value * sigmoid(value)` of a float, in float32 if it is narrower; NaN at -inf."""
-    x = _widened("silu", value)
-    return ir.cast(_dtype(value), x * sigmoid(x))
+def fmax(a: Operand, b: Operand) -> Expr:
+    """The larger of two values; the other one if one of them is NaN."""
+    x, y = ir.unify(a, b)
+    return select((x > y) | isnan(y), x, y)
 
 
 @checked
-def gelu(value: Operand) -> Expr:
-    """`value` times the normal distribution's probability up to it, by the error function.
+def fmin(a: Operand, b: Operand) -> Expr:
+    """The smaller of two values; the other one if one of them is NaN."""
+    x, y = ir.unify(a, b)
+    return select((x < y) | isnan(y), x, y)
 
-    Of a float, in float32 if it is narrower; NaN at -inf.
-    """
-    x = _widened("gelu", value)
-    return ir.cast(_dtype(value), x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0))
+
+@checked
+def signbit(value: Operand) -> Expr:
+    """Whether `value` is negative, as -0.0 is; false for NaN."""
+    if not dtypes.is_float(dtype_of(value)):
+        return ir.binary(Op.LT, value, 0)
+    x = widened("signbit", value)  # float8_e4m3fn has no infinity for 1 / 0
+    return (x < 0) | (1 / x < 0)
+
+
+@checked
+def copysign(value: Operand, sign: Operand) -> Expr:
+    """The float `value` with the sign of `sign`, positive where that is NaN."""
+    x, y = ir.unify(value, sign)
+    size = abs(widened("copysign", x))
+    return ir.cast(x.dtype, select(signbit(y), -size, size))
 
 
 @checked
@@ -344,16 +361,16 @@ def isfinite(value: Operand) -> Expr:
 
 
 def _of_log(name: str, value: Operand, factor: float) -> Expr:
-    return ir.cast(_dtype(value), log(_widened(name, value)) * factor)
+    return ir.cast(dtype_of(value), log(widened(name, value)) * factor)
 
 
-def _dtype(value: Operand) -> str:
+def dtype_of(value: Operand) -> str:
     return ir.as_expr(value).dtype
 
 
-def _widened(name: str, value: Operand) -> Expr:
+def widened(name: str, value: Operand) -> Expr:
     """A float, in float32 if it is narrower."""
-    facts = dtypes.info(_dtype(value))
+    facts = dtypes.info(dtype_of(value))
     if facts.kind != "float":
         raise IRError("{0} takes floats, found {1}", name, facts.scalar,
                       hint=partial(ir.cast_hint, name, ir.as_expr(value)))  # fmt: skip

@@ -425,6 +425,17 @@ class TestFunctionsOfNumpy:
         assert (np.abs(found[finite] - wanted[finite]) <= steps[finite]).all(), (found, wanted)
         np.testing.assert_array_equal(found[~finite], wanted[~finite])
 
+    def test_activations_with_parameters(self) -> None:
+        x = array([-INF, -3, -0.5, 0, 2, INF], "float64")
+        for fn, wanted in {
+            lambda v: te.leaky_relu(v, 0.2): np.where(x > 0, x, 0.2 * x),
+            lambda v: te.elu(v, 0.5): np.where(x > 0, x, 0.5 * np.expm1(x)),
+            lambda v: te.celu(v, alpha=0.5): np.where(x > 0, x, 0.5 * np.expm1(x / 0.5)),
+            lambda v: te.hardsigmoid(v, 0.2, 0.4): np.clip(0.2 * x + 0.4, 0, 1),
+            lambda v: te.hardtanh(v, -2, 0.5): np.clip(x, -2, 0.5),
+        }.items():
+            np.testing.assert_allclose(evaluate(fn, x), wanted, rtol=4e-16)
+
     @pytest.mark.parametrize("dtype", ["int8", "uint64"])
     def test_integers(self, dtype: str) -> None:
         x = array([0, 1, 2, 5, 100], dtype)
