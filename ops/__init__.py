@@ -32,8 +32,26 @@ from .elementwise import (
 from .layer_norm import layer_norm, layer_norm_func
 from .matmul import int8_matmul_func, matmul, matmul_func
 from .pooling import avg_pool2d, global_avg_pool2d, max_pool2d, pool2d_func
+from .rearrange import (
+    concatenate,
+    concatenate_func,
+    one_hot,
+    one_hot_func,
+    pad,
+    reshape,
+    stack,
+    take,
+    take_func,
+)
 from .reductions import argmax, argmin, max, mean, min, prod, reduction_func, sum
-from .softmax import softmax, softmax_func
+from .softmax import (
+    log_softmax,
+    log_softmax_func,
+    logsumexp,
+    logsumexp_func,
+    softmax,
+    softmax_func,
+)
 from .transpose import transpose, transpose_func
 
 __all__ = [
@@ -49,6 +67,8 @@ __all__ = [
     "attention_func",
     "avg_pool2d",
     "bias_add",
+    "concatenate",
+    "concatenate_func",
     "conv2d",
     "conv2d_func",
     "depthwise_conv2d",
@@ -60,6 +80,10 @@ __all__ = [
     "int8_matmul_func",
     "layer_norm",
     "layer_norm_func",
+    "log_softmax",
+    "log_softmax_func",
+    "logsumexp",
+    "logsumexp_func",
     "matmul",
     "matmul_func",
     "max",
@@ -67,15 +91,22 @@ __all__ = [
     "mean",
     "min",
     "multiply",
+    "one_hot",
+    "one_hot_func",
+    "pad",
     "pool2d_func",
     "prod",
     "reduction_func",
     "relu",
+    "reshape",
     "sigmoid",
     "softmax",
     "softmax_func",
+    "stack",
     "subtract",
     "sum",
+    "take",
+    "take_func",
     "tanh",
     "transpose",
     "transpose_func",

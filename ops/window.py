@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..base.errors import IRError
-from ..tir import te
 from ..tir.te import Expr, Operand, Tensor
+from . import rearrange
 
 Layout: TypeAlias = Literal["NCHW", "NHWC"]
 Pair: TypeAlias = int | tuple[int, int]
@@ -83,27 +83,10 @@ def pad(
 
     Without padding it is `x` itself, and there is no stage.
     """
-    windows_of = dict(zip(spatial, pair, strict=True))
     if not any(w.before or w.after for w in pair):
         return x
-    shape = [
-        e + windows_of[d].before + windows_of[d].after if d in windows_of else e
-        for d, e in enumerate(x.extents)
-    ]
-
-    def element(*indices: Expr) -> Expr:
-        inside: Expr | None = None
-        source = list(indices)
-        for d, w in windows_of.items():
-            tests = [indices[d] >= w.before] if w.before else []
-            tests += [indices[d] < w.before + w.extent] if w.after else []
-            source[d] = indices[d] - w.before
-            for test in tests:
-                inside = test if inside is None else inside & test
-        assert inside is not None
-        return te.select(inside, x[tuple(source)], value)
-
-    return te.compute(shape, element, name=name)
+    edges = {d: (w.before, w.after) for d, w in zip(spatial, pair, strict=True)}
+    return rearrange.pad(x, [edges.get(d, (0, 0)) for d in range(x.ndim)], value, name=name)
 
 
 def _pair(value: Pair) -> tuple[int, int]:

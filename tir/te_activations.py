@@ -42,7 +42,7 @@ def _of_float(
     def call(x: Operand, *args: P.args, **kwargs: P.kwargs) -> Expr:
         return ir.cast(dtype_of(x), function(widened(function.__name__, x), *args, **kwargs))
 
-    return checked(call)
+    return checked(call)  # type: ignore[return-value]  # x goes by its name too
 
 
 @checked

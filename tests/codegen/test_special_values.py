@@ -43,7 +43,7 @@ def below(fn: Function, scale: float = 1.0) -> Function:
     return lambda x: np.where(x > 0, scale * x, fn(x))
 
 
-def softplus(x: Array) -> Array:
+def softplus(x: Array) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(-abs(x)))
 
 

@@ -49,6 +49,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add_relu": lambda a, b: np.maximum(a + b, 0),
 }
 FLOATS = ("float32", "float16", "bfloat16")
+EDGES = ((0, 2), (1, 0), (3, 1))
 
 
 class Cases:
@@ -168,6 +169,8 @@ class Cases:
             x = self.make((7, 133), dtype)
             yield self.of("softmax", [x], test_softmax.reference(x, 1))
             yield self.of("softmax", [x], test_softmax.reference(x, 0), axis=0)
+            yield self.of("log_softmax", [x], np.log(test_softmax.reference(x, 1)), ulps=32)
+            yield self.of("logsumexp", [x], np.log(np.exp(wide(x)).sum(0)), axis=0, ulps=32)
             gamma, beta = self.make((133,), dtype), self.make((133,), dtype)
             yield self.of("layer_norm", [x, gamma, beta], _normal(x, gamma, beta), ulps=32)
             q, k, v = (self.make((2, 3, 13, 12), dtype) for _ in range(3))
@@ -177,7 +180,11 @@ class Cases:
                 "attention", [q, k, v], test_attention.reference(q, k, v, scale), ulps=few
             )
         x, gamma, beta = (self.make(shape, "bfloat16") for shape in ((7, 133), (133,), (133,)))
-        yield self.program("softmax_func", [x], test_softmax.reference(x, 1), 7, 133, "bfloat16")
+        shares = test_softmax.reference(x, 1)
+        yield self.program("softmax_func", [x], shares, 7, 133, "bfloat16")
+        yield self.program("log_softmax_func", [x], np.log(shares), 7, 133, "bfloat16")
+        wanted = np.log(np.exp(wide(x)).sum(1))
+        yield self.program("logsumexp_func", [x], wanted, 7, 133, "bfloat16")
         yield self.program(
             "layer_norm_func",
             [x, gamma, beta],
@@ -220,6 +227,36 @@ class Cases:
         yield self.program(
             "pool2d_func", [nhwc], wanted, "avg", 1, 5, 9, 11, dtype="bfloat16", layout="NHWC"
         )
+
+    def moves(self) -> Iterator[Case]:
+        for dtype in ("float32", "int8", "bfloat16"):
+            a, b = self.make((7, 5, 3), dtype), self.make((7, 6, 3), dtype)
+            yield self.of("reshape", [a], wide(a).reshape(15, 7), shape=(15, -1))
+            yield self.of("pad", [a], np.pad(wide(a), EDGES), widths=EDGES)
+            joined = np.concatenate([wide(a), wide(b)], 1)
+            yield self.several("concatenate", [a, b], joined, axis=1)
+            yield self.several("stack", [a, a], np.stack([wide(a), wide(a)], 1), axis=1)
+        a, b = self.make((7, 5)), self.make((7, 3))
+        joined = np.concatenate([a, b], 1)
+        yield self.program("concatenate_func", [a, b], joined, 7, 5, 3)
+        rows = self.rng.integers(0, 7, 11).astype(np.int32)
+        yield self.program("take_func", [a, rows], a[rows], 11, 5, 7)
+        yield self.program("one_hot_func", [rows], np.eye(7)[rows], 11, 7)
+        yield self.of("one_hot", [rows], np.eye(7)[rows].T, depth=7, axis=0, dtype="int8")
+        self.covered.add("take")
+        x, r = te.placeholder((7, 5), name="x"), te.placeholder((11,), "int32", value_range=(0, 5))
+        func = te.func([x, r, ops.take(x, r, 1, name="y")])
+        yield self.case("take", func, [a, rows % 5], a[:, rows % 5])
+
+    def several(self, operator: str, inputs: list[Any], wanted: Any, **options: Any) -> Case:
+        """An operator that takes its tensors in a list."""
+        self.covered.add(operator)
+        tensors = [
+            te.placeholder(x.shape, dtypes.from_numpy(x.dtype), name=f"x{k}")
+            for k, x in enumerate(inputs)
+        ]
+        func = te.func([*tensors, getattr(ops, operator)(tensors, name="y", **options)])
+        return self.case(operator, func, inputs, wanted)
 
     def elements(self) -> Iterator[Case]:
         for dtype in FLOATS:
@@ -284,4 +321,6 @@ def _normal(x: Any, gamma: Any, beta: Any) -> Any:
     return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * gamma + beta
 
 
-GROUPS = ("products", "convolutions", "rows", "reductions", "windows", "elements", "others")
+GROUPS = (
+    *("products", "convolutions", "rows", "reductions", "windows", "moves", "elements", "others"),
+)

@@ -44,6 +44,37 @@ def test_sizes_of_one_and_zero(run: Any) -> None:
         assert run(ops.softmax, np.zeros(shape, np.float32)).shape == shape
 
 
+LOGS = {
+    "log_softmax": lambda x, axis: np.log(reference(x, axis)),
+    "logsumexp": lambda x, axis: np.logaddexp.reduce(x.astype(np.float64), axis),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 7), -1), ((3, 7), 0), ((2, 3, 4), 1), ((5,), 0)])
+@pytest.mark.parametrize("name", LOGS)
+def test_logarithms(
+    run: Any, make: Any, close: Any, name: str, shape: tuple[int, ...], axis: int, dtype: str
+) -> None:
+    x = make(shape, dtype)
+    out = run(lambda t: getattr(ops, name)(t, axis=axis), x)
+    assert out.dtype == x.dtype
+    close(out, LOGS[name](x, axis), ulps=32)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_logarithms_of_special_values(run: Any, name: str) -> None:
+    inf = np.inf
+    x = np.array([[1e4, 0], [-inf, 0], [-3e38, 3e38], [np.nan, 0], [-inf, -inf], [inf, 0]])
+    out = run(getattr(ops, name), x.astype(np.float32))
+    wanted: Any = np.array([1e4, 0, 3e38, np.nan, -inf, inf])
+    if name == "log_softmax":
+        wanted = [[0, -1e4], [-inf, 0], [-inf, 0], *[[np.nan] * 2] * 3]
+        out = np.where(out < -1e38, -inf, out)  # -6e38 is not in float32
+    np.testing.assert_allclose(out, wanted)
+    assert run(getattr(ops, name), np.zeros((0, 3), np.float32)).shape[0] == 0
+
+
 def test_func(run_func: Any, make: Any, close: Any) -> None:
     func = ops.softmax_func(3, 5)
     assert [b.name for b in func.allocs] == ["Y_max", "Y_exp", "Y_sum"]
@@ -54,3 +85,5 @@ def test_func(run_func: Any, make: Any, close: Any) -> None:
 def test_integers_are_refused() -> None:
     with pytest.raises(IRError, match="takes floats, found int32"):
         ops.softmax(te.placeholder((2, 3), "int32", name="x"))
+    with pytest.raises(IRError, match="takes floats, found int32"):
+        ops.logsumexp(te.placeholder((2, 3), "int32", name="x"))
