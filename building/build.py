@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..base.errors import (
-    BuildError,
-    TilewrightError,
-    TuningError,
-    checked_call,
-    system_errors,
-    told_of,
-)
+from ..base.errors import BuildError, checked_call, system_errors, told_of
 from ..runtime.module import Origin
 from ..target import Target
-from .choose import POLICIES, Choice, Choices, Failed, Search, choices, choose, explained
+from .choose import POLICIES, Choices, explained
+from .compile_all import compile_all, compile_first, nth
 
 if TYPE_CHECKING:
-    from ..autotune.measure.build_ahead import Task
-    from ..codegen.compiled import Compiled
     from ..runtime import Module
     from ..schedule import Schedule
     from ..tir.ir import Func
     from ..tuning_db import Explanation, TuningDatabase
     from ..tuning_db.store import DatabaseOrPath
-
-
-_log = logging.getLogger(__name__)
 
 
 @checked_call(BuildError, 'tw.build(program, "cpu")')
@@ -85,7 +73,8 @@ def build(
     from ..codegen.detect import resolve
 
     resolved = resolve(target)
-    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
+    choices = Choices(program, resolved, _opened(database), allow, tolerance)
+    choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
     return to_module(compiled, choice.origin, trust_indices=trust_indices)
 
 
@@ -105,19 +94,15 @@ def build_all(
     """Build several kernels in parallel: the same modules as of `build` of each program, in order.
 
     Programs that have to be searched or compiled are built in `jobs` child processes, by default
-    one for each processor that may be used. Their results come through the caches on disk: where
-    `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. So it is where
-    a script or notebook registers instructions or defines the kind of target, and so are programs
-    that sketch rules of your own are for.
+    one for each processor that may be used. Where a script or notebook registers instructions or
+    defines the kind of target, all is built here, one after the other, and so are programs that
+    sketch rules of your own are for.
 
     Raises what `build` raises, for the first program that cannot be built (the error names it), and
     `BuildError` where no process can be started.
     """
-    from ..autotune.measure.build_ahead import build_ahead
     from ..codegen.build import to_module
-    from ..codegen.detect import resolve, usable_processors
-    from ..codegen.generator import outside_modules
-    from ..tir.instruction_set import user_instructions
+    from ..codegen.detect import resolve
 
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
@@ -126,66 +111,13 @@ def build_all(
             "programs: expected several, found {0!r}", type(programs).__name__,
             hint="build(program) builds one",
         )  # fmt: skip
-    programs = list(programs)
-    resolved = resolve(target)
-    store = _opened(database)
-    jobs = usable_processors() if jobs is None else jobs
-    # Children import what modules register.
-    homes = {*outside_modules(resolved), *(i.home for i in user_instructions())}
-    found = list[tuple[Choice | Search, Choices]]()
-    for n in range(len(programs)):
-        with told_of(partial(_nth, programs, n)):
-            others = choices(programs[n], resolved, store, allow, tolerance)
-            found.append((next(others), others))
-    if jobs > 1 and len(programs) > 1 and "__main__" not in homes:
-        tasks: dict[object, Task] = {}
-        for first, _ in found:
-            tasks |= _tasks(first, resolved, strict_fp=strict_fp)
-        if len(tasks) > 1:
-            try:
-                build_ahead(list(tasks.values()), resolved, jobs, strict_fp=strict_fp)
-            except TuningError as error:
-                raise BuildError(
-                    "cannot build in child processes: {0}", error, hint="build here: jobs=1"
-                ) from error
-    modules = []
-    for n in range(len(programs)):
-        with told_of(partial(_nth, programs, n)):
-            choice, compiled = _first_compiled(*found[n], resolved, strict_fp=strict_fp)
-            module = to_module(compiled, choice.origin, trust_indices=trust_indices)
-        modules.append(module)
+    resolved, store = resolve(target), _opened(database)
+    choices = [Choices(p, resolved, store, allow, tolerance) for p in programs]
+    modules: list[Module] = []
+    for choice, compiled in compile_all(choices, resolved, jobs=jobs, strict_fp=strict_fp):
+        with told_of(partial(nth, choices, len(modules))):
+            modules.append(to_module(compiled, choice.origin, trust_indices=trust_indices))
     return modules
-
-
-def _nth(programs: Sequence[Func | Schedule], n: int) -> str:
-    """A program by its name and number."""
-    name = getattr(getattr(programs[n], "func", programs[n]), "name", "?")
-    return f"program {name}, number {n + 1} of {len(programs)}"
-
-
-def _tasks(found: Choice | Search, target: Target, *, strict_fp: bool) -> dict[object, Task]:
-    """The compilations for child processes, by their keys; none for what is cached."""
-    from ..autotune.measure.build_ahead import Task
-    from ..autotune.measure.machine import with_rates
-    from ..autotune.search.remembered import recalled, remembers
-    from ..codegen.cache import is_cached
-    from ..tir.equality import structural_hash
-    from ..tir.printer import func_text
-
-    if isinstance(found, Choice):
-        scheduled = found.func
-    else:
-        func, way = found.func, found.way
-        if not remembers(target):
-            return {}
-        target = with_rates(target)
-        schedule = recalled(func, target, way)
-        if schedule is None:
-            return {(structural_hash(func), way): Task(func, way)}
-        scheduled = schedule.func
-    if is_cached(scheduled, target, strict_fp=strict_fp):
-        return {}
-    return {func_text(scheduled): Task(scheduled, None)}
 
 
 @checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
@@ -228,7 +160,8 @@ def build_library(
     resolved = resolve(target)
     generator = generator_for(resolved)
     generator.check_path(path, intermediate=object_file)
-    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
+    choices = Choices(program, resolved, _opened(database), allow, tolerance)
+    choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
     versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
     provenance = Provenance(choice.origin, choice.schedule_id, choice.measurement_id, versions)
     new = generator.files(compiled, path, provenance, intermediate=object_file)
@@ -273,61 +206,7 @@ def explain(
     return explained(program, resolve(target), opened(database, BuildError), tolerance)
 
 
-def _compiled(
-    program: Func | Schedule,
-    target: Target,
-    database: DatabaseOrPath | None,
-    allow: Sequence[str],
-    tolerance: float | None,
-    *,
-    strict_fp: bool,
-) -> tuple[Choice, Compiled]:
-    found = choices(program, target, _opened(database), allow, tolerance)
-    return _first_compiled(next(found), found, target, strict_fp=strict_fp)
-
-
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:
     from ..tuning_db.arguments import opened_or_none
 
     return opened_or_none(database, BuildError)
-
-
-def _first_compiled(
-    found: Choice | Search,
-    others: Choices,
-    target: Target,
-    *,
-    strict_fp: bool,
-) -> tuple[Choice, Compiled]:
-    """Returns the first choice that compiles, of `found` and those that follow it.
-
-    Where there is no compiler, none of them does: that is said once.
-    """
-    from ..codegen.generator import generator_for
-
-    generator_for(target).tools()
-    failed = False
-    while True:
-        choice = None
-        try:
-            choice = choose(found, target)
-            # What ended a child may be the program's fault: then it would end this process next.
-            choice = replace(choice, foreign=choice.foreign or failed)
-            compiled = _compile(choice, target, strict_fp=strict_fp)
-        except TilewrightError as error:
-            found, failed = others.send(Failed(choice, error)), True
-        else:
-            for remark in compiled.remarks:
-                _log.warning("%s: %s", choice.func.name, remark)
-            return choice, compiled
-
-
-def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
-    from ..codegen.cache import compile_cached
-    from ..codegen.generator import generator_for
-
-    if not generator_for(target).may_end_process(target, foreign=choice.foreign):
-        return compile_cached(choice.func, target, strict_fp=strict_fp)
-    from ..autotune.measure.compile_in_child import compile_in_child
-
-    return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_in_child)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, cast
 
 from ..base.errors import (
     BuildError,
@@ -36,109 +36,91 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """A scheduled program, the origin of its schedule, and the ids of its records.
+    """A schedule that a policy offers: `func` is scheduled, or its schedule is found by `way`.
 
-    `foreign`: the schedule was not measured on this host. `pinned`: the user has fixed it.
-    `recalled`: it was chosen by an earlier build, and remembered on disk.
+    The ids are those of its records. `anew`: what is remembered on disk is not taken. `foreign`:
+    the schedule was not measured on this host. `named`: what a warning calls it. `last`: where it
+    fails, so does the build.
     """
 
     func: Func
     origin: Origin
     schedule_id: str | None = None
     measurement_id: str | None = None
+    way: Way | None = None
+    anew: bool = False
     foreign: bool = False
-    pinned: bool = False
-    recalled: bool = False
+    named: str = "schedule"
+    last: bool = False
+
+    def scheduled(self, target: Target) -> Func:
+        """The scheduled program, for a resolved target; it is searched for where it has a `way`."""
+        from ..autotune.measure.machine import with_rates
+        from ..autotune.search.remembered import chosen, chosen_anew
+
+        if self.way is None:
+            return self.func
+        choose = chosen_anew if self.anew else chosen
+        return choose(self.func, with_rates(target), self.way).func
 
 
-@dataclass(frozen=True)
-class Search:
-    """A program whose schedule is searched for. Without `recall` no remembered one is taken."""
+class Choices(Iterator[Choice]):
+    """The choices for a build of one program, the first one first; for the policies see `build`.
 
-    func: Func
-    way: Way
-    recall: bool = True
-
-
-class Failed(NamedTuple):
-    """The error of a choice that does not compile, or of a search, which has made no choice."""
-
-    choice: Choice | None
-    error: TilewrightError
-
-
-Choices: TypeAlias = Generator[Choice | Search, Failed, None]
-
-
-def choose(found: Choice | Search, target: Target) -> Choice:
-    """A choice as it is, or that of a search, for a resolved target."""
-    from ..autotune.measure.machine import with_rates
-    from ..autotune.search.remembered import chosen_anew, recalled
-
-    if isinstance(found, Choice):
-        return found
-    func, way = found.func, found.way
-    target = with_rates(target)
-    schedule = recalled(func, target, way) if found.recall else None
-    if schedule is not None:
-        return Choice(schedule.func, Origin(way, None, _WHY[way]), recalled=True)
-    return Choice(chosen_anew(func, target, way).func, Origin(way, None, _WHY[way]))
-
-
-def choices(
-    program: Func | Schedule,
-    target: Target,
-    database: TuningDatabase | None,
-    allow: Sequence[str],
-    tolerance: float | None = None,
-) -> Choices:
-    """The choices for a build, the first one first; for the policies see `build`.
-
-    The target is resolved. Whoever finds that one fails sends that: after a warning the next one
-    follows, or the error is raised if none is left.
+    The target is resolved. Whoever finds that one fails sets it aside, and takes the next one.
+    Where none is left, `NotTunedError` is raised.
     """
-    from ..schedule import Schedule
 
-    _require_policies(allow)
-    if isinstance(program, Schedule):
-        failed = yield _as_scheduled(program)
-        raise failed.error
-    _require_buildable(program, tolerance)
-    unfit: dict[str, str] = {}
-    if database is not None and "record" in allow:
-        while (record := _lookup(program, target, database, tolerance, unfit)) is not None:
-            failed = yield record
-            if record.pinned or record.schedule_id is None:
-                raise failed.error
-            named = f"schedule {short_id(record.schedule_id)}, {record.origin.detail},"
-            unfit[record.schedule_id] = _set_aside(program, named, failed)
-    ways = [way for way in _WHY if way in allow]
-    if database is not None and "transfer" in allow:
-        refitted = _transferred(program, target, database)
-        if refitted is not None:
-            failed = yield refitted
-            if not ways:
-                raise failed.error
-            _set_aside(program, "schedule re-fitted from other sizes or threads", failed)
-    for way in ways:
-        failed = yield Search(program, way)
-        if failed.choice is not None and failed.choice.recalled:
-            _set_aside(program, "remembered schedule", failed)
-            failed = yield Search(program, way, recall=False)
-        if way == ways[-1]:
-            raise failed.error
-        _set_aside(program, f"schedule {_WHY[way]},", failed)
-    raise _not_tuned(program, target, database, allow, tolerance, unfit)
+    def __init__(
+        self,
+        program: Func | Schedule,
+        target: Target,
+        database: TuningDatabase | None,
+        allow: Sequence[str],
+        tolerance: float | None = None,
+    ) -> None:
+        self.name: str = getattr(getattr(program, "func", program), "name", "?")
+        self._unfit: dict[str, str] = {}
+        self._offers = self._offered(program, target, database, allow, tolerance)
 
+    def __next__(self) -> Choice:
+        return next(self._offers)
 
-def _set_aside(program: Func, named: str, failed: Failed) -> str:
-    """Warn that a schedule fails. Returns the reason."""
-    from ..autotune.search.replay import brief
+    def set_aside(self, choice: Choice, error: TilewrightError, *, found: bool) -> None:
+        """Warn that a choice does not compile, or is not even found; raise where it is the last."""
+        from ..autotune.search.replay import brief
 
-    verb = "is not found" if failed.choice is None else "does not compile"
-    reason = f"it {verb}: {brief(failed.error)}"
-    _log.warning("%s: the %s is set aside: %s", program.name, named, reason)
-    return reason
+        if choice.last:
+            raise error
+        reason = f"it {'does not compile' if found else 'is not found'}: {brief(error)}"
+        _log.warning("%s: the %s is set aside: %s", self.name, choice.named, reason)
+        if choice.schedule_id is not None:
+            self._unfit[choice.schedule_id] = reason
+
+    def _offered(
+        self,
+        program: Func | Schedule,
+        target: Target,
+        database: TuningDatabase | None,
+        allow: Sequence[str],
+        tolerance: float | None,
+    ) -> Iterator[Choice]:
+        from ..schedule import Schedule
+
+        _require_policies(allow)
+        if isinstance(program, Schedule):
+            yield _as_scheduled(program)
+            return
+        _require_buildable(program, tolerance)
+        for n, policy in enumerate(policies := [p for p in POLICIES if p in allow]):
+            last = n + 1 == len(policies)
+            if policy == "record" and database is not None:
+                yield from _recorded(program, target, database, tolerance, self._unfit)
+            elif policy == "transfer" and database is not None:
+                yield from _transferred(program, target, database, last=last)
+            elif policy in _WHY:
+                yield from _unmeasured(program, target, policy, last=last)
+        raise _not_tuned(program, target, database, allow, tolerance, self._unfit)
 
 
 def _require_policies(allow: object) -> None:
@@ -173,7 +155,7 @@ def _as_scheduled(program: Schedule) -> Choice:
             hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
         )
     verify(program.original)
-    return Choice(program.func, Origin("schedule"))
+    return Choice(program.func, Origin("schedule"), last=True)
 
 
 def _require_buildable(program: Func, tolerance: float | None) -> None:
@@ -191,14 +173,26 @@ _WHY: dict[Way, str] = {
 }
 
 
-def _lookup(
+def _recorded(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str],
+) -> Iterator[Choice]:
+    """The recorded schedules that apply, the best one first, as long as they are set aside."""
+    while (choice := _best_record(func, target, database, tolerance, unfit)) is not None:
+        yield choice
+
+
+def _best_record(
     func: Func,
     target: Target,
     database: TuningDatabase,
     tolerance: float | None,
     unfit: Mapping[str, str],
 ) -> Choice | None:
-    """Returns the best recorded schedule that applies, or `None`."""
+    """Returns the best recorded schedule that applies and is not unfit, or `None`."""
     from ..autotune.search.replay import Replays
 
     if len(unfit) >= MOST_UNFIT:
@@ -222,13 +216,21 @@ def _lookup(
     if best.doubt:
         named = short_id(best.schedule.id)
         _log.warning("%s: schedule %s: its results may be wrong: %s", func.name, named, best.how)
-    foreign = not _measured_here(best, database)
-    scheduled = _replayed(func, best, replays)
-    return Choice(scheduled, origin, best.schedule.id, measured, foreign, best.pinned)
+    return Choice(
+        _replayed(func, best, replays),
+        origin,
+        best.schedule.id,
+        measured,
+        foreign=not _measured_here(best, database),
+        named=f"schedule {short_id(best.schedule.id)}, {origin.detail},",
+        last=best.pinned,
+    )
 
 
-def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
-    """Returns the best schedule of other sizes or threads, re-fitted, or `None` if none fits."""
+def _transferred(
+    func: Func, target: Target, database: TuningDatabase, *, last: bool
+) -> Iterator[Choice]:
+    """The best schedule of other sizes or threads, re-fitted, if one fits."""
     from ..autotune.measure.machine import with_rates
     from ..autotune.search.transfer import threads_of, transferred
     from ..base.durations import format_seconds
@@ -240,7 +242,7 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
         _log.info(
             "%s has no other sizes or threads of %s on %s", database.location, func.name, target
         )
-        return None
+        return
     source = found.source
     measured = source.measurement
     assert measured.seconds is not None, "what is usable has a time"
@@ -263,7 +265,21 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     )
     func = found.trace.apply(func).func
     origin = Origin("transfer", measured.id, detail, round(max(0.0, -change), 4), measured.schedule)
-    return Choice(func, origin)
+    yield Choice(func, origin, named="schedule re-fitted from other sizes or threads", last=last)
+
+
+def _unmeasured(func: Func, target: Target, policy: str, *, last: bool) -> Iterator[Choice]:
+    """The schedule that an earlier build has chosen, if it is remembered, and then a new one."""
+    from ..autotune.measure.machine import with_rates
+    from ..autotune.search.remembered import recalled
+
+    way = cast("Way", policy)
+    origin = Origin(way, None, _WHY[way])
+    schedule = recalled(func, with_rates(target), way)
+    anew = schedule is not None
+    if schedule is not None:
+        yield Choice(schedule.func, origin, named="remembered schedule")
+    yield Choice(func, origin, way=way, anew=anew, named=f"schedule {_WHY[way]},", last=last)
 
 
 def _measured_here(best: Best, database: TuningDatabase) -> bool:

@@ -77,10 +77,11 @@ def compile_cached(
 
 
 def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> bool:
-    """Whether `compile_cached` need not compile; true as well where nothing is cached."""
-    target = compiled_target(target)
-    folder = location(os.environ, KIND)
-    return folder is None or _shared(folder).entries.has(key(func, target, strict_fp=strict_fp))
+    """Whether `compile_cached` need not compile."""
+    target, folder = compiled_target(target), location(os.environ, KIND)
+    if folder is None:
+        return False
+    return _shared(folder).entries.has(key(func, target, strict_fp=strict_fp))
 
 
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:

@@ -28,7 +28,7 @@ from tilewright.autotune.session.records import (
 from tilewright.autotune.session.tuning_run import TuningRun
 from tilewright.autotune.show.recorded_run import RecordedRun
 from tilewright.building.build import build_library
-from tilewright.building.choose import choices, choose
+from tilewright.building.choose import Choices
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
@@ -335,7 +335,7 @@ def test_a_record_that_hides_its_inexact_steps_is_set_aside(
         raw.execute("UPDATE schedule SET inexact = ''")
     raw.close()
     with tw.TuningDatabase(tmp_path / "tuning.db") as db:
-        choice = choose(next(choices(func, SERIAL, db, ("record",), tolerance)), SERIAL)
+        choice = next(Choices(func, SERIAL, db, ("record",), tolerance))
         story = tw.explain(func, SERIAL, db, tolerance=tolerance)
     reason = "it has inexact steps (winograd), which its record does not name"
     assert choice.schedule_id == slow

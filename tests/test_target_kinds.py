@@ -16,7 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure import build_ahead
+from tilewright.autotune.measure import supervised_worker
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.program_text import program_fields
@@ -29,7 +29,7 @@ from tilewright.autotune.model.target_model import _MODELS, model_for, register_
 from tilewright.autotune.rules import fusion_groups, plans, register_rules
 from tilewright.autotune.rules.draft import Draft, Drafts
 from tilewright.autotune.search.candidates import Rowspace
-from tilewright.autotune.search.remembered import remembers
+from tilewright.autotune.search.remembered import chosen, recalled
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.session.records import environment_record, target_record, toolchain_record
@@ -143,7 +143,7 @@ def test_a_kind_that_a_script_defines_is_built_for_here_alone(
     monkeypatch.setattr(ToyTarget, "__module__", "__main__")
     with pytest.raises(TuningError, match="this script or notebook defines targets of kind 'toy'"):
         program_fields(program, resolve("toy"))
-    monkeypatch.setattr(build_ahead, "Worker", None)
+    monkeypatch.setattr(supervised_worker, "Worker", None)
     schedules = [tw.Schedule(program), tw.Schedule(ops.add_relu_func(3))]
     assert len(tw.build_all(schedules, "toy", jobs=2)) == 2
 
@@ -456,8 +456,10 @@ def test_choices_for_a_kind_from_outside_are_not_remembered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LOCATION, str(tmp_path))
-    assert remembers(resolve("cpu"))
-    assert not remembers(resolve("toy"))
+    for kind, remembered in (("cpu", True), ("toy", False)):
+        target = resolve(kind)
+        chosen(ops.add_relu_func(8), target, "default")
+        assert (recalled(ops.add_relu_func(8), target, "default") is not None) is remembered
 
 
 def test_a_rule_takes_register_tiles_as_those_for_processors_do() -> None:

@@ -6,13 +6,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from .measure_result import BuildRequest, Kernel, MeasureResult
+from .measure_result import Kernel
 from .supervised_worker import Requeue, SupervisedWorker, was_killed
 from .worker_process import Event, Worker, turn
 
 _log = logging.getLogger(__name__)
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
 class Built(NamedTuple):
@@ -22,7 +24,7 @@ class Built(NamedTuple):
     seconds: float
 
 
-class Builds:
+class Builds(Generic[Request, Result]):
     """Requests that builders work on, and what became of those before.
 
     `ask` gives a request to a builder, `hear` makes a result of the answer. A builder that was
@@ -32,11 +34,11 @@ class Builds:
     def __init__(
         self,
         builders: Sequence[SupervisedWorker],
-        requests: Sequence[BuildRequest],
-        ask: Callable[[SupervisedWorker, BuildRequest], Worker],
-        hear: Callable[[Event, BuildRequest], Built | MeasureResult],
+        requests: Sequence[Request],
+        ask: Callable[[SupervisedWorker, Request], Worker],
+        hear: Callable[[Event, Request], Result],
     ) -> None:
-        self.results: dict[int, Built | MeasureResult] = {}
+        self.results: dict[int, Result] = {}
         self.at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
         self._requests, self._ask, self._hear = requests, ask, hear
         self._waiting = deque(range(len(requests)))
@@ -61,7 +63,7 @@ class Builds:
             if isinstance(answer, Requeue):
                 self._waiting.appendleft(number)
             elif was_killed(answer) and number not in self._requeued:
-                _log.info("a builder was killed; its candidate gets another")
+                _log.info("a builder was killed; its request gets another")
                 self._requeued.add(number)
                 self._waiting.appendleft(number)
             else:

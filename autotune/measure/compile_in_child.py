@@ -1,37 +1,93 @@
-"""Compiling in a process of its own (`compiler.py`).
+"""Compiling in processes of their own (`compiler.py`): what may end a process, or several at once.
 
 A compiler may end the process instead of refusing a program: LLVM does where it has no code for an
 intrinsic on some processor. What was not made by this machine, or is not for it, is therefore
 compiled by a child.
+
+Python runs one thread of a process at a time, and so does the binding to LLVM: what is to be built
+in parallel takes processes too. Each takes 0.16 s of processor time to start.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
 from ...base.errors import BuildError, TuningError
-from ...codegen.build import compiled_signature, compiled_target
+from ...codegen.build import compiled_target
 from ...codegen.compiled import Compiled, compiled_from
+from ...runtime.signature import Signature
 from ...target import Target
+from ...tir.instruction_set import user_instructions
 from ...tir.ir import Func
+from ..search.remembered import Way
+from .builds import Builds
+from .machine import with_rates
 from .program_text import program_fields
 from .protocol import Message
-from .supervised_worker import describe, was_killed
-from .worker_process import Died, Event, TimedOut, Worker, turn
+from .supervised_worker import SupervisedWorker, describe, was_killed
+from .worker_process import Died, Event, TimedOut, Worker
 
 _PATIENCE = 600.0
+_ASLEEP = 60.0
+"""Seconds for which a child may sleep, because it was stopped, say."""
+
+
+class CompileRequest(NamedTuple):
+    """A program to compile; its schedule is chosen first by `way`, unless that is `None`."""
+
+    func: Func
+    way: Way | None = None
+
+
+def compile_in_children(
+    requests: Sequence[CompileRequest],
+    target: Target,
+    jobs: int,
+    *,
+    strict_fp: bool = False,
+    cached: bool = True,
+) -> list[Compiled | str | Died | TimedOut]:
+    """Choose and compile in at most `jobs` child processes; with what is `cached` on disk, or anew.
+
+    A program that is refused has the error's text in place of its code, and one on which a child
+    ends that end. A child that is killed from outside is replaced, once for each program.
+
+    Raises `TuningError` where no process can be started, or for a program that none can read.
+    """
+    target = compiled_target(target)
+    messages = [_message(r, target, strict_fp=strict_fp, cached=cached) for r in requests]
+    workers = [SupervisedWorker("compiler", {}) for _ in range(min(jobs, len(messages)))]
+
+    def ask(supervised: SupervisedWorker, message: Message) -> Worker:
+        return supervised.ask(message, _PATIENCE, _ASLEEP)
+
+    def hear(answer: Event, _: Message) -> Compiled | str | Died | TimedOut:
+        return _compiled(answer, target) if isinstance(answer, Message) else answer
+
+    try:
+        builds = Builds(workers, messages, ask, hear)
+        while builds.at_work:
+            builds.hear(lambda: None)
+    finally:
+        for supervised in workers:
+            supervised.close()
+    return [builds.results[number] for number in range(len(messages))]
 
 
 def compile_in_child(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
     """As `compile_func`, in a child process. If that dies, the `BuildError` quotes its output."""
     target = compiled_target(target)
     try:
-        fields = {"do": "compile", "strict_fp": strict_fp}
-        request = Message({**fields, **program_fields(func, target)})
-        answer = _asked(request)
-        if was_killed(answer):
-            answer = _asked(request)
+        (answer,) = compile_in_children(
+            [CompileRequest(func)], target, 1, strict_fp=strict_fp, cached=False
+        )
     except TuningError as error:
         raise BuildError("cannot compile {0} in a child: {1}", func.name, error) from error
-    if not isinstance(answer, Message):
+    if isinstance(answer, str):
+        raise BuildError("{0}", answer)
+    if not isinstance(answer, Compiled):
         raise BuildError(
             "cannot compile {0} for {1}: {2}",
             func.name,
@@ -39,28 +95,32 @@ def compile_in_child(func: Func, target: Target | str, *, strict_fp: bool = Fals
             describe(answer),
             hint=_hint(answer),
         )
-    if "error" in answer.fields:
-        raise BuildError("{0}", answer.fields["error"])
-    tir_end, length = answer.fields["lengths"]
-    text_end = tir_end + length
-    return compiled_from(
-        answer.fields["form"],
-        compiled_signature(func, target),
-        target,
-        answer.data[:tir_end].decode(),
-        answer.data[tir_end:text_end].decode(),
-        answer.data[text_end:],
-    )
+    return answer
 
 
-def _asked(message: Message) -> Event:
-    """The answer of a new child process, or its death."""
-    worker = Worker(["compiler"], {})
-    try:
-        worker.send(message, _PATIENCE)
-        return turn([worker], lambda: None)[0][1]
-    finally:
-        worker.kill()
+def _message(request: CompileRequest, target: Target, *, strict_fp: bool, cached: bool) -> Message:
+    func, way = request
+    fields = program_fields(func, target if way is None else with_rates(target))
+    if way is not None:  # rules may take any instruction
+        homes = {i.home for i in user_instructions()}
+        fields["modules"] += sorted(home for home in homes if home is not None)
+    return Message({**fields, "way": way, "strict_fp": strict_fp, "cached": cached})
+
+
+def _compiled(answer: Message, target: Target) -> Compiled | str:
+    """The code in an answer of `compiler.py`, or the text of its error."""
+    fields = answer.fields
+    if "error" in fields:
+        return str(fields["error"])
+    start, texts = 0, list[str]()
+    for length in fields["lengths"]:
+        texts.append(answer.data[start : start + length].decode())
+        start += length
+    scheduled, tir, text = texts
+    signature = Signature.from_json(fields["signature"])
+    image = answer.data[start:]
+    compiled = compiled_from(fields["form"], signature, target, tir, text, image)
+    return replace(compiled, scheduled=scheduled)
 
 
 def _hint(death: Died | TimedOut) -> str:

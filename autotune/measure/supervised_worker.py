@@ -80,13 +80,13 @@ class SupervisedWorker:
         """Start a worker if there is none, and let it get ready."""
         _ = self.worker
 
-    def ask(self, message: Message, timeout: float) -> Worker:
+    def ask(self, message: Message, timeout: float, asleep: float | None = None) -> Worker:
         """Send a request to the worker that is returned; its events go through `receive`.
 
-        If that worker dies, its death is the answer.
+        If that worker dies, its death is the answer. The limits are those of `Worker.send`.
         """
         worker = self.worker
-        worker.send(message, timeout)
+        worker.send(message, timeout, asleep)
         return worker
 
     def receive(self, event: Event) -> Event | Requeue | None:

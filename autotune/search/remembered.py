@@ -91,9 +91,9 @@ def recalled(func: Func, target: Target, way: Way) -> Schedule | None:
     return choices.get(key(func, target, way), lambda content: _replayed(content, func))
 
 
-def remembers(target: Target) -> bool:
-    """Whether choices for a target are remembered at all."""
-    return _choices(target) is not None
+def has_own_rules(target: Target) -> bool:
+    """Whether rules of the user's own may choose, which other processes need not have."""
+    return bool(SKETCH_RULES or outside_modules(target))
 
 
 def key(func: Func, target: Target, way: Way) -> str:
@@ -136,8 +136,7 @@ def _replayed(content: bytes, func: Func) -> Schedule:
 
 
 def _choices(target: Target) -> DiskCache | None:
-    foreign = SKETCH_RULES or outside_modules(target)
-    folder = None if foreign else location(os.environ, KIND)
+    folder = None if has_own_rules(target) else location(os.environ, KIND)
     return None if folder is None else _shared(folder)
 
 

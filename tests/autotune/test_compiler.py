@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilewright import BuildError, Schedule, build_library, ops, te
-from tilewright.autotune.measure import compile_in_child as child
-from tilewright.autotune.measure.build_ahead import Task, build_ahead
-from tilewright.autotune.measure.compile_in_child import compile_in_child
+from tilewright.autotune.measure.compile_in_child import (
+    CompileRequest,
+    compile_in_child,
+    compile_in_children,
+)
 from tilewright.autotune.measure.program_text import program_fields
-from tilewright.autotune.measure.worker_process import Died
+from tilewright.autotune.measure.worker_process import Worker
 from tilewright.autotune.search.remembered import recalled
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import is_cached
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tir.instruction_set import find_instruction
 from tilewright.tir.ir import Func
+from tilewright.tir.printer import func_text
 
 from ..hosts import processor
 from ..instruction_sets import forgotten
@@ -56,17 +60,25 @@ def test_a_child_that_aborts_is_a_build_error() -> None:
     assert "signal 6 (SIGABRT); it printed: LLVM ERROR: Cannot select" in str(refused.value)
 
 
-def test_a_child_that_is_killed_is_asked_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed = Died(0, signal.SIGKILL, out_of_memory=False, output="")
-    ask, deaths = child._asked, [killed]
-    monkeypatch.setattr(child, "_asked", lambda m: deaths.pop() if deaths else ask(m))
-    assert compile_in_child(affine(), SERIAL).signature.name == "affine"
-    assert not deaths
-    monkeypatch.setattr(child, "_asked", lambda _: killed)
-    with pytest.raises(
-        BuildError, match=r"SIGKILL(.|\n)*hint: the process was killed from outside"
-    ):
-        compile_in_child(affine(), SERIAL)
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_child_that_is_killed_is_asked_again_once(
+    kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, left = Worker.send, iter(range(kills))
+
+    def send_and_kill(worker: Worker, *request: Any) -> None:
+        send(worker, *request)
+        if next(left, None) is not None:
+            worker.process.kill()
+
+    monkeypatch.setattr(Worker, "send", send_and_kill)
+    if kills == 1:
+        assert compile_in_child(affine(), SERIAL).signature.name == "affine"
+    else:
+        with pytest.raises(BuildError, match="SIGKILL") as error:
+            compile_in_child(affine(), SERIAL)
+        assert error.value.hint is not None
+    assert list(left) == []
 
 
 def test_what_the_child_refuses_is_passed_on() -> None:
@@ -115,10 +127,17 @@ def test_programs_with_instructions_of_a_module_are_built_in_parallel(
     instructions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
-    tasks = [Task(tensorized(), None), Task(ops.matmul_func(6, 8, 5), "model")]
-    build_ahead(tasks, SERIAL, 2, strict_fp=False)
-    assert is_cached(tensorized(), SERIAL, strict_fp=False)
-    assert recalled(tasks[1].func, SERIAL, "model") is not None
+    product = ops.matmul_func(6, 8, 5)
+    requests = [CompileRequest(tensorized()), CompileRequest(product, "model")]
+    given, searched = compile_in_children(requests, SERIAL, 2)
+    assert isinstance(given, Compiled)
+    assert isinstance(searched, Compiled)
+    assert is_cached(tensorized(), SERIAL)
+    assert given.image == compile_func(tensorized(), SERIAL).image
+    schedule = recalled(product, SERIAL, "model")
+    assert schedule is not None
+    assert searched.scheduled == func_text(schedule.func)
+    assert searched.image == compile_func(schedule.func, SERIAL).image
 
 
 def test_instructions_of_a_script_cannot_be_imported(instructions: str) -> None:

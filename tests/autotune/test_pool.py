@@ -154,7 +154,7 @@ def test_a_worker_has_one_thread() -> None:
     worker = Worker(["compiler"], {})
     try:
         fields = program_fields(affine(), resolve("cpu -threads=1"))
-        worker.send(Message({"do": "compile", "strict_fp": False, **fields}), 60.0)
+        worker.send(Message({"way": None, "strict_fp": False, "cached": False, **fields}), 60.0)
         ((_, answer),) = turn([worker], lambda: None)
         assert isinstance(answer, Message)
         assert "error" not in answer.fields

@@ -9,7 +9,7 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.measure.compile_in_child import compile_in_child
 from tilewright.base.errors import TargetError
-from tilewright.building.choose import choices, choose
+from tilewright.building.choose import Choices
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
 from tilewright.codegen.detect import resolve
@@ -28,13 +28,14 @@ def test_a_row_is_all_that_a_processor_takes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(CPUS, "bdver2", Cpu(features, 16 << 10, 2 << 20, 8 << 20))
     target = CpuTarget.of(resolve(TEXT))
     assert (target.vector_bits, target.vector_registers, target.l1_bytes) == (256, 16, 16 << 10)
-    chosen = choose(next(choices(ops.matmul_func(64, 64, 64), target, None, ("model",))), target)
-    code = assembly(compile_func(chosen.func, target))
+    choice = next(Choices(ops.matmul_func(64, 64, 64), target, None, ("model",)))
+    chosen = choice.scheduled(target)
+    code = assembly(compile_func(chosen, target))
     assert "vfmadd" in code
     assert widest(code) == 256
     assert beyond(code, target) == []
-    apart = compile_in_child(chosen.func, target)
-    assert (apart.target, apart.image) == (target, compile_func(chosen.func, target).image)
+    apart = compile_in_child(chosen, target)
+    assert (apart.target, apart.image) == (target, compile_func(chosen, target).image)
 
 
 def test_other_processes_get_the_row(monkeypatch: pytest.MonkeyPatch) -> None:

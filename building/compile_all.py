@@ -1,0 +1,147 @@
+"""Compiling the first choice that compiles: of one program, or of several in child processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..base.errors import BuildError, TilewrightError, TuningError, told_of
+from ..target import Target
+from .choose import Choice, Choices
+
+if TYPE_CHECKING:
+    from ..codegen.compiled import Compiled
+    from ..tir.ir import Func
+
+_log = logging.getLogger(__name__)
+
+
+def compile_all(
+    choices: Sequence[Choices], target: Target, *, jobs: int | None = None, strict_fp: bool = False
+) -> list[tuple[Choice, Compiled]]:
+    """Compile several programs for a resolved target: of each, the first choice that compiles.
+
+    The first choices are compiled in `jobs` child processes, by default one for each processor that
+    may be used, and their code comes by message. All else is done here: what children cannot read,
+    what is cached on disk, and the choices that follow one that fails, in the order of programs.
+
+    Raises what `compile_first` raises, for the first program that cannot be built, and `BuildError`
+    where no process can be started.
+    """
+    first: list[Choice] = []
+    for n, offers in enumerate(choices):
+        with told_of(partial(nth, choices, n)):
+            first.append(next(offers))
+    made = _in_children(first, target, jobs, strict_fp=strict_fp)
+    results: list[tuple[Choice, Compiled]] = []
+    for n, offers in enumerate(choices):
+        with told_of(partial(nth, choices, n)):
+            results.append(
+                compile_first(offers, target, strict_fp=strict_fp, first=first[n], code=made[n])
+            )
+    return results
+
+
+def nth(choices: Sequence[Choices], n: int) -> str:
+    """A program by its name and number."""
+    return f"program {choices[n].name}, number {n + 1} of {len(choices)}"
+
+
+def compile_first(
+    choices: Choices,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    first: Choice | None = None,
+    code: Compiled | None = None,
+) -> tuple[Choice, Compiled]:
+    """Compile the first choice that compiles, for a resolved target.
+
+    `first` is the first one if it was taken already, and `code` what it compiles to. Choices that
+    fail are set aside, with warnings. Raises the error of the last one where none compiles, and
+    what `choices` raises; where there is no compiler, that is said once.
+    """
+    from ..codegen.generator import generator_for
+
+    choice = next(choices) if first is None else first
+    generator_for(target).tools()
+    failed = False
+    while code is None:
+        func = None
+        try:
+            func = choice.scheduled(target)
+            # What ended a child may be the program's fault: then it would end this process next.
+            code = _compiled(func, target, strict_fp=strict_fp, foreign=choice.foreign or failed)
+        except TilewrightError as error:
+            choices.set_aside(choice, error, found=func is not None)
+            choice, failed = next(choices), True
+    for remark in code.remarks:
+        _log.warning("%s: %s", choice.func.name, remark)
+    return choice, code
+
+
+def _compiled(func: Func, target: Target, *, strict_fp: bool, foreign: bool) -> Compiled:
+    from ..codegen.cache import compile_cached
+    from ..codegen.generator import generator_for
+
+    if not generator_for(target).may_end_process(target, foreign=foreign):
+        return compile_cached(func, target, strict_fp=strict_fp)
+    from ..autotune.measure.compile_in_child import compile_in_child
+
+    return compile_cached(func, target, strict_fp=strict_fp, compiler=compile_in_child)
+
+
+def _in_children(
+    choices: Sequence[Choice], target: Target, jobs: int | None, *, strict_fp: bool
+) -> list[Compiled | None]:
+    """The code of choices that child processes compile; `None` of those that are left to this one.
+
+    What fails in a child is logged, and left to this process, which then has the error.
+    """
+    from ..autotune.measure.compile_in_child import CompileRequest, compile_in_children
+    from ..autotune.measure.supervised_worker import describe
+    from ..codegen.compiled import Compiled
+    from ..codegen.detect import usable_processors
+    from ..codegen.generator import outside_modules
+    from ..tir.instruction_set import user_instructions
+    from ..tir.printer import func_text
+
+    jobs = usable_processors() if jobs is None else jobs
+    # Children import what modules register.
+    homes = {*outside_modules(target), *(i.home for i in user_instructions())}
+    if jobs == 1 or len(choices) < 2 or "__main__" in homes:
+        return [None] * len(choices)
+    keys = [(func_text(choice.func), choice.way) for choice in choices]
+    requests = {
+        key: CompileRequest(choice.func, choice.way)
+        for key, choice in zip(keys, choices, strict=True)
+        if _is_for_children(choice, target, strict_fp=strict_fp)
+    }
+    if len(requests) < 2:  # a process is not worth it
+        return [None] * len(choices)
+    try:
+        answers = compile_in_children(list(requests.values()), target, jobs, strict_fp=strict_fp)
+    except TuningError as error:
+        raise BuildError(
+            "cannot build in child processes: {0}", error, hint="build here: jobs=1"
+        ) from error
+    made = dict[object, Compiled]()
+    for key, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, Compiled):
+            made[key] = answer
+        elif isinstance(answer, str):
+            _log.info("a build in a child process failed: %s", answer)
+        else:
+            _log.warning("a build in a child process failed: %s", describe(answer))
+    return [made.get(key) for key in keys]
+
+
+def _is_for_children(choice: Choice, target: Target, *, strict_fp: bool) -> bool:
+    from ..autotune.search.remembered import has_own_rules
+    from ..codegen.cache import is_cached
+
+    if choice.way is not None:
+        return not has_own_rules(target)
+    return not is_cached(choice.func, target, strict_fp=strict_fp)
