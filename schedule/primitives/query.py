@@ -49,7 +49,12 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
         return block_named(fn, block, fn)
     blocks = list(blocks_in(fn.body))
     if not blocks:
-        raise ScheduleError("there is no block {0}; {1} has none", block, fn.name, hint=MAKE_BLOCKS)
+        raise ScheduleError(
+            "there is no block {0}: positions are of the program as written, and {1} has no block",
+            block,
+            fn.name,
+            hint=f"{MAKE_BLOCKS}: take these by name",
+        )
     if not 0 <= block < len(blocks):
         raise ScheduleError(
             "there is no block {0}; the program as written has {1}, counted from 0",
