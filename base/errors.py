@@ -493,6 +493,18 @@ class ArtifactError(TilewrightError):
     """A compiled artifact that is damaged, of another version, or for another machine."""
 
 
+class ModelError(TilewrightError):
+    """A model or graph is malformed, or asks for what its operators do not take."""
+
+
+class UnsupportedError(ModelError):
+    """A model needs what is not supported; `data["reasons"]` lists all of it."""
+
+
+class GuardError(KernelError):
+    """Data that a model computed is outside of what it was built for, an index of its range say."""
+
+
 class DatabaseError(TilewrightError):
     """The tuning database is missing, locked, read-only, damaged or of a newer version."""
 

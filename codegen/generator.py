@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..tir.ir import Func, Var
     from .compiled import Compiled, Launch
     from .program_loops import ProgramLoops
+    from .sequence import Step
 
 T = TypeVar("T", bound=Target)
 E = TypeVar("E")
@@ -211,6 +212,16 @@ class CodeGenerator(ABC, Generic[T, E]):
     @abstractmethod
     def compile(self, emitted: E, target: T) -> Code:
         """The image of what was emitted. Raises `BuildError` where the tools refuse it."""
+
+    def join(
+        self, signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: T
+    ) -> Code:
+        """The image of a function that takes these steps, with the code of their kernels.
+
+        Raises `BuildError` where the kind of target has no such functions.
+        """
+        del steps, kernels
+        raise BuildError("{0}: models are built for processors, found {1}", signature.name, target)
 
     def loops_of_lines(self, compiled: Compiled, loops: ProgramLoops) -> list[int | None] | None:
         """For each line of the assembly text the number of the innermost loop that runs it.

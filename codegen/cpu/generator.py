@@ -22,9 +22,11 @@ from .detection import host_target
 if TYPE_CHECKING:
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
+    from ...runtime.signature import Signature
     from ...tir.instruction import Instruction
     from ..compiled import Compiled
     from ..program_loops import ProgramLoops
+    from ..sequence import Step
     from .llvm import Emitted
 
 OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_wtime")
@@ -163,6 +165,17 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
                 check_code(self, instruction, target)
         return self.object_file(emitted, target)
 
+    def join(
+        self,
+        signature: Signature,
+        steps: Sequence[Step],
+        kernels: Sequence[Compiled],
+        target: CpuTarget,
+    ) -> Code:
+        from .entry import entry
+
+        return entry(signature, steps, kernels, target)
+
     def object_file(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
         """One object file of the modules of a kernel and of what packs its operands."""
         from ..compiled import Launch
@@ -191,21 +204,24 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return loops_of_lines(plain, verbose, loops.around)
 
     def check(self, compiled: Compiled) -> None:
+        from .archive import members
         from .elf import read_object
 
         target, signature = CpuTarget.of(compiled.target), compiled.signature
-        found = read_object(compiled.image)
-        if found.arch != target.arch:
-            raise ArtifactError("its code is for {0}, expected {1}", found.arch, target.arch)
-        parallel = not found.undefined.isdisjoint(OPENMP)
+        objects = [read_object(code) for code in members(compiled.image)]
+        for found in objects:
+            if found.arch != target.arch:
+                raise ArtifactError("its code is for {0}, expected {1}", found.arch, target.arch)
+        defined = frozenset[str]().union(*(found.defined for found in objects))
+        parallel = any(not found.undefined.isdisjoint(OPENMP) for found in objects)
         if parallel is not runs_parallel(compiled):
             raise ArtifactError(
                 "its code calls {0} OpenMP runtime, expected {1}",
                 "an" if parallel else "no",
                 "one" if runs_parallel(compiled) else "none",
             )
-        wanted = [*signature.symbols, *([signature.teams_symbol] if parallel else [])]
-        missing = [symbol for symbol in wanted if symbol not in found.defined]
+        wanted = [*signature.symbols, *_teams(compiled)]
+        missing = [symbol for symbol in wanted if symbol not in defined]
         if missing:
             raise ArtifactError("its code does not define {0}", ", ".join(missing))
 
@@ -226,7 +242,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
                 )
             imports = {symbol: runtime.symbol_address(symbol) for symbol in OPENMP}
         symbols = signature.symbols
-        variables = (signature.teams_symbol,) if parallel else ()
+        variables = _teams(compiled)
         loaded = load_object(compiled.image, (*symbols, *variables), imports)
         addresses, teams = loaded.addresses[: len(symbols)], loaded.addresses[len(symbols) :]
         for address in teams:
@@ -280,6 +296,15 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
 
     def addresses(self, target: CpuTarget) -> int:
         return target.threads * _PER_THREAD
+
+
+def _teams(compiled: Compiled) -> tuple[str, ...]:
+    """The variables that `openmp.connect` sets: one of each parallel kernel of the image."""
+    if not runs_parallel(compiled):
+        return ()
+    named = compiled.launches[0].needs.get("teams")
+    own = (compiled.signature.teams_symbol,)
+    return tuple(map(str, named)) if isinstance(named, Sequence) else own
 
 
 def runs_parallel(compiled: Compiled) -> bool:

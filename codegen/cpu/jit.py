@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from llvmlite import binding
 
 from ...base.errors import BuildError
+from .archive import members
 from .llvm import initialize
 
 _TOGETHER = 16
@@ -28,13 +29,15 @@ class Loaded(NamedTuple):
 
 
 def load_object(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Loaded:
-    """Link an object file into this process, for the functions `symbols` that it defines.
+    """Link an image of object files into this process, for the functions `symbols` that it defines.
 
     `imports` are addresses of functions that the process does not export. Raises `BuildError` for
     an undefined function.
     """
     name = symbols[0]
-    library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
+    library = binding.JITLibraryBuilder().add_current_process()
+    for member in members(code):
+        library.add_object_img(member)
     for imported, address in imports.items():
         library.import_symbol(imported, address)
     for symbol in symbols:

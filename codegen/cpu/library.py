@@ -17,6 +17,7 @@ from ...runtime.header import c_header
 from ...runtime.signature import Signature
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
+from .archive import archive, members
 from .elf import with_constant
 from .generator import runs_parallel
 from .system_names import is_system_name
@@ -88,15 +89,16 @@ def _described(compiled: Compiled) -> bytes:
     """The object code with the description of its kernel in it."""
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
     text = description(signature, target, target.features, _needs(compiled))
-    described = with_constant(compiled.image, f"{signature.name}.description", text)
+    first, *others = members(compiled.image)
+    described = with_constant(first, f"{signature.name}.description", text)
     if described is None:
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
         return compiled.image
-    return described
+    return archive([described, *others])
 
 
 def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> bytes:
-    """Link an object file to a shared library; returns its content.
+    """Link an image of object files to a shared library; returns its content.
 
     Functions of the C library and of OpenMP's runtime stay undefined: the process that loads the
     library has them. Linking happens in a temporary folder. Raises `BuildError` if there is no
@@ -105,9 +107,12 @@ def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> by
     command = linker(find)
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-            source, library = Path(folder, "kernel.o"), Path(folder, "kernel.so")
-            source.write_bytes(object_code)
-            _run([*command, "-o", str(library), str(source)], target)
+            library, sources = Path(folder, "kernel.so"), list[str]()
+            for number, code in enumerate(members(object_code)):
+                source = Path(folder, f"{number}.o")
+                source.write_bytes(code)
+                sources.append(str(source))
+            _run([*command, "-o", str(library), *sources], target)
             return library.read_bytes()
     except OSError as error:
         raise BuildError(

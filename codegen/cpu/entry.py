@@ -1,0 +1,95 @@
+"""The function that calls the kernels of a sequence, as LLVM IR, and the image of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Signature
+from ...target import CpuTarget
+from ..compiled import Compiled, Launch
+from ..generator import Code
+from ..sequence import Call, Place, Step
+from . import llvm
+from .archive import archive, members
+
+
+def entry(
+    signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: CpuTarget
+) -> Code:
+    """The image of the entry and the kernels, an archive of object files."""
+    text = _text(signature, steps, kernels)
+    objects = [llvm.object_code(llvm.parse(text), target)]
+    for kernel in kernels:
+        objects += members(kernel.image)
+    teams = [
+        kernel.signature.teams_symbol
+        for kernel in kernels
+        if any(launch.needs.get("openmp") for launch in kernel.launches)
+    ]
+    needs = {"openmp": True, "teams": teams} if teams else {}
+    texts = "\n".join([text, *(kernel.text for kernel in kernels)])
+    return Code(
+        archive(objects), (Launch(signature.name, needs),), (signature.workspace_bytes,), texts
+    )
+
+
+def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled]) -> str:
+    lines: list[str] = []
+    count = 0
+
+    def pointer(place: Place | None) -> str:
+        nonlocal count
+        if place is None:
+            return "null"
+        base = "%workspace" if place.argument is None else f"%a{place.argument}"
+        if not place.offset:
+            return base
+        count += 1
+        lines.append(f"%p{count} = getelementptr i8, ptr {base}, i64 {place.offset}")
+        return f"%p{count}"
+
+    for number, step in enumerate(steps):
+        if isinstance(step, Call):
+            operands = [f"ptr {pointer(p)}" for p in (*step.places, step.workspace)]
+            name = step.kernel.signature.name
+            lines.append(f"%s{number} = call i32 @{name}({', '.join(operands)})")
+            lines.append(f"%f{number} = icmp ne i32 %s{number}, {OK}")
+            lines.append(f"br i1 %f{number}, label %failed{number}, label %next{number}")
+            lines += [f"failed{number}:", f"ret i32 %s{number}", f"next{number}:"]
+        else:
+            to, source = pointer(step.destination), pointer(step.source)
+            lines.append(
+                f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {step.bytes}, "
+                "i1 false)"
+            )
+    declarations = [
+        f"declare i32 @{k.signature.name}({', '.join(['ptr'] * (len(k.signature.arguments) + 1))})"
+        for k in kernels
+    ]
+    parameters = [f"ptr %a{n}" for n in range(len(signature.arguments))] + ["ptr %workspace"]
+    check = _workspace_check() if signature.workspace_bytes else []
+    body = "\n  ".join(["entry:", *check, *lines, f"ret i32 {OK}"])
+    return "\n".join(
+        [
+            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+            *declarations,
+            f"define i32 @{signature.name}({', '.join(parameters)}) {{",
+            f"  {body}",
+            "}",
+            "",
+        ]
+    )
+
+
+def _workspace_check() -> list[str]:
+    return [
+        "%address = ptrtoint ptr %workspace to i64",
+        f"%low = and i64 %address, {WORKSPACE_ALIGNMENT - 1}",
+        "%odd = icmp ne i64 %low, 0",
+        "%null = icmp eq ptr %workspace, null",
+        "%unusable = or i1 %odd, %null",
+        "br i1 %unusable, label %refused, label %begin",
+        "refused:",
+        f"ret i32 {UNUSABLE_WORKSPACE}",
+        "begin:",
+    ]

@@ -1,0 +1,70 @@
+"""Several kernels as one: a function that calls them one after the other at places in memory.
+
+The function takes the arguments of its signature and a workspace, as every kernel does. The code
+generator of the kind of target makes it (`CodeGenerator.join`), and its image has the code of all
+kernels. So a model is called, timed and stored as a kernel is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..base.errors import BuildError
+from ..runtime.signature import Signature
+from ..target import Target
+from .calling_convention import sized
+from .compiled import Compiled
+from .generator import generator_for
+
+
+@dataclass(frozen=True)
+class Place:
+    """Memory at an offset in bytes of the argument of that number; of the workspace if `None`."""
+
+    argument: int | None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel is called with its arguments at these places, and its workspace at the last."""
+
+    kernel: Compiled
+    places: tuple[Place, ...]
+    workspace: Place | None = None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bytes are copied from one place to another, which does not overlap with it."""
+
+    source: Place
+    destination: Place
+    bytes: int
+
+
+Step: TypeAlias = Call | Copy
+
+
+def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compiled:
+    """The compiled function of that signature that takes these steps, for a resolved target.
+
+    Where a kernel returns a status other than 0, it is returned, and no further step is taken.
+    Raises `BuildError` for kernels of other targets.
+    """
+    kernels = tuple({s.kernel.signature.name: s.kernel for s in steps if isinstance(s, Call)}.values())
+    for kernel in kernels:
+        if kernel.target != target:
+            raise BuildError(
+                "the kernel {0} is for {1}, and the sequence for {2}",
+                kernel.signature.name, str(kernel.target), str(target),
+            )  # fmt: skip
+    code = generator_for(target).join(signature, steps, kernels, target)
+    lowered = "\n\n".join(kernel.tir for kernel in kernels)
+    remarks = tuple(dict.fromkeys(r for kernel in kernels for r in kernel.remarks))
+    return Compiled(
+        sized(signature, code.workspaces), target, lowered, code.text, code.image, code.launches,
+        remarks, any(kernel.strict_fp for kernel in kernels),
+    )  # fmt: skip

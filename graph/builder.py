@@ -1,0 +1,152 @@
+"""Building graphs: nodes are typed as they are added, and what is known is computed at once.
+
+A node whose inputs are all constants becomes constants (by its reference), equal nodes are one, and
+the `rules` of a pass may answer with another value. Nodes that nothing needs are left out of the
+finished graph. So a rewrite is a rebuilding of the graph with rules: `rebuilt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import ModelError
+from .ir import Attributes, Constant, Graph, Node, TensorType, Value, constant
+from .operator import find
+
+Rule: TypeAlias = "Callable[[Builder, Node], Value | Sequence[Value] | None]"
+"""Returns the values that stand for a node's outputs, or `None`. The node is not yet added."""
+
+MAX_FOLDED_BYTES = 1 << 20
+"""A constant is computed ahead if it takes at most so many bytes, or no more than it is made of."""
+
+
+class Builder:
+    """A graph in the making."""
+
+    def __init__(self, name: str, rules: Mapping[str, Sequence[Rule]] | None = None) -> None:
+        self.name = name
+        self.rules = rules or {}
+        self.inputs: dict[str, Value] = {}
+        self.producers: dict[Value, Node] = {}
+        self._nodes: dict[object, Node] = {}
+        self._constants: dict[str, Constant] = {}
+        self._count = 0
+        self.applied: dict[str, int] = {}
+        """How often each rule answered, by its name."""
+
+    def input(self, name: str, type: TensorType) -> Value:
+        """A new input."""
+        if name in self.inputs:
+            raise ModelError("two inputs are named {0}", name)
+        value = self.inputs[name] = Value(type, name)
+        return value
+
+    def constant(self, data: Any, dtype: str | None = None, name: str = "") -> Constant:
+        """The constant of an array, number or list; one for equal ones."""
+        array = np.asarray(data, None if dtype is None else dtypes.to_numpy(dtype))
+        new = constant(array, name)
+        return self._constants.setdefault(new.digest, new)
+
+    def add(self, operator: str, *inputs: Value, **attributes: Any) -> Any:
+        """The output of an operator, or the tuple of its outputs if it has several.
+
+        Raises `ModelError` if the operator does not take these inputs or attributes.
+        """
+        outputs = self._add(operator, inputs, attributes, ())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def copy(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        """The outputs of another graph's node with these inputs."""
+        names = [output.name for output in node.outputs]
+        return self._add(node.operator, tuple(inputs), node.attributes, names)
+
+    def _add(
+        self, name: str, inputs: tuple[Value, ...], given: Attributes, names: Sequence[str]
+    ) -> tuple[Value, ...]:
+        record = find(name)
+        attributes = record.checked(dict(given))
+        key = (name, tuple(map(id, inputs)), tuple(attributes.items()), _signs(attributes))
+        known = self._nodes.get(key)
+        if known is not None:
+            return known.outputs
+        types = record.types([value.type for value in inputs], attributes)
+        folded = self._folded(record, inputs, attributes, types)
+        if folded is not None:
+            return folded
+        outputs = tuple(
+            Value(type, names[k] if k < len(names) else self._new_name())
+            for k, type in enumerate(types)
+        )
+        node = Node(name, inputs, attributes, outputs)
+        for rule in self.rules.get(name, ()):
+            answer = rule(self, node)
+            if answer is not None:
+                self.applied[rule.__name__] = self.applied.get(rule.__name__, 0) + 1
+                return (answer,) if isinstance(answer, Value) else tuple(answer)
+        self._nodes[key] = node
+        for output in outputs:
+            self.producers[output] = node
+        return outputs
+
+    def _folded(
+        self,
+        record: Any,
+        inputs: Sequence[Value],
+        attributes: Attributes,
+        types: Sequence[TensorType],
+    ) -> tuple[Value, ...] | None:
+        if not all(isinstance(value, Constant) for value in inputs):
+            return None
+        limit = max(MAX_FOLDED_BYTES, sum(value.type.bytes for value in inputs))
+        if sum(type.bytes for type in types) > limit:
+            return None
+        arrays = [value.data for value in inputs if isinstance(value, Constant)]
+        try:
+            with np.errstate(all="ignore"):
+                results = record.evaluate(arrays, attributes)
+        except IndexError as error:
+            raise ModelError("{0}: {1}", record.name, error) from error
+        pairs = zip(results, types, strict=True)
+        return tuple(self.constant(r.reshape(t.shape), t.dtype) for r, t in pairs)
+
+    def _new_name(self) -> str:
+        self._count += 1
+        return f"%{self._count}"
+
+    def graph(self, outputs: Mapping[str, Value]) -> Graph:
+        """The graph of what these outputs need."""
+        needed = {v for v in outputs.values()}
+        nodes: list[Node] = []
+        for node in reversed(self._nodes.values()):
+            if not needed.isdisjoint(node.outputs):
+                needed.update(node.inputs)
+                nodes.append(node)
+        return Graph(self.name, self.inputs, tuple(reversed(nodes)), dict(outputs))
+
+
+def rebuilt(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> tuple[Graph, dict[str, int]]:
+    """The graph with the rules of its operators applied once to each node, and their counts."""
+    builder = Builder(graph.name, rules)
+    new: dict[Value, Value] = {}
+    for name, value in graph.inputs.items():
+        new[value] = builder.inputs[name] = value
+    for held in graph.constants:
+        new[held] = builder._constants.setdefault(held.digest, held)
+    for node in graph.nodes:
+        outputs = builder.copy(node, [new[value] for value in node.inputs])
+        new.update(zip(node.outputs, outputs, strict=True))
+    return builder.graph({n: new[v] for n, v in graph.outputs.items()}), builder.applied
+
+
+def _signs(attributes: Attributes) -> object:
+    """What tells attributes apart that compare equal: 0.0 and -0.0, 1 and True and 1.0."""
+    return repr(tuple(attributes.values()))
+
+
+def used(values: Iterable[Value]) -> list[Value]:
+    """Distinct values in their order."""
+    return list(dict.fromkeys(values))

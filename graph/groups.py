@@ -1,0 +1,252 @@
+"""Groups: which nodes of a graph become one kernel.
+
+A group has at most one anchor, a node that is more than pointwise. What it computes alone may be
+read inside: the pointwise nodes between its result and the first node that all of its readers lead
+to (the post-dominator) join it, also where they read other values from memory. A node in front of
+an anchor joins if only the group reads it and it is cheap to compute at each place that is read.
+A view is no node of a group: it is another name for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .ir import Constant, Graph, Node, Value
+from .operator import Kind, find
+
+_FREE = {Kind.POINTWISE}
+_ANCHORS = {Kind.CONTRACTION, Kind.REDUCTION, Kind.ROWS, Kind.WINDOW, Kind.SCAN, Kind.OPAQUE}
+MAX_NODES = 32
+"""Nodes of a group; programs of more take long to schedule."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Nodes that one kernel computes, in order; what it reads, constants among it, and writes."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        """Its operators, the first of equal ones only."""
+        return "_".join(dict.fromkeys(node.operator for node in self.nodes))
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name}: {', '.join(str(o.type) for o in self.outputs)}>"
+
+
+def kind(node: Node) -> Kind:
+    return find(node.operator).kind
+
+
+def is_view(node: Node) -> bool:
+    """Whether its output is another name for the memory of its input."""
+    return kind(node) is Kind.VIEW
+
+
+def divide(graph: Graph) -> list[Group]:
+    """The groups of a graph, in an order in which they can run. Views belong to none."""
+    return list(_groups(graph, _Division(graph).leaders()))
+
+
+class _Division:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.place = {node: n for n, node in enumerate(graph.nodes)}
+        self.kept = set(graph.outputs.values())
+        self.dominators = _post_dominators(graph)
+        self.leader: dict[Node, Node] = {}
+        self.members: dict[Node, list[Node]] = {}
+
+    def leaders(self) -> dict[Node, Node]:
+        """The first node of the group of each node."""
+        for node in self.graph.nodes:
+            if not is_view(node):
+                self.leader[node] = node
+                self.members[node] = [node]
+        # Epilogues first, from anchors in order, then chains of what is left.
+        nodes = [n for n in self.graph.nodes if n in self.leader]
+        for node in sorted(nodes, key=lambda n: kind(n) not in _ANCHORS):
+            self._extend(node)
+        for node in reversed(nodes):
+            self._take_producers(node)
+        return self.leader
+
+    def _extend(self, start: Node) -> None:
+        """Let the pointwise nodes that the group of `start` dominates join it."""
+        end = start
+        while len(end.outputs) == 1 and end.output not in self.kept:
+            meet = self.dominators.get(end)
+            if meet is None:
+                return
+            between = self._between(end, meet)
+            if between is None or not all(self._joins(node, start) for node in between):
+                return
+            if len(self.members[self.leader[start]]) + len(between) > MAX_NODES:
+                return
+            for node in between:
+                self._merge(node, start)
+            end = meet
+
+    def _between(self, start: Node, meet: Node) -> list[Node] | None:
+        """The nodes on all ways from `start` to `meet`, which is the last; `None` with views."""
+        found: dict[Node, None] = {}
+        pending = [start]
+        while pending:
+            for value in pending.pop().outputs:
+                if value in self.kept:
+                    return None
+                for node in self.graph.consumers.get(value, ()):
+                    if is_view(node):
+                        return None
+                    if node not in found:
+                        found[node] = None
+                        if node is not meet:
+                            pending.append(node)
+        return sorted(found, key=self.place.__getitem__)
+
+    def _joins(self, node: Node, start: Node) -> bool:
+        """Whether a node may be computed where the group of `start` has its result."""
+        alone = len(self.members[self.leader[node]]) == 1
+        return (
+            alone
+            and kind(node) in _FREE
+            and node.output.type.size == start.outputs[0].type.size
+            and not self._waits(node, start)
+        )
+
+    def _waits(self, node: Node, start: Node) -> bool:
+        """Whether another operand of `node` is computed from the group of `start`, outside of it.
+
+        The group would then need a result of what needs its own.
+        """
+        own = self.leader[start]
+        pending = [
+            p for v in node.inputs if (p := self.graph.producers.get(v)) and not self._in(p, own)
+        ]
+        seen = set(pending)
+        first = self.place[self.members[own][0]]
+        while pending:
+            for value in pending.pop().inputs:
+                producer = self.graph.producers.get(value)
+                if producer is None or producer in seen or self.place[producer] < first:
+                    continue
+                if self._in(producer, own):
+                    # Through nodes that will join with it, this is no detour.
+                    return True
+                seen.add(producer)
+                pending.append(producer)
+        return False
+
+    def _in(self, node: Node, leader: Node) -> bool:
+        return self.leader.get(node) is leader
+
+    def _merge(self, node: Node, start: Node) -> None:
+        own, other = self.leader[start], self.leader[node]
+        for member in self.members.pop(other):
+            self.leader[member] = own
+            self.members[own].append(member)
+
+    def _take_producers(self, node: Node) -> None:
+        """Let cheap nodes that only the group of `node` reads join it."""
+        own = self.leader[node]
+        for value in node.inputs:
+            producer = self.graph.producers.get(value)
+            if producer is None or producer not in self.leader or self.leader[producer] is own:
+                continue
+            if value in self.kept or len(self.members[self.leader[producer]]) > 1:
+                continue
+            readers = self.graph.consumers[value]
+            if not all(self._in(reader, own) for reader in readers):
+                continue
+            if kind(producer) in _ANCHORS or not _is_cheap(producer, node):
+                continue
+            if len(self.members[own]) < MAX_NODES:
+                self._merge(producer, node)
+                self._take_producers(producer)
+
+
+def _is_cheap(producer: Node, consumer: Node) -> bool:
+    """Whether the consumer may compute the producer's elements where it reads them."""
+    if kind(consumer) in (Kind.POINTWISE, Kind.MOVEMENT, Kind.REDUCTION, Kind.ROWS):
+        return True
+    if kind(consumer) is Kind.WINDOW:
+        return kind(producer) is Kind.POINTWISE
+    return False
+
+
+def _post_dominators(graph: Graph) -> dict[Node, Node]:
+    """The first node on all ways from a node's readers to the outputs, where there is one."""
+    place = {node: n for n, node in enumerate(graph.nodes)}
+    kept = set(graph.outputs.values())
+    found: dict[Node, Node] = {}
+    for node in reversed(graph.nodes):
+        readers = {r for v in node.outputs for r in graph.consumers.get(v, ())}
+        if not readers or not kept.isdisjoint(node.outputs):
+            continue
+        meet: Node | None = None
+        for reader in readers:
+            meet = reader if meet is None else _meeting(meet, reader, place, found)
+            if meet is None:
+                break
+        if meet is not None:
+            found[node] = meet
+    return found
+
+
+def _meeting(
+    a: Node, b: Node, place: dict[Node, int], dominators: dict[Node, Node]
+) -> Node | None:
+    while a is not b:
+        if place[a] > place[b]:
+            a, b = b, a
+        above = dominators.get(a)
+        if above is None:
+            return None
+        a = above
+    return a
+
+
+def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
+    """The groups in the order in which what they read is there."""
+    members: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        if node in leaders:
+            members.setdefault(leaders[node], []).append(node)
+    done: set[Node] = set()
+    kept = set(graph.outputs.values())
+
+    def ready(nodes: Sequence[Node]) -> Iterator[Group]:
+        own = set(nodes)
+        if nodes[0] in done:
+            return
+        done.add(nodes[0])
+        for node in nodes:
+            for value in node.inputs:
+                producer = graph.producers.get(value)
+                while producer is not None and is_view(producer):
+                    producer = graph.producers.get(producer.inputs[0])
+                if producer is not None and producer not in own:
+                    yield from ready(members[leaders[producer]])
+        yield _group(graph, nodes, kept)
+
+    for nodes in members.values():
+        yield from ready(nodes)
+
+
+def _group(graph: Graph, nodes: Sequence[Node], kept: set[Value]) -> Group:
+    own = set(nodes)
+    made = {value for node in nodes for value in node.outputs}
+    inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)
+    outputs = [
+        value
+        for node in nodes
+        for value in node.outputs
+        if value in kept or any(r not in own for r in graph.consumers.get(value, ()))
+    ]
+    data = [v for v in inputs if not isinstance(v, Constant)]
+    held = [v for v in inputs if isinstance(v, Constant)]
+    return Group(tuple(nodes), (*data, *held), tuple(outputs))

@@ -1,0 +1,192 @@
+"""The graph: a model as operators on tensors, before it is divided into kernels.
+
+    graph mlp(x: float32[1, 64]) -> (y):
+      %0: float32[1, 32] = matmul(x, w0)
+      y: float32[1, 32] = relu(%0)
+
+A graph is in static single assignment form and pure: each `Value` is an input, a `Constant` or one
+of the outputs of one `Node`, which stands before all nodes that read it. All shapes are concrete.
+What a node computes is said by its operator's record (`graph/operator.py`): `infer` gives the types
+of its outputs, `reference` computes them with numpy, `lower` with `te`. Values, nodes and graphs
+are immutable and compare by identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.display import html
+
+Attribute: TypeAlias = "bool | int | float | str | None | tuple[Attribute, ...]"
+Attributes: TypeAlias = Mapping[str, Attribute]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The dtype and shape of a value: `float32[1, 64]`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def bytes(self) -> int:
+        return self.size * dtypes.nbytes(self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor that a graph computes or is given. Its name is for people, and unique in texts."""
+
+    type: TensorType
+    name: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.type}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Constant(Value):
+    """A value known when the graph is built: `data` is compact, row-major and read-only."""
+
+    data: np.ndarray[Any, Any] = None  # type: ignore[assignment]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its type and elements, hex."""
+        digest = hashlib.sha256(str(self.type).encode())
+        digest.update(self.data.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+def constant(data: Any, name: str = "") -> Constant:
+    """The constant of an array, which is not copied if it is compact and row-major."""
+    array = np.asarray(data)
+    if not array.flags.c_contiguous:
+        array = array.copy(order="C")
+    view = array.view()
+    view.flags.writeable = False
+    dtype = dtypes.from_numpy(array.dtype)
+    return Constant(TensorType(dtype, array.shape), name, view)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An operator applied to values: `outputs = operator(*inputs, **attributes)`."""
+
+    operator: str
+    inputs: tuple[Value, ...]
+    attributes: Attributes
+    outputs: tuple[Value, ...]
+
+    def __repr__(self) -> str:
+        return f"<Node {self.operator}: {', '.join(str(o.type) for o in self.outputs)}>"
+
+    @property
+    def output(self) -> Value:
+        """The only output."""
+        (output,) = self.outputs
+        return output
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A model: `nodes` in an order of execution, and what is given and returned, by names."""
+
+    name: str
+    inputs: Mapping[str, Value]
+    nodes: tuple[Node, ...]
+    outputs: Mapping[str, Value]
+
+    @cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        """The constants that nodes or outputs use, in the order of their first use."""
+        used = [*(v for node in self.nodes for v in node.inputs), *self.outputs.values()]
+        return tuple(dict.fromkeys(v for v in used if isinstance(v, Constant)))
+
+    @cached_property
+    def producers(self) -> Mapping[Value, Node]:
+        """The node of each value that is computed."""
+        return {output: node for node in self.nodes for output in node.outputs}
+
+    @cached_property
+    def consumers(self) -> Mapping[Value, tuple[Node, ...]]:
+        """The nodes that read each value, each node once; nothing of values that none reads."""
+        found: dict[Value, dict[Node, None]] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                found.setdefault(value, {})[node] = None
+        return {value: tuple(nodes) for value, nodes in found.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, hex, of what it computes: independent of names but those of its inputs and
+        outputs."""
+        numbers: dict[Value, str] = {v: f"in {n}" for n, v in self.inputs.items()}
+        lines = [f"{n}: {v.type}" for n, v in self.inputs.items()]
+
+        def reference(value: Value) -> str:
+            return value.digest if isinstance(value, Constant) else numbers[value]
+
+        for count, node in enumerate(self.nodes):
+            operands = " ".join(map(reference, node.inputs))
+            attributes = sorted(node.attributes.items())
+            lines.append(f"{node.operator} {operands} {attributes!r}")
+            for place, output in enumerate(node.outputs):
+                numbers[output] = f"{count}.{place}"
+        lines += [f"{n} = {reference(v)}" for n, v in self.outputs.items()]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def values(self) -> Iterator[Value]:
+        """All values: inputs, constants, and what nodes compute, in order."""
+        yield from self.inputs.values()
+        yield from self.constants
+        for node in self.nodes:
+            yield from node.outputs
+
+    def reference(
+        self, *arguments: Any, dtype: str | None = None, **named: Any
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """Returns the outputs as numpy computes them, node by node; see `graph/reference.py`."""
+        from .reference import run
+
+        return run(self, arguments, named, dtype)
+
+    def __str__(self) -> str:
+        from .text import graph_text
+
+        return graph_text(self)
+
+    _repr_html_ = html
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.nodes)} nodes>"

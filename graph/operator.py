@@ -1,0 +1,157 @@
+"""Operators as records: the meaning of each, and how it becomes a program, in one place.
+
+`@operator(kind)` registers a function of `te` tensors that lowers an operator; its keywords are the
+operator's attributes, with their defaults. `register` is for operators that are made otherwise.
+
+    @operator(Kind.ROWS, reference=_softmax)
+    def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+        return ops.softmax(x, axis=axis)
+
+Where a record gives no `infer`, the types of the outputs are those of its lowering.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..base.errors import IRError, ModelError, similar
+from ..tir import te
+from ..tir.te import Tensor
+from .ir import Attributes, TensorType
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class Kind(Enum):
+    """How the elements of an operator's output depend on those of its inputs; fusion asks it."""
+
+    POINTWISE = "pointwise"  # each on the element at its place, by numpy's broadcasting
+    VIEW = "view"  # the same elements in the same order, in another shape
+    MOVEMENT = "movement"  # each on one element elsewhere, or on a fill value
+    INDEXING = "indexing"  # the same, at a place that data decides
+    REDUCTION = "reduction"  # each on all elements along some axes
+    ROWS = "rows"  # each on all elements of its row
+    WINDOW = "window"  # each on a window without weights
+    CONTRACTION = "contraction"  # sums of products of two operands
+    SCAN = "scan"  # each on those before it along an axis
+    OPAQUE = "opaque"  # by other rules
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What the compiler knows of an operator.
+
+    `reference` takes numpy arrays and attributes, and returns an array or a tuple of them; its
+    results have the dtypes of `infer`, whatever numpy would promote to. It raises `IndexError` for
+    an index out of range. `lower` takes `te` tensors; `None` says that no kernel is made of it.
+    `infer` takes types. `attributes` are the names it takes, with their defaults.
+    """
+
+    name: str
+    kind: Kind
+    reference: Callable[..., Any]
+    lower: Callable[..., Tensor | Sequence[Tensor]] | None = None
+    infer: Callable[..., TensorType | Sequence[TensorType]] | None = None
+    source: Callable[..., Any] = field(default=lambda: None)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.source).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    def checked(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """The attributes with defaults. Raises `ModelError` for one that is unknown or missing."""
+        known = self.attributes
+        for name in attributes:
+            if name not in known:
+                raise ModelError(
+                    "{0} has no attribute {1}; it has {2}",
+                    self.name, name, ", ".join(known) or "none", hint=similar(name, known),
+                )  # fmt: skip
+        complete = {name: attributes.get(name, known[name]) for name in known}
+        for name, value in complete.items():
+            if value is inspect.Parameter.empty:
+                raise ModelError("{0} needs the attribute {1}", self.name, name)
+        return {name: _frozen(value) for name, value in complete.items()}
+
+    def types(
+        self, inputs: Sequence[TensorType], attributes: Attributes
+    ) -> tuple[TensorType, ...]:
+        """The types of the outputs. Raises `ModelError` if the operator does not take the inputs."""
+        try:
+            if self.infer is not None:
+                found = self.infer(*inputs, **attributes)
+                return (found,) if isinstance(found, TensorType) else tuple(found)
+            assert self.lower is not None, f"{self.name} has neither `infer` nor `lower`"
+            made = self.lower(*map(placeholder, inputs), **attributes)
+        except IRError as error:
+            taken = ", ".join(map(str, inputs))
+            raise ModelError("{0}({1}): {2}", self.name, taken, error) from error
+        made = (made,) if isinstance(made, Tensor) else made
+        return tuple(TensorType(t.dtype, tuple(t.extents)) for t in made)
+
+    def evaluate(self, arrays: Sequence[Array], attributes: Attributes) -> tuple[Array, ...]:
+        """The outputs as numpy arrays."""
+        found = self.reference(*arrays, **attributes)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(np.asarray(r) for r in results)
+
+
+def placeholder(type: TensorType, name: str = "x", *, constant: bool = False) -> Tensor:
+    return te.placeholder(type.shape, type.dtype, name=name, constant=constant)
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
+def register(record: Operator) -> Operator:
+    """Add an operator. Raises `ModelError` if there is one of that name."""
+    if record.name in OPERATORS:
+        raise ModelError("there is an operator {0} already", record.name)
+    OPERATORS[record.name] = record
+    return record
+
+
+def operator(
+    kind: Kind,
+    *,
+    reference: Callable[..., Any],
+    infer: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as the lowering of an operator of its name."""
+
+    def decorate(lower: Callable[..., Any]) -> Callable[..., Any]:
+        own = lower.__name__.rstrip("_") if name is None else name
+        register(Operator(own, kind, reference, lower, infer, lower))
+        return lower
+
+    return decorate
+
+
+def find(name: str) -> Operator:
+    """The operator of that name. Raises `ModelError` if there is none."""
+    from . import operators  # noqa: F401  # registers all
+
+    try:
+        return OPERATORS[name]
+    except KeyError:
+        raise ModelError(
+            "there is no operator {0!r}", name, hint=similar(name, OPERATORS)
+        ) from None
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, numbers of numpy as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return _frozen(value.tolist())
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value

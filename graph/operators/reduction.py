@@ -1,0 +1,64 @@
+"""Reductions over axes. Sums of narrow floats are in float32, and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...base import dtypes
+from ...tir import te
+from ...tir.te import Tensor
+from ..ir import TensorType
+from ..operator import Array, Kind, Operator, register
+
+
+def _reduction(name: str, lower: Callable[..., Tensor], reference: Callable[..., Any]) -> None:
+    def tensors(x: Tensor, *, axes: Sequence[int], keepdims: bool = False) -> Tensor:
+        made = lower(x, tuple(axes), keepdims=keepdims)
+        if made.dtype == x.dtype:
+            return made
+        return te.compute(made.extents, lambda *i: te.cast(made[i], x.dtype), name=name)
+
+    def arrays(x: Array, *, axes: Sequence[int], keepdims: bool = False) -> Array:
+        is_float = dtypes.is_float(dtypes.from_numpy(x.dtype))
+        wide = x.astype(np.float32) if is_float and x.itemsize < 4 else x
+        return np.asarray(reference(wide, tuple(axes), keepdims=keepdims), x.dtype)
+
+    def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool = False) -> TensorType:
+        places = {a % x.rank for a in axes}
+        shape = (1 if d in places else e for d, e in enumerate(x.shape) if keepdims or d not in places)
+        return TensorType(x.dtype, tuple(shape))
+
+    register(Operator(name, Kind.REDUCTION, arrays, tensors, infer, tensors))
+
+
+def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+        options = {"dtype": x.dtype} if function in (np.sum, np.prod) else {}
+        return np.asarray(function(x, axis=axes, keepdims=keepdims, **options))
+
+    return reduce
+
+
+_reduction("sum", ops.sum, _numpy(np.sum))
+_reduction("prod", ops.prod, _numpy(np.prod))
+_reduction("mean", ops.mean, _numpy(np.mean))
+_reduction("max", ops.max, _numpy(np.max))
+_reduction("min", ops.min, _numpy(np.min))
+
+
+def _arg(name: str, lower: Callable[..., Tensor], reference: Callable[..., Any]) -> None:
+    def tensors(x: Tensor, *, axis: int, keepdims: bool = False) -> Tensor:
+        return lower(x, axis, keepdims=keepdims)
+
+    def arrays(x: Array, *, axis: int, keepdims: bool = False) -> Array:
+        return np.asarray(reference(x, axis=axis, keepdims=keepdims), np.int64)
+
+    register(Operator(name, Kind.REDUCTION, arrays, tensors, None, tensors))
+
+
+_arg("argmax", ops.argmax, np.argmax)
+_arg("argmin", ops.argmin, np.argmin)

@@ -1,0 +1,139 @@
+"""The steps of a model: which kernel runs on which memory, and what has to be copied.
+
+Views are other names for memory. What a kernel computes for an output is written there; an output
+that is an input, a constant or another output too is copied at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..codegen.compiled import Compiled
+from ..codegen.sequence import Call, Copy, Place, Step
+from ..runtime.signature import Argument, Signature
+from .groups import Group, is_view
+from .ir import Constant, Graph, Value
+from .memory import Block, Plan, plan
+from .weights import Weights
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The signature and steps of a model, and where its values live."""
+
+    signature: Signature
+    steps: tuple[Step, ...]
+    memory: Plan
+    live_bytes: int
+    """The largest sum of bytes that are needed at one step: no arena is smaller."""
+
+
+def steps_of(
+    graph: Graph, groups: Sequence[Group], kernels: Sequence[Compiled], weights: Weights, name: str
+) -> Steps:
+    """The steps of a graph's groups, whose kernels are given in the same order.
+
+    The arguments are the inputs, the outputs, and the weights as bytes, where there are any.
+    """
+    inputs = [
+        Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()
+    ]
+    outputs = [
+        Argument(_distinct(n, graph), v.dtype, v.shape, role="out")
+        for n, v in graph.outputs.items()
+    ]
+    held = weights.bytes
+    last = [Argument("weights", "uint8", (held,), constant=True)] if held else []
+    places: dict[Value, Place] = {v: Place(n) for n, v in enumerate(graph.inputs.values())}
+    copies: list[tuple[Value, int]] = []
+    made = {v for group in groups for v in group.outputs}
+    for n, value in enumerate(graph.outputs.values(), len(inputs)):
+        base = root(graph, value)
+        if base in made and base not in places:
+            places[base] = Place(n)
+        else:
+            copies.append((value, n))
+    blocks = _blocks(graph, groups, kernels, places, [v for v, _ in copies])
+    memory = plan(blocks)
+    for key, offset in memory.offsets.items():
+        if isinstance(key, Value):
+            places[key] = Place(None, offset)
+    blob = len(inputs) + len(outputs)
+
+    def place(value: Value) -> Place:
+        base = root(graph, value)
+        if isinstance(base, Constant):
+            return Place(blob, weights.plain(base))
+        return places[base]
+
+    steps: list[Step] = []
+    for number, (group, kernel) in enumerate(zip(groups, kernels, strict=True)):
+        operands: list[Place] = []
+        for value, argument in zip(group.inputs, kernel.signature.arguments, strict=False):
+            base = root(graph, value)
+            if isinstance(base, Constant):
+                operands.append(Place(blob, weights.place(base, kernel, argument)))
+            else:
+                operands.append(place(value))
+        operands += [places[value] for value in group.outputs]
+        offset = memory.offsets.get(number)
+        steps.append(Call(kernel, tuple(operands), None if offset is None else Place(None, offset)))
+    for value, n in copies:
+        if value.type.bytes:
+            steps.append(Copy(place(value), Place(n), value.type.bytes))
+    signature = Signature(name, (*inputs, *outputs, *last), memory.bytes)
+    return Steps(signature, tuple(steps), memory, _live(blocks, len(groups)))
+
+
+def root(graph: Graph, value: Value) -> Value:
+    """The value whose memory it is: that of a view is its operand's."""
+    node = graph.producers.get(value)
+    while node is not None and is_view(node):
+        value = node.inputs[0]
+        node = graph.producers.get(value)
+    return value
+
+
+def _distinct(name: str, graph: Graph) -> str:
+    return f"{name}_out" if name in graph.inputs else name
+
+
+def _blocks(
+    graph: Graph,
+    groups: Sequence[Group],
+    kernels: Sequence[Compiled],
+    places: dict[Value, Place],
+    copied: Sequence[Value],
+) -> dict[object, Block]:
+    """The lifetimes of values by value, and of workspaces by the number of the step."""
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    for number, group in enumerate(groups):
+        for value in group.outputs:
+            if value not in places:
+                first[value] = last[value] = number
+        for value in group.inputs:
+            base = root(graph, value)
+            if base in first:
+                last[base] = number
+    for value in copied:
+        base = root(graph, value)
+        if base in first:
+            last[base] = len(groups)
+    blocks: dict[object, Block] = {
+        value: Block(value.type.bytes, first[value], last[value]) for value in first
+    }
+    for number, kernel in enumerate(kernels):
+        size = kernel.signature.workspace_bytes
+        if size:
+            blocks[number] = Block(size, number, number)
+    return blocks
+
+
+def _live(blocks: dict[object, Block], steps: int) -> int:
+    sums = [0] * (steps + 1)
+    for block in blocks.values():
+        for step in range(block.first, block.last + 1):
+            sums[step] += block.bytes
+    return max(sums)
