@@ -1,0 +1,1 @@
+"""Models of other frameworks as graphs, one package for each form."""

@@ -1,0 +1,45 @@
+"""What exporters compute of shapes: it is known, as all shapes are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....graph.builder import Builder
+from ....graph.ir import Value
+from ..table import OnnxNode, onnx_op
+
+
+@onnx_op("Shape")
+def shape(b: Builder, node: OnnxNode) -> Value:
+    extents = node[0].shape
+    start, end = node.attribute("start", 0), node.attribute("end", None)
+    return b.constant(np.array(extents[start:end], np.int64))
+
+
+@onnx_op("Size")
+def size(b: Builder, node: OnnxNode) -> Value:
+    return b.constant(np.array(node[0].type.size, np.int64))
+
+
+@onnx_op("Constant")
+def constant(b: Builder, node: OnnxNode) -> Value:
+    kinds = {"value_float": np.float32, "value_floats": np.float32}
+    ((name, value),) = node.attributes.items()
+    if name == "value":
+        return b.constant(value)
+    return b.constant(np.asarray(value, kinds.get(name, np.int64)))
+
+
+@onnx_op("ConstantOfShape")
+def constant_of_shape(b: Builder, node: OnnxNode) -> Value:
+    extents = node.integers(0) or ()
+    fill = node.attribute("value", np.zeros(1, np.float32))
+    value: Value = b.add("broadcast_to", b.constant(fill.reshape(())), shape=extents)
+    return value
+
+
+@onnx_op("Range")
+def arange(b: Builder, node: OnnxNode) -> Value:
+    start, stop, step = (node.known(n) for n in range(3))
+    assert start is not None and stop is not None and step is not None
+    return b.constant(np.arange(start.item(), stop.item(), step.item(), start.dtype))

@@ -1,0 +1,137 @@
+"""The table of ONNX operators: for each, by the versions of its definition, how it is translated.
+
+    @onnx_op("Relu")
+    def relu(b: Builder, node: OnnxNode) -> Value:
+        return b.add("relu", node[0])
+
+A function serves from the version `since` on, until one with a later version takes over. It raises
+`Unsupported` for what it does not translate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...base.errors import ModelError
+from ...graph.builder import Builder
+from ...graph.ir import Constant, Value
+from ...graph.operator import Array
+
+
+class Reason(Enum):
+    """Why a node is not translated: the closed list."""
+
+    OPERATOR = "the operator is not supported"
+    DOMAIN = "the operator is of a domain that is not supported"
+    VERSION = "this version of the operator is not supported"
+    ATTRIBUTE = "an attribute has a value that is not supported"
+    DTYPE = "a dtype is not supported"
+    DATA_DEPENDENT = "data decide a shape or a branch"
+    TYPE = "sequences, maps, optionals and strings are not supported"
+
+
+class Unsupported(Exception):
+    """A node is not translated."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(reason.value, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """A node as its translation sees it: operands that are values of the graph, and attributes.
+
+    `outputs` says which outputs somebody reads. An input that is not given is `None`.
+    """
+
+    operator: str
+    domain: str
+    version: int
+    name: str
+    inputs: tuple[Value | None, ...]
+    attributes: dict[str, Any]
+    outputs: tuple[bool, ...]
+    body: Callable[..., Any] | None = None
+    """Translates a graph among the attributes, given its name and the values of its inputs."""
+
+    def __getitem__(self, place: int) -> Value:
+        """A required input. Raises `ModelError` if it is not given."""
+        value = self.get(place)
+        if value is None:
+            raise ModelError("{0} has no input {1}", self.operator, place)
+        return value
+
+    def get(self, place: int) -> Value | None:
+        """An optional input."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        return self.attributes.get(name, default)
+
+    def require(self, name: str, *allowed: Any) -> None:
+        """Raise `Unsupported` if the attribute is given and none of the allowed values."""
+        value = self.attributes.get(name, allowed[0])
+        if value not in allowed:
+            raise Unsupported(Reason.ATTRIBUTE, f"{name}={value!r}")
+
+    def known(self, place: int) -> Array | None:
+        """The elements of an optional input, which have to be known when the model is built.
+
+        Raises `Unsupported` if data decide them.
+        """
+        value = self.get(place)
+        if value is None:
+            return None
+        if not isinstance(value, Constant):
+            raise Unsupported(Reason.DATA_DEPENDENT, f"input {place} of {self.operator}")
+        return value.data
+
+    def integers(self, place: int) -> tuple[int, ...] | None:
+        """The known integers of an optional input."""
+        data = self.known(place)
+        return None if data is None else tuple(int(i) for i in data.reshape(-1))
+
+
+Translate: TypeAlias = "Callable[[Builder, OnnxNode], Value | Sequence[Value]]"
+
+TABLE: dict[tuple[str, str], dict[int, Translate]] = {}
+"""Translations by domain and operator, and by the version since which each serves."""
+
+
+def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[Translate], Translate]:
+    """Register the translation of operators."""
+
+    def decorate(function: Translate) -> Translate:
+        for name in names:
+            versions = TABLE.setdefault((domain, name), {})
+            assert since not in versions, f"{name} {since} is registered twice"
+            versions[since] = function
+        return function
+
+    return decorate
+
+
+def find(domain: str, operator: str, version: int) -> Translate:
+    """The translation of an operator in a version of its domain. Raises `Unsupported`."""
+    versions = TABLE.get((domain, operator))
+    if versions is None:
+        known = not domain or any(d == domain for d, _ in TABLE)
+        raise Unsupported(Reason.OPERATOR if known else Reason.DOMAIN, f"{domain}:{operator}")
+    serving = [since for since in versions if since <= version]
+    if not serving:
+        raise Unsupported(Reason.VERSION, f"{operator} of opset {version}")
+    return versions[max(serving)]
+
+
+def scalar(value: Value) -> float:
+    """The only element of a constant."""
+    if not isinstance(value, Constant) or value.data.size != 1:
+        raise Unsupported(Reason.DATA_DEPENDENT, "a number")
+    return float(np.asarray(value.data).reshape(-1)[0])
