@@ -1,5 +1,5 @@
 """The operators: one module for each kind, which registers its records when it is imported."""
 
-from . import contraction, movement, pointwise, reduction, rows
+from . import contraction, indexing, movement, pointwise, reduction, rows
 
-__all__ = ["contraction", "movement", "pointwise", "reduction", "rows"]
+__all__ = ["contraction", "indexing", "movement", "pointwise", "reduction", "rows"]

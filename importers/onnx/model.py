@@ -163,7 +163,7 @@ class _Importer:
         for name, value in graph.initializers.items():
             if value not in scope:
                 scope[value] = self.builder.constant(_array(value.const_value), name=name)
-        read = {i for node in graph for i in node.inputs} | set(graph.outputs)
+        read = {i for node in graph for i in node.inputs} | set(list(graph.outputs))
         read |= {i for node in graph for i in _captured(node)}
         for node in graph:
             self._node(node, scope, read)
@@ -179,12 +179,16 @@ class _Importer:
     def _node(self, node: Any, scope: dict[Any, Value | None], read: set[Any]) -> None:
         inputs: list[Value | None] = []
         for operand in node.inputs:
-            if operand is not None and operand not in scope:
-                if self.unsupported:
-                    return  # it is an output of what is not translated
+            if operand is None or not operand.name:
+                inputs.append(None)
+            elif operand in scope:
+                inputs.append(scope[operand])
+            elif self.unsupported:
+                self._look_up(node)
+                return  # it is an output of what is not translated
+            else:
                 raise ModelError("{0} reads {1}, which no node computes", node.op_type, operand.name)
-            inputs.append(None if operand is None or not operand.name else scope[operand])
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = _domain(node)
 
         def body(name: str, values: Sequence[Value] = ()) -> tuple[Value, ...]:
             inner = node.attributes[name].as_graph()
@@ -218,6 +222,18 @@ class _Importer:
         for output, value in zip(node.outputs, results, strict=False):
             scope[output] = value
 
+    def _look_up(self, node: Any) -> None:
+        """Note that an operator is not supported, of a node whose operands are not known."""
+        domain = _domain(node)
+        try:
+            find(domain, node.op_type, self.versions.get(domain, 1))
+        except Unsupported as problem:
+            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+
+
+def _domain(node: Any) -> str:
+    return "" if node.domain == "ai.onnx" else str(node.domain)
+
 
 def _captured(node: Any) -> list[Any]:
     """What bodies among the attributes of a node read, all of it."""
@@ -225,9 +241,9 @@ def _captured(node: Any) -> list[Any]:
     for attribute in node.attributes.values():
         if attribute.type.name == "GRAPH":
             graph = attribute.as_graph()
-            found += graph.outputs
+            found += list(graph.outputs)
             for inner in graph:
-                found += [*inner.inputs, *_captured(inner)]
+                found += [*list(inner.inputs), *_captured(inner)]
     return found
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from ....base.errors import ModelError
 from ....graph.builder import Builder
-from ....graph.ir import Value
-from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from ....graph.ir import Constant, Value
+from ..table import OnnxNode, onnx_op
 
 
 @onnx_op("Reshape", since=5)
@@ -168,19 +168,25 @@ def _padded(
 
 @onnx_op("Gather")
 def gather(b: Builder, node: OnnxNode) -> Value:
-    x, indices = node[0], node.known(1)
+    x, indices = node[0], node[1]
     axis = node.attribute("axis", 0) % x.type.rank
-    assert indices is not None
-    flat = [int(i) % x.shape[axis] for i in indices.reshape(-1)]
+    if isinstance(indices, Constant):
+        part = _as_slice(b, x, indices, axis)
+        if part is not None:
+            return part
+    value: Value = b.add("take", x, indices, axis=axis)
+    return value
+
+
+def _as_slice(b: Builder, x: Value, indices: Constant, axis: int) -> Value | None:
+    """Elements at known indices that are a slice, as one."""
+    flat = [int(i) % max(x.shape[axis], 1) for i in indices.data.reshape(-1)]
     steps = {q - p for p, q in zip(flat, flat[1:], strict=False)} or {1}
-    if len(steps) > 1 or not flat:
-        raise Unsupported(Reason.ATTRIBUTE, "indices that are no slice")
-    step = steps.pop()
+    if len(steps) > 1 or not flat or steps == {0}:
+        return None
     starts, strides, shape = [0] * x.type.rank, [1] * x.type.rank, list(x.shape)
-    starts[axis], strides[axis], shape[axis] = flat[0], step, len(flat)
-    part = b.add(
-        "slice", x, starts=tuple(starts), steps=tuple(strides), shape=tuple(shape)
-    )
+    starts[axis], strides[axis], shape[axis] = flat[0], steps.pop(), len(flat)
+    part = b.add("slice", x, starts=tuple(starts), steps=tuple(strides), shape=tuple(shape))
     final = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     value: Value = b.add("reshape", part, shape=final)
     return value
