@@ -17,8 +17,10 @@ from .base.errors import (
     BuildError,
     DatabaseError,
     DeviceError,
+    GuardError,
     IRError,
     KernelError,
+    ModelError,
     NotTunedError,
     OutOfMemoryError,
     ParseError,
@@ -26,6 +28,7 @@ from .base.errors import (
     TargetError,
     TilewrightError,
     TuningError,
+    UnsupportedError,
     VerifyError,
 )
 
@@ -39,9 +42,12 @@ if TYPE_CHECKING:
     from .autotune.show.recorded_run import open_run
     from .autotune.tune import tune
     from .building.build import build, build_all, build_library, explain
+    from .graph import Graph
+    from .importers.onnx import import_onnx
     from .lab import plot
     from .lab.front.open_lab import lab
     from .runtime import Module, load
+    from .runtime.model import Model
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
     from .schedule.require import require
@@ -63,10 +69,14 @@ __all__ = [
     "DeviceError",
     "Draft",
     "Func",
+    "Graph",
     "Group",
     "GroupKind",
+    "GuardError",
     "IRError",
     "KernelError",
+    "Model",
+    "ModelError",
     "Module",
     "NotTunedError",
     "OutOfMemoryError",
@@ -81,6 +91,7 @@ __all__ = [
     "TuningDatabase",
     "TuningError",
     "TuningRun",
+    "UnsupportedError",
     "Variant",
     "VerifyError",
     "build",
@@ -89,6 +100,7 @@ __all__ = [
     "errors",
     "explain",
     "fusion_groups",
+    "import_onnx",
     "lab",
     "load",
     "open_run",
@@ -114,6 +126,9 @@ _MODULES = {
 }
 _HOMES = {
     "Func": ".tir.ir",
+    "Graph": ".graph",
+    "Model": ".runtime.model",
+    "import_onnx": ".importers.onnx",
     "Module": ".runtime",
     "Schedule": ".schedule",
     "Target": ".target",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from ..base.errors import BuildError, checked_call, system_errors, told_of
 from ..runtime.module import Origin
@@ -16,15 +16,16 @@ from .choose import POLICIES, Choices, explained
 from .compile_all import compile_all, compile_first, nth
 
 if TYPE_CHECKING:
+    from ..graph.ir import Graph
     from ..runtime import Module
+    from ..runtime.model import Model
     from ..schedule import Schedule
     from ..tir.ir import Func
     from ..tuning_db import Explanation, TuningDatabase
     from ..tuning_db.store import DatabaseOrPath
 
 
-@checked_call(BuildError, 'tw.build(program, "cpu")')
-@system_errors(BuildError, "building")
+@overload
 def build(
     program: Func | Schedule,
     target: Target | str = "cpu",
@@ -34,8 +35,38 @@ def build(
     strict_fp: bool = False,
     tolerance: float | None = None,
     trust_indices: bool = False,
-) -> Module:
-    """Compile one kernel. Nothing is measured or tuned.
+) -> Module: ...
+
+
+@overload
+def build(
+    program: Graph,
+    target: Target | str = "cpu",
+    database: DatabaseOrPath | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    trust_indices: bool = False,
+) -> Model: ...
+
+
+@checked_call(BuildError, 'tw.build(program, "cpu")')
+@system_errors(BuildError, "building")
+def build(
+    program: Func | Schedule | Graph,
+    target: Target | str = "cpu",
+    database: DatabaseOrPath | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    trust_indices: bool = False,
+) -> Module | Model:
+    """Compile one kernel, or a graph as one program of kernels. Nothing is measured or tuned.
+
+    A `Graph` is divided into groups, each a kernel whose schedule is chosen as that of a `Func`,
+    and the result is a `Model`, which takes and returns arrays.
 
     A `Schedule` is compiled as it is. A `Func` gets the first available schedule that `allow`
     permits, in this order: `record`, the best verified one in `database`; `transfer`, the best one
@@ -71,8 +102,15 @@ def build(
     """
     from ..codegen.build import to_module
     from ..codegen.detect import resolve
+    from ..graph.ir import Graph
 
     resolved = resolve(target)
+    if isinstance(program, Graph):
+        from .build_model import build_graph
+
+        return build_graph(
+            program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
+        )
     choices = Choices(program, resolved, _opened(database), allow, tolerance)
     choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
     return to_module(compiled, choice.origin, trust_indices=trust_indices)

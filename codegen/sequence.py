@@ -54,7 +54,9 @@ def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compi
     Where a kernel returns a status other than 0, it is returned, and no further step is taken.
     Raises `BuildError` for kernels of other targets.
     """
-    kernels = tuple({s.kernel.signature.name: s.kernel for s in steps if isinstance(s, Call)}.values())
+    kernels = tuple(
+        {s.kernel.signature.name: s.kernel for s in steps if isinstance(s, Call)}.values()
+    )
     for kernel in kernels:
         if kernel.target != target:
             raise BuildError(

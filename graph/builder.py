@@ -119,7 +119,7 @@ class Builder:
 
     def graph(self, outputs: Mapping[str, Value]) -> Graph:
         """The graph of what these outputs need."""
-        needed = {v for v in outputs.values()}
+        needed = set(outputs.values())
         nodes: list[Node] = []
         for node in reversed(self._nodes.values()):
             if not needed.isdisjoint(node.outputs):

@@ -85,6 +85,8 @@ class _Division:
             between = self._between(end, meet)
             if between is None or not all(self._joins(node, start) for node in between):
                 return
+            if self._waits(between, start):
+                return
             if len(self.members[self.leader[start]]) + len(between) > MAX_NODES:
                 return
             for node in between:
@@ -111,34 +113,30 @@ class _Division:
     def _joins(self, node: Node, start: Node) -> bool:
         """Whether a node may be computed where the group of `start` has its result."""
         alone = len(self.members[self.leader[node]]) == 1
-        return (
-            alone
-            and kind(node) in _FREE
-            and node.output.type.size == start.outputs[0].type.size
-            and not self._waits(node, start)
-        )
+        size = start.outputs[0].type.size
+        return alone and kind(node) in _FREE and node.output.type.size == size
 
-    def _waits(self, node: Node, start: Node) -> bool:
-        """Whether another operand of `node` is computed from the group of `start`, outside of it.
+    def _waits(self, between: Sequence[Node], start: Node) -> bool:
+        """Whether another operand of these is computed from the group of `start`, outside of both.
 
         The group would then need a result of what needs its own.
         """
-        own = self.leader[start]
-        pending = [
-            p for v in node.inputs if (p := self.graph.producers.get(v)) and not self._in(p, own)
-        ]
+        inside = {*self.members[self.leader[start]], *between}
+        first = min(map(self.place.__getitem__, inside))
+        producers = self.graph.producers
+        pending = [p for n in inside for v in n.inputs if (p := producers.get(v)) not in inside]
         seen = set(pending)
-        first = self.place[self.members[own][0]]
         while pending:
-            for value in pending.pop().inputs:
-                producer = self.graph.producers.get(value)
-                if producer is None or producer in seen or self.place[producer] < first:
-                    continue
-                if self._in(producer, own):
-                    # Through nodes that will join with it, this is no detour.
+            node = pending.pop()
+            if node is None or self.place[node] < first:
+                continue
+            for value in node.inputs:
+                producer = producers.get(value)
+                if producer in inside:
                     return True
-                seen.add(producer)
-                pending.append(producer)
+                if producer is not None and producer not in seen:
+                    seen.add(producer)
+                    pending.append(producer)
         return False
 
     def _in(self, node: Node, leader: Node) -> bool:
@@ -197,9 +195,7 @@ def _post_dominators(graph: Graph) -> dict[Node, Node]:
     return found
 
 
-def _meeting(
-    a: Node, b: Node, place: dict[Node, int], dominators: dict[Node, Node]
-) -> Node | None:
+def _meeting(a: Node, b: Node, place: dict[Node, int], dominators: dict[Node, Node]) -> Node | None:
     while a is not b:
         if place[a] > place[b]:
             a, b = b, a

@@ -24,7 +24,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.display import html
 
-Attribute: TypeAlias = "bool | int | float | str | None | tuple[Attribute, ...]"
+Attribute: TypeAlias = "bool | int | float | str | tuple[Attribute, ...] | None"
 Attributes: TypeAlias = Mapping[str, Attribute]
 
 

@@ -31,7 +31,9 @@ def lowered(group: Group) -> Func:
     parameters = list[Tensor]()
     for n, value in enumerate(group.inputs):
         constant = isinstance(value, Constant)
-        tensors[value] = placeholder(value.type, f"{'w' if constant else 'x'}{n}", constant=constant)
+        tensors[value] = placeholder(
+            value.type, f"{'w' if constant else 'x'}{n}", constant=constant
+        )
         parameters.append(tensors[value])
     for node in group.nodes:
         record = find(node.operator)

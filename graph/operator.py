@@ -81,10 +81,8 @@ class Operator:
                 raise ModelError("{0} needs the attribute {1}", self.name, name)
         return {name: _frozen(value) for name, value in complete.items()}
 
-    def types(
-        self, inputs: Sequence[TensorType], attributes: Attributes
-    ) -> tuple[TensorType, ...]:
-        """The types of the outputs. Raises `ModelError` if the operator does not take the inputs."""
+    def types(self, inputs: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
+        """The types of the outputs. Raises `ModelError` for inputs that it does not take."""
         try:
             if self.infer is not None:
                 found = self.infer(*inputs, **attributes)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import ArgumentError, GuardError
-from .ir import Graph, TensorType, Value
+from ..base.errors import GuardError
+from ..runtime.model import bound
+from ..runtime.signature import Argument
+from .ir import Graph, Value
 from .operator import Array, find
 
 
@@ -24,7 +26,8 @@ def run(
     With `dtype` (float64, say) all floats are computed in it. Raises `ArgumentError` for arguments
     that are not of the inputs' types, and `GuardError` for an index out of its range.
     """
-    given = bound(graph, arguments, named or {})
+    inputs = {n: Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()}
+    given = bound(inputs, arguments, named or {})
     held: dict[Value, Array] = {}
 
     def cast(array: Array) -> Array:
@@ -39,7 +42,8 @@ def run(
     for count, node in enumerate(graph.nodes):
         record = find(node.operator)
         attributes = dict(node.attributes)
-        if dtype is not None and dtypes.is_float(str(attributes.get("dtype"))):
+        own = attributes.get("dtype")
+        if dtype is not None and isinstance(own, str) and dtypes.is_float(own):
             attributes["dtype"] = dtype
         try:
             with np.errstate(all="ignore"):
@@ -66,49 +70,3 @@ def _last_uses(graph: Graph) -> dict[int, list[Value]]:
     for value, count in last.items():
         by_step.setdefault(count, []).append(value)
     return by_step
-
-
-def bound(
-    graph: Graph, arguments: Sequence[Any], named: Mapping[str, Any]
-) -> dict[str, Array]:
-    """Arguments by the names of inputs, as arrays of their types.
-
-    Raises `ArgumentError` for one that is missing, unknown or given twice, or not of its type.
-    """
-    return bound_to({name: v.type for name, v in graph.inputs.items()}, arguments, named)
-
-
-def bound_to(
-    types: Mapping[str, TensorType], arguments: Sequence[Any], named: Mapping[str, Any]
-) -> dict[str, Array]:
-    names = list(types)
-    if len(arguments) > len(names):
-        raise ArgumentError(
-            "expected {0} inputs ({1}), found {2}", len(names), ", ".join(names), len(arguments)
-        )
-    given = dict(zip(names, arguments, strict=False))
-    for name, argument in named.items():
-        if name not in types or name in given:
-            problem = "is given twice" if name in given else f"is none of {', '.join(names)}"
-            raise ArgumentError("the input {0} {1}", name, problem)
-        given[name] = argument
-    missing = [name for name in names if name not in given]
-    if missing:
-        raise ArgumentError("the inputs {0} are missing", ", ".join(missing))
-    return {name: _array(name, given[name], types[name]) for name in names}
-
-
-def _array(name: str, argument: Any, type: TensorType) -> Array:
-    if not isinstance(argument, np.ndarray) and hasattr(argument, "__dlpack__"):
-        argument = np.from_dlpack(argument)
-    array = np.asarray(argument)
-    plain = isinstance(argument, bool | int | float)
-    dtype = dtypes.to_numpy(type.dtype)
-    if array.shape != type.shape or (array.dtype != dtype and not plain):
-        raise ArgumentError(
-            "{0}: the graph takes {1}, found {2}{3}", name, type, array.dtype, list(array.shape),
-            expected=str(type),
-        )  # fmt: skip
-    return array.astype(dtype) if plain else array
-
-

@@ -383,7 +383,7 @@ def test_unknown_policy(func: tw.Func) -> None:
     with pytest.raises(tw.BuildError, match=r"found 'record'\n  hint: allow=\['record'\]"):
         tw.build(func, SERIAL, allow="record")
     with pytest.raises(tw.BuildError, match="allow: expected a list of policies, found None"):
-        tw.build(func, SERIAL, allow=None)  # type: ignore[arg-type]
+        tw.build(func, SERIAL, allow=None)  # type: ignore[call-overload]
 
 
 # Records that do not apply
@@ -535,7 +535,7 @@ def test_unknown_target(func: tw.Func) -> None:
     with pytest.raises(tw.TargetError, match="gpu"):
         tw.build(func, "gpu")
     with pytest.raises(tw.TargetError, match='expected a text or a tw.Target, found None\n.*"cpu"'):
-        tw.build(func, target=None)  # type: ignore[arg-type]
+        tw.build(func, target=None)  # type: ignore[call-overload]
 
 
 class Untold:
@@ -848,7 +848,7 @@ def test_what_is_no_database() -> None:
     x = te.placeholder((8,), "float32", name="X")
     y = te.compute((8,), lambda i: x[i] + 1, name="Y")
     with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, .*, found 3"):
-        tw.build(te.func([x, y], name="inc"), database=3)  # type: ignore[arg-type]
+        tw.build(te.func([x, y], name="inc"), database=3)  # type: ignore[call-overload]
     with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, .*, found None"):
         tw.explain(te.func([x, y], name="inc"), "cpu", None)  # type: ignore[arg-type]
 

@@ -29,9 +29,11 @@ ROOMS: dict[str, set[str]] = {
     "tuning_db": set(),
     "schedule": {"tir"},
     "ops": {"tir"},
+    "graph": {"tir", "runtime", "ops"},
+    "importers": {"graph"},
     "codegen": {"tir", "runtime"},
     "autotune": {"tir", "schedule", "codegen", "runtime", "tuning_db"},
-    "building": {"tir", "schedule", "codegen", "runtime", "tuning_db", "autotune"},
+    "building": {"tir", "schedule", "codegen", "runtime", "tuning_db", "autotune", "graph"},
     "lab": {
         "tir",
         "schedule",
@@ -40,6 +42,7 @@ ROOMS: dict[str, set[str]] = {
         "tuning_db",
         "autotune",
         "building",
+        "graph",
     },
     "cli": {
         "tir",
@@ -50,6 +53,8 @@ ROOMS: dict[str, set[str]] = {
         "autotune",
         "building",
         "lab",
+        "graph",
+        "importers",
     },
 }
 
@@ -78,6 +83,8 @@ LIBRARIES: dict[str, set[str]] = {
     "traitlets": {"lab"},
     "matplotlib": {"lab"},
     "pandas": {"lab", "tuning_db", "autotune"},
+    "onnx": {"importers"},
+    "onnx_ir": {"importers"},
 }
 
 
@@ -244,7 +251,8 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = {_requirement(text) for text in (*project["dependencies"], *extras["cuda"])}
-    shown = {_requirement(text) for text in (*extras["notebook"], *extras["plot"])}
+    optional = (*extras["notebook"], *extras["plot"], *extras["onnx"])
+    shown = {_requirement(text) for text in optional}
     used = {
         name.split(".")[0]
         for path in sources(root)
@@ -259,7 +267,7 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
 
 def _requirement(text: str) -> str:
     name = text.partition(">")[0].strip()
-    return {"xgboost-cpu": "xgboost", "ipython": "IPython"}.get(name, name)
+    return {"xgboost-cpu": "xgboost", "ipython": "IPython", "onnx-ir": "onnx_ir"}.get(name, name)
 
 
 def loaded_after(statement: str) -> set[str]:

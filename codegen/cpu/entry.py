@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Signature
 from ...target import CpuTarget
-from ..compiled import Compiled, Launch
+from ..compiled import Compiled, Launch, Need
 from ..generator import Code
 from ..sequence import Call, Place, Step
 from . import llvm
@@ -26,7 +26,7 @@ def entry(
         for kernel in kernels
         if any(launch.needs.get("openmp") for launch in kernel.launches)
     ]
-    needs = {"openmp": True, "teams": teams} if teams else {}
+    needs: dict[str, Need] = {"openmp": True, "teams": teams} if teams else {}
     texts = "\n".join([text, *(kernel.text for kernel in kernels)])
     return Code(
         archive(objects), (Launch(signature.name, needs),), (signature.workspace_bytes,), texts

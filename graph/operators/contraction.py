@@ -18,7 +18,8 @@ def _product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Arr
     a = np.swapaxes(a, -1, -2) if transpose_a else a
     b = np.swapaxes(b, -1, -2) if transpose_b else b
     narrow = a.dtype.kind not in "iu" and a.itemsize < 4
-    return np.matmul(a.astype(np.float32), b.astype(np.float32)) if narrow else np.matmul(a, b)
+    wide = (a.astype(np.float32), b.astype(np.float32)) if narrow else (a, b)
+    return np.asarray(np.matmul(*wide))
 
 
 @operator(Kind.CONTRACTION, reference=_product)
@@ -27,9 +28,7 @@ def matmul(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool
 
     `transpose_a` takes a as (.., k, n), `transpose_b` b as (.., m, k).
     """
-    return ops.matmul(
-        a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype=a.dtype
-    )
+    return ops.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype=a.dtype)
 
 
 def _windows(
@@ -119,9 +118,7 @@ def conv(
     def element(b: Expr, o: Expr, *places: Expr) -> Expr:
         within: Expr | int = 0 if rc is None else rc
         c = within if groups == 1 else o // (outputs // groups) * group + within
-        at = [
-            p * s + r * d for p, s, r, d in zip(places, strides, window, dilations, strict=True)
-        ]
+        at = [p * s + r * d for p, s, r, d in zip(places, strides, window, dilations, strict=True)]
         product = te.cast(padded[(b, c, *at)], wide) * te.cast(w[(o, within, *window)], wide)
         axes = window if rc is None else [rc, *window]
         return te.cast(te.sum(product, axis=axes), x.dtype)

@@ -52,7 +52,9 @@ def concatenate(*tensors: Tensor, axis: int) -> Tensor:
     return ops.concatenate(tensors, axis)
 
 
-def _sliced(x: Array, *, starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> Array:
+def _sliced(
+    x: Array, *, starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]
+) -> Array:
     places = [s + t * np.arange(n) for s, t, n in zip(starts, steps, shape, strict=True)]
     return x[np.ix_(*places)] if places else x
 
@@ -61,7 +63,7 @@ def _sliced(x: Array, *, starts: Sequence[int], steps: Sequence[int], shape: Seq
 def slice_(
     x: Tensor, *, starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]
 ) -> Tensor:
-    """Element i along each dimension is element `start + i * step` of `x`; steps may be negative."""
+    """Element i along each dimension is element `start + i * step` of `x`."""
     for e, start, step, n in zip(x.extents, starts, steps, shape, strict=True):
         last = start + step * (n - 1)
         if n < 0 or (n > 0 and not (0 <= start < e and 0 <= last < e)):
@@ -73,7 +75,9 @@ def slice_(
     return te.compute(shape, element, name="slice")
 
 
-def _padded(x: Array, *, before: Sequence[int], after: Sequence[int], value: float, mode: str) -> Array:
+def _padded(
+    x: Array, *, before: Sequence[int], after: Sequence[int], value: float, mode: str
+) -> Array:
     widths = list(zip(before, after, strict=True))
     if mode == "constant":
         return np.pad(x, widths, constant_values=x.dtype.type(value))

@@ -36,7 +36,7 @@ def pointwise(
     unless `result` says another one.
     """
 
-    def infer(*types: TensorType, **attributes: Any) -> TensorType:
+    def infer(*types: TensorType, **_attributes: Any) -> TensorType:
         shape = broadcast.shape(name, *(t.shape for t in types))
         for k, type in enumerate(types[:conditions]):
             if type.dtype != "bool":
@@ -149,6 +149,8 @@ def _divided(a: Array, b: Array) -> Array:
 pointwise("divide", _divide, _divided)
 pointwise(
     "clip",
-    lambda x, *, low, high: te.minimum(te.maximum(x, te.const(low, x.dtype)), te.const(high, x.dtype)),
+    lambda x, *, low, high: te.minimum(
+        te.maximum(x, te.const(low, x.dtype)), te.const(high, x.dtype)
+    ),
     lambda x, *, low, high: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)),
 )

@@ -29,7 +29,9 @@ def _reduction(name: str, lower: Callable[..., Tensor], reference: Callable[...,
 
     def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool = False) -> TensorType:
         places = {a % x.rank for a in axes}
-        shape = (1 if d in places else e for d, e in enumerate(x.shape) if keepdims or d not in places)
+        shape = (
+            1 if d in places else e for d, e in enumerate(x.shape) if keepdims or d not in places
+        )
         return TensorType(x.dtype, tuple(shape))
 
     register(Operator(name, Kind.REDUCTION, arrays, tensors, infer, tensors))

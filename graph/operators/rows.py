@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from ... import ops
@@ -19,5 +18,3 @@ def _softmax(x: Array, *, axis: int) -> Array:
 def softmax(x: Tensor, *, axis: int) -> Tensor:
     """`exp(x) / sum(exp(x))` along `axis`."""
     return ops.softmax(x, axis=axis)
-
-

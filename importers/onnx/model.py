@@ -49,7 +49,6 @@ def import_onnx(
 
 def _loaded(model: Any) -> Any:
     import onnx_ir
-    from google.protobuf.message import DecodeError
 
     try:
         if isinstance(model, bytes):
@@ -65,7 +64,7 @@ def _loaded(model: Any) -> Any:
             return onnx_ir.serde.deserialize_model(model)
     except TilewrightError:
         raise
-    except (DecodeError, ValueError, TypeError, KeyError, OSError, RuntimeError) as error:
+    except Exception as error:  # the reader raises whatever a damaged file leads to
         raise ModelError("the model cannot be read: {0}", error) from error
     raise ModelError("expected a path, bytes or a ModelProto, found {0}", type(model).__name__)
 
@@ -89,6 +88,8 @@ class _Importer:
         from . import operators  # noqa: F401  # registers all
 
         top = self.model.graph
+        if not top.outputs:
+            raise ModelError("the model has no outputs")
         scope: dict[Any, Value | None] = {}
         self._inputs(top, scope)
         outputs = self._nodes(top, scope)
@@ -121,7 +122,9 @@ class _Importer:
         for key in [*self.shapes, *self.given]:
             if key not in names:
                 raise ModelError(
-                    "the model has no dim or input {0!r}; it has {1}", key, ", ".join(sorted(names)),
+                    "the model has no dim or input {0!r}; it has {1}",
+                    key,
+                    ", ".join(sorted(names)),
                     hint=similar(key, names),
                 )  # fmt: skip
         for value, type in wanted:
@@ -163,7 +166,7 @@ class _Importer:
         for name, value in graph.initializers.items():
             if value not in scope:
                 scope[value] = self.builder.constant(_array(value.const_value), name=name)
-        read = {i for node in graph for i in node.inputs} | set(list(graph.outputs))
+        read = {i for node in graph for i in node.inputs} | set(graph.outputs)
         read |= {i for node in graph for i in _captured(node)}
         for node in graph:
             self._node(node, scope, read)
@@ -187,7 +190,9 @@ class _Importer:
                 self._look_up(node)
                 return  # it is an output of what is not translated
             else:
-                raise ModelError("{0} reads {1}, which no node computes", node.op_type, operand.name)
+                raise ModelError(
+                    "{0} reads {1}, which no node computes", node.op_type, operand.name
+                )
         domain = _domain(node)
 
         def body(name: str, values: Sequence[Value] = ()) -> tuple[Value, ...]:
@@ -210,17 +215,14 @@ class _Importer:
             )
             made = translate(self.builder, seen)
         except Unsupported as problem:
-            self.unsupported.append(
-                (node.name or "", node.op_type, problem.reason, problem.detail)
-            )
+            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
             return
         except ModelError as error:
             raise ModelError(
                 "node {0} ({1}): {2}", node.name or "without a name", node.op_type, error
             ) from error
         results = (made,) if isinstance(made, Value) else tuple(made)
-        for output, value in zip(node.outputs, results, strict=False):
-            scope[output] = value
+        scope.update(zip(node.outputs, results, strict=False))
 
     def _look_up(self, node: Any) -> None:
         """Note that an operator is not supported, of a node whose operands are not known."""

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from ...base.errors import ModelError
 from ...graph.builder import Builder
 from ...graph.ir import Constant, Value
@@ -93,6 +91,13 @@ class OnnxNode:
             raise Unsupported(Reason.DATA_DEPENDENT, f"input {place} of {self.operator}")
         return value.data
 
+    def number(self, place: int) -> Any:
+        """A known number."""
+        data = self.known(place)
+        if data is None or data.size != 1:
+            raise ModelError("input {0} of {1} is no number", place, self.operator)
+        return data.reshape(-1)[0].item()
+
     def integers(self, place: int) -> tuple[int, ...] | None:
         """The known integers of an optional input."""
         data = self.known(place)
@@ -128,10 +133,3 @@ def find(domain: str, operator: str, version: int) -> Translate:
     if not serving:
         raise Unsupported(Reason.VERSION, f"{operator} of opset {version}")
     return versions[max(serving)]
-
-
-def scalar(value: Value) -> float:
-    """The only element of a constant."""
-    if not isinstance(value, Constant) or value.data.size != 1:
-        raise Unsupported(Reason.DATA_DEPENDENT, "a number")
-    return float(np.asarray(value.data).reshape(-1)[0])

@@ -1,4 +1,4 @@
-"""The node cases of ONNX's own backend suite, built by our kernels: `python -m tests.graph.onnx_suite`.
+"""ONNX's own node cases, built by our kernels: `python -m tests.graph.onnx_suite`.
 
 Each case is right, wrong, refused with a reason of the closed list, or crashed; the counts are
 printed, and `--list wrong` prints the cases. `--only REGEX` takes some; `--reference` compares the
@@ -41,7 +41,9 @@ def cases(pattern: str = "") -> list[Case]:
         warnings.simplefilter("ignore")
         found = collect_testcases(None)
     return [
-        Case(c.name, c.model.SerializeToString(), tuple(c.data_sets[0][0]), tuple(c.data_sets[0][1]))
+        Case(
+            c.name, c.model.SerializeToString(), tuple(c.data_sets[0][0]), tuple(c.data_sets[0][1])
+        )
         for c in found
         if re.search(pattern, c.name)
     ]
@@ -49,8 +51,8 @@ def cases(pattern: str = "") -> list[Case]:
 
 def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
     """How a case ends, and why."""
-    from tilewright.codegen.detect import resolve
-    from tilewright.graph.compile import build_graph
+
+    import tilewright as tw
     from tilewright.importers.onnx import import_onnx
 
     try:
@@ -64,7 +66,7 @@ def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
         if reference:
             found: Any = graph.reference(*given)
         else:
-            found = build_graph(graph, resolve("cpu -threads=1"), jobs=1)(*given)
+            found = tw.build(graph, "cpu -threads=1")(*given)
         found = found if isinstance(found, tuple) else (found,)
         for name, value, expected in zip(graph.outputs, found, case.outputs, strict=True):
             problem = difference(value, np.asarray(expected))
@@ -119,7 +121,9 @@ def difference(found: Any, expected: Any) -> str:
         return f"{wrong} of {expected.size} differ" if wrong else ""
     wide, right = found.astype(np.float64), expected.astype(np.float64)
     narrow = expected.dtype.itemsize < 4
-    if np.allclose(wide, right, rtol=2e-2 if narrow else 1e-3, atol=1e-2 if narrow else 1e-6, equal_nan=True):
+    if np.allclose(
+        wide, right, rtol=2e-2 if narrow else 1e-3, atol=1e-2 if narrow else 1e-6, equal_nan=True
+    ):
         return ""
     with np.errstate(all="ignore"):
         return f"error {np.nanmax(np.abs(wide - right)):.3g}"

@@ -10,8 +10,9 @@ from ..table import OnnxNode, onnx_op
 
 
 @onnx_op("If")
-def branch(b: Builder, node: OnnxNode) -> Sequence[Value]:
+def branch(_b: Builder, node: OnnxNode) -> Sequence[Value]:
     condition = node.known(0)
-    assert condition is not None and node.body is not None
+    assert condition is not None
+    assert node.body is not None
     chosen: tuple[Value, ...] = node.body("then_branch" if condition.item() else "else_branch")
     return chosen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from ....base.errors import ModelError
@@ -14,9 +16,7 @@ from ..table import OnnxNode, onnx_op
 def reshape(b: Builder, node: OnnxNode) -> Value:
     x, wanted = node[0], node.integers(1) or ()
     kept = not node.attribute("allowzero", 0)
-    shape = [
-        x.shape[n] if e == 0 and kept and n < x.type.rank else e for n, e in enumerate(wanted)
-    ]
+    shape = [x.shape[n] if e == 0 and kept and n < x.type.rank else e for n, e in enumerate(wanted)]
     if shape.count(-1) == 1:
         known = int(np.prod([e for e in shape if e != -1], dtype=object))
         shape[shape.index(-1)] = x.type.size // known if known else 0
@@ -160,9 +160,7 @@ def _padded(
         before, after = [max(w, 0) for w in before], [max(w, 0) for w in after]
     if not any((*before, *after)):
         return x
-    value: Value = b.add(
-        "pad", x, before=tuple(before), after=tuple(after), value=fill, mode=mode
-    )
+    value: Value = b.add("pad", x, before=tuple(before), after=tuple(after), value=fill, mode=mode)
     return value
 
 
@@ -181,7 +179,7 @@ def gather(b: Builder, node: OnnxNode) -> Value:
 def _as_slice(b: Builder, x: Value, indices: Constant, axis: int) -> Value | None:
     """Elements at known indices that are a slice, as one."""
     flat = [int(i) % max(x.shape[axis], 1) for i in indices.data.reshape(-1)]
-    steps = {q - p for p, q in zip(flat, flat[1:], strict=False)} or {1}
+    steps = {q - p for p, q in pairwise(flat)} or {1}
     if len(steps) > 1 or not flat or steps == {0}:
         return None
     starts, strides, shape = [0] * x.type.rank, [1] * x.type.rank, list(x.shape)

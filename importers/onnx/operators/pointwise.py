@@ -72,7 +72,7 @@ def cast(b: Builder, node: OnnxNode) -> Value:
 
 
 @onnx_op("Identity")
-def identity(b: Builder, node: OnnxNode) -> Value:
+def identity(_b: Builder, node: OnnxNode) -> Value:
     return node[0]
 
 

@@ -59,7 +59,7 @@ def layer_normalization(b: Builder, node: OnnxNode) -> Value:
     epsilon = b.constant(node.attribute("epsilon", 1e-5), x.dtype)
     normal = b.add("divide", centred, b.add("sqrt", b.add("add", variance, epsilon)))
     value: Value = b.add("multiply", normal, scale)
-    return value if bias is None else b.add("add", value, bias)  # type: ignore[no-any-return]
+    return value if bias is None else b.add("add", value, bias)
 
 
 @onnx_op("Softmax", since=13)

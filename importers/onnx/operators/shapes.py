@@ -40,6 +40,5 @@ def constant_of_shape(b: Builder, node: OnnxNode) -> Value:
 
 @onnx_op("Range")
 def arange(b: Builder, node: OnnxNode) -> Value:
-    start, stop, step = (node.known(n) for n in range(3))
-    assert start is not None and stop is not None and step is not None
-    return b.constant(np.arange(start.item(), stop.item(), step.item(), start.dtype))
+    start, stop, step = (node.number(n) for n in range(3))
+    return b.constant(np.arange(start, stop, step), node[0].dtype)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..building.choose import POLICIES, Choices
-from ..building.compile_all import compile_all
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.sequence import joined
+from ..graph.groups import divide
+from ..graph.ir import Constant, Graph
+from ..graph.lower import lowered
+from ..runtime.model import Model
 from ..runtime.module import Origin
 from ..target import Target
 from ..tuning_db import TuningDatabase
-from .groups import divide
-from .ir import Constant, Graph
-from .lower import lowered
-from .model import Model
-from .plan import root, steps_of
+from .choose import POLICIES, Choices
+from .compile_all import compile_all
+from .model_steps import root, steps_of
 from .weights import Weights
 
 
@@ -50,12 +50,7 @@ def build_graph(
     plan = steps_of(graph, groups, called, weights, _c_name(graph.name))
     where = called[0].target if called else target
     module = to_module(joined(plan.signature, plan.steps, where), Origin("schedule"))
-    return Model(
-        module,
-        {n: v.type for n, v in graph.inputs.items()},
-        {n: v.type for n, v in graph.outputs.items()},
-        weights.content() if weights.bytes else None,
-    )
+    return Model(module, weights.content() if weights.bytes else None)
 
 
 def _c_name(name: str) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
+from ..graph.groups import Group
+from ..graph.ir import Constant
+from ..graph.operator import Array
 from ..runtime.module import Module
 from ..runtime.signature import Argument
-from .groups import Group
-from .ir import Constant
-from .memory import ALIGNMENT
-from .operator import Array
+from .memory_plan import ALIGNMENT
 
 
 class Weights:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from ..codegen.compiled import Compiled
 from ..codegen.sequence import Call, Copy, Place, Step
+from ..graph.groups import Group, is_view
+from ..graph.ir import Constant, Graph, Value
+from ..runtime.model import WEIGHTS
 from ..runtime.signature import Argument, Signature
-from .groups import Group, is_view
-from .ir import Constant, Graph, Value
-from .memory import Block, Plan, plan
+from .memory_plan import Block, Plan, plan
 from .weights import Weights
 
 
@@ -36,15 +37,13 @@ def steps_of(
 
     The arguments are the inputs, the outputs, and the weights as bytes, where there are any.
     """
-    inputs = [
-        Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()
-    ]
+    inputs = [Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()]
     outputs = [
         Argument(_distinct(n, graph), v.dtype, v.shape, role="out")
         for n, v in graph.outputs.items()
     ]
     held = weights.bytes
-    last = [Argument("weights", "uint8", (held,), constant=True)] if held else []
+    last = [Argument(WEIGHTS, "uint8", (held,), constant=True)] if held else []
     places: dict[Value, Place] = {v: Place(n) for n, v in enumerate(graph.inputs.values())}
     copies: list[tuple[Value, int]] = []
     made = {v for group in groups for v in group.outputs}
@@ -77,8 +76,8 @@ def steps_of(
             else:
                 operands.append(place(value))
         operands += [places[value] for value in group.outputs]
-        offset = memory.offsets.get(number)
-        steps.append(Call(kernel, tuple(operands), None if offset is None else Place(None, offset)))
+        work = memory.offsets.get(number)
+        steps.append(Call(kernel, tuple(operands), None if work is None else Place(None, work)))
     for value, n in copies:
         if value.type.bytes:
             steps.append(Copy(place(value), Place(n), value.type.bytes))

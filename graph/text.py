@@ -1,0 +1,179 @@
+"""Graphs as text, which parses back.
+
+    graph mlp(x: float32[1, 64]) -> (y):
+      const w0: float32[64, 32] = sha256:5f2b...
+      const w1: float32[] = 0.5
+      %0: float32[1, 32] = matmul(x, w0, transpose_a=False, transpose_b=False)
+      %1: float32[1, 32] = multiply(%0, w1)
+      return y=%1
+
+Small constants are written out; of others there is the digest, and whoever parses the text gives
+their elements. Names that are no identifiers are in quotes.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import ModelError, similar
+from .ir import Constant, Graph, Node, TensorType, Value, constant
+from .operator import find
+from .verify import verify
+
+MAX_WRITTEN = 8
+"""Elements of a constant that is written out."""
+
+
+def graph_text(graph: Graph) -> str:
+    """The text of a graph."""
+    names: dict[Value, str] = {v: _quoted(n) for n, v in graph.inputs.items()}
+    inputs = ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs.values())
+    outputs = ", ".join(map(_quoted, graph.outputs))
+    lines = [f"graph {_quoted(graph.name)}({inputs}) -> ({outputs}):"]
+    for count, held in enumerate(graph.constants):
+        names[held] = f"w{count}"
+        lines.append(f"  const w{count}: {held.type} = {_elements(held)}")
+    number = 0
+    for node in graph.nodes:
+        for output in node.outputs:
+            names[output] = f"%{number}"
+            number += 1
+        made = ", ".join(f"{names[o]}: {o.type}" for o in node.outputs)
+        given = [names[v] for v in node.inputs]
+        given += [f"{n}={_attribute(a)}" for n, a in node.attributes.items()]
+        lines.append(f"  {made} = {node.operator}({', '.join(given)})")
+    ends = ", ".join(f"{_quoted(n)}={names[v]}" for n, v in graph.outputs.items())
+    lines.append(f"  return {ends}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else json.dumps(name)
+
+
+def _attribute(value: Any) -> str:
+    text = repr(value)
+    return text.replace("inf", "1e999").replace("nan", "(1e999-1e999)") if "n" in text else text
+
+
+def _elements(value: Constant) -> str:
+    if value.type.size > MAX_WRITTEN:
+        return f"sha256:{value.digest}"
+    wide = np.float64 if dtypes.is_float(value.dtype) else value.data.dtype
+    return json.dumps(value.data.astype(wide).tolist())
+
+
+_NAME = r'(?:[A-Za-z_%]\w*|"(?:[^"\\]|\\.)*")'
+_TYPE = r"(\w+)\[([\d, ]*)\]"
+_HEAD = re.compile(rf"graph ({_NAME})\((.*)\) -> \((.*)\):")
+_TYPED = re.compile(rf"({_NAME}): {_TYPE}")
+_CONST = re.compile(rf"  const ({_NAME}): {_TYPE} = (.*)")
+_NODE = re.compile(rf"  ((?:{_NAME}: {_TYPE}(?:, )?)+) = (\w+)\((.*)\)")
+_PAIR = re.compile(rf"({_NAME})=({_NAME})")
+
+
+def parse_graph(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a text. `constants` has the elements of large ones by digest.
+
+    Raises `ModelError` for a text that is none of a graph, a constant that is missing, and for a
+    graph that `verify` refuses.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    head = _HEAD.fullmatch(lines[0]) if lines else None
+    if head is None or not lines[-1].startswith("  return "):
+        raise ModelError("the text is no graph: expected `graph name(...) -> (...):` to `return`")
+    values: dict[str, Value] = {}
+    inputs: dict[str, Value] = {}
+    for name, dtype, shape in _TYPED.findall(head[2]):
+        inputs[_plain(name)] = values[name] = Value(_type(dtype, shape), _plain(name))
+    nodes: list[Node] = []
+    for line in lines[1:-1]:
+        if found := _CONST.fullmatch(line):
+            name, dtype, shape, content = found.groups()
+            values[name] = _constant(name, _type(dtype, shape), content, constants or {})
+        elif found := _NODE.fullmatch(line):
+            nodes.append(_node(found, values, line))
+        else:
+            raise ModelError("the line is none of a graph: {0!r:.120}", line)
+    outputs = {_plain(n): _known(v, values, lines[-1]) for n, v in _PAIR.findall(lines[-1])}
+    graph = Graph(_plain(head[1]), inputs, tuple(nodes), outputs)
+    verify(graph)
+    return graph
+
+
+def _node(found: re.Match[str], values: dict[str, Value], line: str) -> Node:
+    operands = list[Value]()
+    attributes: dict[str, Any] = {}
+    try:
+        call = ast.parse(f"f({_as_names(found[found.lastindex or 0])})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        for argument in call.args:
+            operands.append(_known(ast.literal_eval(argument), values, line))
+        for keyword in call.keywords:
+            attributes[str(keyword.arg)] = _literal(keyword.value)
+    except (SyntaxError, ValueError, AssertionError) as error:
+        raise ModelError("the line is none of a graph: {0!r:.120}", line) from error
+    operator = found[found.lastindex - 1] if found.lastindex else ""
+    outputs = list[Value]()
+    for name, dtype, shape in _TYPED.findall(found[1]):
+        if name in values:
+            raise ModelError("{0} is computed twice", name)
+        outputs.append(Value(_type(dtype, shape), name))
+        values[name] = outputs[-1]
+    checked = find(operator).checked(attributes)
+    return Node(operator, tuple(operands), checked, tuple(outputs))
+
+
+def _as_names(operands: str) -> str:
+    """The operands with values as string literals, so that they parse as Python."""
+    head = re.match(rf"(?:{_NAME}(?:, |$)(?!=))*", operands)
+    length = head.end() if head else 0
+    names = re.findall(_NAME, operands[:length])
+    return ", ".join([*map(repr, names), *([operands[length:]] if operands[length:] else [])])
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.BinOp):  # 1e999-1e999
+        return float("nan")
+    if isinstance(node, ast.Tuple):
+        return tuple(map(_literal, node.elts))
+    return ast.literal_eval(node)
+
+
+def _known(name: str, values: Mapping[str, Value], line: str) -> Value:
+    if name not in values:
+        raise ModelError("nothing before computes {0}: {1!r:.120}", name, line)
+    return values[name]
+
+
+def _constant(name: str, type: TensorType, content: str, constants: Mapping[str, Any]) -> Constant:
+    kind, _, digest = content.partition(":")
+    if kind == "sha256":
+        if digest not in constants:
+            raise ModelError("the constant {0} ({1}) is not given", name, content, digest=digest)
+        made = constant(constants[digest], name)
+        if made.type != type or made.digest != digest:
+            raise ModelError("the constant {0} is {1}, not {2}", name, made.type, type)
+        return made
+    try:
+        data = np.asarray(json.loads(content)).astype(dtypes.to_numpy(type.dtype))
+        return constant(data.reshape(type.shape), name)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError("the constant {0}: {1}", name, error) from error
+
+
+def _plain(name: str) -> str:
+    return str(json.loads(name)) if name.startswith('"') else name
+
+
+def _type(dtype: str, shape: str) -> TensorType:
+    if dtype not in dtypes.SCALARS:
+        raise ModelError("there is no dtype {0!r}", dtype, hint=similar(dtype, dtypes.SCALARS))
+    return TensorType(dtype, tuple(int(e) for e in shape.split(",") if e.strip()))

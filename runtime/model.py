@@ -1,0 +1,118 @@
+"""`Model`, the callable that a graph is built to: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import ArgumentError
+from .module import Module
+from .signature import Argument
+from .timer import Timing
+
+Array = np.ndarray[Any, Any]
+WEIGHTS = "weights"
+"""The name of the argument that has the constants of a model as bytes, its last one."""
+
+
+class Model:
+    """A compiled graph. Calls may run concurrently in several threads.
+
+    `module` is the kernel that runs all others: its arguments are the inputs, the outputs, and the
+    bytes of `weights` where the model has constants.
+    """
+
+    def __init__(self, module: Module, weights: Array | None, evidence: Any = None) -> None:
+        arguments = module.signature.arguments
+        data = arguments if weights is None else arguments[:-1]
+        self.module = module
+        self.weights = weights
+        self.evidence = evidence
+        self.inputs = {a.name: a for a in data if a.role == "in"}
+        self.outputs = {a.name: a for a in data if a.role == "out"}
+        self._held = () if weights is None else (weights,)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The output, or the tuple of outputs, as new numpy arrays.
+
+        Inputs are given by position or by name: numpy arrays, or CPU objects with `__dlpack__`, of
+        exactly the dtypes and shapes of `inputs`; numbers for those without dimensions. Raises
+        `ArgumentError`, and what a kernel raises.
+        """
+        results = self._empty()
+        self._run(arguments, named, results)
+        return results[0] if len(results) == 1 else results
+
+    def into(self, *arguments: Any, out: Any, **named: Any) -> None:
+        """Like a call that writes the outputs to `out`: an array, or several in their order."""
+        results = tuple(out) if isinstance(out, Sequence) else (out,)
+        if len(results) != len(self.outputs):
+            raise ArgumentError(
+                "out: expected {0} arrays ({1}), found {2}",
+                len(self.outputs),
+                ", ".join(self.outputs),
+                len(results),
+            )
+        self._run(arguments, named, results)
+
+    def time(self, *arguments: Any, **options: Any) -> Timing:
+        """Time calls with these inputs, by position; options as of `Module.time`."""
+        given = bound(self.inputs, arguments, {})
+        return self.module.time(*given.values(), *self._empty(), *self._held, **options)
+
+    def _run(self, arguments: Sequence[Any], named: Mapping[str, Any], out: Sequence[Any]) -> None:
+        given = bound(self.inputs, arguments, named)
+        self.module(*given.values(), *out, *self._held)
+
+    def _empty(self) -> tuple[Array, ...]:
+        return tuple(np.empty(a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{a.name}: {a.type_text}" for a in self.inputs.values())
+        made = ", ".join(f"{a.name}: {a.type_text}" for a in self.outputs.values())
+        return f"<Model {self.module.signature.name}({given}) -> ({made})>"
+
+
+def bound(
+    inputs: Mapping[str, Argument], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Array]:
+    """Arguments by the names of inputs, as compact arrays of their types.
+
+    Raises `ArgumentError` for one that is missing, unknown or given twice, or not of its type.
+    """
+    names = list(inputs)
+    if len(arguments) > len(names):
+        raise ArgumentError(
+            "expected {0} inputs ({1}), found {2}", len(names), ", ".join(names), len(arguments)
+        )
+    given = dict(zip(names, arguments, strict=False))
+    for name, argument in named.items():
+        if name not in inputs or name in given:
+            problem = "is given twice" if name in given else f"is none of {', '.join(names)}"
+            raise ArgumentError("the input {0} {1}", name, problem)
+        given[name] = argument
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ArgumentError("the inputs {0} are missing", ", ".join(missing))
+    return {name: _array(inputs[name], given[name]) for name in names}
+
+
+def _array(wanted: Argument, argument: Any) -> Array:
+    if not isinstance(argument, np.ndarray) and hasattr(argument, "__dlpack__"):
+        argument = np.from_dlpack(argument)
+    array = np.asarray(argument)
+    dtype = dtypes.to_numpy(wanted.dtype)
+    number = isinstance(argument, bool | int | float)
+    if array.shape != wanted.shape or (array.dtype != dtype and not number):
+        raise ArgumentError(
+            "{0}: expected {1}, found {2}{3}",
+            wanted.name,
+            wanted.type_text,
+            array.dtype,
+            list(array.shape),
+        )
+    # `ascontiguousarray` gives arrays without dimensions one.
+    return np.ascontiguousarray(array, dtype).reshape(wanted.shape)

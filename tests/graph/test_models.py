@@ -1,0 +1,232 @@
+"""Models end to end: from ONNX, or built here, to one compiled program."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import ArgumentError, ModelError, UnsupportedError
+from tilewright.graph import Builder, Graph, TensorType
+from tilewright.graph.groups import divide
+from tilewright.graph.text import graph_text, parse_graph
+
+onnx = pytest.importorskip("onnx")
+TARGET = "cpu -threads=1"
+
+
+def mlp() -> Graph:
+    """Two products with activations, a residual, and softmax."""
+    rng = np.random.default_rng(0)
+    b = Builder("mlp")
+    x = b.input("x", TensorType("float32", (4, 16)))
+    w0, w1 = (b.constant(rng.standard_normal((16, 16)), "float32") for _ in range(2))
+    h = b.add("matmul", x, w0)
+    h = b.add("multiply", h, b.add("sigmoid", h))
+    y = b.add("add", b.add("matmul", h, w1), x)
+    return b.graph({"y": b.add("softmax", y, axis=1), "h": h})
+
+
+def given(graph: Graph, seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [
+        rng.standard_normal(v.shape).astype(v.dtype)
+        if v.dtype.startswith("float")
+        else rng.integers(0, 4, v.shape).astype(v.dtype)
+        for v in graph.inputs.values()
+    ]
+
+
+def test_a_graph_is_built_to_one_program() -> None:
+    graph = mlp()
+    model = tw.build(graph, TARGET)
+    (x,) = given(graph)
+    for found, wanted in zip(model(x), graph.reference(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert len(model.module.signature.symbols) == 1
+
+
+def test_activations_and_residuals_join_the_product_that_they_follow() -> None:
+    names = [group.name for group in divide(mlp())]
+    assert names == ["matmul_sigmoid_multiply", "matmul_add", "softmax"]
+
+
+def test_calls_take_names_and_write_where_they_are_told() -> None:
+    graph = mlp()
+    model = tw.build(graph, TARGET)
+    (x,) = given(graph)
+    y, h = np.empty((4, 16), np.float32), np.empty((4, 16), np.float32)
+    model.into(x=x, out=(y, h))
+    np.testing.assert_array_equal(y, model(x)[0])
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: model(x), range(64)):
+            np.testing.assert_array_equal(found[0], y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), {}),
+        ((np.zeros((4, 16), np.float32),) * 2, {}),
+        ((np.zeros((4, 15), np.float32),), {}),
+        ((np.zeros((4, 16)),), {}),
+        ((), {"z": 1}),
+        ((np.zeros((4, 16), np.float32),), {"x": 1}),
+    ],
+)
+def test_wrong_calls_are_refused(arguments: Any, named: Any) -> None:
+    model = tw.build(mlp(), TARGET)
+    with pytest.raises(ArgumentError):
+        model(*arguments, **named)
+
+
+def test_outputs_may_be_inputs_constants_views_and_each_other() -> None:
+    b = Builder("same")
+    x = b.input("x", TensorType("float32", (2, 3)))
+    y = b.add("relu", x)
+    held = b.constant(np.arange(6), "float32")
+    view = b.add("reshape", y, shape=(6,))
+    graph = b.graph({"a": x, "b": y, "c": y, "d": view, "e": held})
+    model = tw.build(graph, TARGET)
+    (x0,) = given(graph)
+    for found, wanted in zip(model(x0), graph.reference(x0), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_texts_parse_back() -> None:
+    graph = mlp()
+    text = graph_text(graph)
+    again = parse_graph(text, {c.digest: c.data for c in graph.constants})
+    assert again.digest == graph.digest
+    assert graph_text(again) == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("%0: float32[4, 16]", "%0: float32[4, 15]"),
+        ("matmul(x, w0", "matmul(x, w9"),
+        ("sigmoid(%0)", "sigmoid(%7)"),
+        ("softmax(%4, axis=1)", "softmax(%4)"),
+        ("softmax(%4, axis=1)", "softmax(%4, axes=1)"),
+        ("sigmoid", "sigmoidal"),
+        ("float32[4, 16]) ->", "float31[4, 16]) ->"),
+        ("%1: float32", "%0: float32"),
+        ("return y=%5", "return y=%9"),
+        ("graph mlp", "graf mlp"),
+    ],
+)
+def test_damaged_texts_are_refused(change: tuple[str, str]) -> None:
+    graph = mlp()
+    text = graph_text(graph)
+    assert change[0] in text
+    with pytest.raises(ModelError):
+        parse_graph(text.replace(*change), {c.digest: c.data for c in graph.constants})
+
+
+def onnx_model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], **held: Any) -> bytes:
+    """A model of these nodes; inputs have shapes, and are float32."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in held.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return bytes(model.SerializeToString())
+
+
+def node(operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> Any:
+    return onnx.helper.make_node(operator, inputs, outputs, **attributes)
+
+
+def test_what_exporters_compute_of_shapes_folds() -> None:
+    model = onnx_model(
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "zero"], ["n"]),
+            node("Concat", ["n", "rest"], ["shape"], axis=0),
+            node("Reshape", ["x", "shape"], ["y"]),
+            node("Relu", ["y"], ["z"]),
+        ],
+        {"x": ["N", 3, 4]},
+        ["z"],
+        zero=np.array([0]),
+        rest=np.array([-1]),
+    )
+    graph = tw.import_onnx(model, shapes={"N": 2})
+    assert [n.operator for n in graph.nodes] == ["reshape", "relu"]
+    assert graph.outputs["z"].shape == (2, 12)
+
+
+def test_dims_without_a_value_are_listed() -> None:
+    model = onnx_model([node("Relu", ["x"], ["y"])], {"x": ["N", "?", 4]}, ["y"])
+    with pytest.raises(ModelError) as caught:
+        tw.import_onnx(model)
+    assert caught.value.data["dims"] == ["N", "x.1"]
+    with pytest.raises(ModelError):
+        tw.import_onnx(model, shapes={"N": 1, "M": 2})
+    assert tw.import_onnx(model, shapes={"x": [1, 2, 4]}).inputs["x"].shape == (1, 2, 4)
+
+
+def test_all_that_is_unsupported_is_listed() -> None:
+    model = onnx_model(
+        [
+            node("StringNormalizer", ["x"], ["a"]),
+            node("Relu", ["a"], ["b"]),
+            node("NoSuchOperator", ["b"], ["c"], domain="com.example"),
+        ],
+        {"x": [2]},
+        ["c"],
+    )
+    with pytest.raises(UnsupportedError) as caught:
+        tw.import_onnx(model)
+    found = [(reason[1], reason[2]) for reason in caught.value.data["reasons"]]
+    assert found == [("StringNormalizer", "OPERATOR"), ("NoSuchOperator", "DOMAIN")]
+
+
+def test_inputs_that_decide_are_given_as_constants() -> None:
+    from onnx import TensorProto, helper
+
+    branches = {
+        name: helper.make_graph(
+            [node(operator, ["x"], [f"{name}_y"])],
+            name,
+            [],
+            [helper.make_tensor_value_info(f"{name}_y", TensorProto.FLOAT, None)],
+        )
+        for name, operator in (("then_branch", "Relu"), ("else_branch", "Neg"))
+    }
+    model = onnx_model(
+        [node("Greater", ["c", "zero"], ["t"]), node("If", ["t"], ["y"], **branches)],
+        {"x": [3], "c": []},
+        ["y"],
+        zero=np.float32(0),
+    )
+    with pytest.raises(UnsupportedError):
+        tw.import_onnx(model)
+    graph = tw.import_onnx(model, constants={"c": -1.0})
+    x = np.array([1, -2, 3], np.float32)
+    np.testing.assert_array_equal(tw.build(graph, TARGET)(x), -x)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 200])
+def test_damaged_files_are_refused(cut: int) -> None:
+    model = onnx_model([node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"])
+    with pytest.raises(ModelError):
+        tw.import_onnx(model[: min(cut, len(model) - 3)])
+
+
+def test_cycles_and_missing_values_are_refused() -> None:
+    for nodes in (
+        [node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"])],
+        [node("Add", ["x", "nothing"], ["b"])],
+    ):
+        with pytest.raises(ModelError):
+            tw.import_onnx(onnx_model(nodes, {"x": [2]}, ["b"]))
