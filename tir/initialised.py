@@ -21,6 +21,7 @@ from .ir import (
     Binary,
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     ForKind,
@@ -50,6 +51,23 @@ class Side(NamedTuple):
     low: Poly
     high: Poly
     limit: int
+
+
+class _Digits:
+    """Replaces `v // c` and `v % c` of fused loops by variables of their own.
+
+    While `v` counts up, `v % c` starts at zero for each `v // c`: they are like two loops.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[Var, Op, int], Var] = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        match e:
+            case Binary(op=Op.FLOORDIV | Op.MOD, a=Var() as v, b=Const(value=int(c))) if c > 0:
+                return self._parts.setdefault((v, e.op, c), Var(v.name))
+            case _:
+                return rewrite_children(e, self)
 
 
 def _hint(t: Touch, writes: Sequence[Touch]) -> str:
@@ -136,25 +154,33 @@ class Initialised:
             return False
         spatial: set[Var] = set()
         reduce: set[Var] = set()
+        digits = _Digits()
         for i in block.iters:
             value = self.survey.resolved(i.value)
-            (reduce if i.kind is IterKind.REDUCE else spatial).update(variables(value))
-            if i.kind is IterKind.REDUCE and not self._starts_at_zero(value):
+            split = digits(value)
+            if i.kind is not IterKind.REDUCE:
+                spatial.update(variables(split))
+                continue
+            reduce.update(variables(split))
+            apart = (v for v in self.apart if self.survey.ranges.get(v) != (0, 0))
+            if not self._starts_at_zero(split) or not variables(value).isdisjoint(apart):
                 return False
-        found_by_others = {v for v in self.apart if self.survey.ranges.get(v) != (0, 0)}
-        return reduce.isdisjoint(spatial) and reduce.isdisjoint(found_by_others)
+        return reduce.isdisjoint(spatial)
 
     def _starts_under(self, w: Touch, t: Touch, block: Block) -> bool:
         """Whether the store `w` of an init runs if the read `t` does in any reduce iteration."""
         own = w.place.conditions[len(self._conditions.get(block, ())) :]
         if not own:
             return True
-        reduced = [i for i in block.iters if i.kind is IterKind.REDUCE]
-        moving = variables(*(self.survey.resolved(i.value) for i in reduced))
+        digits = _Digits()
+        reduced = [self.survey.resolved(i.value) for i in block.iters if i.kind is IterKind.REDUCE]
+        moving = variables(*reduced)
         loops = [f for f in t.place.loops if f.var in moving]
         stored = stored_buffers(loops[0].body) if loops else stored_buffers(block.body)
+        moved = variables(*map(digits, reduced))
         return {key_of(c) for c in own} <= {key_of(c) for c in t.place.conditions} and all(
-            moving.isdisjoint(variables(self.survey.resolved(c))) and not reads_from(c, stored)
+            moved.isdisjoint(variables(digits(self.survey.resolved(c))))
+            and not reads_from(c, stored)
             for c in own
         )
 

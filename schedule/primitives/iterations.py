@@ -17,6 +17,7 @@ from ...tir.ir import (
     Iter,
     IterKind,
     Label,
+    Load,
     Stmt,
     Var,
 )
@@ -128,7 +129,8 @@ def _inputs_of(mapping: IndexMap, output: Expr) -> list[int]:
 
 def _rebound(n: Any, values: Mapping[Var, Expr], s: Simplifier) -> Any:
     """`n` with variables replaced, and new quotients and remainders simplified."""
-    if type(n) is Var or (type(n) is Binary and n.dtype == INDEX):
+    is_index = type(n) is Binary and n.dtype == INDEX and not any(type(e) is Load for e in walk(n))
+    if type(n) is Var or is_index:
         return rebound_value(n, values, s)
     return rewrite_children(n, lambda child: _rebound(child, values, s))
 

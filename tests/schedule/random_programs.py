@@ -73,7 +73,9 @@ def a_program_of(
         fitting = [
             p
             for p in draft.params
-            if not isinstance(p, Var) and (p.shape, p.dtype) == (last.shape, last.dtype)
+            if not isinstance(p, Var)
+            and p.value_range is None  # what is stored may lie anywhere
+            and (p.shape, p.dtype) == (last.shape, last.dtype)
         ]
         target = fitting[0] if fitting else te.placeholder(last.shape, last.dtype, name="IO")
         new: Any = te.compute(last.shape, lambda *i: last[i] - target[i], name="U")

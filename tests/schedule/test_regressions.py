@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import dedent
 
 import pytest
 
@@ -1192,4 +1193,50 @@ def f(A: T.Buffer((1,), "int32"), B: T.Buffer((2,), "int32")):
     i, k = loops(sch, "S")
     sch.split(k, factors=[None, 2])
     sch.reverse_compute_at(sch.get_block("B"), i)
+    check(sch)
+
+
+def test_a_layout_simplifies_the_indices_of_what_a_block_reads() -> None:
+    # The value has the dtype of indices: it is none.
+    func = parse(
+        dedent("""
+        @tw.script
+        def sums(A: T.Buffer((5, 4), "int64"), B: T.Buffer((20,), "int64")):
+            for i, j, k in T.grid(5, 4, 4):
+                with T.block("B"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        B[vi * 4 + vj] = 0
+                    if vj >= 2:
+                        B[vi * 4 + vj] = B[vi * 4 + vj] + A[vi, vk]
+        """)
+    )
+    sch = Schedule(func)
+    sch.transform_block_layout(sch.get_block("B"), index_map=lambda i, j, k: (i * 4 + j, k))
+    check(sch)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_fused_loop_starts_each_element_under_its_condition(parallel: bool) -> None:
+    func = parse(
+        dedent("""
+        @tw.script
+        def lowest(A: T.Buffer((5, 8), "int32"), B: T.Buffer((5,), "int32"),
+                   M: T.Buffer((5,), "int32")):
+            for i, k in T.grid(5, 8):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        if M[vi] > 0:
+                            B[vi] = 2147483647
+                    if M[vi] > 0:
+                        B[vi] = T.minimum(B[vi], A[vi, vk])
+        """)
+    )
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops(sch.get_block("B")))
+    if parallel:
+        with pytest.raises(ScheduleError):
+            sch.parallel(fused)
+        return
     check(sch)
