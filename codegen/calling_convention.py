@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from ..base.checked_json import MAX_INTEGER, MIN_INTEGER
 from ..base.errors import BuildError
 from ..runtime.signature import (
-    MAX_INTEGER,
-    MIN_INTEGER,
     Argument,
     Packing,
     Role,

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ..base.checked_json import read, show
 from ..base.errors import ArtifactError
-from ..runtime.signature import Signature, limit_exceeded, show, workspace_size
+from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
 from ..target import Target
 from ..tir.ir import Func
 from .generator import generator_for
@@ -27,7 +28,7 @@ class Launch:
     """
 
     symbol: str
-    needs: Mapping[str, Need] = field(default_factory=dict)
+    needs: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {"symbol": self.symbol, "needs": dict(self.needs)}
@@ -35,24 +36,22 @@ class Launch:
     @staticmethod
     def from_json(data: object) -> Launch:
         """The launch of its JSON form. Raises `ArtifactError` for anything malformed."""
-        if not isinstance(data, dict) or data.keys() != {"symbol", "needs"}:
-            raise ArtifactError("launch: expected a symbol and needs, found {0}", show(data))
-        symbol, needs = data["symbol"], data["needs"]
-        if not isinstance(symbol, str) or not isinstance(needs, dict):
-            raise ArtifactError("launch: expected a name and an object, found {0}", show(data))
-        for need in needs.values():
+        return read(Launch, data, "launch")
+
+    def validate(self) -> None:
+        """Raise `ValueError` for needs that are no `Need`, or are nested deeply."""
+        for need in self.needs.values():
             _check_need(need, _MAX_DEPTH)
-        return Launch(symbol, needs)
 
 
 def _check_need(need: object, depth: int) -> None:
     if isinstance(need, list | dict):
         if depth == 0:
-            raise ArtifactError("launch: needs are nested too deeply: {0}", show(need))
+            raise ValueError(f"needs are nested too deeply: {show(need)}")
         for part in need.values() if isinstance(need, dict) else need:
             _check_need(part, depth - 1)
     elif need is not None and not isinstance(need, bool | int | str):
-        raise ArtifactError("launch: expected numbers or names, found {0}", show(need))
+        raise ValueError(f"expected numbers or names as needs, found {show(need)}")
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,14 @@ class Compiled:
         return generator_for(self.target).sources[name].text(self)
 
 
-_FORM = {"launches": list, "workspaces": list, "remarks": list, "strict_fp": bool}
-"""The parts of a `Compiled.form`, and their types."""
+@dataclass(frozen=True)
+class _Form:
+    """A `Compiled.form`."""
+
+    launches: tuple[Launch, ...]
+    workspaces: tuple[WorkspaceBytes, ...]
+    remarks: tuple[str, ...]
+    strict_fp: bool
 
 
 def compiled_from(
@@ -110,25 +115,16 @@ def compiled_from(
 
     Raises `ArtifactError` where the form is malformed, or is not of that signature.
     """
-    if not isinstance(form, dict) or form.keys() != _FORM.keys():
-        raise ArtifactError("expected {0}, found {1}", ", ".join(_FORM), show(form))
-    for name, kind in _FORM.items():
-        if type(form[name]) is not kind:
-            raise ArtifactError(
-                "expected {0} of type {1}, found {2}", name, kind.__name__, show(form[name])
-            )
-    launches, sizes, remarks = form["launches"], form["workspaces"], form["remarks"]
-    if not all(isinstance(remark, str) for remark in remarks):
-        raise ArtifactError("expected texts as remarks, found {0}", show(remarks))
-    made = tuple(map(Launch.from_json, launches))
-    symbols = tuple(launch.symbol for launch in made)
+    found = read(_Form, form, "compiled code")
+    symbols = tuple(launch.symbol for launch in found.launches)
     if symbols != signature.symbols:
         raise ArtifactError("launches of {0}, expected {1}", symbols, signature.symbols)
-    if len(sizes) != len(symbols):
-        raise ArtifactError("{0} workspaces of {1} launches", len(sizes), len(symbols))
-    signature = signature.with_workspaces([workspace_size(size) for size in sizes])
+    if len(found.workspaces) != len(symbols):
+        raise ArtifactError("{0} workspaces of {1} launches", len(found.workspaces), len(symbols))
+    signature = signature.with_workspaces(found.workspaces)
     beyond = limit_exceeded(signature)
     if beyond is not None:
         raise ArtifactError("{0}", beyond)
-    strict_fp = form["strict_fp"]
-    return Compiled(signature, target, tir, text, image, made, tuple(remarks), strict_fp)
+    return Compiled(
+        signature, target, tir, text, image, found.launches, found.remarks, found.strict_fp
+    )

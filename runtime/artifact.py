@@ -13,15 +13,24 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple
 
+from ..base.checked_json import (
+    between,
+    canonical_json,
+    parse_digested,
+    read,
+    require_digest,
+    sealed,
+    show,
+)
 from ..base.errors import ArtifactError, TargetError
 from ..target import Target, registered_kinds
 from .files import File, open_regular, read_some
-from .module import Origin, OriginKind
-from .signature import ABI_VERSION, Signature, show
+from .module import Origin
+from .signature import ABI_VERSION, Signature
 from .target_runtime import TargetRuntime, runtime_for
 
 FORMAT_VERSION = 4
@@ -29,7 +38,6 @@ MAX_CODE_BYTES = 256 << 20
 _MAX_MANIFEST_BYTES = 1 << 20
 _MARK = b"tilewright kernel: "
 _HINT = "copy the code and its manifest again, or build them anew"
-_KINDS = get_args(OriginKind)
 
 
 class Provenance(NamedTuple):
@@ -76,45 +84,49 @@ class Manifest:
             "measurement_id": measurement_id,
             "toolchain": dict(toolchain),
         }
-        data = _with_needs(data, self.needs)
-        return {**data, "digest": _digest(data)}
+        return sealed(_with_needs(data, self.needs))
 
     @staticmethod
-    def from_json(data: object, digest: str) -> Manifest:
-        """Returns the manifest of a JSON text; `digest` is that of the text.
+    def from_json(data: Mapping[str, Any], digest: str) -> Manifest:
+        """Returns the manifest of a JSON object; `digest` is that of the object.
 
         Raises `ArtifactError` for an unknown version or target, and for malformed content.
         """
-        if not isinstance(data, dict):
-            raise ArtifactError(
-                "expected a manifest as a JSON object, found {0}", type(data).__name__
-            )
         _check_version("format", data.get("format"), FORMAT_VERSION)
         _check_version("abi", data.get("abi"), ABI_VERSION)
-        fields = Fields(data)
-        if fields.get("digest", str) != digest:
-            raise ArtifactError(
-                "the manifest was changed: expected the digest {0}, found {1}",
-                show(data["digest"]),
-                digest,
-                hint=_HINT,
-            )
-        signature = Signature.from_json(data.get("signature"))
-        target, runtime = _kind_of(fields.get("target", str))
+        require_digest(data, digest, "the manifest", _HINT)
+        names = [field.name for field in fields(_Fields)]
+        found = read(_Fields, {name: data.get(name) for name in names}, "manifest")
+        target, runtime = _kind_of(found.target)
+        unknown = [name for name in found.features if name not in target.feature_names]
+        if unknown:
+            raise ArtifactError("manifest: unknown features {0} of {1}", show(unknown), target.kind)
         return Manifest(
-            signature=signature,
+            signature=found.signature,
             target=target,
-            features=_known_features(fields.get("features", list), target),
-            sha256=fields.get("sha256", str),
-            size=_size(fields.get("size", int)),
+            features=found.features,
+            sha256=found.sha256,
+            size=found.size,
             needs=runtime.needs(data),
             provenance=Provenance(
-                _origin(Fields(fields.get("origin", dict))),
-                fields.optional("schedule_id"),
-                fields.optional("measurement_id"),
-                _texts(fields.get("toolchain", dict)),
+                found.origin, found.schedule_id, found.measurement_id, found.toolchain
             ),
         )
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of the manifests of all kinds of targets, beside versions and digest."""
+
+    signature: Signature
+    target: str
+    features: tuple[str, ...]
+    sha256: str
+    size: Annotated[int, between(0, MAX_CODE_BYTES)]
+    origin: Origin
+    schedule_id: str | None
+    measurement_id: str | None
+    toolchain: Mapping[str, str]
 
 
 def manifest_path(code: Path) -> Path:
@@ -138,7 +150,7 @@ def description(
         "target": str(target),
         "features": features,
     }
-    return _MARK + _canonical(_with_needs(data, needs)) + b"\0"
+    return _MARK + canonical_json(_with_needs(data, needs)).encode() + b"\0"
 
 
 def _with_needs(data: Mapping[str, Any], needs: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,14 +237,7 @@ def parse_manifest(content: bytes, path: Path) -> Manifest:
         raise ArtifactError(
             "{0} has more than {1} bytes; a manifest has fewer", path, _MAX_MANIFEST_BYTES
         )
-    try:
-        data = json.loads(
-            content.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant
-        )
-        digest = _digest(data)
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError("{0} is damaged: not a JSON text ({1})", path, error) from error
-    return Manifest.from_json(data, digest)
+    return Manifest.from_json(*parse_digested(content, str(path), _HINT))
 
 
 def check_code(code_path: Path, code: bytes, manifest: Manifest) -> None:
@@ -289,27 +294,6 @@ def _missing(code_path: Path) -> ArtifactError:
     return ArtifactError("{0} does not exist", code_path, hint=_HINT)
 
 
-def _digest(data: object) -> str:
-    """The SHA-256 (hex) of a manifest's JSON form without the digest field."""
-    covered = {k: v for k, v in data.items() if k != "digest"} if isinstance(data, dict) else data
-    return hashlib.sha256(_canonical(covered)).hexdigest()
-
-
-def _canonical(data: object) -> bytes:
-    """The canonical text of JSON data: sorted keys, no spaces, ASCII."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key is given twice")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
-
-
 def _check_version(what: str, found: object, known: int) -> None:
     if type(found) is not int or found < 1:
         raise ArtifactError("manifest: expected a version of its {0}, found {1}", what, show(found))
@@ -331,24 +315,6 @@ def _check_version(what: str, found: object, known: int) -> None:
         )
 
 
-class Fields:
-    """Typed access to the fields of a JSON object."""
-
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        self.data = data
-
-    def get(self, key: str, kind: type[Any]) -> Any:
-        value = self.data.get(key)
-        if type(value) is not kind:
-            raise ArtifactError(
-                "manifest: {0}: expected {1}, found {2}", key, kind.__name__, show(value)
-            )
-        return value
-
-    def optional(self, key: str) -> str | None:
-        return None if self.data.get(key) is None else self.get(key, str)
-
-
 def _kind_of(text: str) -> tuple[Target, TargetRuntime]:
     """The target of its text, and the runtime of its kind."""
     kind = text.partition(" ")[0]
@@ -365,33 +331,3 @@ def _kind_of(text: str) -> tuple[Target, TargetRuntime]:
         return target, runtime_for(target)
     except TargetError as error:
         raise ArtifactError("manifest: target: {0}", error) from error
-
-
-def _known_features(names: list[Any], target: Target) -> tuple[str, ...]:
-    known = target.feature_names
-    unknown = [name for name in names if not isinstance(name, str) or name not in known]
-    if unknown:
-        raise ArtifactError("manifest: unknown features {0} of {1}", show(unknown), target.kind)
-    return tuple(names)
-
-
-def _origin(fields: Fields) -> Origin:
-    kind = fields.get("kind", str)
-    if kind not in _KINDS:
-        raise ArtifactError("manifest: origin: expected one of {0}, found {1}", _KINDS, show(kind))
-    loss = None if fields.data.get("loss") is None else fields.get("loss", float)
-    record, schedule = fields.optional("record_id"), fields.optional("schedule_id")
-    return Origin(kind, record, fields.get("detail", str), loss, schedule)
-
-
-def _size(size: int) -> int:
-    if not 0 <= size <= MAX_CODE_BYTES:
-        raise ArtifactError(
-            "manifest: size: expected at most {0} bytes, found {1}", MAX_CODE_BYTES, show(size)
-        )
-    return size
-
-
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    fields = Fields(values)
-    return {key: fields.get(key, str) for key in values}

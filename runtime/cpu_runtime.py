@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..base.checked_json import read
 from ..base.errors import ArtifactError
 from ..target import FEATURES, Fact
 from . import openmp
-from .artifact import Fields, Manifest
+from .artifact import Manifest
 from .host import CPUINFO, HOST, cpu_flags, host_limit, model_name, request_tiles
 from .host_memory import HOST_MEMORY
 from .memory import Memory
@@ -31,7 +32,7 @@ class CpuRuntime(TargetRuntime):
         return {"model": model_name()}
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        return {"openmp": Fields(data).get("openmp", bool)}
+        return {"openmp": read(bool, data.get("openmp"), "manifest: openmp")}
 
     def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
         """Open exactly the bytes that were checked; they stay loaded until the process ends."""

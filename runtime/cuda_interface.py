@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..base import dtypes
+from ..base.checked_json import show
 from ..base.errors import ArgumentError
 from .dlpack import class_name, no_export
 from .memory import View
-from .signature import MAX_DIMENSIONS, show
+from .signature import MAX_DIMENSIONS
 
 NAME = "__cuda_array_interface__"
 _MAX_VERSION = 3

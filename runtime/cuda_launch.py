@@ -8,14 +8,15 @@ carry as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, TypeAlias
 
+from ..base.checked_json import Such, at_most, between, read
 from ..base.errors import ArtifactError
 from ..target.cuda import ARCHS
 from .c_names import is_c_identifier
-from .signature import MAX_ARGUMENTS, Signature, show
+from .signature import MAX_ARGUMENTS, Signature
 
 Extents: TypeAlias = tuple[int, int, int]
 
@@ -32,7 +33,8 @@ MAX_PARAMETER_BYTES = 4096
 MAX_KERNELS = 4096
 """Kernels of an entry point."""
 _MAX_SYMBOL = 1024
-_MAX_COUNT = 2**31 - 1
+_KERNEL_NAME = Such("the name of a kernel", is_c_identifier)
+Count: TypeAlias = Annotated[int, between(0, 2**31 - 1)]
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,21 @@ class KernelResources:
     declares, beside the dynamic ones of a launch.
     """
 
-    registers: int
-    stack_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-    shared_bytes: int = 0
+    registers: Count
+    stack_bytes: Count = 0
+    spill_store_bytes: Count = 0
+    spill_load_bytes: Count = 0
+    shared_bytes: Count = 0
 
     def to_json(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in _RESOURCES}
+        return asdict(self)
 
-    @staticmethod
-    def from_json(data: object) -> KernelResources:
-        """The resources of their JSON form. Raises `ArtifactError` for anything malformed."""
-        found = _fields(data, "the resources of a kernel", _RESOURCES)
-        return KernelResources(
-            **{name: _number(value, name, 0, _MAX_COUNT) for name, value in found.items()}
-        )
+
+def _extents(most: Extents) -> Such:
+    return Such(
+        f"extents from 1 to {most}",
+        lambda found: all(1 <= n <= limit for n, limit in zip(found, most, strict=True)),
+    )
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,14 @@ class KernelLaunch:
     number of arguments for the workspace.
     """
 
-    symbol: str
-    grid: Extents
-    block: Extents
-    arguments: tuple[int, ...]
-    shared_bytes: int = 0
+    symbol: Annotated[str, at_most(_MAX_SYMBOL, "characters"), _KERNEL_NAME]
+    grid: Annotated[Extents, _extents(MAX_GRID)]
+    block: Annotated[Extents, _extents(MAX_BLOCK)]
+    arguments: Annotated[
+        tuple[Annotated[int, between(0, MAX_ARGUMENTS)], ...],
+        at_most(MAX_PARAMETER_BYTES // 8, "parameters"),
+    ]
+    shared_bytes: Annotated[int, between(0, MAX_SHARED_BYTES)] = 0
     resources: KernelResources | None = None
 
     @property
@@ -94,38 +98,15 @@ class KernelLaunch:
             "resources": None if self.resources is None else self.resources.to_json(),
         }
 
-    @staticmethod
-    def from_json(data: object) -> KernelLaunch:
-        """The launch of its JSON form. Raises `ArtifactError` for anything malformed."""
-        found = _fields(data, "the launch of a kernel", _LAUNCH)
-        symbol, arguments, resources = found["symbol"], found["arguments"], found["resources"]
-        if not isinstance(symbol, str) or len(symbol) > _MAX_SYMBOL or not is_c_identifier(symbol):
-            raise ArtifactError("symbol: expected the name of a kernel, found {0}", show(symbol))
-        if not isinstance(arguments, list) or len(arguments) * 8 > MAX_PARAMETER_BYTES:
-            raise ArtifactError(
-                "{0}: expected a list of at most {1} parameters, found {2}",
-                symbol,
-                MAX_PARAMETER_BYTES // 8,
-                show(arguments),
-            )
-        block = _extents(found["block"], "block", MAX_BLOCK)
-        launch = KernelLaunch(
-            symbol,
-            _extents(found["grid"], "grid", MAX_GRID),
-            block,
-            tuple(_number(n, "arguments", 0, MAX_ARGUMENTS) for n in arguments),
-            _number(found["shared_bytes"], "shared_bytes", 0, MAX_SHARED_BYTES),
-            None if resources is None else KernelResources.from_json(resources),
-        )
-        if launch.threads > MAX_THREADS:
-            raise ArtifactError(
-                "{0}: a block of {1} threads, at most {2}", symbol, launch.threads, MAX_THREADS
-            )
-        return launch
+    def validate(self) -> None:
+        """Raise `ValueError` for a block of more threads than any device has."""
+        if self.threads > MAX_THREADS:
+            raise ValueError(f"a block of {self.threads} threads, at most {MAX_THREADS}")
 
 
-_RESOURCES = tuple(f.name for f in fields(KernelResources))
-_LAUNCH = tuple(f.name for f in fields(KernelLaunch))
+@dataclass(frozen=True)
+class _Kernels:
+    kernels: Annotated[tuple[KernelLaunch, ...], at_most(MAX_KERNELS, "kernels")]
 
 
 def kernels_to_json(kernels: Sequence[KernelLaunch]) -> list[dict[str, Any]]:
@@ -138,14 +119,10 @@ def kernels_from_json(data: object, signature: Signature) -> tuple[KernelLaunch,
 
     Raises `ArtifactError` for anything malformed, and for parameters that the entry point lacks.
     """
-    if not isinstance(data, list) or len(data) > MAX_KERNELS:
-        raise ArtifactError(
-            "expected a list of at most {0} kernels, found {1}", MAX_KERNELS, show(data)
-        )
-    kernels = tuple(map(KernelLaunch.from_json, data))
+    kernels = read(_Kernels, {"kernels": data}, "an entry point").kernels
     workspace = len(signature.arguments)
     last = workspace if signature.workspace_bytes else workspace - 1
-    for kernel in kernels:
+    for number, kernel in enumerate(kernels):
         beyond = [n for n in kernel.arguments if n > last]
         if beyond:
             raise ArtifactError(
@@ -155,26 +132,6 @@ def kernels_from_json(data: object, signature: Signature) -> tuple[KernelLaunch,
                 signature.name,
                 workspace,
                 "a" if signature.workspace_bytes else "no",
+                at=f"kernels[{number}].arguments",
             )
     return kernels
-
-
-def _fields(data: object, what: str, names: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(data, dict) or data.keys() != set(names):
-        raise ArtifactError("expected {0} with {1}, found {2}", what, ", ".join(names), show(data))
-    return data
-
-
-def _number(value: object, name: str, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise ArtifactError(
-            "{0}: expected an integer from {1} to {2}, found {3}", name, least, most, show(value)
-        )
-    return value
-
-
-def _extents(value: object, name: str, most: Extents) -> Extents:
-    if not isinstance(value, list) or len(value) != len(most):
-        raise ArtifactError("{0}: expected three integers, found {1}", name, show(value))
-    x, y, z = (_number(n, name, 1, limit) for n, limit in zip(value, most, strict=True))
-    return x, y, z

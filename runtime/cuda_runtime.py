@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..base.checked_json import read
 from ..base.errors import ArtifactError, DeviceError, TargetError
 from ..target import Fact, Target
 from ..target.cuda import CudaTarget
-from .artifact import Fields, Manifest
+from .artifact import Manifest
 from .cuda_driver import BAD_IMAGE, Device, driver
 from .cuda_kernel import CudaKernel, LoadedImage
 from .cuda_late import LateImage, LateKernel
@@ -65,7 +66,7 @@ class CudaRuntime(TargetRuntime):
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
         signature = Signature.from_json(data.get("signature"))
-        lists = Fields(data).get("kernels", list)
+        lists = read(list[Any], data.get("kernels"), "manifest: kernels")
         entry_points(lists, signature)
         return {"kernels": lists}
 

@@ -21,14 +21,13 @@ nothing was computed then.
 from __future__ import annotations
 
 import math
-import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from ..base import dtypes
-from ..base.errors import ArtifactError
+from ..base.checked_json import Such, at_most, read, show
 from ..base.text import arguments, in_lines
 from .c_names import is_c_identifier, is_function_name
 
@@ -44,11 +43,18 @@ MAX_DIMENSIONS = 64
 """Dimensions of a tensor: numpy has no more."""
 MAX_BYTES = dtypes.MAX_BYTES
 """Bytes of a tensor, and from its first element to the end of the last: numpy counts no further."""
-MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64
-"""Bounds of what the integers of all dtypes are, the high one exclusive."""
 
 Role = Literal["in", "out", "inout"]
 ArgumentKind = Literal["tensor", "scalar"]
+Extents: TypeAlias = Annotated[tuple[int, ...], at_most(MAX_DIMENSIONS, "dimensions")]
+FunctionName: TypeAlias = Annotated[str, Such("the name of a C function", is_function_name)]
+WorkspaceBytes: TypeAlias = Annotated[
+    int,
+    Such(
+        f"a multiple of {WORKSPACE_ALIGNMENT} up to {MAX_BYTES}",
+        lambda size: 0 <= size <= MAX_BYTES and size % WORKSPACE_ALIGNMENT == 0,
+    ),
+]
 
 C_TYPES: dict[str, str] = {
     "bool": "uint8_t",
@@ -67,6 +73,9 @@ C_TYPES: dict[str, str] = {
     "float32": "float",
     "float64": "double",
 }
+Dtype: TypeAlias = Annotated[
+    str, Such(f"a dtype: one of {', '.join(C_TYPES)}", C_TYPES.__contains__)
+]
 
 
 @dataclass(frozen=True)
@@ -80,9 +89,9 @@ class Argument:
     """
 
     name: str
-    dtype: str
-    shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] | None = None
+    dtype: Dtype
+    shape: Extents = ()
+    strides: Extents | None = None
     role: Role = "in"
     kind: ArgumentKind = "tensor"
     constant: bool = False
@@ -130,25 +139,26 @@ class Argument:
         arguments = (self.packing.operand, packed)
         return Signature(self.packing.packer, arguments, self.packing.workspace_bytes)
 
-    @staticmethod
-    def from_json(data: object) -> Argument:
-        """Returns the argument of its JSON form. Raises `ArtifactError` if that is malformed."""
-        fields = _object(data, "an argument")
-        value_range = fields.get("value_range")
-        strides = fields.get("strides")
-        packing = fields.get("packing")
-        argument = Argument(
-            name=_text(fields, "name"),
-            dtype=_text(fields, "dtype"),
-            shape=_integers(fields.get("shape"), "shape"),
-            strides=None if strides is None else _integers(strides, "strides"),
-            role=_choice(fields, "role", get_args(Role)),
-            kind=_choice(fields, "kind", get_args(ArgumentKind)),
-            constant=_choice(fields, "constant", (False, True)),
-            value_range=None if value_range is None else _pair(value_range),
-            packing=None if packing is None else Packing.from_json(packing),
-        )
-        return _validated(argument)
+    def validate(self) -> None:
+        """Raise `ValueError` for fields that no argument has together."""
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise ValueError(f"{len(self.strides)} strides for {len(self.shape)} dimensions")
+        if any(n < 0 for n in (*self.shape, *self.element_strides)):
+            raise ValueError("a negative extent or stride")
+        if (beyond := _limit_of_argument(self)) is not None:
+            raise ValueError(beyond)
+        if self.kind == "scalar" and (self.shape or self.written):
+            raise ValueError("a scalar has no shape and is read only")
+        if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
+            raise ValueError(f"expected a range with the low end first, found {self.value_range}")
+        if self.packing is not None:
+            operand = self.packing.operand
+            if any(a.kind == "scalar" or a.written for a in (self, operand)):
+                raise ValueError("only a read-only tensor can be packed")
+            if operand.packing is not None:
+                raise ValueError("the operand of its packing is packed too")
+            if operand.name != self.name:
+                raise ValueError(f"it is packed from {operand.name}")
 
 
 @dataclass(frozen=True)
@@ -160,24 +170,10 @@ class Packing:
     packed operand for people.
     """
 
-    packer: str
+    packer: FunctionName
     operand: Argument
     layout: str
-    workspace_bytes: int = 0
-
-    @staticmethod
-    def from_json(data: object) -> Packing:
-        """Returns the packing of its JSON form. Raises `ArtifactError` if that is malformed."""
-        fields = _object(data, "how an operand is packed")
-        operand = _object(fields.get("operand"), "an argument")
-        if operand.get("packing") is not None:
-            raise ArtifactError("packing: its operand is packed too")
-        return Packing(
-            _c_name(fields, "packer"),
-            Argument.from_json(operand),
-            _text(fields, "layout"),
-            workspace_size(fields.get("workspace_bytes")),
-        )
+    workspace_bytes: WorkspaceBytes = 0
 
 
 @dataclass(frozen=True)
@@ -187,9 +183,9 @@ class Signature:
     The workspace is that of one call, with all of the threads that the kernel is compiled for.
     """
 
-    name: str
+    name: FunctionName
     arguments: tuple[Argument, ...]
-    workspace_bytes: int = 0
+    workspace_bytes: WorkspaceBytes = 0
 
     def __repr__(self) -> str:
         *parts, last = self.text
@@ -246,25 +242,14 @@ class Signature:
     @staticmethod
     def from_json(data: object) -> Signature:
         """Returns the signature of its JSON form. Raises `ArtifactError` if that is malformed."""
-        fields = _object(data, "a signature")
-        arguments = fields.get("arguments")
-        if not isinstance(arguments, list | tuple):
-            raise ArtifactError(
-                "signature: expected a list of arguments, found {0}", show(arguments)
-            )
-        name = _c_name(fields, "name")
-        workspace_bytes = workspace_size(fields.get("workspace_bytes"))
-        beyond = _limit_of_call(name, len(arguments), workspace_bytes)
-        if beyond is not None:
-            raise ArtifactError("{0}", beyond)
-        signature = Signature(
-            name, tuple(Argument.from_json(a) for a in arguments), workspace_bytes
-        )
-        if len(set(signature.symbols)) < len(signature.symbols):
-            raise ArtifactError(
-                "signature: a function is listed twice in {0}", show(signature.symbols)
-            )
-        return signature
+        return read(Signature, data, "signature")
+
+    def validate(self) -> None:
+        """Raise `ValueError` for what no kernel has."""
+        if (beyond := limit_exceeded(self)) is not None:
+            raise ValueError(beyond)
+        if len(set(self.symbols)) < len(self.symbols):
+            raise ValueError(f"a function is listed twice in {show(self.symbols)}")
 
     def c_declaration(self) -> str:
         """The C prototype, without a semicolon."""
@@ -274,20 +259,13 @@ class Signature:
 
 def limit_exceeded(signature: Signature) -> str | None:
     """The first limit of calls that a signature exceeds, as a sentence; `None` if none."""
-    size = signature.workspace_bytes
-    beyond = _limit_of_call(signature.name, len(signature.arguments), size)
-    if beyond is not None:
-        return beyond
-    sentences = (_limit_of_argument(a) for a in signature.arguments)
-    return next((sentence for sentence in sentences if sentence is not None), None)
-
-
-def _limit_of_call(name: str, count: int, workspace_bytes: int) -> str | None:
+    name, count, size = signature.name, len(signature.arguments), signature.workspace_bytes
     if count > MAX_ARGUMENTS:
         return f"{name} has {count} arguments, and a call takes at most {MAX_ARGUMENTS}"
-    if workspace_bytes > MAX_BYTES - WORKSPACE_ALIGNMENT:
-        return f"the internal buffers of {name} need {workspace_bytes} bytes"
-    return None
+    if size > MAX_BYTES - WORKSPACE_ALIGNMENT:
+        return f"the internal buffers of {name} need {size} bytes"
+    sentences = (_limit_of_argument(a) for a in signature.arguments)
+    return next((sentence for sentence in sentences if sentence is not None), None)
 
 
 def _limit_of_argument(argument: Argument) -> str | None:
@@ -302,15 +280,6 @@ def _limit_of_argument(argument: Argument) -> str | None:
             f"reach beyond {MAX_BYTES} bytes"
         )
     return None
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-
-
-def show(value: object) -> str:
-    """The `repr` of a value from a file, shortened: it may be long, or nested deeply."""
-    return _SHORT.repr(value)
 
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -335,95 +304,3 @@ def _c_parameter(index: int, argument: Argument) -> str:
         return f"{c_type} {name}"
     const = "" if argument.written else "const "
     return f"{const}{c_type} *{name}"
-
-
-def _validated(argument: Argument) -> Argument:
-    if argument.dtype not in C_TYPES:
-        raise ArtifactError(
-            "argument {0}: unknown dtype {1}; expected one of {2}",
-            argument.name,
-            show(argument.dtype),
-            ", ".join(C_TYPES),
-        )
-    if argument.strides is not None and len(argument.strides) != len(argument.shape):
-        raise ArtifactError(
-            "argument {0}: {1} strides for {2} dimensions",
-            argument.name,
-            len(argument.strides),
-            len(argument.shape),
-        )
-    if any(n < 0 for n in (*argument.shape, *argument.element_strides)):
-        raise ArtifactError("argument {0}: negative extent or stride", argument.name)
-    beyond = _limit_of_argument(argument)
-    if beyond is not None:
-        raise ArtifactError("{0}", beyond)
-    if argument.kind == "scalar" and (argument.shape or argument.written):
-        raise ArtifactError("argument {0}: a scalar has no shape and is read only", argument.name)
-    if argument.packing is not None:
-        operand = argument.packing.operand
-        if any(a.kind == "scalar" or a.written for a in (argument, operand)):
-            raise ArtifactError(
-                "argument {0}: only a read-only tensor can be packed", argument.name
-            )
-        if operand.name != argument.name:
-            raise ArtifactError("argument {0} is packed from {1}", argument.name, operand.name)
-    return argument
-
-
-def _object(data: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
-        raise ArtifactError("expected {0} as a JSON object, found {1}", what, show(data))
-    return data
-
-
-def _text(fields: Mapping[str, Any], key: str) -> str:
-    value = fields.get(key)
-    if not isinstance(value, str):
-        raise ArtifactError("{0}: expected a text, found {1}", key, show(value))
-    return value
-
-
-def _c_name(fields: Mapping[str, Any], key: str) -> str:
-    name = _text(fields, key)
-    if not is_function_name(name):
-        raise ArtifactError("signature: {0} is not the name of a C function", show(name))
-    return name
-
-
-def _choice(fields: Mapping[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
-    value = fields.get(key)
-    if value not in choices or isinstance(value, bool) is not isinstance(choices[0], bool):
-        raise ArtifactError("{0}: expected one of {1}, found {2}", key, choices, show(value))
-    return value
-
-
-def workspace_size(value: object) -> int:
-    """The bytes of a workspace of their JSON form. Raises `ArtifactError` for anything else."""
-    if type(value) is not int or not 0 <= value <= MAX_BYTES or value % WORKSPACE_ALIGNMENT:
-        raise ArtifactError(
-            "workspace_bytes: expected a multiple of {0} up to {1}, found {2}",
-            WORKSPACE_ALIGNMENT,
-            MAX_BYTES,
-            show(value),
-        )
-    return value
-
-
-def _integers(value: object, key: str) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple) or not all(type(n) is int for n in value):
-        raise ArtifactError("{0}: expected a list of integers, found {1}", key, show(value))
-    if len(value) > MAX_DIMENSIONS:
-        raise ArtifactError("{0}: {1} dimensions, at most {2}", key, len(value), MAX_DIMENSIONS)
-    if not all(MIN_INTEGER <= n <= MAX_INTEGER for n in value):
-        raise ArtifactError("{0}: expected integers of 64 bits, found {1}", key, show(value))
-    return tuple(value)
-
-
-def _pair(value: object) -> tuple[int, int]:
-    match _integers(value, "value_range"):
-        case (low, high) if low < high:
-            return low, high
-        case _:
-            raise ArtifactError(
-                "value_range: expected two integers, the low one first, found {0}", show(value)
-            )

@@ -32,6 +32,7 @@ from tilewright.autotune.rules.register_tiles import sample_tile
 from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, SketchRule, Variant
 from tilewright.autotune.rules.vectors import lanes_for
 from tilewright.base import dtypes
+from tilewright.base.checked_json import read
 from tilewright.base.errors import (
     ArtifactError,
     BuildError,
@@ -54,7 +55,6 @@ from tilewright.codegen.passes.flatten import flatten
 from tilewright.runtime import dlpack
 from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.artifact import (
-    Fields,
     Manifest,
     Provenance,
     artifact_files,
@@ -263,7 +263,7 @@ class ToyRuntime(TargetRuntime):
     orders = ORDERS
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        return {"order": Fields(data).get("order", str)}
+        return {"order": read(str, data.get("order"), "manifest: order")}
 
     def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
         order = manifest.needs["order"]

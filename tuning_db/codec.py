@@ -11,12 +11,15 @@ import re
 import statistics
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
+from ..base.checked_json import Refused, reader
 from ..base.errors import DatabaseError
 from ..base.text import excerpt, short_id
 from .values import (
     DIGESTS,
+    KINDS,
     AnyRecord,
     Json,
     Machine,
@@ -24,12 +27,10 @@ from .values import (
     Outcome,
     ScheduleRecord,
     Session,
-    SessionStatus,
     Verification,
     canonical_json,
     field_types,
     in_utc,
-    optional,
     parse_json,
 )
 
@@ -127,16 +128,21 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
             ", ".join(sorted(types)),
         )
     fields: dict[str, Any] = {}
-    for name, annotation in types.items():
+    for name, read_field in _readers(kind.kind).items():
         try:
-            fields[name] = _DECODE[annotation](plain[name])
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DatabaseError(
-                "{0}.{1} is {2!r:.80}, expected {3}", kind.kind, name, plain[name], annotation
-            ) from error
+            fields[name] = read_field(plain[name])
+        except (Refused, RecursionError) as error:
+            place = f"{kind.kind}.{name}{getattr(error, 'at', '')}"
+            raise DatabaseError("{0}: {1}", place, error, at=place) from error
     record = kind(**fields)
     check(record)
     return record
+
+
+@cache
+def _readers(kind: str) -> dict[str, Callable[[Any], Any]]:
+    annotations = get_type_hints(KINDS[kind])
+    return {name: reader(annotations[name]) for name in field_types(kind)}
 
 
 def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
@@ -328,53 +334,3 @@ def _check_verification(record: Verification) -> None:
             record.max_error,
             record.tolerance,
         )
-
-
-def _exactly(*kinds: type) -> Callable[[Json], Json]:
-    def decode(value: Json) -> Json:
-        if type(value) not in kinds:
-            raise TypeError
-        return value
-
-    return decode
-
-
-def _time(value: Json) -> datetime:
-    moment = datetime.fromisoformat(value)
-    if moment.tzinfo is None:
-        raise ValueError
-    return moment
-
-
-def _numbers(value: Json) -> tuple[float, ...]:
-    if type(value) is not list or not set(map(type, value)) <= {int, float}:
-        raise TypeError
-    return tuple(map(float, value))
-
-
-def _texts(value: Json) -> tuple[str, ...]:
-    if type(value) is not list or not set(map(type, value)) <= {str}:
-        raise TypeError
-    return tuple(value)
-
-
-def _named_numbers(value: Json) -> dict[str, float]:
-    if type(value) is not dict:
-        raise TypeError
-    return dict(zip(value, _numbers(list(value.values())), strict=True))
-
-
-_DECODE: dict[str, Callable[[Json], Any]] = {
-    "str": _exactly(str),
-    "int": _exactly(int),
-    "float": lambda value: float(_exactly(int, float)(value)),
-    "bool": _exactly(bool),
-    "datetime": _time,
-    "tuple[float, ...]": _numbers,
-    "tuple[str, ...]": _texts,
-    "Mapping[str, float]": _named_numbers,
-    "Mapping[str, Json]": _exactly(dict),
-    "Outcome": Outcome,
-    "SessionStatus": SessionStatus,
-}
-_DECODE |= {f"{name} | None": optional(decode) for name, decode in _DECODE.items()}

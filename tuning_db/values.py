@@ -24,6 +24,7 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast, get_args
 
+from ..base import checked_json
 from ..base.display import html
 from ..base.durations import (
     MeasuredTime,
@@ -616,7 +617,7 @@ def canonical_json(value: object) -> str:
     Raises `DatabaseError` for what JSON cannot hold: NaN, infinities, other types.
     """
     try:
-        return _ENCODER.encode(value)
+        return checked_json.canonical_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise DatabaseError("not a JSON value: {0}", error) from error
 
@@ -626,7 +627,7 @@ def parse_json(text: str) -> Json:
 
     Raises `DatabaseError`, also for NaN, deep nesting, and objects that give a key twice.
     """
-    return _parse(_DECODER, text)
+    return _parse(checked_json.parse_json, text)
 
 
 @lru_cache(maxsize=4)
@@ -636,7 +637,7 @@ def parse_trace(text: str) -> Json:
     As `parse_json`, but of duplicate keys the last counts, as it does when a trace is applied, and
     in the id of a schedule. Checking the many small objects of a trace would take long.
     """
-    return _parse(_TRACES, text)
+    return _parse(_TRACES.decode, text)
 
 
 def digest(value: object) -> str:
@@ -665,30 +666,12 @@ def storable(text: str) -> str:
     return f"{text[:half]}\n... {left_out + 80} characters left out ...\n{text[-half:]}"
 
 
-def _refuse_constant(text: str) -> Json:
-    raise ValueError(f"{text} is not JSON")
+_TRACES = json.JSONDecoder(parse_constant=checked_json.refuse_constant)
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> Json:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r:.80} is given twice")
-    return fields
-
-
-# Made once: `json.dumps` and `json.loads` make one at each call.
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
-
-
-_TRACES = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _parse(decoder: json.JSONDecoder, text: str) -> Json:
+def _parse(decode: Callable[[str], Json], text: str) -> Json:
     try:
-        return decoder.decode(text)
+        return decode(text)
     except (ValueError, RecursionError) as error:
         raise DatabaseError("not valid JSON: {0}", error) from error
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.checked_json import read
 from ...base.errors import ArtifactError, KernelError
-from ..signature import Argument, show
-from .checked_json import field
+from ..signature import Argument
 from .comparison import ROUNDING_FACTOR, Array, largest_error, typical_size
 
 
@@ -68,20 +68,25 @@ class OutputSample:
     @staticmethod
     def from_json(data: object, argument: Argument) -> OutputSample:
         """The sample of an output. Raises `ArtifactError`."""
-        what = f"pack: the sample of {argument.name}"
-        if not isinstance(data, dict):
-            raise ArtifactError("{0}: expected an object, found {1}", what, show(data))
-        texts = {name: field(data, name, list, what) for name in ("exact", "own")}
-        given, dtype = field(data, "places", list, what), argument.dtype
-        if any(type(n) is not int or not 0 <= n < argument.size for n in given):
+        what, dtype = f"pack: the sample of {argument.name}", argument.dtype
+        found = read(_Plain, data, what)
+        if any(not 0 <= n < argument.size for n in found.places):
             raise ArtifactError("{0}: expected positions below {1}", what, argument.size)
-        if any(len(numbers) != len(given) for numbers in texts.values()):
+        if any(len(numbers) != len(found.places) for numbers in (found.exact, found.own)):
             raise ArtifactError("{0}: expected a number for each of its positions", what)
         try:
-            exact, own = (_numbers(texts[name], dtype) for name in ("exact", "own"))
+            exact, own = _numbers(found.exact, dtype), _numbers(found.own, dtype)
         except (TypeError, ValueError, OverflowError) as error:
             raise ArtifactError("{0}: expected numbers of {1}", what, dtype) from error
-        return OutputSample(argument.name, dtype, np.array(given, np.int64), exact, lambda: own)
+        places = np.array(found.places, np.int64)
+        return OutputSample(argument.name, dtype, places, exact, lambda: own)
+
+
+@dataclass(frozen=True)
+class _Plain:
+    places: tuple[int, ...]
+    exact: list[Any]
+    own: list[Any]
 
 
 def _text(number: object) -> object:

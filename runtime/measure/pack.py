@@ -16,45 +16,36 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
+from ...base.checked_json import DIGEST, Such, between, parse_sealed, read, sealed, show
 from ...base.errors import ArtifactError
 from ..artifact import Manifest, read_artifact
 from ..files import open_regular, read_some
 from ..module import Module
-from ..signature import show
 from ..target_runtime import runtime_for
-from .checked_json import as_float, field, parse_sealed, sealed
 
 FORMAT = "tilewright-measure-pack"
 VERSION = 2
 """What is written. Version 1, which accepts exact schedules alone, is read too."""
 PACK = "pack.json"
 MAX_BYTES = 256 << 20
+COPY = "copy it again from where it was written"
+MOST = 10_000_000
+"""The largest limit of a pack, in seconds or another unit: some months."""
 _NAME = re.compile(r"[a-z][a-z0-9]{0,30}\.[a-z0-9]{1,10}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_IS_LIMIT = Such(f"more than 0, and at most {MOST}", lambda n: 0 < n <= MOST)
+Count: TypeAlias = Annotated[int, _IS_LIMIT]
+Amount: TypeAlias = Annotated[float, _IS_LIMIT]
 
 
 @dataclass(frozen=True)
 class PackedFile:
     """The code of an artifact in the folder, by name, and its digest."""
 
-    name: str
-    sha256: str
-
-    @staticmethod
-    def from_json(data: object) -> PackedFile:
-        """The file of its JSON form. Raises `ArtifactError`, also for a path."""
-        if not isinstance(data, dict):
-            raise ArtifactError("pack: expected a file, found {0}", show(data))
-        name, sha256 = (field(data, key, str, "pack: a file") for key in ("name", "sha256"))
-        if not _NAME.fullmatch(name):
-            raise ArtifactError(
-                "pack: expected the name of a file in the folder, found {0}", show(name)
-            )
-        if not _SHA256.fullmatch(sha256):
-            raise ArtifactError("pack: {0}: expected a sha256, found {1}", name, show(sha256))
-        return PackedFile(name, sha256)
+    name: Annotated[str, Such("the name of a file in the folder", _NAME.fullmatch)]
+    sha256: Annotated[str, Such("a sha256", _SHA256.fullmatch)]
 
 
 @dataclass(frozen=True)
@@ -68,36 +59,17 @@ class PackedCandidate:
 
     schedule: Mapping[str, Any]
     features: tuple[float, ...]
-    error_factor: float
+    error_factor: Annotated[float, Such("1 or more", lambda factor: factor >= 1)]
     file: PackedFile | None
     outcome: str | None = None
     error: str | None = None
     resources: Mapping[str, Any] | None = None
     predicted: float | None = None
 
-    @staticmethod
-    def from_json(data: object) -> PackedCandidate:
-        """The candidate of its JSON form. Raises `ArtifactError`."""
-        what = "pack: a candidate"
-        if not isinstance(data, dict):
-            raise ArtifactError("{0}: expected an object, found {1}", what, show(data))
-        built = data.get("file") is not None
-        features = list(map(as_float, field(data, "features", list, what)))
-        if any(type(f) is not float for f in features):
-            raise ArtifactError("{0}: features: expected numbers, found {1}", what, show(features))
-        factor = field(data, "error_factor", float, what)
-        if factor < 1:
-            raise ArtifactError("{0}: error_factor: expected 1 or more, found {1}", what, factor)
-        return PackedCandidate(
-            field(data, "schedule", dict, what),
-            tuple(features),
-            factor,
-            PackedFile.from_json(data["file"]) if built else None,
-            None if built else field(data, "outcome", str, what),
-            None if built else field(data, "error", str, what),
-            None if data.get("resources") is None else field(data, "resources", dict, what),
-            None if data.get("predicted") is None else field(data, "predicted", float, what),
-        )
+    def validate(self) -> None:
+        """Raise `ValueError` unless it has either a file, or an outcome and an error."""
+        if {self.outcome is None, self.error is None} != {self.file is not None}:
+            raise ValueError("expected a file, or an outcome and an error")
 
 
 @dataclass(frozen=True)
@@ -107,41 +79,17 @@ class Limits:
     A candidate may take `run_timeout` seconds by the clock, and the reference `reference_timeout`.
     """
 
-    min_samples: int
-    max_samples: int
-    sample_seconds: float
-    timing_seconds: float
-    slack: float
-    run_timeout: float
-    reference_timeout: float
-    finalists: int
-    margin: float
-    rounds: int
-    final_seconds: float
-
-    @staticmethod
-    def from_json(data: object) -> Limits:
-        """The limits of their JSON form.
-
-        Raises `ArtifactError` unless all are positive, and no larger than `MOST`.
-        """
-        if not isinstance(data, dict):
-            raise ArtifactError("pack: limits: expected an object, found {0}", show(data))
-        kinds = {name: {"int": int, "float": float}[kind] for name, kind in _LIMITS.items()}
-        values = {name: field(data, name, kind, "pack: limits") for name, kind in kinds.items()}
-        wrong = [name for name, value in values.items() if not 0 < value <= MOST]
-        if wrong:
-            raise ArtifactError(
-                "pack: limits: expected more than 0, and at most {0}, of {1}",
-                MOST,
-                ", ".join(wrong),
-            )
-        return Limits(**values)
-
-
-MOST = 10_000_000
-"""The largest limit of a pack, in seconds or another unit: some months."""
-_LIMITS: Mapping[str, str] = Limits.__annotations__
+    min_samples: Count
+    max_samples: Count
+    sample_seconds: Amount
+    timing_seconds: Amount
+    slack: Amount
+    run_timeout: Amount
+    reference_timeout: Amount
+    finalists: Count
+    margin: Amount
+    rounds: Count
+    final_seconds: Amount
 
 
 @dataclass(frozen=True)
@@ -159,9 +107,9 @@ class Pack:
     records: Mapping[str, Mapping[str, Any]]
     feature_version: str | None
     created: str
-    seed: int
+    seed: Annotated[int, between(0, (1 << 64) - 1)]
     positive: bool
-    tolerance: float
+    tolerance: Annotated[float, Such("at least 0", lambda error: error >= 0)]
     accepted_error: float | None
     limits: Limits
     reference: PackedFile
@@ -182,7 +130,6 @@ class Pack:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Pack:
         """The pack of its JSON form, whose digest was checked. Raises `ArtifactError`."""
-        what = "pack"
         if data.get("format") != FORMAT:
             raise ArtifactError("no pack: expected the format {0}", FORMAT)
         if data.get("version") not in (1, VERSION):
@@ -192,29 +139,8 @@ class Pack:
                 VERSION,
                 hint="pack and measure with one version of tilewright",
             )
-        records = field(data, "records", dict, what)
-        if any(not isinstance(record, dict) for record in records.values()):
-            raise ArtifactError("pack: records: expected objects, found {0}", show(records))
-        version, accepted = data.get("feature_version"), data.get("accepted_error")
-        seed, tolerance = field(data, "seed", int, what), field(data, "tolerance", float, what)
-        if not 0 <= seed < 1 << 64:
-            raise ArtifactError("pack: seed: expected one of 64 bits, found {0}", show(seed))
-        if tolerance < 0:
-            raise ArtifactError("pack: tolerance: expected at least 0, found {0}", tolerance)
-        return Pack(
-            records=records,
-            feature_version=None if version is None else field(data, "feature_version", str, what),
-            created=field(data, "created", str, what),
-            seed=seed,
-            positive=field(data, "positive", bool, what),
-            tolerance=tolerance,
-            accepted_error=None if accepted is None else field(data, "accepted_error", float, what),
-            limits=Limits.from_json(data.get("limits")),
-            reference=PackedFile.from_json(data.get("reference")),
-            wide=None if data.get("wide") is None else PackedFile.from_json(data["wide"]),
-            candidates=tuple(map(PackedCandidate.from_json, field(data, "candidates", list, what))),
-            samples=None if data.get("samples") is None else field(data, "samples", list, what),
-        )
+        outside = ("format", "version", DIGEST)
+        return read(Pack, {k: v for k, v in data.items() if k not in outside}, "pack")
 
 
 def read_pack(folder: Path) -> Pack:
@@ -230,7 +156,7 @@ def read_pack(folder: Path) -> Pack:
     if len(text) > MAX_BYTES:
         raise ArtifactError("{0} has more than {1} bytes; a pack has fewer", path, MAX_BYTES)
     try:
-        return Pack.from_json(parse_sealed(text, str(path)))
+        return Pack.from_json(parse_sealed(text, str(path), COPY))
     except ArtifactError as error:
         error.hint = error.hint or "pack the candidates again: tilewright measure pack"
         raise

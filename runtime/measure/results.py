@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import stat
 import statistics
@@ -24,18 +23,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
-from types import NoneType
-from typing import IO, Any
+from typing import IO, Annotated, Any, TypeAlias
 
+from ...base.checked_json import DIGEST, Such, parse_sealed, reader, sealed
 from ...base.errors import ArtifactError
 from ...base.text import short_id
 from ..files import open_regular
-from .checked_json import DIGEST, parse_sealed, sealed
-from .pack import MAX_BYTES, Pack
+from .pack import COPY, MAX_BYTES, Pack
 
 FORMAT = "tilewright-measure-results"
 VERSION = 1
 _MEASURE = "python -m tilewright.runtime.measure FOLDER --out FILE writes them"
+_Error: TypeAlias = Annotated[float, Such("0 or more", lambda error: error >= 0)]
 _BEGINNING = b'{"digest":"'
 
 
@@ -126,22 +125,23 @@ class Results:
             raise ValueError("a line of no run")
 
 
-def _require_samples(row: object) -> None:
-    if type(row) is not list or not row or not all(type(s) is float and s > 0 for s in row):
-        raise ValueError("samples that are no list of positive seconds")
+@dataclass(frozen=True)
+class _Check:
+    """A `CheckResult.to_json`."""
+
+    passed: bool
+    max_error: _Error | None
+    tolerance: _Error
+    error: str | None
 
 
-def _require_check(check: object) -> None:
-    """Raise `ValueError` for what is no `CheckResult.to_json`."""
-    if type(check) is not dict or check.keys() != {"passed", "max_error", "tolerance", "error"}:
-        raise ValueError("a check with other fields")
-    error, tolerance = check["max_error"], check["tolerance"]
-    typed = type(check["passed"]) is bool and type(check["error"]) in (str, NoneType)
-    numbers = [n for n in (error, tolerance) if n is not None]
-    if not typed or tolerance is None or not all(type(n) in (int, float) for n in numbers):
-        raise ValueError("a check with a field of another type")
-    if not all(0 <= n < math.inf for n in numbers):
-        raise ValueError("a check with an error that is none")
+_require_check = reader(_Check)
+_require_samples = reader(
+    Annotated[
+        list[Any],
+        Such("positive seconds", lambda row: row and all(type(s) is float and s > 0 for s in row)),
+    ]
+)
 
 
 def read_results(path: Path) -> Results:
@@ -235,7 +235,7 @@ def _parsed(text: bytes, path: Path) -> tuple[Results, int]:
     lines = text[:end].splitlines()
     if not lines:
         raise ArtifactError("{0} has no results", path, hint=_MEASURE)
-    first = parse_sealed(lines[0], f"{path}, line 1")
+    first = parse_sealed(lines[0], f"{path}, line 1", COPY)
     if first.get("format") != FORMAT or first.get("version") != VERSION:
         raise ArtifactError(
             "{0} has no results: expected the format {1}, version {2}",
@@ -245,11 +245,11 @@ def _parsed(text: bytes, path: Path) -> tuple[Results, int]:
             hint=_MEASURE,
         )
     given = first.get("pack")
-    packed = parse_sealed(json.dumps(given).encode(), f"{path}, line 1: the pack")
+    packed = parse_sealed(json.dumps(given).encode(), f"{path}, line 1: the pack", COPY)
     results = Results(Pack.from_json(packed), first[DIGEST])
     for number, line in enumerate(lines[1:], 2):
         what = f"{path}, line {number}"
-        results.add(parse_sealed(line, what, results.digest), what)
+        results.add(parse_sealed(line, what, COPY, results.digest), what)
     results.cut = end < len(text)
     return results, end
 

@@ -22,6 +22,7 @@ from tilewright import ops
 from tilewright.autotune.measure.pack import write_pack
 from tilewright.autotune.measure.pack_import import import_results
 from tilewright.autotune.session.records import target_record
+from tilewright.base.checked_json import sealed
 from tilewright.base.errors import ArtifactError, BuildError, KernelError, TuningError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
@@ -32,7 +33,6 @@ from tilewright.codegen.detect import resolve
 from tilewright.runtime.cuda_driver import driver_error, use_driver
 from tilewright.runtime.measure import supervisor
 from tilewright.runtime.measure.bench import Bench, Message
-from tilewright.runtime.measure.checked_json import sealed
 from tilewright.runtime.measure.pack import read_pack
 from tilewright.runtime.measure.results import read_results
 from tilewright.runtime.measure.supervisor import Child, measure
@@ -451,11 +451,14 @@ def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
         (lambda f: changed(f / "pack.json", lambda d: d["limits"].update(slack=-1)), "more than 0"),
         (
             lambda f: changed(f / "pack.json", lambda d: d["limits"].update(run_timeout=1e308)),
-            "at most 10000000, of run_timeout",
+            "limits.run_timeout: .*at most 10000000",
         ),
-        (lambda f: changed(f / "pack.json", lambda d: d.update(seed=-1)), "one of 64 bits"),
+        (lambda f: changed(f / "pack.json", lambda d: d.update(seed=-1)), "pack: seed: "),
         (lambda f: changed(f / "pack.json", lambda d: d.update(tolerance=-1.0)), "at least 0"),
-        (lambda f: changed(f / "pack.json", lambda d: d.update(tolerance=10**400)), "float"),
+        (
+            lambda f: changed(f / "pack.json", lambda d: d.update(tolerance=10**400)),
+            "pack: tolerance: ",
+        ),
         (
             lambda f: changed(
                 f / "pack.json", lambda d: d["candidates"][0].update(error_factor=0.5)
@@ -466,7 +469,7 @@ def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
             lambda f: changed(
                 f / "pack.json", lambda d: d["candidates"][0].update(features=[10**400])
             ),
-            "features: expected numbers",
+            r"candidates\[0\].features\[0\]: ",
         ),
         (
             lambda f: changed(f / "pack.json", lambda d: d["candidates"].append(3)),
@@ -587,7 +590,7 @@ def test_lines_that_are_sealed_and_make_no_sense_are_refused(
 def test_a_number_that_is_too_large_is_refused(measured: Path, tmp_path: Path) -> None:
     out = tmp_path / "results.jsonl"
     out.write_bytes(measured.read_bytes().replace(b'"seconds":', b'"seconds":1e999,"s":', 1))
-    with pytest.raises(ArtifactError, match="1e999 is too large"):
+    with pytest.raises(ArtifactError, match="not a JSON text"):
         read_results(out)
 
 

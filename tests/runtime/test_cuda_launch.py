@@ -62,42 +62,44 @@ def test_threads_of_a_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "place"),
     [
-        ({"symbol": "a b"}, "expected the name of a kernel, found 'a b'"),
-        ({"symbol": 3}, "expected the name of a kernel, found 3"),
-        ({"symbol": "a" * 1025}, "expected the name of a kernel"),
-        ({"grid": [1, 1]}, r"grid: expected three integers, found \[1, 1\]"),
-        ({"grid": [0, 1, 1]}, "grid: expected an integer from 1 to 2147483647, found 0"),
-        ({"grid": [1, 65536, 1]}, "grid: expected an integer from 1 to 65535, found 65536"),
-        ({"grid": [True, 1, 1]}, "grid: expected an integer from 1 to 2147483647, found True"),
-        ({"grid": [1.0, 1, 1]}, "found 1.0"),
-        ({"grid": "abc"}, "grid: expected three integers"),
-        ({"block": [1025, 1, 1]}, "block: expected an integer from 1 to 1024, found 1025"),
-        ({"block": [1, 1, 65]}, "block: expected an integer from 1 to 64, found 65"),
-        ({"block": [32, 32, 2]}, "a block of 2048 threads, at most 1024"),
-        ({"shared_bytes": -1}, "shared_bytes: expected an integer from 0 to 232448, found -1"),
-        ({"shared_bytes": 1 << 20}, "shared_bytes: expected an integer from 0 to 232448"),
-        ({"arguments": [0, -1]}, "arguments: expected an integer from 0 to 1023, found -1"),
-        ({"arguments": [3]}, "takes parameter 3 of sums, which has 2 arguments and a workspace"),
-        ({"arguments": {}}, "expected a list of at most 512 parameters"),
-        ({"arguments": [0] * 513}, "expected a list of at most 512 parameters"),
-        ({"resources": 3}, "expected the resources of a kernel with registers, "),
-        ({"resources": {"registers": 3}}, "expected the resources of a kernel with registers, "),
-        ({"more": 1}, "expected the launch of a kernel with symbol, grid, "),
+        ({"symbol": "a b"}, "symbol"),
+        ({"symbol": 3}, "symbol"),
+        ({"symbol": "a" * 1025}, "symbol"),
+        ({"grid": [1, 1]}, "grid"),
+        ({"grid": [0, 1, 1]}, "grid"),
+        ({"grid": [1, 65536, 1]}, "grid"),
+        ({"grid": [True, 1, 1]}, "grid[0]"),
+        ({"grid": [1.0, 1, 1]}, "grid[0]"),
+        ({"grid": "abc"}, "grid"),
+        ({"block": [1025, 1, 1]}, "block"),
+        ({"block": [1, 1, 65]}, "block"),
+        ({"block": [32, 32, 2]}, ""),
+        ({"shared_bytes": -1}, "shared_bytes"),
+        ({"shared_bytes": 1 << 20}, "shared_bytes"),
+        ({"arguments": [0, -1]}, "arguments[1]"),
+        ({"arguments": [3]}, "arguments"),
+        ({"arguments": {}}, "arguments"),
+        ({"arguments": [0] * 513}, "arguments"),
+        ({"resources": 3}, "resources"),
+        ({"resources": {"registers": 3}}, "resources.stack_bytes"),
+        ({"more": 1}, ""),
     ],
 )
-def test_malformed_launches_are_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ArtifactError, match=says):
+def test_malformed_launches_are_refused(changes: dict[str, Any], place: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
         kernels_from_json([{**KERNELS[0].to_json(), **changes}], SIGNATURE)
+    assert caught.value.data["at"] == f"kernels[0].{place}".rstrip(".")
 
 
 @pytest.mark.parametrize("value", [-1, 2**31, 1.5, "8", None, True])
 @pytest.mark.parametrize("name", KernelResources(1).to_json())
 def test_malformed_resources_are_refused(name: str, value: object) -> None:
     resources = {**KernelResources(1).to_json(), name: value}
-    with pytest.raises(ArtifactError, match=f"{name}: expected an integer from 0 to 2147483647"):
+    with pytest.raises(ArtifactError) as caught:
         kernels_from_json([{**KERNELS[0].to_json(), "resources": resources}], SIGNATURE)
+    assert caught.value.data["at"] == f"kernels[0].resources.{name}"
 
 
 @pytest.mark.parametrize("data", [None, {}, "abc", [3], [None], [[]]])
@@ -108,8 +110,9 @@ def test_what_is_no_list_of_kernels_is_refused(data: object) -> None:
 
 def test_an_entry_point_has_a_limited_number_of_kernels() -> None:
     data = kernels_to_json(KERNELS[:1]) * (MAX_KERNELS + 1)
-    with pytest.raises(ArtifactError, match="expected a list of at most 4096 kernels"):
+    with pytest.raises(ArtifactError) as caught:
         kernels_from_json(data, SIGNATURE)
+    assert caught.value.data["at"] == "kernels"
 
 
 def test_an_entry_point_without_a_workspace_passes_none() -> None:

@@ -101,41 +101,42 @@ def function(*arguments: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "place"),
     [
-        ({"name": 3}, "name: expected a text, found 3"),
-        ({"dtype": "float33"}, "unknown dtype 'float33'"),
-        ({"dtype": "float32x4"}, "unknown dtype 'float32x4'; expected one of bool, int8"),
-        ({"dtype": "float32x" + "9" * 5000}, "unknown dtype 'float32x99"),
-        ({"shape": None}, "shape: expected a list of integers"),
-        ({"shape": [2.0]}, "shape: expected a list of integers"),
-        ({"shape": [True]}, "shape: expected a list of integers"),
-        ({"shape": [-1]}, "negative"),
-        ({"strides": [1, 1]}, "2 strides for 1 dimensions"),
-        ({"strides": [-1]}, "negative"),
-        ({"role": "through"}, "role: expected one of"),
-        ({"kind": "scalar"}, "a scalar has no shape"),
-        ({"constant": 1}, "constant: expected one of"),
-        ({"value_range": [1]}, "expected two integers"),
-        ({"value_range": [1, 1]}, "expected two integers, the low one first"),
-        ({"value_range": [0, 2**64 + 1]}, "value_range: expected integers of 64 bits"),
-        ({"value_range": [-(2**63) - 1, 0]}, "value_range: expected integers of 64 bits"),
-        ({"shape": [2**63]}, "argument a is too large"),
-        ({"shape": [2**61]}, "argument a is too large"),
-        ({"shape": [2**31, 2**31]}, "argument a is too large"),
-        ({"shape": [0, 2**61]}, "argument a is too large"),
-        ({"shape": [2**62, 2**62, 0]}, "argument a is too large"),
-        ({"shape": [10**4000]}, "shape: expected integers of 64 bits"),
-        ({"shape": [1] * 65}, "shape: 65 dimensions, at most 64"),
-        ({"shape": [2**62] * 300_000}, "shape: 300000 dimensions, at most 64"),
-        ({"strides": [2**61]}, "argument a is too large"),
-        ({"shape": [3], "strides": [2**60]}, "argument a is too large"),
-        ({"shape": [1], "strides": [2**64 + 1]}, "strides: expected integers of 64 bits"),
+        ({"name": 3}, "name"),
+        ({"dtype": "float33"}, "dtype"),
+        ({"dtype": "float32x4"}, "dtype"),
+        ({"dtype": "float32x" + "9" * 5000}, "dtype"),
+        ({"shape": None}, "shape"),
+        ({"shape": [2.0]}, "shape[0]"),
+        ({"shape": [True]}, "shape[0]"),
+        ({"shape": [-1]}, ""),
+        ({"strides": [1, 1]}, ""),
+        ({"strides": [-1]}, ""),
+        ({"role": "through"}, "role"),
+        ({"kind": "scalar"}, ""),
+        ({"constant": 1}, "constant"),
+        ({"value_range": [1]}, "value_range"),
+        ({"value_range": [1, 1]}, ""),
+        ({"value_range": [0, 2**64 + 1]}, "value_range[1]"),
+        ({"value_range": [-(2**63) - 1, 0]}, "value_range[0]"),
+        ({"shape": [2**63]}, ""),
+        ({"shape": [2**61]}, ""),
+        ({"shape": [2**31, 2**31]}, ""),
+        ({"shape": [0, 2**61]}, ""),
+        ({"shape": [2**62, 2**62, 0]}, ""),
+        ({"shape": [10**4000]}, "shape[0]"),
+        ({"shape": [1] * 65}, "shape"),
+        ({"shape": [2**62] * 300_000}, "shape"),
+        ({"strides": [2**61]}, ""),
+        ({"shape": [3], "strides": [2**60]}, ""),
+        ({"shape": [1], "strides": [2**64 + 1]}, "strides[0]"),
     ],
 )
-def test_malformed_arguments_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArtifactError, match=message):
+def test_malformed_arguments_are_refused(changes: dict[str, Any], place: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
         Signature.from_json(function(argument(**changes)))
+    assert caught.value.data["at"] == f"arguments[0].{place}".rstrip(".")
 
 
 @pytest.mark.parametrize("key", asdict(Argument("a", "float32", (2,))))
@@ -160,7 +161,7 @@ def test_a_signature_has_as_many_arguments_as_a_call() -> None:
     most = Signature.from_json(function(*arguments[:-1]))
     make_binder(most, HOST_MEMORY)
     ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(most))
-    with pytest.raises(ArtifactError, match="f has 1024 arguments, and a call takes at most 1023"):
+    with pytest.raises(ArtifactError, match="1024 arguments"):
         Signature.from_json(function(*arguments))
 
 
@@ -172,22 +173,24 @@ def test_a_function_is_named_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "place"),
     [
-        ({"packer": "f g"}, "'f g' is not the name of a C function"),
-        ({"layout": 3}, "layout: expected a text"),
-        ({"workspace_bytes": None}, "workspace_bytes: expected a multiple of 64 up to .* None"),
-        ({"workspace_bytes": 100}, "workspace_bytes: expected a multiple of 64 up to .* 100"),
-        ({"operand": None}, "expected an argument as a JSON object"),
-        ({"operand": argument()}, "argument W is packed from a"),
-        ({"operand": argument(name="W", role="out")}, "only a read-only tensor can be packed"),
-        ({"operand": argument(packing=asdict(PACKING))}, "its operand is packed too"),
+        ({"packer": "f g"}, ".packing.packer"),
+        ({"layout": 3}, ".packing.layout"),
+        ({"workspace_bytes": None}, ".packing.workspace_bytes"),
+        ({"workspace_bytes": 100}, ".packing.workspace_bytes"),
+        ({"operand": None}, ".packing.operand"),
+        ({"operand": argument()}, ""),
+        ({"operand": argument(name="W", role="out")}, ""),
+        ({"operand": argument(packing=asdict(PACKING))}, ".packing.operand"),
+        ({"operand": {**asdict(OPERAND), "packing": asdict(PACKING)}}, ""),
     ],
 )
-def test_malformed_packings_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_malformed_packings_are_refused(changes: dict[str, Any], place: str) -> None:
     packing = {**asdict(PACKING), **changes}
-    with pytest.raises(ArtifactError, match=message):
-        Argument.from_json({**asdict(PACKED.arguments[0]), "packing": packing})
+    with pytest.raises(ArtifactError) as caught:
+        Signature.from_json(function({**asdict(PACKED.arguments[0]), "packing": packing}))
+    assert caught.value.data["at"] == f"arguments[0]{place}"
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,7 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
         (lambda c: corrupt(c, "target", perf="mine"), "line 3: .* was damaged or changed"),
         (lambda c: corrupt(c, "machine", odd=["calm"]), "line 6: .* was damaged or changed"),
         (lambda c: corrupt(c, "machine", rates={"clock": 0}), "line 6: machine.rates has 'clock'"),
-        (lambda c: corrupt(c, "workload", flops=1e3), "line 2: workload.flops is 1000.0, expected"),
+        (lambda c: corrupt(c, "workload", flops=1e3), "line 2: workload.flops: "),
         (lambda c: [c[0], *c[2:]], "line 7: session 0d337aefd6b4 refers to workload aaaaaaaaaaaa"),
     ],
 )
