@@ -185,10 +185,10 @@ def build_library(
     linker.
     """
     from ..autotune.session.records import toolchain_record
+    from ..base.files import replace_files
     from ..codegen.detect import resolve
     from ..codegen.generator import generator_for
     from ..runtime.artifact import Provenance
-    from ..runtime.files import replace_files
 
     path = Path(path)
     if not path.name or "\0" in str(path):

@@ -17,7 +17,6 @@ import hashlib
 import logging
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..base.errors import ArtifactError
+from ..base.files import PARTIAL, whole_file
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class DiskCache:
         self._entry_bytes = entry_bytes
         self._kind = kind
         self._mark = f"tilewright {kind} {version}\n".encode()
-        self._names = re.compile(rf"[0-9a-f]{{64}}\.{kind}(\.[0-9a-f]{{16}}\.partial)?")
+        self._names = re.compile(rf"[0-9a-f]{{64}}\.{kind}|{PARTIAL}")
         self._warned = False
 
     def get(self, name: str, decode: Callable[[bytes], T]) -> T | None:
@@ -254,14 +254,9 @@ def _read_entry(folder: int, name: str, most: int) -> bytes:
 
 def _write_entry(folder: int, name: str, content: bytes) -> None:
     """Put an entry under its name, complete or not at all. Raises `OSError`."""
-    partial = f"{name}.{secrets.token_hex(8)}.partial"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    entry = os.open(partial, flags, 0o600, dir_fd=folder)
-    try:
-        with os.fdopen(entry, "wb") as file:
-            file.write(content)
-        os.replace(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(partial, dir_fd=folder)
-        raise
+    with (
+        whole_file(Path(name), folder) as partial,
+        os.fdopen(os.open(partial, flags, 0o600, dir_fd=folder), "wb") as file,
+    ):
+        file.write(content)

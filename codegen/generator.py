@@ -19,8 +19,8 @@ from ..target import Fact, Target
 from ..target.registry import Registry
 
 if TYPE_CHECKING:
+    from ..base.files import File
     from ..runtime.artifact import Provenance
-    from ..runtime.files import File
     from ..runtime.module import Module, Origin
     from ..runtime.signature import Signature
     from ..tir.ir import Func, Var

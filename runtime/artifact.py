@@ -27,8 +27,8 @@ from ..base.checked_json import (
     show,
 )
 from ..base.errors import ArtifactError, TargetError
+from ..base.files import File, open_regular, read_some
 from ..target import Target, registered_kinds
-from .files import File, open_regular, read_some
 from .module import Origin
 from .signature import ABI_VERSION, Signature
 from .target_runtime import TargetRuntime, runtime_for

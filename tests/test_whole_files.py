@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tilewright.base.files import whole_file
+from tilewright.base.files import File, replace_files, whole_file
 from tilewright.cli.main import main
-from tilewright.runtime.files import File, replace_files
 from tilewright.tuning_db import Measurement, TuningDatabase
 
 from .table_records import fill
@@ -29,7 +28,7 @@ OLD = {
 WRITERS = {"page": ("report", "tuning.db", "-o", "page"), "records": ("db", "export", "records")}
 
 HALFWAY = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from tilewright.cli.main import main
 
@@ -40,7 +39,7 @@ def wait():
     time.sleep(600)
 
 if moment == "written":
-    Path.replace = lambda self, target: wait()
+    os.replace = lambda *_, **__: wait()
 else:
     class Half:
         def __init__(self, file): self.file = file

@@ -40,6 +40,7 @@ from tilewright.base.errors import (
     TargetError,
     TuningError,
 )
+from tilewright.base.files import File
 from tilewright.codegen.compiled import Compiled, Launch
 from tilewright.codegen.generator import (
     Code,
@@ -60,7 +61,6 @@ from tilewright.runtime.artifact import (
     artifact_files,
     description,
 )
-from tilewright.runtime.files import File
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.memory import Memory, View
 from tilewright.runtime.module import Module, Origin

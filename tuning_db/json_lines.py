@@ -10,9 +10,9 @@ digests are checked, and one bad line refuses the whole file. Nothing in it is e
 
 from __future__ import annotations
 
+import io
 import logging
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import IO
 from sqlalchemy import Connection
 
 from ..base.errors import DatabaseError
-from ..base.files import whole_file
+from ..base.files import open_regular, whole_file
 from ..base.text import printable, short_id
 from .codec import LONGEST_LINE, from_plain
 from .connect import require_short
@@ -45,6 +45,7 @@ VERSION = 7
 """Of the format. Files of versions 1 to 6 are read as well, see `_upgraded`."""
 _START = canonical_json({"format": FORMAT}).rstrip("}").encode()
 """The bytes that an export of any version begins with."""
+_OTHERS = "pass an open file, or `-` in the shell, for what is no regular file"
 _FORGOTTEN = "cost_model"
 """A kind of records in files before version 3, which nothing read."""
 _ADDED: dict[str, tuple[tuple[int, str], ...]] = {
@@ -74,19 +75,10 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
 
 def _require_replaceable(path: Path) -> None:
     try:
-        mode = path.stat().st_mode
+        with open_regular(path, DatabaseError, _OTHERS) as (there, _):
+            start = there.read(len(_START))
     except FileNotFoundError:
         return
-    except ValueError as error:  # a NUL in the path
-        raise DatabaseError("export to {0} failed: {1}", path, error) from error
-    if not stat.S_ISREG(mode):
-        raise DatabaseError(
-            "export to {0} failed: it is there, and no regular file",
-            path,
-            hint="pass an open file, or `-` in the shell, for what is not to be replaced",
-        )
-    with path.open("rb") as there:
-        start = there.read(len(_START))
     if start not in (b"", _START):  # it may be a database, such as the one that is exported
         raise DatabaseError(
             "export to {0} failed: it is there, and no export", path, hint="name another file"
@@ -104,17 +96,10 @@ def import_lines(
     name = os.fsdecode(file)
     require_short(name, "the path of an export")
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe may never have an end
-            os.close(descriptor)
-            raise DatabaseError(
-                "import of {0} failed: it is no regular file",
-                file,
-                hint="pass an open file, or `-` in the shell",
-            )
-        with open(descriptor, encoding="utf-8", newline="\n") as lines:
+        with open_regular(Path(name), DatabaseError, _OTHERS) as (there, _):
+            lines = io.TextIOWrapper(there, encoding="utf-8", newline="\n")
             return _read_lines(connection, lines, printable(name), inexact)
-    except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
+    except FileNotFoundError as error:
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...base.errors import IRError, ScheduleError, TilewrightError, TuningError
+from ...base.files import File, replace_files
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Compiled
 from ...codegen.detect import resolve, usable_processors
 from ...codegen.generator import generator_for
 from ...runtime.artifact import Provenance, parse_manifest
-from ...runtime.files import File, replace_files
 from ...runtime.host_memory import HostMemory
 from ...runtime.measure.pack import PACK, Limits, Pack, PackedCandidate, PackedFile
 from ...runtime.measure.results import now

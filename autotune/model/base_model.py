@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...base.errors import TuningError
-from ...runtime.files import File, replace_files
+from ...base.files import File, replace_files
 from . import boosting
 from .boosting import Booster
 from .target_model import Features, TargetModel

@@ -27,10 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import ArtifactError, TargetError, TilewrightError, TuningError
+from ...base.files import File, replace_files
 from ...base.text import short_id
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
-from ...runtime.files import File, replace_files
 from ...schedule import Trace
 from ...target import Target
 from ...tir.parser import parse

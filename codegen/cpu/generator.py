@@ -20,8 +20,8 @@ from ..generator import Code, CodeGenerator, Emission, Measured, Part, Pass, Sou
 from .detection import host_target
 
 if TYPE_CHECKING:
+    from ...base.files import File
     from ...runtime.artifact import Provenance
-    from ...runtime.files import File
     from ...runtime.signature import Signature
     from ...tir.instruction import Instruction
     from ..compiled import Compiled

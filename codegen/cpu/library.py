@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import BuildError
+from ...base.files import File
 from ...runtime.artifact import Provenance, artifact_files, description
-from ...runtime.files import File
 from ...runtime.header import c_header
 from ...runtime.signature import Signature
 from ...target import CpuTarget, Target

@@ -28,8 +28,8 @@ from .emit import Emitted, emit
 from .lowering import passes
 
 if TYPE_CHECKING:
+    from ...base.files import File
     from ...runtime.artifact import Provenance
-    from ...runtime.files import File
     from ...tir.ir import Func
     from ..program_loops import ProgramLoops
 
@@ -239,8 +239,8 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
     ) -> tuple[File, ...]:
         """The cubin with its description behind it, and the manifest."""
+        from ...base.files import File
         from ...runtime.artifact import artifact_files, description
-        from ...runtime.files import File
 
         self.check_path(path, intermediate=intermediate)
         signature, target = compiled.signature, compiled.target

@@ -20,8 +20,8 @@ from typing import Annotated, Any, TypeAlias
 
 from ...base.checked_json import DIGEST, Such, between, parse_sealed, read, sealed, show
 from ...base.errors import ArtifactError
+from ...base.files import open_regular, read_some
 from ..artifact import Manifest, read_artifact
-from ..files import open_regular, read_some
 from ..module import Module
 from ..target_runtime import runtime_for
 

@@ -27,8 +27,8 @@ from typing import IO, Annotated, Any, TypeAlias
 
 from ...base.checked_json import DIGEST, Such, parse_sealed, reader, sealed
 from ...base.errors import ArtifactError
+from ...base.files import open_regular
 from ...base.text import short_id
-from ..files import open_regular
 from .pack import COPY, MAX_BYTES, Pack
 
 FORMAT = "tilewright-measure-results"

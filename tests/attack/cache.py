@@ -173,7 +173,7 @@ def _another_owner(entry: Path, attempt: Attempt) -> None:
 def _junk(entry: Path, attempt: Attempt) -> None:
     """Files and folders that look like entries, or like what writers leave."""
     kind = entry.suffix
-    for name in (f"x{kind}", "0" * 64 + kind, f"{entry.name}.0123456789abcdef.partial", "tmp"):
+    for name in (f"x{kind}", "0" * 64 + kind, ".tilewright-0123456789abcdef.partial", "tmp"):
         path = entry.parent / name
         if attempt.chance(0.3) and not path.exists():
             path.mkdir()

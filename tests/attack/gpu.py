@@ -16,11 +16,11 @@ import numpy as np
 
 from tilewright import Module, load
 from tilewright.base.errors import ArgumentError, ArtifactError
+from tilewright.base.files import File, replace_files
 from tilewright.runtime import Argument, Origin, Signature
 from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch, KernelResources, kernels_to_json
-from tilewright.runtime.files import File, replace_files
 from tilewright.target import CudaTarget
 
 from ..runtime.cuda_arrays import Exported, Interfaced, Library

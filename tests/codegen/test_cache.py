@@ -170,7 +170,7 @@ def test_what_killed_writers_left_is_evicted_too(tmp_path: Path, program: Func) 
     compiled = compile_func(program, SERIAL)
     kernels = KernelCache(tmp_path, limit_bytes=100_000)
     tmp_path.chmod(0o700)
-    left = tmp_path / f"{NAME}.kernel.{'0' * 16}.partial"
+    left = tmp_path / f".tilewright-{'0' * 16}.partial"
     left.write_bytes(b"\0" * 99_000)
     os.utime(left, (1000, 1000))
     kernels.put(NAME, compiled)

@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import ArgumentError, ArtifactError, KernelError
+from tilewright.base.files import File, read_some, replace_files
 from tilewright.runtime import Argument, Origin, Signature, cpu_runtime, load, loader
 from tilewright.runtime.artifact import (
     Provenance,
@@ -36,7 +37,6 @@ from tilewright.runtime.artifact import (
     read_manifest,
 )
 from tilewright.runtime.cpu_runtime import check_machine
-from tilewright.runtime.files import File, read_some, replace_files
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host import HOST, cpu_flags
 from tilewright.runtime.signature import Packing

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import ArgumentError, ArtifactError, TargetError
+from tilewright.base.files import File, replace_files
 from tilewright.runtime import Argument, Origin, Signature, cuda_pycuda, load, loader
 from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch, kernels_to_json
 from tilewright.runtime.cuda_memory import DeviceArray
-from tilewright.runtime.files import File, replace_files
 from tilewright.runtime.signature import Packing
 from tilewright.target import CudaTarget
 

@@ -17,6 +17,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.base.errors import ArtifactError, BuildError, TargetError
+from tilewright.base.files import replace_files
 from tilewright.building.build import build, build_library
 from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.cache import decode, encode
@@ -32,7 +33,6 @@ from tilewright.runtime import cuda_driver, cuda_pycuda
 from tilewright.runtime.artifact import Provenance, read_artifact
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.runtime.cuda_launch import KernelResources
-from tilewright.runtime.files import replace_files
 from tilewright.runtime.module import Origin
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
