@@ -159,7 +159,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _HOMES:
         from .base.hints import MissingNameError
 
-        raise MissingNameError(f"module {__name__!r} has no attribute", name, lambda: _hint(name))
+        raise MissingNameError(f"module {__name__!r} has no attribute", name, _hint)
     with errors.system_errors(TilewrightError, f"importing {name}"):
         if name in _MODULES:
             value: Any = import_module(_MODULES[name], __name__)
@@ -174,7 +174,7 @@ def _hint(name: str) -> str | None:
     from .base.dtypes import SCALARS
     from .base.hints import instead
 
-    hint = instead("tilewright", name)
+    hint = instead("tw", name)
     if hint is not None:
         return hint
     for module in ("te", "ops"):

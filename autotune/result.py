@@ -39,8 +39,6 @@ class BestResult(Hinted):
     take, as the compiler reports it (see `Measurement`).
     """
 
-    _hints = "best"
-
     time: MeasuredTime
     trace: Trace
     schedule_id: str
@@ -140,8 +138,6 @@ class TuneResult(Hinted):
     prediction and the reason of a failure (see `Trial`). `finals` are the schedules that were timed
     interleaved at the end of this session, the choice first; empty if there were no finals.
     """
-
-    _hints = "result"
 
     workload: str
     target: str

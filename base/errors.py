@@ -313,8 +313,8 @@ def checked_call(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: a call with arguments that do not fit raises `error`, not `TypeError`.
 
-    The hint for a keyword that is unknown is what `hints.KEYWORDS` says of it, or the nearest name,
-    else `hint`; the text then has the names that there are.
+    The hint for a keyword that is unknown is what `hints` say of it, or the nearest name, else
+    `hint`; the text then has the names that there are.
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
@@ -401,10 +401,9 @@ def bind(
         unknown = next((word for word in kwargs if word not in known), None)
         said = hint
         if unknown is not None:
-            from .hints import KEYWORDS
+            from .hints import instead
 
-            instead = KEYWORDS.get(name, {}).get(unknown)
-            said = f"write {instead}" if instead else similar(unknown, known) or hint
+            said = instead(name, unknown) or similar(unknown, known) or hint
         text = str(found)
         if unknown is not None:
             text = f"it takes no argument {unknown!r}"

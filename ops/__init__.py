@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import similar
-from ..base.hints import MissingNameError, instead
+from ..base.hints import MissingNameError
 from .attention import attention, attention_func
 from .conv2d import conv2d, conv2d_func, depthwise_conv2d, depthwise_conv2d_func
 from .elementwise import (
@@ -115,7 +115,5 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        def hint() -> str | None:
-            return instead("ops", name) or similar(name, __all__)
-
-        raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)
+        text = f"module {__name__!r} has no attribute"
+        raise MissingNameError(text, name, lambda name: similar(name, __all__))

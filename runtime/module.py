@@ -97,8 +97,6 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     do.
     """
 
-    _hints = "module"
-
     def __init__(
         self,
         signature: Signature,

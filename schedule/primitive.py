@@ -40,7 +40,6 @@ from typing import (
 )
 
 from ..base.errors import ScheduleError, nearest, similar
-from ..base.hints import KEYWORDS
 from ..tir.ir import Func
 from .buffer_choice import Numbered
 from .step_arguments import Check, Ref, checker, describe, only_blocks
@@ -242,9 +241,6 @@ class Primitive:
         """The hint for a keyword that the primitive does not have: the nearest, in a call."""
         if name == "nparts" and "factors" in self.names:  # of TVM
             return f"write {self._call('factors', f'[{value!r}, None]')}"
-        instead = KEYWORDS["schedule"].get(name)
-        if instead is not None and name not in self.names:
-            return instead
         near = nearest(name, (n for n in self.names if n != self.variadic))
         if not near or name in self.names:
             return None

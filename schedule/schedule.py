@@ -354,12 +354,11 @@ class Schedule:
         """Primitives that were registered from outside."""
         primitive = PRIMITIVES.get(name)
         if primitive is None:
-            raise_missing(
-                self,
-                name,
-                lambda: instead("schedule", name) or misspelt(name),
-                "there is no primitive",
-            )
+
+            def hint(name: str) -> str:
+                return instead("Schedule", name) or misspelt(name)
+
+            raise_missing(self, name, hint, "there is no primitive")
 
         def call(*args: Any, decision: Decision = (), **kwargs: Any) -> Any:
             return self._call(primitive, args, kwargs, decision)

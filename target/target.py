@@ -11,11 +11,11 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from ..base.display import html
 from ..base.errors import TargetError, similar
-from ..base.hints import KINDS, OPTIONS, MissingNameError, called, instead
+from ..base.hints import KINDS, OPTIONS
 
 Fact: TypeAlias = str | int | list[str] | None
 """A fact of a target, as JSON has it."""
@@ -38,14 +38,6 @@ class _Named(ABCMeta):
         if len(texts) != 1 or fields:
             return super().__call__(*texts, **fields)
         return cls.of(texts[0] if isinstance(texts[0], Target) else _parse(texts[0]))
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(cls, name: str) -> Any:
-            def hint() -> str | None:
-                return instead("target", name) or similar(name, dir(cls))
-
-            raise MissingNameError(f"type object {cls.__name__!r} has no attribute", name, hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +256,7 @@ def no_text(found: object) -> TargetError:
     if isinstance(found, Mapping):
         options = dict(found)
         hint = f"write it as a text: {_text_of(options.pop('kind', 'cpu'), options)}"
-    if called(found) == "database":
+    if type(found).__name__ == "TuningDatabase":
         hint = 'a database goes by its name, database=db, after a target: "cpu" is this machine'
     return TargetError(
         "target: expected a text or a tw.Target, found {0}", _shown(found), hint=hint

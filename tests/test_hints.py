@@ -5,26 +5,19 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import T, ops, tir
-from tilewright.autotune.session.tuning_run import TuningRun
-from tilewright.autotune.show.recorded_run import RecordedRun
-from tilewright.base.hints import INSTEAD, KEYWORDS, OPTIONS, Hinted
+from tilewright.base.hints import INSTEAD, KINDS, OPTIONS, Hinted
 from tilewright.lab import plot
-from tilewright.runtime import DeviceArray
-from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
-from tilewright.tir.expr_parser import _SPECIAL
-from tilewright.tir.ir import FUNCTIONS
 from tilewright.tir.pair import Pair
 
 from .lab.test_result import RESULT
@@ -47,106 +40,70 @@ def index(fn: Callable[[Any], Any]) -> Callable[[], object]:
     return lambda: te.compute((4,), fn)
 
 
-PYTHON: dict[str, tuple[Callable[[], object], str, str]] = {
-    "cast": (element(lambda x: te.cast("int8", x)), "the value is 'int8'", "te.cast(x, 'int8')"),
-    "a dtype of numpy first": (
-        element(lambda x: te.cast(x, x)),
-        "V[i] is not a dtype; expected a name such as 'float32'",
-        "",
-    ),
-    "an array of numpy": (
-        index(lambda i: N[0][i]),
-        "T: the function indexes an array of numpy by an expression; expected a placeholder",
-        "W = te.placeholder((4,)",
-    ),
-    "a matrix of numpy": (index(lambda i: N[i, 0]), "indexes an array of numpy", "te.func([W, .."),
-    "rows of numpy": (index(lambda i: N[[i]]), "indexes an array of numpy", "te.func([W, .."),
-    "a list": (index(lambda i: [1, 2][i]), "is no index or count", "is a placeholder"),
-    "a range": (index(lambda i: sum(range(i))), "is no index or count", "axis=te.reduce_axis(n)"),
-    "three": (
-        element(lambda x: te.maximum(x, 1, 2)),
-        "maximum: found 3 arguments; expected at most 2",
-        "of three: te.maximum(te.maximum(a, b), c)",
-    ),
-    "one": (element(te.minimum), "missing a required argument: 'b'", "te.minimum(te"),
-    "a word": (element(lambda x: te.sum(x, axes=1)), "no argument 'axes'", "did you mean axis?"),
-    "exp": (element(lambda x: te.exp(x, 2)), "found 2 arguments", "te.exp(value)"),
-    "round": (element(round), "round(x) of Python", "write te.round(x), or te.cast("),
-    "floor": (element(math.floor), "floor of Python computes numbers", "write te.floor(x)"),
-    "ceil": (element(math.ceil), "ceil of Python computes numbers", "write te.ceil(x)"),
-    "trunc": (element(math.trunc), "trunc of Python computes numbers", "write te.trunc(x)"),
-    "bool": (lambda: bool(X), "X is a tensor, whose truth is not known", "te.select(X[i] > 0"),
-    "or": (lambda: X or V, "whose truth is not known", "`X is None` asks"),
-    "len": (lambda: len(X), "X is a tensor, which is no sequence", "its shape is X.extents"),
-    "list": (lambda: list(V), "V is a tensor, which is no sequence", "te.sum(X[r], axis=r)"),
-    "numpy.round": (
-        element(lambda x: np.round(x, 2)),
-        "numpy.round computes numbers",
-        "write te.round(...)",
-    ),
-    "numpy.where": (element(np.where), "numpy.where", "write te.where("),
-    "numpy.sum": (element(np.sum), "numpy.sum computes numbers", "write te.sum(...)"),
-    "numpy.add.reduce": (element(np.add.reduce), "numpy.sum computes", "write te.sum(...)"),
-    "numpy.deg2rad": (element(np.deg2rad), "numpy.deg2rad computes", "write x * (math.pi / 180)"),
-    "numpy.gcd": (element(lambda x: np.gcd(x, 2)), "numpy.gcd", "the functions of te take"),
-    "numpy.exp of a tensor": (lambda: np.exp(X), "X is a tensor, and np.exp", "np.exp(X[i, j])"),
-    "numpy.power of one": (lambda: np.power(X, 2), "and np.power works on", "(X[i, j], ..)"),
-    "te.exp of a tensor": (lambda: te.exp(V), "V is a tensor, and te.exp", "te.exp(V[i])"),
-    "te.clip of a tensor": (lambda: te.clip(V, 0, 1), "te.clip works on", "te.clip(V[i], ..)"),
-    "te.sum of a tensor": (
-        lambda: te.sum(X),
-        "X is a tensor, and te.sum reduces elements",
-        "tilewright.ops.sum(X, axis=0) takes tensors; of elements te.sum(X[r, s], axis=(r, s))",
-    ),
-    "where of a number": (element(lambda x: te.where(x, 1, 2)), "must be bool", "`x != 0`"),
-    "an integer power": (index(lambda i: i**-1), "to the power of -1; expected", "te.pow(te.cast"),
-    "numpy.mean of a tensor": (lambda: np.mean(X), "np.mean computes numbers", "ops.mean(X)"),
-    "numpy.add.reduce of one": (lambda: np.add.reduce(X), "np.sum computes", "write ops.sum(X)"),
-    "numpy.dot of tensors": (lambda: np.dot(X, X), "np.dot computes", "write te.sum(A[i, r] * B"),
-    "numpy.gcd of a tensor": (lambda: np.gcd(X, 2), "operators work on elements", "tilewright.op"),
-    "a sum of Python": (
-        index(lambda i: te.sum(X[i, r] for r in range(6))),
-        "is not an expression",
-        "te.sum(X[i, r], axis=r) with r = te.reduce_axis(n)",
-    ),
-    "a slice": (lambda: X[0, :], "is not an expression", "one index for each dimension"),
-    "an ellipsis": (lambda: X[..., 0], "is not an expression", "one index for each dimension"),
-    "a new axis": (lambda: X[None, :], "None is no index of X", "a new dimension is one of the"),
-    "a pair": (element(lambda x: x + te.argmax(X[0, R], axis=R)), "of type Pair is not", "[0]"),
-    "a pair on the left": (element(lambda x: te.argmin(X[0, R], axis=R) * x), "the pair", "or [1]"),
-    "twice a pair": (element(lambda _: te.argmax(X[0, R], axis=R) * 2), "the pair", "or [1]"),
-    "a pair as an index": (
-        element(lambda _: X[0, te.argmax(X[0, R], axis=R)]),
-        "is not an expression",
-        "write te.argmax(x, axis=r)[0], or [1]",
-    ),
-    "a pair compared": (element(lambda _: te.argmax(X[0, R], axis=R) == 2), "the pair", "or [1]"),
-    "a pair among bits": (element(lambda _: 1 << te.argmax(X[0, R], axis=R)), "the pair", "or [1]"),
-    "a pair in numpy": (lambda: np.add(te.argmax(X[0, R], axis=R), 1), "the pair", "or [1]"),
-    "a dtype of a compute": (
-        lambda: te.compute((4,), lambda i: V[i], dtype="float16"),
-        "it takes no argument 'dtype'",
-        "write te.cast(x, dtype) or x.astype(dtype) in the function",
-    ),
-    "a store": (lambda: X.__setitem__((0, 0), 1), "elements are not assigned", "te.compute makes"),
+PYTHON: dict[str, Callable[[], object]] = {
+    "cast": element(lambda x: te.cast("int8", x)),
+    "a dtype of numpy first": element(lambda x: te.cast(x, x)),
+    "an array of numpy": index(lambda i: N[0][i]),
+    "a matrix of numpy": index(lambda i: N[i, 0]),
+    "rows of numpy": index(lambda i: N[[i]]),
+    "a list": index(lambda i: [1, 2][i]),
+    "a range": index(lambda i: sum(range(i))),
+    "three": element(lambda x: te.maximum(x, 1, 2)),
+    "one": element(te.minimum),
+    "a word": element(lambda x: te.sum(x, axes=1)),
+    "exp": element(lambda x: te.exp(x, 2)),
+    "round": element(round),
+    "floor": element(math.floor),
+    "ceil": element(math.ceil),
+    "trunc": element(math.trunc),
+    "bool": lambda: bool(X),
+    "or": lambda: X or V,
+    "len": lambda: len(X),
+    "list": lambda: list(V),
+    "numpy.round": element(lambda x: np.round(x, 2)),
+    "numpy.where": element(np.where),
+    "numpy.sum": element(np.sum),
+    "numpy.add.reduce": element(np.add.reduce),
+    "numpy.deg2rad": element(np.deg2rad),
+    "numpy.gcd": element(lambda x: np.gcd(x, 2)),
+    "numpy.exp of a tensor": lambda: np.exp(X),
+    "numpy.power of one": lambda: np.power(X, 2),
+    "te.exp of a tensor": lambda: te.exp(V),
+    "te.clip of a tensor": lambda: te.clip(V, 0, 1),
+    "te.sum of a tensor": lambda: te.sum(X),
+    "where of a number": element(lambda x: te.where(x, 1, 2)),
+    "an integer power": index(lambda i: i**-1),
+    "numpy.mean of a tensor": lambda: np.mean(X),
+    "numpy.add.reduce of one": lambda: np.add.reduce(X),
+    "numpy.dot of tensors": lambda: np.dot(X, X),
+    "numpy.gcd of a tensor": lambda: np.gcd(X, 2),
+    "a sum of Python": index(lambda i: te.sum(X[i, r] for r in range(6))),
+    "a slice": lambda: X[0, :],
+    "an ellipsis": lambda: X[..., 0],
+    "a new axis": lambda: X[None, :],
+    "a pair": element(lambda x: x + te.argmax(X[0, R], axis=R)),
+    "a pair on the left": element(lambda x: te.argmin(X[0, R], axis=R) * x),
+    "twice a pair": element(lambda _: te.argmax(X[0, R], axis=R) * 2),
+    "a pair as an index": element(lambda _: X[0, te.argmax(X[0, R], axis=R)]),
+    "a pair compared": element(lambda _: te.argmax(X[0, R], axis=R) == 2),
+    "a pair among bits": element(lambda _: 1 << te.argmax(X[0, R], axis=R)),
+    "a pair in numpy": lambda: np.add(te.argmax(X[0, R], axis=R), 1),
+    "a dtype of a compute": lambda: te.compute((4,), lambda i: V[i], dtype="float16"),
+    "a store": lambda: X.__setitem__((0, 0), 1),
 }
 
 
 @pytest.mark.parametrize("case", PYTHON)
 def test_what_python_would_refuse(case: str) -> None:
-    call, text, hint = PYTHON[case]
-    with pytest.raises(tw.IRError) as error:
-        call()
-    condition, _, rest = str(error.value).partition("\n  hint: ")
-    assert text in condition
-    assert hint in rest
+    with pytest.raises(tw.IRError):
+        PYTHON[case]()
 
 
 def test_a_pair_refuses_every_operator_of_expressions() -> None:
     """Of a tuple, `!=` would be a bool: a choice by it would be constant, and nobody told."""
     special = {n for n in vars(tir.ir.Expr) if re.fullmatch("__(?!annot).*__", n)}
     conversions = {"__bool__", "__float__", "__int__", "__complex__", "__index__"}
-    others = {"__array_function__", "__getattr__", "__hash__", "__repr__"}
+    others = {"__array_function__", "__hash__", "__repr__"}
     assert special - vars(Pair).keys() == conversions | others
     pair: Any = te.argmax(X[0, R], axis=R)
     calls: list[Callable[[], object]] = [lambda: pair == 2, lambda: pair != 2, lambda: ~pair]
@@ -184,87 +141,87 @@ DATABASE = object.__new__(tw.TuningDatabase)
 LAB = tw.lab(FUNC, "cpu -threads=1")
 LAB.close()
 
-NAMES: dict[str, tuple[object, str, str]] = {
-    "te.einsum": (te, "einsum", "te.compute(shape, lambda i, j: te.sum(A[i, r] * B[r, j]"),
-    "te.var": (te, "var", "te.scalar(dtype, name) for a number of each call; the variance is"),
-    "te.rint": (te, "rint", "te.round(x)"),
-    "te.zeros": (te, "zeros", "te.compute(shape, lambda i, j: te.const(0, dtype))"),
-    "tw.placeholder": (tw, "placeholder", "te.placeholder, of `from tilewright import te`"),
-    "tw.compute": (tw, "compute", "te.compute, of"),
-    "tw.matmul_func": (tw, "matmul_func", "ops.matmul_func, of"),
-    "tw.float32": (tw, "float32", "'float32': dtypes are texts"),
-    "te.pad": (te, "pad", "te.select(condition, X[i - 1], 0.0)"),
-    "te.scan": (te, "scan", "tilewright.script, with a loop that reads"),
-    "te.concatenate": (te, "concatenate", "te.select(i < n, A[i], B[i - n])"),
-    "te.arctan2": (te, "arctan2", "te.atan2(y, x)"),
-    "te.float32": (te, "float32", "'float32': dtypes are texts"),
-    "te.extern": (te, "extern", "te.compute, or loops of your own with tilewright.script"),
-    "tw.interpret": (tw, "interpret", "interpret(func, *arrays), of `from tilewright.tir.interp"),
-    "ops.conv1d": (ops, "conv1d", "ops.conv2d(X, W), of one row"),
-    "func.show": (FUNC, "show", "print(func)"),
-    "func.args": (FUNC, "args", "func.params"),
-    "func.script": (FUNC, "script", "print(func), whose text tw.script(text) reads"),
-    "te.load": (te, "load", "A[i, j], which reads an element"),
-    "tw.njit": (tw, "njit", "tw.build(func), of a program that te.func or tw.script makes"),
-    "tw.meta_schedule": (tw, "meta_schedule", "tw.tune(func, database=...)"),
-    "tir.Schedule": (tir, "Schedule", "tw.Schedule(func)"),
-    "tir.IRModule": (tir, "IRModule", "tw.Func, which te.func and tw.script make"),
-    "te.indexdiv": (te, "indexdiv", "a // b"),
-    "tw.cuda": (tw, "cuda", 'the target as a text: "cuda", or "cuda -arch=sm_90a"'),
-    "tw.nd": (tw, "nd", "numpy arrays, or DeviceArray.of(array), of tilewright.runtime"),
-    "tw.create_schedule": (tw, "create_schedule", "tw.Schedule(func)"),
-    "tw.report": (tw, "report", "`tilewright report tuning.db -o report.html` in a shell"),
-    "tw.show": (tw, "show", "`tilewright show FILE.py:FUNC` in a shell"),
-    "tw.watch": (tw, "watch", "`tilewright watch tuning.db` in a shell, or tw.open_run("),
-    "X.T": (X, "T", "ops.transpose(X), or read it so: te.compute((n, m), lambda i, j: X[j, i])"),
-    "X.sum": (X, "sum", "ops.sum(X)"),
-    "X.astype": (X, "astype", "te.compute(X.extents, lambda i, j: X[i, j].astype(dtype))"),
-    "x.exp": (V[0], "exp", "te.exp(...)"),
-    "x.log2": (V[0], "log2", "te.log2(...)"),
-    "x.shape": (V[0], "shape", "X.extents, of the tensor"),
-    "sch.show": (tw.Schedule(FUNC), "show", "print(sch.func); print(sch.trace) shows"),
-    "tw.TuneResult": (tw, "TuneResult", "result = tw.tune(func, database=...); for annotations"),
-    "tw.load_database": (tw, "load_database", 'tw.TuningDatabase("tuning.db")'),
-    "tw.plot.history": (plot, "history", "tw.plot.convergence(result)"),
-    "mod.asm": (MODULE, "asm", 'mod.source("asm")'),
-    "mod.schedule": (MODULE, "schedule", "mod.origin, which says where it is from; mod.source("),
-    "db.to_dataframe": (DATABASE, "to_dataframe", "db.to_pandas()"),
-    "lab.measure": (LAB, "measure", 'lab.bench.do({"do": "measure"})'),
-    "lab.export": (LAB, "export", 'lab.bench.do({"do": "export"})["result"]["text"]'),
-    "lab.undo": (LAB, "undo", 'lab.bench.do({"do": "undo"})'),
-    "lab.best": (LAB, "best", 'lab.bench.state()["fastest"]'),
-    "lab.show": (LAB, "show", "lab, as the last line of a cell of a notebook"),
-    "sch.mod": (tw.Schedule(FUNC), "mod", "sch.func; print(sch.func)"),
+NAMES: dict[str, tuple[object, str]] = {
+    "te.einsum": (te, "einsum"),
+    "tw.placeholder": (tw, "placeholder"),
+    "tw.matmul_func": (tw, "matmul_func"),
+    "tw.float32": (tw, "float32"),
+    "te.float32": (te, "float32"),
+    "tw.meta_schedule": (tw, "meta_schedule"),
+    "T.prim_func": (T, "prim_func"),
+    "X.T": (X, "T"),
+    "X.astype": (X, "astype"),
+    "x.exp": (V[0], "exp"),
+    "x.shape": (V[0], "shape"),
+    "sch.mod": (tw.Schedule(FUNC), "mod"),
+    "mod.asm": (MODULE, "asm"),
+    "result.schedule": (RESULT, "schedule"),
 }
 
 
 @pytest.mark.parametrize("case", NAMES)
 def test_names_of_other_libraries(case: str) -> None:
-    thing, name, hint = NAMES[case]
-    with pytest.raises(AttributeError) as error:
+    thing, name = NAMES[case]
+    with pytest.raises(AttributeError, match=f"{name!r}; write ") as error:
         getattr(thing, name)
-    assert f"{name!r}; write {hint}" in str(error.value)
     assert error.value.name == name
     assert not hasattr(thing, name)
+
+
+MISSPELT: dict[str, tuple[object, str, str]] = {
+    "te": (te, "maximun", "maximum"),
+    "T": (T, "maximun", "maximum"),
+    "ops": (ops, "softmx", "softmax"),
+    "plot": (plot, "prediction", "predictions"),
+    "func": (FUNC, "parms", "params"),
+    "tensor": (X, "extent", "extents"),
+    "sch": (tw.Schedule(FUNC), "get_blok", "get_block"),
+    "mod": (MODULE, "sinature", "signature"),
+    "db": (DATABASE, "to_panda", "to_pandas"),
+    "lab": (LAB, "clos", "close"),
+    "best": (RESULT.best, "second", "seconds"),
+}
+
+
+@pytest.mark.parametrize("case", MISSPELT)
+def test_misspelt_names(case: str) -> None:
+    thing, name, meant = MISSPELT[case]
+    with pytest.raises(AttributeError, match=rf"{name!r}; did you mean ([a-z_]+ or )?{meant}\b"):
+        getattr(thing, name)
+
+
+def test_the_names_of_the_table_are_not_there() -> None:
+    owners: dict[str, object] = {
+        "tw": tw,
+        "te": te,
+        "T": T,
+        "Expr": V[0],
+        "Tensor": X,
+        "Schedule": tw.Schedule(FUNC),
+        "Module": MODULE,
+        "TuneResult": RESULT,
+    }
+    functions = {"compute": te.compute, "tune": tw.tune}
+    for owner, _, name in (key.partition(".") for key in INSTEAD):
+        if owner in functions:
+            assert name not in inspect.signature(functions[owner]).parameters
+        else:
+            assert not hasattr(owners[owner], name), f"{owner} has {name}"
+    assert len(INSTEAD) + len(KINDS) + len(OPTIONS) <= 40
+
+
+def test_a_keyword_of_another_tuner() -> None:
+    tune: Any = tw.tune
+    for name, hint in {"timeout": INSTEAD["tune.timeout"], "n_trials": "trials"}.items():
+        with pytest.raises(tw.TuningError) as error:
+            tune(FUNC, **{name: 3})
+        assert hint in str(error.value)
 
 
 def test_what_plots_there_are_is_said() -> None:
     wrong: Any = plot
     with pytest.raises(AttributeError, match="'nothing'; there are ablation, convergence, decisi"):
         _ = wrong.nothing
-    with pytest.raises(AttributeError, match=r"'prediction'; did you mean predictions\?"):
-        _ = wrong.prediction
-
-
-def test_commands_in_the_hints_of_the_lab_are_carried_out() -> None:
-    lab = tw.lab(FUNC, "cpu -threads=1")
-    for name in ("export", "undo", "redo", "measure", "pin"):
-        text = INSTEAD["lab"][name].format()
-        answer = eval(re.findall(r"lab\.bench\.do\(\{.*?\}\)", text)[0], {"lab": lab})
-        kinds = () if answer["ok"] else (answer["error"]["text"],)
-        assert not any("command" in kind or "expected" in kind for kind in kinds), answer
-    assert "fastest" in lab.bench.state()
-    lab.close()
 
 
 def test_the_closest_name_comes_first() -> None:
@@ -301,13 +258,6 @@ def test_what_has_to_be_given_is_shown() -> None:
         missing()
 
 
-def test_operators_that_are_misspelt_or_missing() -> None:
-    found: Any = ops
-    with pytest.raises(AttributeError, match="'softmx'; did you mean softmax"):
-        _ = found.softmx
-    assert not hasattr(FUNC, "nothing")
-
-
 def test_a_keyword_that_is_like_no_other() -> None:
     wrong: Any = tw.build
     with pytest.raises(tw.BuildError) as error:
@@ -315,33 +265,6 @@ def test_a_keyword_that_is_like_no_other() -> None:
     text, hint = str(error.value).splitlines()[:2]
     assert text.startswith("build: it takes no argument 'opt_level'; it takes program, target, ")
     assert hint == '  hint: tw.build(program, "cpu")'
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("timeout", "write seconds=60, of wall-clock time"),
-        ("max_trials_global", "write trials=64"),
-        ("work_dir", 'write database="tuning.db"'),
-        ("n_trials", "did you mean trials?"),
-    ],
-)
-def test_keywords_of_other_tuners(name: str, hint: str) -> None:
-    tune: Any = tw.tune
-    with pytest.raises(tw.TuningError) as error:
-        tune(FUNC, **{name: 3})
-    assert str(error.value).endswith(f"\n  hint: {hint}")
-
-
-def test_keywords_that_are_said_to_be_missing_are() -> None:
-    for name, function in {"compute": te.compute, "tune": tw.tune}.items():
-        taken = inspect.signature(function).parameters
-        assert not taken.keys() & KEYWORDS[name].keys()
-        for hint in KEYWORDS[name].values():
-            assert all(word in taken for word in re.findall(r"^(\w+)=", hint))
-    for name in KEYWORDS["schedule"]:
-        assert not all(name in p.names for p in PRIMITIVES.values())
-    assert KEYWORDS.keys() == {"compute", "schedule", "tune"}
 
 
 def test_a_function_that_is_not_called_is_called_in_the_hint() -> None:
@@ -386,24 +309,6 @@ def test_functions_of_floats_say_how_to_cast(name: str) -> None:
     te.compute((4,), lambda i: getattr(te, name)(te.cast(i, "float32")))
 
 
-def test_names_that_a_module_does_not_have() -> None:
-    mod: Any = tw.build(FUNC, "cpu -threads=1")
-    for name, hint in {
-        "save": 'write tw.build_library(program, "kernel.so")',
-        "export_library": "write tw.build_library(",
-        "time_evaluator": "write mod.time(*arrays)",
-        "get_source": 'write mod.source("tir"), "llvm" or "asm"; of a GPU "tir", "cuda" or "ptx"',
-        "sinature": "did you mean signature?",
-        "timeit": "did you mean time?",
-    }.items():
-        with pytest.raises(AttributeError) as error:
-            getattr(mod, name)
-        assert "_timer" not in str(error.value)
-        assert f"'Module' object has no attribute {name!r}; {hint}" in str(error.value)
-    with pytest.raises(tw.ArgumentError, match=r"source: missing .*'kind'\n  hint: mod.source"):
-        mod.source()
-
-
 @pytest.mark.parametrize("kind", [Hinted, tw.Schedule, type(FUNC), type(X), type(X[0, 0])])
 def test_an_error_inside_a_property_is_not_taken_for_a_missing_name(
     kind: type, monkeypatch: pytest.MonkeyPatch
@@ -415,66 +320,6 @@ def test_an_error_inside_a_property_is_not_taken_for_a_missing_name(
     value: Any = object.__new__(kind)
     with pytest.raises(AttributeError, match=r"^boom$"):
         _ = value.shown
-
-
-SUBJECTS: dict[str, object] = {
-    "DeviceArray": DeviceArray,
-    "T": T,
-    "te": te,
-    "ops": ops,
-    "tilewright": tw,
-    "tw": tw,
-    "sch": tw.Schedule,
-    "mod": MODULE,
-    "lab": LAB,
-    "plt": plt,
-    "module": tw.Module,
-    "trace": tw.Trace,
-    "func": FUNC,
-    "math": math,
-    "numpy": np,
-    "X": X,
-    "best": RESULT.best,
-    "database": tw.TuningDatabase,
-    "db": tw.TuningDatabase,
-    "result": RESULT,
-    "run": TuningRun,
-}
-
-
-def _spelt(text: str) -> Iterator[tuple[str, str]]:
-    """The dotted names in a hint, without texts and commands: they have to exist."""
-    code = re.sub(r'"[^"]*"|`tilewright [^`]*`', "", text)
-    yield from re.findall(r"\b(\w+)\.([a-zA-Z_]\w*)", code)
-
-
-@pytest.mark.parametrize("kind", INSTEAD)
-def test_hints_name_what_there_is(kind: str) -> None:
-    own = {
-        "annotation": {},
-        "te": te,
-        "tilewright": tw,
-        "tensor": X,
-        "func": FUNC,
-        "ops": ops,
-        "expression": V[0],
-        "target": tw.Target,
-        "schedule": tw.Schedule,
-        "script": dict.fromkeys([*FUNCTIONS, *_SPECIAL]),
-        "module": tw.Module,
-        "lab": LAB,
-        "plot": plot,
-        "result": RESULT,
-        "best": RESULT.best,
-        "run": TuningRun,
-        "recorded run": RecordedRun,
-        "database": tw.TuningDatabase,
-    }[kind]
-    known = own if isinstance(own, dict) else getattr(own, "__all__", dir(own))
-    for name, hint in INSTEAD[kind].items():
-        assert name not in known, f"{kind} has {name}"
-        for thing, attribute in _spelt(hint.format("X", "i, j")):
-            assert hasattr(SUBJECTS[thing], attribute), f"{name}: there is no {thing}.{attribute}"
 
 
 @pytest.mark.parametrize(
@@ -556,21 +401,13 @@ def test_other_spellings_of_targets(case: str) -> None:
     assert rest.endswith(hint)
 
 
-def test_constructors_of_targets_elsewhere() -> None:
-    named: Any = Target
-    with pytest.raises(AttributeError, match=r"'from_string'; write tw.Target\(\"cpu"):
-        _ = named.from_string
-    with pytest.raises(AttributeError, match="'pars'; did you mean parse"):
-        _ = named.pars
-
-
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
         ("-num-cores=2", "write -threads=2"),
-        ("-num_threads=2", "write -threads=2"),
+        ("-num_cores=2", "write -threads=2"),
         ("-march=haswell", "write -mcpu=haswell"),
-        ("-cpu", "write -mcpu="),
+        ("-arch", "write -mcpu="),
     ],
 )
 def test_options_of_other_compilers(option: str, hint: str) -> None:
@@ -578,17 +415,3 @@ def test_options_of_other_compilers(option: str, hint: str) -> None:
         tw.build(FUNC, f"cpu {option}")
     assert str(error.value).endswith(f"hint: {hint}")
     assert set(OPTIONS.values()) <= set(CpuTarget.option_names)
-
-
-@pytest.mark.parametrize("name", INSTEAD["script"])
-def test_functions_that_scripts_do_not_have(name: str) -> None:
-    text = f"""
-def f(A: T.Buffer((4,), "float32")):
-    T.inplace(A)
-    for i in range(4):
-        A[i] = T.{name}(A[i], 1.0)
-"""
-    with pytest.raises(tw.ParseError) as error:
-        tw.script(text)
-    assert f"T.{name} is not a function of values" in str(error.value)
-    assert f"hint: write {INSTEAD['script'][name]}" in str(error.value)

@@ -366,7 +366,7 @@ class ExprParser:
         near = difflib.get_close_matches(name, [*_SPECIAL, *FUNCTIONS, *dtypes.SCALARS], 1)
         raise self.source.error(
             node, "T.{0} is not a function of values", name,
-            hint=instead("script", name) or (f"did you mean T.{near[0]}?" if near else None),
+            hint=instead("T", name) or (f"did you mean T.{near[0]}?" if near else None),
         )  # fmt: skip
 
     def _as(self, node: ast.AST, dtype: str, argument: ast.AST) -> Expr:

@@ -85,7 +85,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.display import html
 from ..base.errors import IRError
-from ..base.hints import instead, raise_missing
+from ..base.hints import Hinted, instead
 from .node import node
 
 INDEX = "int64"
@@ -203,7 +203,7 @@ def _reflected(op: Op) -> Callable[[Expr, Operand], Expr]:
     return lambda self, other: binary(op, other, self)
 
 
-class Expr:
+class Expr(Hinted):
     """Base of expressions. `dtype` may carry lanes. `==` and the other operators build nodes."""
 
     __slots__ = ()
@@ -300,13 +300,10 @@ class Expr:
                 "te.sum(x, axis=te.reduce_axis(n))",
             )
 
-        def __getattr__(self, name: str) -> Any:
-            def hint() -> str | None:
-                from .numpy_protocol import function_hint
+    def _instead(self, name: str) -> str | None:
+        from .numpy_protocol import function_hint
 
-                return instead("expression", name) or function_hint(name)
-
-            raise_missing(self, name, hint)
+        return instead("Expr", name) or function_hint(name)
 
     def __repr__(self) -> str:
         from .printer import expr_text
@@ -706,7 +703,7 @@ class Alloc(Stmt):
 
 
 @node
-class Func:
+class Func(Hinted):
     """A program. `params` in the order of the call; those that are stored to are outputs.
 
     `inplace` lists the outputs whose contents at entry are read. `allocs` are internal buffers.
@@ -720,14 +717,6 @@ class Func:
     annotations: Annotations = ()
 
     _repr_html_ = html
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            def hint() -> str | None:
-                return instead("func", name)
-
-            raise_missing(self, name, hint)
 
     def __str__(self) -> str:
         from .printer import func_text

@@ -267,7 +267,7 @@ def hypot(a: Operand, b: Operand) -> Expr:
 if not TYPE_CHECKING:  # type checkers then still know which names there are
 
     def __getattr__(name: str) -> Any:
-        def hint() -> str | None:
-            return instead("script", name) or similar(name, [n for n in globals() if n[0] != "_"])
+        def hint(name: str) -> str | None:
+            return instead("T", name) or similar(name, globals())
 
         raise MissingNameError("T has no attribute", name, hint)

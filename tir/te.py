@@ -207,11 +207,12 @@ REDUCE = "te.{0}(X[i, r], axis=r) with r = te.reduce_axis(8)"
 if not TYPE_CHECKING:  # type checkers then still know which names there are
 
     def __getattr__(name: str) -> Any:
-        def hint() -> str | None:
+        def hint(name: str) -> str | None:
+            if name in dtypes.SCALARS:
+                return f"write {name!r}: dtypes are texts"
             # A function of numpy is no misspelling of another.
-            near = f"numpy.{name} is for arrays" if hasattr(np, name) else similar(name, __all__)
-            dtype = f"write {name!r}: dtypes are texts" if name in dtypes.SCALARS else None
-            return instead("te", name) or dtype or near
+            arrays = f"numpy.{name} is for arrays; tilewright.ops has functions of tensors"
+            return instead("te", name) or (arrays if hasattr(np, name) else similar(name, __all__))
 
         raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)
 

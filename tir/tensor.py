@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ..base.errors import IRError
-from ..base.hints import instead, raise_missing
+from ..base.hints import Hinted
 from .ir import NUMPY_OPERATORS, Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
 from .visit import CHILDREN
@@ -26,7 +26,7 @@ class Axis(Var):
 
 
 @node
-class Tensor(Buffer):
+class Tensor(Buffer, Hinted):
     """A placeholder (no stage), or result `position` of a stage. `A[i, j]` is an element of it."""
 
     stage: Stage | None = None
@@ -40,14 +40,6 @@ class Tensor(Buffer):
     def extents(self) -> tuple[int, ...]:
         """The shape as Python integers."""
         return tuple(integer(d) for d in self.shape)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            def hint() -> str | None:
-                return instead("tensor", name, *_words(self))
-
-            raise_missing(self, name, hint)
 
 
 def _words(tensor: Tensor) -> tuple[str, str]:
@@ -75,18 +67,18 @@ def _refused(tensor: Tensor, *_: object) -> NoReturn:
 
 
 def _refused_ufunc(tensor: Tensor, function: Any, method: object = None, *_: object) -> NoReturn:
-    from .numpy_protocol import function_hint, operands, reduction
+    from .numpy_protocol import operands, reduction
 
     name = reduction(function.__name__) if method == "reduce" else function.__name__
     count = 0 if method == "reduce" else operands(name)
     if count:
         raise no_element(tensor, f"np.{name}", ", .." if count > 1 else "")
-    hint = instead("tensor", name, *_words(tensor)) or function_hint(name)
-    if name in NUMPY_OPERATORS or hint is None:
+    if name in NUMPY_OPERATORS:
         _refused(tensor)
     raise IRError(
-        "{0} is a tensor of a program, and np.{1} computes numbers", tensor.name, name, hint=hint
-    )
+        "{0} is a tensor of a program, and np.{1} computes numbers", tensor.name, name,
+        hint="tilewright.ops has functions of tensors",
+    )  # fmt: skip
 
 
 def _stored(tensor: Tensor, *_: object) -> NoReturn:

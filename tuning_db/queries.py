@@ -76,7 +76,6 @@ _TOGETHER = 500
 class Queries(Hinted):
     """The methods of a database and its layers that only read."""
 
-    _hints = "database"
     _layers: list[Opened]
     """The database itself, then those below it."""
 

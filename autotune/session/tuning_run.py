@@ -53,8 +53,6 @@ class TuningRun(InProcess, Hinted, Generic[R, B], error=TuningError, instead=_IN
     from there, and `tune(..., resume=True)` continues it.
     """
 
-    _hints = "run"
-
     def __init__(
         self,
         work: Work[R],

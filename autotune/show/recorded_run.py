@@ -74,8 +74,6 @@ class RecordedRun(InProcess, Hinted, error=DatabaseError, instead=_INSTEAD):
     these.
     """
 
-    _hints = "recorded run"
-
     def __init__(self, database: TuningDatabase, session: Session) -> None:
         self.session = session
         self._database = database

@@ -56,7 +56,6 @@ class Lab(Hinted, AnyWidget):
     It is closed when the front end closes it, and when a later run of its cell opens another one.
     """
 
-    _hints = "lab"
     _esm = _script()
     _css = _style()
     state = traitlets.Dict().tag(sync=True)

@@ -26,7 +26,7 @@ from ...autotune.measure.machine import with_rates
 from ...autotune.result import BestResult, TuneResult
 from ...base.durations import format_change, format_seconds
 from ...base.errors import TuningError, checked_call, similar
-from ...base.hints import MissingNameError, instead
+from ...base.hints import MissingNameError
 from ...base.text import count
 from ...schedule import Schedule, Trace
 from ...target import Target
@@ -73,9 +73,8 @@ __all__ = ["ablation", "convergence", "decisions", "pairs", "predictions", "roof
 if not TYPE_CHECKING:  # type checkers then still know which names there are
 
     def __getattr__(name: str) -> Any:
-        def hint() -> str:
-            known = ", ".join(__all__)
-            return instead("plot", name) or similar(name, __all__) or f"there are {known}"
+        def hint(name: str) -> str:
+            return similar(name, __all__) or f"there are {', '.join(__all__)}"
 
         raise MissingNameError(f"module {__name__!r} has no attribute", name, hint)
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from ...base.errors import similar
-from ...base.hints import instead
 from ...tir.instruction import KEY
 from ...tir.ir import (
     HARDWARE_AXES,
@@ -43,6 +42,11 @@ UNROLL_LIMIT = 4096
 VECTOR_LIMIT = 1024
 NOTE_LIMIT = 4096
 _THREADS = HARDWARE_AXES[3:]
+_OF_TVM = (
+    *("buffer_dim_align", "double_buffer_", "layout_free_buffers", "meta_schedule", "pragma_"),
+    *("software_pipeline_", "vector_bytes", "virtual_thread", "warp_execution"),
+)
+"""How the keys begin that passes of TVM look for."""
 
 
 @primitive
@@ -255,13 +259,12 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
         at=target,
         hint="use tensorize",
     )
-    step = instead("annotation", key) or instead("annotation", key.partition(".")[0])
     require(
-        step is None,
+        not key.startswith(_OF_TVM),
         "no pass looks for {0!r}, which is a key of TVM",
         key,
         at=target,
-        hint=step,
+        hint="a step of the schedule does this",
         found=key,
     )
     require(

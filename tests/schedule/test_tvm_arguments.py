@@ -1,4 +1,4 @@
-"""Arguments as TVM's scripts write them: taken, or refused with what to write."""
+"""Arguments as TVM's scripts write them: taken, or refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.hints import INSTEAD, KEYWORDS
 from tilewright.schedule import Schedule
 from tilewright.schedule.primitive import PRIMITIVES, TVM_NAMES
 from tilewright.tir.ir import Func
@@ -153,17 +152,15 @@ def test_a_buffer_of_another_program_goes_by_its_name() -> None:
         ("get_block", {"block": "B"}, {"func_name": "main"}),
     ],
 )  # fmt: skip
-def test_what_has_no_effect_here_is_refused_with_what_to_write(
+def test_what_has_no_effect_here_is_refused(
     step: str, arguments: dict[str, Any], keyword: dict[str, Any]
 ) -> None:
-    (name,) = keyword
     sch = Schedule(chain())
     handles: dict[str, Any] = {"loop": loops(sch, "C")[0], "block": sch.get_block("B")}
     arguments = {n: handles[n] for n in PRIMITIVES[step].required & handles.keys()} | arguments
     before = sch.trace
-    with pytest.raises(ScheduleError) as refusal:
+    with pytest.raises(ScheduleError):
         getattr(sch, step)(**arguments, **keyword)
-    assert f"  hint: {KEYWORDS['schedule'][name]}" in str(refusal.value).splitlines()
     assert sch.trace == before
 
 
@@ -175,14 +172,20 @@ def test_a_decision_goes_by_its_name() -> None:
     assert sch.sample_perfect_tile(i, 2, 8, decision=[8]) == (2, 8)
 
 
-@pytest.mark.parametrize("key", sorted({*INSTEAD["annotation"], "meta_schedule.of_another_rule"}))
+KEYS = """
+    buffer_dim_align double_buffer_scope layout_free_buffers meta_schedule.parallel
+    meta_schedule.of_another_rule pragma_auto_unroll_max_step pragma_loop_partition_hint
+    software_pipeline_stage vector_bytes virtual_thread warp_execution
+"""
+
+
+@pytest.mark.parametrize("key", KEYS.split())
 def test_annotations_that_ask_for_nothing_here(key: str) -> None:
     sch = Schedule(chain())
     for target in (loops(sch, "C")[0], sch.get_block("C")):
         with pytest.raises(ScheduleError) as refusal:
             sch.annotate(target, key, 1)
         assert refusal.value.found == key
-        assert "  hint: write " in str(refusal.value)
 
 
 def test_annotations_of_other_passes() -> None:

@@ -581,7 +581,7 @@ def test_numbers_of_numpy_keep_their_dtype(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("clamp", r"write te\.clip\(x"), ("power", r"write te\.pow\("), ("sigmoidd", "mean sigmoid")],
+    [("clamp", r"write te\.clip\(x"), ("sigmoidd", "mean sigmoid")],
 )
 def test_a_name_that_te_does_not_have_comes_with_a_hint(name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{hint}"):
@@ -648,9 +648,7 @@ def test_hints(case: str) -> None:
 
 
 def test_a_function_of_numpy_is_no_misspelling() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'arcsinh'; write te.asinh"):
-        te.arcsinh  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(AttributeError, match=r"no attribute 'unwrap'; numpy.unwrap is for arrays$"):
+    with pytest.raises(AttributeError, match="no attribute 'unwrap'; numpy.unwrap is for arrays"):
         te.unwrap  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match="did you mean maximum"):
         te.maximun  # type: ignore[attr-defined]  # noqa: B018
