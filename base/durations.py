@@ -50,14 +50,6 @@ class MeasuredTime:
         return " to ".join(_number(end / scale) for end in self.interval or ())
 
 
-def format_long(seconds: float) -> str:
-    """A long time as text with three digits, in words: `90 seconds`, `2.5 hours`."""
-    for scale, unit in ((3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds:.3g} seconds"
-
-
 def format_ratio(ratio: float, digits: int = 2) -> str:
     """A ratio of a sentence to so many digits, without an exponent: `400`, `1.3` or `12000`."""
     return format(Decimal(f"{ratio:.{digits}g}"), "f")

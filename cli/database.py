@@ -338,13 +338,5 @@ def explain(
         print_text(str(told))
 
 
-for _command in (
-    upkeep.pin,
-    upkeep.unpin,
-    upkeep.prune,
-    upkeep.delete,
-    upkeep.diff,
-    upkeep.stats,
-    upkeep.compact,
-):
+for _command in (upkeep.pin, upkeep.prune, upkeep.diff):
     app.command()(_command)

@@ -1,4 +1,4 @@
-"""Commands that keep a database in order: `db prune`, `db delete`, `db pin`, `db diff`, ..."""
+"""Commands that keep a database in order: `db prune`, `db pin` and `db diff`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..base.durations import format_long
 from ..base.errors import DatabaseError
-from ..base.text import count, format_bytes, masked_url, short_id
+from ..base.text import masked_url, short_id
 from .options import (
     AsJson,
     Database,
@@ -22,8 +21,7 @@ from .options import (
     open_database,
 )
 from .report import decisions_text, measured_text, print_json, steps
-from .table import print_facts, print_headings, print_table, print_text
-from .times import parse_moment
+from .table import print_headings, print_table, print_text
 
 if TYPE_CHECKING:
     from ..base.durations import MeasuredTime
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
         Measurement,
         Pin,
         RecordDiff,
-        Removal,
         ScheduleRecord,
         TuningDatabase,
     )
@@ -43,31 +40,9 @@ _SHOWN = 3
 """Ids that a row of a table of deleted records names."""
 
 
-def delete(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids, or their first digits.")],
-    db: Database = "tuning.db",
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Delete records and what refers to them; without --yes, say which these are."""
-    with open_database(db, write=yes) as database:
-        removal = database.delete(*ids, dry_run=not yes)
-    _print_removal(removal, db, as_json)
-
-
 def prune(
     database: DatabaseArgument = None,
     db: DatabaseOption = None,
-    unused_since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATE|DURATION",
-            help="Also what was measured with compilers that measured nothing since.",
-        ),
-    ] = None,
-    damaged: Annotated[
-        bool, typer.Option("--damaged", help="Also damaged records, and what refers to them.")
-    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -77,21 +52,11 @@ def prune(
     nothing refers to. The best schedules, their comparisons and pins stay as they are.
     """
     location = database_named(database, db)
-    moment = None if unused_since is None else parse_moment(unused_since, "--unused-since")
     with open_database(location, write=yes) as opened:
-        removal = opened.prune(unused_since=moment, damaged=damaged, dry_run=not yes)
-    _print_removal(removal, location, as_json)
-
-
-def _print_removal(removal: Removal, db: str, as_json: bool) -> None:
+        removal = opened.prune(dry_run=not yes)
     if as_json:
-        print_json(
-            {
-                "database": removal.location,
-                "done": removal.done,
-                "reasons": {str(why): dict(ids) for why, ids in removal.reasons.items()},
-            }
-        )
+        reasons = {str(why): dict(ids) for why, ids in removal.reasons.items()}
+        print_json({"database": removal.location, "done": removal.done, "reasons": reasons})
         return
     rows = [
         [kind, str(len(ids)), str(why), " ".join([*map(short_id, ids[:_SHOWN]), *_more(ids)])]
@@ -101,13 +66,11 @@ def _print_removal(removal: Removal, db: str, as_json: bool) -> None:
     print_table(
         ("kind", ">records", "~why", "~ids"),
         rows,
-        f"there is nothing to delete in {masked_url(db)}",
+        f"there is nothing to delete in {masked_url(location)}",
     )
-    if not rows:
-        return
-    if removal.done:
+    if rows and removal.done:
         print_text("Deleted. A merge with a database that still has them brings them back.")
-    else:
+    elif rows:
         print_text("Nothing was deleted. `--yes` deletes these.")
 
 
@@ -115,52 +78,20 @@ def _more(ids: tuple[str, ...]) -> list[str]:
     return ["..."] if len(ids) > _SHOWN else []
 
 
-def pin(
-    id: AnyId,
-    db: Database = "tuning.db",
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Pin it though nobody checked its results.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+def pin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> None:
     """Make a schedule the choice for its program and target, by the id of it or a measurement."""
     with open_database(db, write=True) as database:
         measured = _measurement_of(database, id)
         target = _target(database, measured.target)
-        pinned = database.pin(measured.workload, target, measured.schedule, unverified=unverified)
+        pinned = database.pin(measured.workload, target, measured.schedule)
         text = _pin_text(database, pinned.pin)
     if as_json:
+        from ..tuning_db import to_plain
+
         more = {"replaced": pinned.replaced, "ratio": pinned.ratio, "price": pinned.price}
-        print_json([{**_pin_row(pinned.pin), **more}])
+        print_json([{"id": pinned.pin.id, **to_plain(pinned.pin), **more}])
         return
     print_text(f"pinned: {text}{pinned.instead}\n{pinned.price}")
-
-
-def unpin(id: AnyId, db: Database = "tuning.db", as_json: AsJson = False) -> None:
-    """Remove pins: by the id of a pin, of its schedule or program, or of a measurement of it."""
-    from ..tuning_db import Measurement, Pin
-
-    with open_database(db, write=True) as database:
-        record = database.find(id)
-        wanted = {record.id}
-        if isinstance(record, Measurement):
-            wanted = {record.schedule}
-        pins = [p for p in database.records(Pin) if wanted & {p.id, p.schedule, p.workload}]
-        texts = [_pin_text(database, p) for p in pins]
-        nexts = [database.unpin(p.workload, _target(database, p.target)).next_text for p in pins]
-    if not pins:
-        raise DatabaseError("nothing is pinned by {0} {1}", record.kind, short_id(record.id))
-    if as_json:
-        print_json([{**_pin_row(p), "next": n} for p, n in zip(pins, nexts, strict=True)])
-        return
-    for text, now in zip(texts, nexts, strict=True):
-        print_text(f"unpinned: {text}\n{now}")
-
-
-def _pin_row(pin: Pin) -> dict[str, Any]:
-    from ..tuning_db import to_plain
-
-    return {"id": pin.id, **to_plain(pin)}
 
 
 def _measurement_of(database: TuningDatabase, id: str) -> Measurement:
@@ -201,59 +132,6 @@ def _pin_text(database: TuningDatabase, choice: Pin) -> str:
     program = database.get(Workload, choice.workload).text
     where = _target(database, choice.target).text
     return f"schedule {short_id(choice.schedule)} for {program} on {where}"
-
-
-def stats(
-    database: DatabaseArgument = None, db: DatabaseOption = None, as_json: AsJson = False
-) -> None:
-    """Show what a database holds, in numbers."""
-    from ..tuning_db import to_plain
-
-    location = database_named(database, db)
-    with open_database(location) as opened:
-        numbers = opened.stats()
-    if as_json:
-        print_json(to_plain(numbers))
-        return
-    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in numbers.trials.items())
-    trials = count(sum(numbers.trials.values()), "trial") + (f" ({outcomes})" if outcomes else "")
-    span = None
-    if numbers.first is not None and numbers.last is not None:
-        span = f"{numbers.first:%Y-%m-%d %H:%M} to {numbers.last:%Y-%m-%d %H:%M}"
-    free = (
-        f", {format_bytes(numbers.free)} of them free: `tilewright db compact`"
-        if numbers.free
-        else ""
-    )
-    measured = numbers.records["measurement"]
-    print_facts(
-        {
-            "database": masked_url(location),
-            "size": f"{format_bytes(numbers.size)}{free}",
-            "measured": f"{count(measured, 'measurement')}, of which {trials}" if measured else 0,
-            "when": span,
-            "tuning": format_long(numbers.seconds) if numbers.seconds else None,
-        }
-    )
-    typer.echo()
-    rows = [[kind, str(n)] for kind, n in numbers.records.items() if n]
-    print_table(("kind", ">records"), rows, "there are no records")
-    for name, counts in (("target", numbers.targets), ("compiler", numbers.compilers)):
-        if counts:
-            typer.echo()
-            print_table((f"~{name}", ">measurements"), [[k, str(n)] for k, n in counts.items()], "")
-
-
-def compact(
-    database: DatabaseArgument = None, db: DatabaseOption = None, as_json: AsJson = False
-) -> None:
-    """Give the space of deleted records back to the disk; of SQLite files."""
-    with open_database(database_named(database, db), write=True) as opened:
-        before, after = opened.compact()
-    if as_json:
-        print_json({"before": before, "after": after})
-        return
-    print_text(f"{format_bytes(before)} before, {format_bytes(after)} now")
 
 
 def diff(

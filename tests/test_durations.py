@@ -15,7 +15,6 @@ from tilewright.base.durations import (
     format_change,
     format_change_between,
     format_changes,
-    format_long,
     format_ratio,
     format_seconds,
 )
@@ -133,14 +132,6 @@ def test_one_sample_is_told_as_such() -> None:
 )
 def test_ratios_are_written_as_people_write_them(ratio: float, text: str) -> None:
     assert format_ratio(ratio) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.25, "0.25 seconds"), (119, "119 seconds"), (120, "2 minutes"), (9000, "2.5 hours")],
-)
-def test_long_times_in_words(seconds: float, text: str) -> None:
-    assert format_long(seconds) == text
 
 
 @pytest.mark.parametrize(

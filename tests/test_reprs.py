@@ -333,7 +333,7 @@ def values_by_kind(module: tw.Module, db: tw.TuningDatabase) -> dict[str, list[A
     several += [refused(), module.origin, module.signature, Timing((1e-3, 1e-3), 1, 2e-3)]
     several += [tw.Target.parse("cuda -arch=sm_90a"), tw.fusion_groups(sch.func)]
     several += [record for kind in KINDS.values() for record in db.records(kind)]
-    several += [best, db.explain(measured[0].workload, target_of(db)), db.stats(), db.compare(db)]
+    several += [best, db.explain(measured[0].workload, target_of(db)), db.compare(db)]
     several += [db.prune(dry_run=True), db.diff(measured[0].id, measured[1].id), run, run.pictures]
     several += [RESULT, RESULT.best, *RESULT.history, *RESULT.gains.values(), *RESULT.finals]
     several += [RESULT.roofline, RESULT.spent]

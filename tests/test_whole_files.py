@@ -6,20 +6,15 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from tilewright.base.files import File, replace_files, whole_file
 from tilewright.cli.main import main
-from tilewright.tuning_db import Measurement, TuningDatabase
 
 from .table_records import fill
-from .tuning_db.samples import fill as fill_base
-from .tuning_db.samples import measurement, schedule
 
 OLD = {
     "page": "<!doctype html>the old one",
@@ -95,7 +90,7 @@ def test_a_killed_command_leaves_the_old_file(name: str, moment: str, folder: Pa
     assert (folder / name).read_text() != OLD[name]
 
 
-@pytest.mark.parametrize("words", [*WRITERS.values(), ("db", "compact")], ids=[*WRITERS, "compact"])
+@pytest.mark.parametrize("words", WRITERS.values(), ids=WRITERS)
 def test_a_full_disk_leaves_the_old_file(words: tuple[str, ...], folder: Path) -> None:
     before = (folder / "tuning.db").read_bytes()
 
@@ -114,37 +109,6 @@ def test_a_full_disk_leaves_the_old_file(words: tuple[str, ...], folder: Path) -
     assert {name: (folder / name).read_text() for name in OLD} == OLD
     assert (folder / "tuning.db").read_bytes() == before
     assert not list(folder.glob(".tilewright-*"))
-
-
-COMPACTING = """
-import sys
-from tilewright.tuning_db import TuningDatabase
-
-with TuningDatabase(sys.argv[1], create=False) as db:
-    while True:
-        db.compact()
-        print("once", flush=True)
-"""
-
-
-def test_a_killed_compaction_loses_no_record(tmp_path: Path) -> None:
-    place = tmp_path / "tuning.db"
-    with TuningDatabase(place) as db:
-        fill_base(db)
-        db.put(schedule(8), *(measurement(8, 1.0 + n) for n in range(1000)))
-        before = {m.id for m in db.records(Measurement)}
-    rng = np.random.default_rng(5)
-    for _ in range(4):
-        command = [sys.executable, "-c", COMPACTING, str(place)]
-        with subprocess.Popen(
-            command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "once\n"
-            time.sleep(rng.random() / 50)
-            process.kill()
-        with TuningDatabase(place) as db:
-            assert {m.id for m in db.records(Measurement)} == before
 
 
 def test_what_raises_leaves_nothing(tmp_path: Path) -> None:

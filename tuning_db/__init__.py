@@ -40,8 +40,7 @@
     db.pin(workload.id, target, schedule.id), db.merge("other.db")
     db.verifications(workload.id, target, schedule.id)          # numeric checks, by id
     db.export_lines("records.jsonl"), db.import_lines("records.jsonl")
-    db.stats(), db.diff("5e88", "07aa"), db.compare("other.db")
-    print(db.prune(dry_run=True)), db.delete("5e88"), db.compact()
+    db.diff("5e88", "07aa"), db.compare("other.db"), print(db.prune(dry_run=True))
 
 `TuningDatabase.best` says which measurements count. Finalists are timed interleaved and put with
 one `created`; `best.comparison` says how they compare.
@@ -66,9 +65,8 @@ if TYPE_CHECKING:
     from .explain import Explanation, Near, Reason, Refused
     from .gains import Gain
     from .outcome import Outcome
-    from .pins import Pinned, Unpinned
+    from .pins import Pinned
     from .removal import Removal, RemovalReason
-    from .stats import Stats
     from .store import TuningDatabase
     from .values import (
         AnyRecord,
@@ -121,11 +119,9 @@ __all__ = [
     "ScheduleRecord",
     "Session",
     "SessionStatus",
-    "Stats",
     "TargetRecord",
     "Toolchain",
     "TuningDatabase",
-    "Unpinned",
     "Verdict",
     "Verification",
     "Workload",
@@ -147,9 +143,7 @@ _HOMES = {
     "Refused": ".explain",
     "Removal": ".removal",
     "RemovalReason": ".removal",
-    "Stats": ".stats",
     "TuningDatabase": ".store",
-    "Unpinned": ".pins",
 }
 
 

@@ -213,43 +213,6 @@ def checkpoint(opened: Opened) -> bool:
     return False
 
 
-def compact(opened: Opened) -> tuple[int, int]:
-    """See `TuningDatabase.compact`."""
-    if opened.engine.dialect.name != "sqlite":
-        raise DatabaseError(
-            "database {0} is no SQLite file: it gives space back by itself",
-            opened.location,
-            hint="autovacuum does it; VACUUM FULL, by its owner, gives it back to the disk",
-        )
-    with opened.writing() as connection:
-        before = _size(connection)
-    with translated(opened.location):
-        raw = opened.engine.raw_connection()
-        try:
-            for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-                _execute(raw, statement)
-        finally:
-            raw.close()
-    with opened.reading() as connection:
-        return before, _size(connection)
-
-
-def _execute(raw: PoolProxiedConnection, statement: str) -> None:
-    """Run a statement that is in no transaction."""
-    try:
-        raw.cursor().execute(statement)
-    except sqlite3.DatabaseError as error:
-        raise OperationalError(statement, {}, error) from error
-
-
-def _size(connection: Connection) -> int:
-    pages, size = (
-        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
-        for name in ("page_count", "page_size")
-    )
-    return pages * size
-
-
 def _try_wal(raw: PoolProxiedConnection, give_up: float) -> bool:
     try:
         mode = raw.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]

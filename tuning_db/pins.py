@@ -1,4 +1,4 @@
-"""What pinning a schedule and removing a pin change: the price, what is replaced, what is next.
+"""Pinning a schedule, with its price and what it replaces; removing a pin.
 
 The recorded best is that of `TuningDatabase.best` without pins, of any compiler and without inexact
 schedules.
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from ..base.durations import change
-from ..base.errors import DatabaseError
 from ..base.text import short_id
 from . import lookup
 from .confirm import Wanted
@@ -92,47 +91,6 @@ class Pinned:
         return f"Schedule {short_id(self.pin.schedule)} is pinned{self.instead}. {self.price}"
 
 
-@dataclass(frozen=True)
-class Unpinned:
-    """The result of removing the pins of a workload: true if there were any.
-
-    `next` is what `best` returns now; None if there is no usable record, or for a `problem`: a pin
-    of a layer that is damaged.
-    """
-
-    removed: int
-    next: Best | None
-    problem: str | None = None
-
-    def __bool__(self) -> bool:
-        return self.removed > 0
-
-    @property
-    def next_text(self) -> str:
-        """Which schedule builds take now, as a sentence."""
-        if self.problem is not None:
-            return f"Builds fail: {self.problem}."
-        if self.next is None:
-            return "No usable record is left, so builds choose a schedule without one."
-        schedule = f"schedule {short_id(self.next.schedule.id)}"
-        time = "" if self.next.time is None else f": {self.next.time}"
-        if self.next.pinned:
-            return f"Builds take {schedule} now, which {self.next.layer} pins{time}."
-        return f"Builds take the recorded best now, {schedule}{time}."
-
-    def __repr__(self) -> str:
-        return f"<Unpinned: {self._what}>"
-
-    def __str__(self) -> str:
-        return f"{self._what[0].upper()}{self._what[1:]}. {self.next_text}"
-
-    @property
-    def _what(self) -> str:
-        if not self.removed:
-            return "nothing was pinned"
-        return "the pin was removed" if self.removed == 1 else f"{self.removed} pins were removed"
-
-
 def pin(
     layers: Layers,
     program: Workload,
@@ -146,7 +104,7 @@ def pin(
     before = lookup.in_force(layers, program.id, target.comparable, wanted.damage)
     write(top, [program, target, schedule, choice], repin=True)
     if lookup.in_force([top], program.id, target.comparable, wanted.damage) is None:
-        _remove(top, program.id, target)  # a damaged one hides the new one
+        unpin(top, program.id, target)  # a damaged one hides the new one
         write(top, [choice], repin=True)
     best = lookup.best(layers, wanted, pins=False)
     measured = lookup.fastest_of(layers, wanted, schedule.id)
@@ -154,18 +112,8 @@ def pin(
     return Pinned(choice, replaced, measured, best, schedule.inexact)
 
 
-def unpin(layers: Layers, workload: str, target: TargetRecord, wanted: Wanted) -> Unpinned:
-    """Remove the pins of comparable targets from the uppermost layer, and say what is next."""
-    removed = _remove(layers[0], workload, target)
-    try:
-        return Unpinned(removed, lookup.best(layers, wanted))
-    except DatabaseError as error:
-        if "record" not in error.data:
-            raise
-        return Unpinned(removed, None, error.first_line)
-
-
-def _remove(connection: Connection, workload: str, target: TargetRecord) -> int:
+def unpin(connection: Connection, workload: str, target: TargetRecord) -> bool:
+    """Remove the pins of comparable targets; return whether there were any."""
     same = select(targets.c.id).where(targets.c.comparable == target.comparable)
     gone = pins.delete().where(pins.c.workload == workload, pins.c.target.in_(same))
-    return connection.execute(gone).rowcount
+    return connection.execute(gone).rowcount > 0

@@ -44,7 +44,6 @@ from .read import (
     with_prefix,
     with_schedule,
 )
-from .stats import Stats, stats
 from .tables import measurement
 from .tally import Tally, count_trials, each, tally
 from .values import (
@@ -269,11 +268,6 @@ class Queries(Hinted):
         """
         with self._layers[0].reading() as connection:
             return frame(connection, view)
-
-    def stats(self) -> Stats:
-        """What this database (without layers) holds, in numbers: see `Stats`."""
-        with self._layers[0].reading() as connection:
-            return stats(connection, self.location)
 
     def diff(self, first: str, second: str) -> RecordDiff:
         """The fields in which two records differ, by their ids or any beginning of them.

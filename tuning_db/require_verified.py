@@ -27,8 +27,7 @@ def require_verified(
             "schedule {0} is not verified for {1} on {2}: no numeric check compared its results "
             "with those of the unscheduled program",
             *subject,
-            hint="measure it first, which checks it; or pin it as it is: unverified=True, "
-            "in the shell --unverified",
+            hint="measure it first, which checks it; or pin it as it is: unverified=True",
         )
     failed = [short_id(check.id) for check in checks if not check.passed]
     raise DatabaseError(
@@ -36,6 +35,5 @@ def require_verified(
         "numeric check {3} failed",
         *subject,
         failed[0],
-        hint="pin another schedule; if the check itself was wrong, "
-        f"delete it: tilewright db delete {failed[0]}",
+        hint="pin another schedule",
     )

@@ -236,5 +236,5 @@ def _require_older(opened: Opened, revision: str) -> None:
             opened.location,
             revision,
             HEAD,
-            hint="open it once for writing, as `tilewright db compact` does: that migrates it",
+            hint="open it once for writing, by `TuningDatabase(path)`: that migrates it",
         )

@@ -14,22 +14,21 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import IO, Self, TypeAlias
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL
 
 from ..base.display import html
 from ..base.errors import DatabaseError, system_errors
 from ..base.in_process import InProcess
-from ..base.text import short_id
 from . import json_lines, lookup, pins, removal, sessions
 from .arguments import Amount, Count, Ratio, checked_arguments
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
-from .connect import Opened, compact, open_engine
+from .connect import Opened, open_engine
 from .json_lines import Inexact
-from .pins import Pinned, Unpinned
+from .pins import Pinned
 from .queries import Queries, leaving_out
-from .read import Damage, Layers, every, unique, with_prefix
-from .removal import Removal, RemovalReason
+from .read import Damage, Layers, every
+from .removal import Removal
 from .require_verified import require_verified
 from .schema import prepare
 from .values import (
@@ -159,14 +158,13 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
             wanted = Wanted(program.id, target.comparable, damage=damage)
             return pins.pin(layers, program, target, record, choice, wanted)
 
-    def unpin(self, workload: str, target: TargetRecord) -> Unpinned:
-        """Remove the pins of a workload (id) on comparable targets.
+    def unpin(self, workload: str, target: TargetRecord) -> bool:
+        """Remove the pins of a workload (id) on comparable targets; return whether there were any.
 
-        The result is true if there were any, and has the schedule that `best` returns now.
+        A pin of a layer then holds again.
         """
-        with self._over_layers() as (layers, damage):
-            wanted = Wanted(workload, target.comparable, damage=damage)
-            return pins.unpin(layers, workload, target, wanted)
+        with self._layers[0].writing(into_file=True) as connection:
+            return pins.unpin(connection, workload, target)
 
     @contextmanager
     def _over_layers(self) -> Iterator[tuple[Layers, Damage]]:
@@ -326,91 +324,24 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
 
     # Upkeep
 
-    def delete(self, *ids: str, dry_run: bool = False) -> Removal:
-        """Delete records by their ids, or any beginning that no other has, and all that depend.
-
-        What refers to a deleted record goes with it, in one transaction: with a session its
-        measurements, with a schedule its measurements, checks and pins. Nothing else is ever
-        deleted, and with `dry_run` nothing at all. Layers stay as they are; a record that only a
-        layer has is refused. What was deleted comes back if a database, an import or a layer that
-        still has it is merged.
-
-        Raises `DatabaseError` for an id that no record or more than one has, and where a session
-        among them runs.
-        """
-        with self._changing(dry_run) as connection:
-            wanted: dict[str, list[str]] = {}
-            for prefix in ids:
-                kind, id = self._own(connection, prefix)
-                wanted.setdefault(kind, []).append(id)
-            return self._removed(connection, removal.requested(connection, wanted), dry_run)
-
-    def prune(
-        self,
-        *,
-        unused_since: datetime | None = None,
-        damaged: bool = False,
-        dry_run: bool = False,
-    ) -> Removal:
+    def prune(self, *, dry_run: bool = False) -> Removal:
         """Delete what no lookup needs, in one transaction; with `dry_run`, say what that is.
 
         - measurements of finished sessions that were superseded by another session, unless the
           comparison of a best reads them,
         - sessions that ended and measured nothing,
-        - schedules and environments that nothing refers to, if no session runs,
-        - with `unused_since`, compilers (generations) that measured nothing since that moment, and
-          their measurements and checks; the one that measured last stays,
-        - with `damaged`, records that are damaged, and what refers to them.
+        - schedules and environments that nothing refers to, if no session runs.
 
-        `best`, `gains` and pins are what they were, but for old compilers. As with `delete`, layers
-        stay as they are, and a merge brings records back.
+        `best`, `gains` and pins are what they were. Layers stay as they are, and a merge with a
+        database that still has the records brings them back.
         """
-        with self._changing(dry_run) as connection:
-            plan = removal.prunable(connection, self._clock(), unused_since, damaged)
-            return self._removed(connection, plan, dry_run)
-
-    def compact(self) -> tuple[int, int]:
-        """Give the space of deleted records back to the disk; return the bytes before and after.
-
-        Of SQLite files. It takes free space of the size of the database, and waits for writers.
-        """
-        return compact(self._layers[0])
-
-    @contextmanager
-    def _changing(self, dry_run: bool) -> Iterator[Connection]:
         own = self._layers[0]
         with own.reading() if dry_run else own.writing(into_file=True) as connection:
-            yield connection
-
-    def _own(self, connection: Connection, prefix: str) -> tuple[str, str]:
-        """The kind and id of a record of this database."""
-        matches = with_prefix(connection, prefix)
-        for layer in self._layers[1:] if not matches else ():
-            with layer.reading() as below:
-                if with_prefix(below, prefix):
-                    raise DatabaseError(
-                        "record {0} is of the layer {1}, which is read-only: it is not deleted",
-                        short_id(prefix),
-                        layer.location,
-                        hint="open that database itself",
-                    )
-        id = unique(matches, prefix, self.location)
-        return matches[id], id
-
-    def _removed(
-        self, connection: Connection, plan: Mapping[RemovalReason, removal.Ids], dry_run: bool
-    ) -> Removal:
-        ids = removal.together(plan)
-        removal.require_ended(connection, ids, self._clock())
-        if not dry_run:
-            removal.remove(connection, ids)
-        layers = []
-        for layer in self._layers[1:]:
-            with layer.reading() as below:
-                if removal.any_of(below, ids):
-                    layers.append(layer.location)
+            plan = removal.prunable(connection, self._clock())
+            if not dry_run:
+                removal.remove(connection, plan)
         reasons = {w: {k: tuple(i) for k, i in found.items()} for w, found in plan.items()}
-        return Removal(self.location, reasons, not dry_run, tuple(layers))
+        return Removal(self.location, reasons, not dry_run)
 
 
 DatabaseOrPath: TypeAlias = TuningDatabase | PathOrURL

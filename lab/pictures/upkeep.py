@@ -1,21 +1,19 @@
-"""The pictures of what the upkeep of a database returns: numbers, differences and removals."""
+"""The pictures of what the upkeep of a database returns: differences and removals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import htpy as h
 
-from ...base.durations import format_seconds
 from ...base.errors import ScheduleError
-from ...base.text import count, format_bytes, short_id
+from ...base.text import count, short_id
 from ...schedule import Trace
-from ...tuning_db import AnyRecord, DatabaseDiff, RecordDiff, Removal, ScheduleRecord, Stats
+from ...tuning_db import AnyRecord, DatabaseDiff, RecordDiff, Removal, ScheduleRecord
 from ...tuning_db.removal import counted
-from .bars import bars
 from .changes import line_changes, picture
-from .database import MOST_ROWS, moment
+from .database import MOST_ROWS
 from .facts import facts
 from .page import text
 from .tables import Column, Row, table
@@ -31,58 +29,18 @@ _EXAMPLES = 3
 _BODIES = ("ir", "trace")
 """Fields whose difference is one of lines."""
 
-Upkeep: TypeAlias = Stats | RecordDiff | DatabaseDiff | Removal
+Upkeep: TypeAlias = RecordDiff | DatabaseDiff | Removal
 
 
 def view(value: Upkeep) -> h.Node:
-    """The picture of what `stats`, `diff`, `compare`, `prune` or `delete` returns."""
+    """The picture of what `diff`, `compare` or `prune` returns."""
     match value:
-        case Stats():
-            return _stats(value)
         case RecordDiff():
             return _records(value)
         case DatabaseDiff():
             return _databases(value)
         case Removal():
             return _removal(value)
-
-
-def _stats(stats: Stats) -> h.Node:
-    spent = format_seconds(stats.seconds) if stats.seconds else None
-    between = None
-    if stats.first is not None and stats.last is not None:
-        between = f"{moment(stats.first)} to {moment(stats.last)}"
-    free = f", {format_bytes(stats.free)} of them free" if stats.free else ""
-    return h.section(".result")[
-        h.h3[text(stats.location)],
-        facts(
-            {
-                "Size": f"{format_bytes(stats.size)}{free}",
-                "Measured": between,
-                "Tuning took": spent,
-            }
-        ),
-        _counts("Records", "kind", "records", stats.records),
-        bars(
-            "Outcomes of trials", list(stats.trials.items()), head=_OUTCOMES, write="{:,.0f}".format
-        )
-        if stats.trials
-        else None,
-        _counts("Targets", "target", "measurements", stats.targets),
-        _counts("Compilers", "compiler", "measurements", stats.compilers),
-    ]
-
-
-_OUTCOMES = ("outcome", "trials")
-
-
-def _counts(caption: str, what: str, of: str, counts: Mapping[str, int]) -> h.Node:
-    """A table of what there is any of."""
-    there = [(name, n) for name, n in counts.items() if n]
-    if not there:
-        return None
-    rows: list[Row] = [(text(name, _LONG), f"{n:,}") for name, n in there[:MOST_ROWS]]
-    return table(_caption(caption, len(there)), [Column(what), Column(of, number=True)], rows)
 
 
 def _records(diff: RecordDiff) -> h.Node:
@@ -169,10 +127,6 @@ def _removal(removal: Removal) -> h.Node:
         h.h3[text(removal.location)],
         lead(f"{word}: {counted(removal.counts)}" if rows else "nothing to delete"),
         table("Deleted" if removal.done else "To be deleted", columns, rows) if rows else None,
-        (
-            h.p(".soft")[text(f"{layer} has some of them too, and is read-only")]
-            for layer in removal.layers
-        ),
     ]
 
 

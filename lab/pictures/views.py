@@ -29,7 +29,6 @@ _HOMES: dict[str, str] = {
     "RecordedRun": "live",
     "Removal": "upkeep",
     "Schedule": "schedule",
-    "Stats": "upkeep",
     "Target": "target",
     "TilewrightError": "error",
     "Trace": "trace",

@@ -315,7 +315,7 @@ def unpin(bench: Workbench, _: Arguments) -> Data:
     database = records.required(bench.database)
     gone = database.unpin(bench.workload.id, target_record(bench.target))
     bench.look_up_pin()
-    return {"unpinned": bool(gone)}
+    return {"unpinned": gone}
 
 
 def export(bench: Workbench, given: Arguments) -> Data:

@@ -24,6 +24,7 @@ from tilewright.tuning_db import (
     Verification,
     Workload,
 )
+from tilewright.tuning_db.tables import TABLES
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -191,3 +192,10 @@ ONE_OF_EACH: tuple[AnyRecord, ...] = (
 def fill(db: TuningDatabase) -> None:
     """Everything that measurements refer to."""
     db.put(*BASE, WIDER, SOFTMAX, SAME_CPU, SLOW_CPU, ARM, OLD_LLVM)
+
+
+def delete(db: TuningDatabase, *ids: str) -> None:
+    """Delete records that nothing refers to, as another program may."""
+    with db._layers[0].writing(into_file=True) as connection:
+        for table in TABLES.values():
+            connection.execute(table.delete().where(table.c.id.in_(ids)))

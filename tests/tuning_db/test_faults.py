@@ -364,11 +364,9 @@ ENDS: dict[str, Callable[[TuningDatabase], object]] = {
     "finish_session": lambda db: db.finish_session(SESSION.id),
     "pin": lambda db: db.pin(MATMUL, CPU, schedule(8)),
     "unpin": lambda db: db.unpin(MATMUL.id, CPU),
-    "delete": lambda db: db.delete(measurement(9, 2.0).id),
     "prune": lambda db: db.prune(),
     "merge": lambda db: db.merge(Path(db.location).with_name("other.db")),
     "import_lines": lambda db: db.import_lines(Path(db.location).with_name("lines.jsonl")),
-    "compact": lambda db: db.compact(),
 }
 
 

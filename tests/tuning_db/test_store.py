@@ -528,9 +528,6 @@ def test_a_tally_counts_trials_among_measurements(db: TuningDatabase) -> None:
     same = (SESSION.id, MATMUL.id, CPU.id, LLVM.id)
     assert sorted(db.tally()) == [(*same, Outcome.CRASH, 1, 1), (*same, Outcome.OK, 6, 1)]
     assert db.trials(SESSION.id) == 2
-    stats = db.stats()
-    assert stats.outcomes == {Outcome.OK: 6, Outcome.CRASH: 1}
-    assert stats.trials == {Outcome.OK: 1, Outcome.CRASH: 1}
 
 
 def test_each_measurement_comes_with_its_generator_the_oldest_first(db: TuningDatabase) -> None:
