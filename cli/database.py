@@ -210,7 +210,7 @@ def show(
     facts["resources"] = taken or None
     print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
     if schedule is not None:
-        print_text(f"\n{steps(schedule)}", hang=4)
+        print_text(f"\n{steps(schedule)}")
     elif "ir" in facts:
         print_text(f"\n{facts['ir']}")
 

@@ -176,7 +176,7 @@ def diff(
     changes = list(
         difflib.unified_diff(steps(one).splitlines(), steps(two).splitlines(), lineterm="", n=1)
     )[2:]
-    print_text("\n".join(changes) or "their steps are the same", hang=4)
+    print_text("\n".join(changes) or "their steps are the same")
 
 
 _LONG = frozenset({"trace", "samples", "features", "ir", "seconds", "nonce", "heartbeat"})
