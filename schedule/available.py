@@ -50,7 +50,7 @@ from .block_queries import (
 from .distinct import distinct
 from .facts import last, truths
 from .find import find_path, last_block, loops_above, path_to, statements
-from .legality import require_concurrent, touches_apart
+from .legality import require_concurrent, reuses, touches_apart
 from .loop_dependence import Finding, conflicts, served, uses_of
 from .order import ordered
 from .require import require
@@ -64,15 +64,17 @@ _AT_ONCE = {
 
 
 def _updating(writer: Block, buffer: Buffer) -> set[Var]:
-    """The loops of opaque and reduce axes in whose iterations `writer` may store an element again.
+    """The loops in whose iterations `writer` may store an element again.
 
-    Those of an axis that is an index of the element, up to a constant, store others.
+    Those of an axis that is an index of the element, up to a constant, store others, and so do
+    those of spatial axes, unless the iterations of these use an internal buffer again.
     """
     regions = [r for r in writer.writes if r.buffer is buffer]
     told = [{v for x in r.ranges if (v := _shifted(x)) is not None} for r in regions]
     telling = set[Var].intersection(*told)
-    axes = [i for i in writer.iters if i.kind in (IterKind.OPAQUE, IterKind.REDUCE)]
-    return {v for i in axes if i.var not in telling for v in variables(i.value)}
+    again = reuses(writer, buffer)
+    axes = [i for i in writer.iters if again or i.kind is not IterKind.SPATIAL]
+    return {v for i in axes if again or i.var not in telling for v in variables(i.value)}
 
 
 def _shifted(x: Range) -> Var | None:

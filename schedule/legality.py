@@ -41,6 +41,7 @@ from .block_queries import (
     region_buffers,
 )
 from .distinct import distinct
+from .facts import last
 from .find import blocks_in, find_path, last_loop, loops_in, statements
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
 from .order import require_interleaving
@@ -65,13 +66,16 @@ def require_permutable(
     blocks = list(blocks_in(body))
     for block in blocks:
         opaque = loops & feeding(block, IterKind.OPAQUE)
+        again = not opaque and any(reuses(block, r.buffer) for r in block.writes)
+        opaque |= loops & feeding(block, IterKind.SPATIAL) if again else set()
         found = _reordered(above, old, chain, body, block) if opaque else Finding(True)
         require(
             found.apart,
-            "block {0} must run in the order of loop{1} {2}: its iterations are opaque",
+            "block {0} must run in the order of loop{1} {2}: its iterations {3}",
             block.label,
             "s" if len(opaque) > 1 else "",
             lambda o=opaque: _names(o),
+            "use the same elements again" if again else "are opaque",
             example=found.example,
             hint=None if found.first is None else partial(_advice, block, found.first.buffer),
         )
@@ -167,6 +171,26 @@ def require_concurrent(
             example=found.example,
             hint=partial(_separately, path[:-1], [loop], loop.body) if len(users) > 1 else None,
         )
+
+
+def reuses(block: Block, buffer: Buffer) -> bool:
+    """Whether spatial iterations of `block` are not seen to use different elements of `buffer`.
+
+    `check_promises` allows that of internal buffers, which then hold what the last one stored.
+    """
+    spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL and not certain(i.extent == 1)]
+    regions = [r for r in (*block.writes, *block.reads) if r.buffer is buffer]
+    told = [
+        {(d, x.min) for d, x in enumerate(r.ranges) if type(x.min) is Var and x.extent == 1}
+        for r in regions
+    ]
+    telling = {v for _, v in set.intersection(*told)}
+    if all(i.var in telling for i in spatial):
+        return False
+    inner = {i.var: i.extent for i in block.iters if i.kind is not IterKind.SPATIAL}
+    loops = [For(i.var, i.extent, block.body) for i in spatial]
+    ranges = {i.var: (0, last(i.extent)) for i in block.iters}
+    return not distinct([Access(r.ranges, inner) for r in regions], loops, ranges)
 
 
 def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:

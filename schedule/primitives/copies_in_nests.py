@@ -13,7 +13,7 @@ from ..available import require_available, require_still_concurrent
 from ..block_queries import order_of, readers_of, writers_of
 from ..edits import Moved, block_redirected
 from ..find import find_path, map_blocks, path_to
-from .place import reverse_compute_at
+from .place import put_after
 
 
 def shared_loops(fn: Func, block: Label, others: Collection[Label]) -> list[For]:
@@ -38,8 +38,7 @@ def readers_beside(fn: Func, buffer: Buffer, writer: Label) -> list[Label]:
 def after_writer(fn: Func, copy: Label, writer: Label, readers: Collection[Label]) -> Func:
     """`fn` with the block `copy`, of a nest after that of `writer`, right after that."""
     loop = shared_loops(fn, writer, readers)[-1]
-    fn, _ = reverse_compute_at(fn, copy, loop.var)
-    return fn
+    return put_after(fn, copy, loop.var, moves=False)
 
 
 def require_served(fn: Func, readers: Collection[Label], changed: Sequence[Label | Var]) -> None:

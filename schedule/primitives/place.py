@@ -68,7 +68,7 @@ from ..find import (
     replace,
     statements,
 )
-from ..legality import require_visited_once, touches_apart
+from ..legality import require_visited_once, reuses, touches_apart
 from ..placement import may_shrink, placed
 from ..places import always_read
 from ..primitive import primitive
@@ -116,6 +116,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     ]
     outer = (*loops_above(fn, loop), target)
     require_steady(fn, producer, region_buffers(producer.reads) - outputs, outer)
+    _require_stored_once(producer, outputs)
     _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
     read = region_buffers(r for c in consumers for r in c.reads)
@@ -214,6 +215,11 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     partial results from `rfactor`), or updates a buffer in place, moves only to where each of its
     points is visited once.
     """
+    return put_after(fn, block, loop, moves=True), None
+
+
+def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
+    """`reverse_compute_at`; without `moves` the block is a copy that has its readers there."""
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
     at_loops = partial(_loops_for, reverse_compute_at, fn, block)
@@ -259,7 +265,9 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             block.name,
         )
     _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
-    require_steady(fn, consumer, region_buffers(consumer.reads), outer)
+    if moves:
+        require_steady(fn, consumer, region_buffers(consumer.reads), outer)
+        _require_stored_once(consumer, outputs)
     produced = _produced(fn, consumer, inside, target, outer)
     # What it reads is written by then, wherever that is; where it reads nothing, all must be.
     spatial = [i for i in produced.source.iters if i.kind is IterKind.SPATIAL]
@@ -296,7 +304,18 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     _require_apart(fn, consumer, produced)
     if before:
         require_still_concurrent(fn, (block,), only=outputs)
-    return fn, None
+    return fn
+
+
+def _require_stored_once(block: Block, outputs: Collection[Buffer]) -> None:
+    for buffer in sorted(outputs, key=lambda b: b.name):
+        require(
+            not reuses(block, buffer),
+            "block {0} uses elements of {1} again in several of its iterations, which must keep "
+            "their order and their place between those who read them",
+            block.label,
+            buffer.name,
+        )
 
 
 def _require_apart(fn: Func, consumer: Block, produced: _Produced) -> None:

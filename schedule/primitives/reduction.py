@@ -66,7 +66,7 @@ from ..block_queries import (
 from ..edits import copied
 from ..facts import last
 from ..find import find_block, find_loop, loops_above, path_to, perfect_nest, replace
-from ..legality import require_visited_once
+from ..legality import require_visited_once, reuses, touches_apart
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import note_provisional, require, require_some
@@ -119,6 +119,16 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         lambda: ", ".join(mixed),
         at=loop,
     )
+    for buffer in sorted(region_buffers(found.writes), key=lambda b: b.name):
+        for s in inner if reuses(found, buffer) else ():
+            require(
+                touches_apart(path_to(fn, s.var), found, buffer),
+                "block {0} uses elements of {1} again in iterations of loop {2}; the init of each "
+                "must stay there",
+                block,
+                buffer.name,
+                s.var,
+            )
     renamed = {s.var: Var(f"{s.var.name}_init") for s in inner}
     if any(free_vars(c) & reduce and free_vars(c) & spatial for c in conjuncts(found.predicate)):
         known = Simplifier(loop_ranges(loops))
