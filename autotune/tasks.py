@@ -12,7 +12,7 @@ from ..target import Target
 from ..tir.equality import structural_equal
 from ..tir.instruction_set import products_of
 from ..tir.ir import Func
-from ..tir.no_program import program_hint, shown
+from ..tir.program import program_hint, shown
 from .rules.user_rules import SKETCH_RULES, noted_refusals
 from .search.sketch import Sketch, sketches
 

@@ -347,7 +347,7 @@ def _require_program(program: object) -> None:
     from ..tir.ir import Func
 
     if not isinstance(program, Func):
-        from ..tir.no_program import program_hint, shown
+        from ..tir.program import program_hint, shown
 
         raise BuildError(
             "expected a program (Func) or a Schedule to build, found {0}",

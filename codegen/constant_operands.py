@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ..tir.conditions import conjuncts
 from ..tir.ir import (
     Binary,
     Block,
@@ -33,6 +32,7 @@ from ..tir.ir import (
     as_dim,
     seq,
 )
+from ..tir.structure import conjuncts
 from ..tir.visit import distinct
 
 

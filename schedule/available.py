@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeGuard
 
-from ..tir.conditions import conjuncts
+from ..tir.bounds import truth
 from ..tir.dependence import Access
 from ..tir.ir import (
     Binary,
@@ -30,10 +30,9 @@ from ..tir.ir import (
     Var,
     as_expr,
 )
-from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
-from ..tir.structure import key_of
+from ..tir.structure import conjuncts, key_of
 from ..tir.visit import reads_from, walk
 from ..tir.windows import variables
 from .block_queries import (

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ..tir.clamps import unclamped
+from ..tir.bounds import truth
 from ..tir.ir import (
     Binary,
     Block,
@@ -34,7 +34,7 @@ from ..tir.ir import (
     binary,
     const,
 )
-from ..tir.prove import truth
+from ..tir.piecewise import unclamped
 from ..tir.regions import Hulls, hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from ..tir.bounds import truth
 from ..tir.ir import Dim, Expr
 from ..tir.polynomial import Ranges
-from ..tir.prove import truth
 from ..tir.simplify import Simplifier
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from ..base.errors import ScheduleError
-from ..tir.conditions import conjuncts
 from ..tir.dependence import Access
+from ..tir.digits import joined
 from ..tir.initialised import Initialised
 from ..tir.ir import (
     Block,
@@ -27,8 +27,7 @@ from ..tir.ir import (
     Stmt,
     Var,
 )
-from ..tir.joined import joined
-from ..tir.structure import key_of
+from ..tir.structure import conjuncts, key_of
 from ..tir.survey import Survey
 from .block_queries import (
     Ranges,

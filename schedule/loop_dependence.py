@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..tir import dependence
-from ..tir.conditions import conjuncts
 from ..tir.dependence import Access, Order, Verdict, before
 from ..tir.ir import Block, Buffer, Expr, For, Op, Stmt, Var, binary
+from ..tir.structure import conjuncts
 from .block_queries import Ranges, bound_regions
 from .certain_stores import always_writes
 from .find import find_path

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..tir.bounds import prove
 from ..tir.dependence import Access
 from ..tir.ir import Buffer, Dim, Expr, For, Op, Range, Stmt, Var, as_expr, binary
-from ..tir.prove import prove
 from ..tir.regions import hull
 from ..tir.visit import substitute
 from .block_queries import Ranges, buffers_in_order, loop_ranges

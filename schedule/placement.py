@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ..tir.conditions import conjunction, conjuncts
+from ..tir.bounds import prove
 from ..tir.ir import (
     Binary,
     Block,
@@ -27,9 +27,8 @@ from ..tir.ir import (
     const,
 )
 from ..tir.polynomial import ONE, add, factors
-from ..tir.prove import prove
 from ..tir.simplify import Simplifier, difference
-from ..tir.structure import key_of
+from ..tir.structure import conjunction, conjuncts, key_of
 from ..tir.visit import substitute, walk
 from .block_queries import (
     Ranges,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..tir.bounds import bound
+from ..tir.bounds import bound, prove
 from ..tir.contradiction import contradict
 from ..tir.dependence import Access
 from ..tir.ir import (
@@ -32,7 +32,6 @@ from ..tir.ir import (
     load,
     product,
 )
-from ..tir.prove import prove
 from ..tir.simplify import simplify_dim
 from ..tir.structure import key_of
 from ..tir.visit import rewrite_children, substitute, walk

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..base.errors import ScheduleError
-from ..tir.conditions import conjunction, conjuncts
 from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, Stmt, Var
 from ..tir.simplify import Simplifier
-from ..tir.structure import size
+from ..tir.structure import conjunction, conjuncts, size
 from ..tir.visit import map_tuple, substitute, with_body
 from .facts import last
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..base.errors import ScheduleError, Text
+from ..tir.bounds import prove
 from ..tir.ir import Dim, Expr, Label, Var
-from ..tir.prove import prove
 from ..tir.structure import same
 from .facts import Truths, keeping_facts, truths
 

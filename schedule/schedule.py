@@ -13,12 +13,12 @@ from ..base.display import html
 from ..base.errors import STAGES_HINT, IRError, ScheduleError, VerifyError
 from ..base.hints import instead, raise_missing
 from ..base.text import count, excerpt
+from ..tir.expr_printer import summary
 from ..tir.initialised import wraps_around
 from ..tir.ir import Buffer, Dim, For, Func, Label, Var
-from ..tir.no_program import program_hint, shown
 from ..tir.printer import func_text
+from ..tir.program import program_hint, shown
 from ..tir.reductions import blocks_that_order_visits
-from ..tir.summary import summary
 from ..tir.verify import verify
 from . import primitives as p
 from .buffer_choice import argument_for

@@ -7,7 +7,7 @@ from dataclasses import replace as _replace
 from functools import partial
 from typing import NamedTuple
 
-from ..tir.bounds import bound
+from ..tir.bounds import bound, prove
 from ..tir.ir import (
     Block,
     Buffer,
@@ -21,8 +21,7 @@ from ..tir.ir import (
     Var,
     as_expr,
 )
-from ..tir.linear import linear
-from ..tir.prove import prove
+from ..tir.piecewise import linear
 from ..tir.simplify import Simplifier
 from ..tir.visit import nested, substitute
 from .block_queries import Ranges, feeding, free_vars, loop_ranges, region_buffers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 
-from ..tir.conditions import conjuncts
+from ..tir.bounds import prove
 from ..tir.dependence import Access
 from ..tir.ir import (
     TRUE,
@@ -27,9 +27,8 @@ from ..tir.ir import (
     binary,
     const,
 )
-from ..tir.prove import prove
 from ..tir.simplify import Simplifier
-from ..tir.structure import key_of
+from ..tir.structure import conjuncts, key_of
 from ..tir.visit import substitute
 from .block_queries import Ranges, bound_regions, feeding, free_vars, has_reduction, loop_ranges
 from .certain_stores import always_writes

@@ -10,8 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.tir.equality import structural_equal, structural_hash
-from tilewright.tir.family import family_hash
+from tilewright.tir.equality import family_hash, structural_equal, structural_hash
 from tilewright.tir.parser import parse
 
 HERE = "cpu -threads=1"

@@ -23,8 +23,8 @@ from tilewright.runtime.module import Origin
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.timer import Timing
 from tilewright.schedule.find import blocks_in
+from tilewright.tir.expr_printer import MAX_NAME
 from tilewright.tir.ir import Buffer, Func, Label, Seq, Var
-from tilewright.tir.summary import MAX_NAME
 from tilewright.tuning_db import (
     Best,
     Explanation,

@@ -1,10 +1,15 @@
-"""Interval analysis of integer expressions."""
+"""Interval analysis of integer expressions.
+
+Decide conditions over ranges of variables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
-from .ir import INDEX, Binary, Const, Dim, Expr, Op, Var, as_dim, cast
+from .inequality import decide
+from .ir import COMPARISONS, INDEX, Binary, Const, Dim, Expr, Op, Var, as_dim, cast
 from .polynomial import HIGH, LOW, Interval, Ranges
 from .simplify import NO_RANGES, Simplifier
 from .windows import Sweeper, variables
@@ -71,3 +76,27 @@ def _digit(e: Expr, ranges: Ranges) -> Interval | None:
     if ends[0] // n == ends[1] // n:
         return ends[0] % n, ends[1] % n
     return None if ends[1] - ends[0] < n - 1 else (0, n - 1)
+
+
+def prove(
+    condition: Expr, ranges: Ranges = NO_RANGES, assuming: Sequence[Expr] = ()
+) -> bool | None:
+    """True or False if `condition` is so for all values in the ranges, `None` if it is not known.
+
+    `assuming` are conditions that are known to hold.
+    """
+    if type(condition) is Const:
+        return bool(condition.value)
+    return truth(Simplifier(ranges, assuming), condition)
+
+
+def truth(s: Simplifier, condition: Expr) -> bool | None:
+    """`prove` within a simplifier that is kept."""
+    if type(condition) is Const:
+        return bool(condition.value)
+    if type(condition) is Binary:
+        op, a, b = condition.op, condition.a, condition.b
+        if op in COMPARISONS and a.dtype == INDEX:
+            return decide(s, op, s.poly(a), s.poly(b))
+    simple = s(condition)
+    return bool(simple.value) if type(simple) is Const else None

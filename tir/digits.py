@@ -1,13 +1,17 @@
-"""Digits of variables: `v // low % size`, the indices that fused loops leave behind."""
+"""Digits of variables: `v // low % size`, the indices that fused loops leave behind.
+
+Join adjacent dimensions that are accessed at the digits of one number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .ir import Expr, Op, Var
+from .ir import Binary, Buffer, Const, Dim, Expr, Op, Var
 from .polynomial import Poly, constant
 from .simplify import Simplifier
+from .structure import same
 
 
 class Digit(NamedTuple):
@@ -65,3 +69,68 @@ def telling(digits: Sequence[Digit], extent: int) -> bool:
         if reached % d.low == 0:
             reached = max(reached, d.low * d.size)
     return reached >= extent
+
+
+class Joined(NamedTuple):
+    """An access to a buffer with adjacent dimensions joined; the order of elements is the same.
+
+    `dims` has the dimensions of the buffer that each dimension joins.
+    """
+
+    shape: tuple[Dim, ...]
+    indices: tuple[Expr, ...]
+    dims: tuple[tuple[int, ...], ...]
+
+
+def joined(buffer: Buffer, indices: tuple[Expr, ...]) -> Joined:
+    """An access with each run of indices that are the digits of one number joined to that number.
+
+        A[i, e // 8, e % 8], of shape (4, 6, 8)   ->   A[i, e], of shape (4, 48)
+
+    The remainder is by the size of its dimension. Buffers with strides of their own stay as they
+    are.
+    """
+    shape, found = list(buffer.shape), list(indices)
+    dims: list[tuple[int, ...]] = [(d,) for d in range(len(shape))]
+    if buffer.strides is None:
+        for d in range(len(shape) - 2, -1, -1):
+            size, low = shape[d], shape[d + 1]
+            if not isinstance(size, int) or not isinstance(low, int):
+                continue
+            number = _number(found[d], found[d + 1], size, low)
+            if number is not None:
+                shape[d : d + 2] = [size * low]
+                found[d : d + 2] = [number]
+                dims[d : d + 2] = [dims[d] + dims[d + 1]]
+    return Joined(tuple(shape), tuple(found), tuple(dims))
+
+
+def two_digits(e: Expr, sizes: Mapping[Var, Dim]) -> tuple[Var, Var] | None:
+    """The variables `h` and `l` of the number `h * n + l`, where `l` is below `n`, by `sizes`."""
+    if not (type(e) is Binary and e.op is Op.ADD and type(e.b) is Var and type(e.a) is Binary):
+        return None
+    high, by = e.a.a, e.a.b
+    if e.a.op is not Op.MUL or type(high) is not Var or type(by) is not Const:
+        return None
+    size = sizes.get(e.b)
+    return (high, e.b) if high in sizes and isinstance(size, int) and size == by.value else None
+
+
+def _number(high: Expr, low: Expr, size: int, by: int) -> Expr | None:
+    """The number of which `low` is the remainder by `by`, and `high` the quotient below `size`."""
+    number = _operand(low, Op.MOD, by)
+    if number is None:
+        return None
+    quotient = _operand(high, Op.FLOORDIV, by)
+    if quotient is not None and same(quotient, number):
+        return number
+    rest = _operand(high, Op.MOD, size)
+    quotient = None if rest is None else _operand(rest, Op.FLOORDIV, by)
+    return number % (size * by) if quotient is not None and same(quotient, number) else None
+
+
+def _operand(e: Expr, op: Op, by: int) -> Expr | None:
+    """The operand of `e`, if it applies `op` with the number `by`."""
+    if type(e) is Binary and e.op is op and type(e.b) is Const and e.b.value == by:
+        return e.a
+    return None

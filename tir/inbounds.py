@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from ..base import dtypes
 from ..base.errors import VerifyError
-from .bounds import bound
-from .compare import decide
+from .bounds import bound, truth
 from .contradiction import contradict
+from .inequality import decide
 from .ir import (
     FALSE,
     INDEX,
@@ -35,7 +35,6 @@ from .ir import (
     const,
 )
 from .polynomial import Poly, add, number
-from .prove import truth
 from .simplify import Simplifier
 from .structure import same
 from .survey import Binding, Division, Place, Stored, Survey, Touch, under

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..base.errors import VerifyError
 from . import affine
+from .bounds import truth
 from .digits import Digit, digit_of, free
 from .inequality import at_most
 from .ir import (
@@ -35,7 +36,6 @@ from .ir import (
     const,
 )
 from .polynomial import Poly, Ranges, add, factors, number
-from .prove import truth
 from .simplify import Simplifier
 from .structure import key_of, same
 from .survey import Survey, Touch

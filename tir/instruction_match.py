@@ -33,7 +33,7 @@ from .ir import (
     integers,
     seq,
 )
-from .linear import linear
+from .piecewise import linear
 from .polynomial import Ranges
 from .simplify import NO_RANGES, Simplifier
 from .structure import same

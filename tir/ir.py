@@ -543,7 +543,7 @@ class Buffer:
         return load(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __repr__(self) -> str:
-        from .summary import buffer_summary
+        from .expr_printer import buffer_summary
 
         return buffer_summary(self)
 
@@ -555,7 +555,7 @@ class Label:
     name: str
 
     def __repr__(self) -> str:
-        from .summary import shortened
+        from .expr_printer import shortened
 
         return f"<Label {shortened(self.name)}>"
 
@@ -573,7 +573,7 @@ class Iter:
     value: Expr
 
     def __repr__(self) -> str:
-        from .summary import iter_text
+        from .expr_printer import iter_text
 
         return f"<Iter {iter_text(self)}>"
 
@@ -592,7 +592,7 @@ class Region:
     ranges: tuple[Range, ...]
 
     def __repr__(self) -> str:
-        from .summary import region_text
+        from .expr_printer import region_text
 
         return f"<Region {region_text(self)}>"
 
@@ -615,7 +615,7 @@ class Stmt:
 
     def __repr__(self) -> str:
         """A line; `str` has all of it."""
-        from .summary import stmt_summary
+        from .expr_printer import stmt_summary
 
         return stmt_summary(str(self))
 
@@ -725,7 +725,7 @@ class Func(Hinted):
 
     def __repr__(self) -> str:
         """A line; `str` has the program."""
-        from .summary import func_summary
+        from .expr_printer import func_summary
 
         return func_summary(self)
 
@@ -778,7 +778,7 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
 
 def _of_what(value: object) -> str | None:
     """A hint where a whole array, a part of one or a pair is given."""
-    from .pair import PAIR_HINT, Pair
+    from .te_arguments import PAIR_HINT, Pair
 
     if isinstance(value, Pair):
         return PAIR_HINT

@@ -21,8 +21,6 @@ from dataclasses import replace
 from ..base import dtypes
 from ..base.errors import IRError
 from .bounds import bound
-from .conditions import conjunction, conjuncts
-from .infer import infer_regions, same_regions
 from .ir import (
     INDEX,
     Alloc,
@@ -44,10 +42,12 @@ from .ir import (
     call,
     seq,
 )
-from .linear import linear
+from .piecewise import linear
 from .polynomial import Ranges
+from .regions import infer_regions, same_regions
 from .rules import negation
 from .simplify import simplify
+from .structure import conjunction, conjuncts
 from .visit import nested, rewrite_children, stored_buffers, substitute, walk, with_body
 from .windows import variables
 

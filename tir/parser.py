@@ -23,7 +23,7 @@
                    NAME = T.axis.spatial(N, EXPR)               #   spatial | reduce | opaque
                    NAME, .. = T.axis.remap("SR", [LOOP, ..])    #   just loops, with their extents
                    T.where(COND)                                #   the predicate: see starts.py
-                   T.reads(REGION, ..); T.writes(REGION, ..)    #   left out: see infer.py
+                   T.reads(REGION, ..); T.writes(REGION, ..)    #   left out: see regions.py
                    T.block_attr({JSON})
                    with T.init(): SUITE
                    SUITE
@@ -61,9 +61,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.errors import ParseError
-from .conditions import conjuncts
 from .declarations import Declarations
-from .infer import infer_regions
 from .ir import (
     Alloc,
     Barrier,
@@ -84,8 +82,10 @@ from .ir import (
     store,
 )
 from .nests import binding, conditional, read_by, where
+from .regions import infer_regions
 from .source import Source, guarded, syntax_tree, too_deep
 from .starts import with_guarded_updates
+from .structure import conjuncts
 from .visit import children
 
 Outside = Callable[[str], Any]

@@ -1,9 +1,14 @@
-"""Piecewise linear indices: clamped, reflected, wrapped, or selected by where they are."""
+"""Piecewise linear indices: clamped, reflected, wrapped, or selected by where they are.
+
+Clamped indices: `min(max(e, low), high)` with constant ends.
+
+Linear forms: expressions as linear functions of some of their variables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TypeGuard
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, TypeGuard
 
 from .ir import (
     COMPARISONS,
@@ -13,15 +18,17 @@ from .ir import (
     Binary,
     Call,
     Const,
+    Dim,
     Expr,
     Load,
     Op,
     Select,
     Var,
+    as_dim,
     const,
 )
-from .polynomial import Poly, add, shifted
-from .simplify import Simplifier
+from .polynomial import Poly, Ranges, add, factors, shifted, without
+from .simplify import NO_RANGES, Simplifier
 from .visit import rewrite_children, walk
 
 
@@ -137,3 +144,66 @@ class Interior:
     def _is_rather_positive(self, p: Poly) -> bool:
         low, high = self.s.interval(p)
         return low + high >= 0
+
+
+class Clamped(NamedTuple):
+    """An index under clamps: at least each of `at_least`, then at most each of `at_most`.
+
+    Its values lie in every range that contains those of `bare` and overlaps with each clamp.
+    """
+
+    bare: Expr
+    at_least: tuple[int, ...]
+    at_most: tuple[int, ...]
+
+
+def unclamped(e: Expr) -> Clamped:
+    """`e` without the clamps around it."""
+    at_least: list[int] = []
+    at_most: list[int] = []
+    while type(e) is Binary and e.op in (Op.MIN, Op.MAX):
+        inner, end = (e.a, e.b) if type(e.b) is Const else (e.b, e.a)
+        if type(end) is not Const:
+            break
+        (at_most if e.op is Op.MIN else at_least).append(int(end.value))
+        e = inner
+    return Clamped(e, tuple(at_least), tuple(at_most))
+
+
+class Linear(NamedTuple):
+    """`sum(variable * coefficient) + constant`; neither part has any of the variables.
+
+    `coefficients` has the variables that appear, in order of appearance.
+    """
+
+    coefficients: Mapping[Var, Dim]
+    constant: Expr
+
+
+def linear(expr: Expr, variables: Collection[Var], ranges: Ranges = NO_RANGES) -> Linear | None:
+    """`expr` (int64) as a linear function of `variables`; `None` if it is not one.
+
+    Coefficients are integers, or expressions where they are products of other variables.
+    """
+    s = Simplifier(ranges)
+    wanted = dict.fromkeys(variables)
+    parts: dict[Var, Poly] = {}
+    rest: Poly = {}
+    for k, c in s.poly(expr).items():
+        inside = [a for a in factors(k) if _mentions(a, wanted)]
+        if not inside:
+            rest[k] = c
+            continue
+        atom = inside[0]
+        if len(inside) > 1 or type(atom) is not Var:
+            return None
+        remaining = without(k, atom)
+        assert remaining is not None
+        parts.setdefault(atom, {})[remaining] = c
+    return Linear({v: as_dim(s.build(p)) for v, p in parts.items()}, s.build(rest))
+
+
+def _mentions(e: Expr, variables: Mapping[Var, None]) -> bool:
+    if type(e) is Var:
+        return e in variables
+    return any(type(n) is Var and n in variables for n in walk(e))

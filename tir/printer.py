@@ -12,7 +12,6 @@ from ..base.text import excerpt
 from .constants import quoted
 from .equality import flat, structural_equal
 from .expr_printer import ExprPrinter
-from .infer import element_regions, same_regions
 from .ir import (
     INDEX,
     Alloc,
@@ -37,6 +36,7 @@ from .ir import (
     as_expr,
 )
 from .names import Names, identifier
+from .regions import element_regions, same_regions
 from .visit import walk
 
 Mark: TypeAlias = Var | Label | Stmt | None

@@ -4,17 +4,46 @@ A region has one range (first index, number of indices) per dimension and covers
 touched; strided accesses are covered by their hull. Swept variables (loops inside the statement,
 and those given) are eliminated; other variables stay in `Range.min`. Extents are integers or
 expressions over decision variables, never over loop variables.
+
+The reads and writes of a statement, with inner bindings substituted.
+
+Infer the regions of blocks whose text does not declare them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from .accesses import Accesses, BufferAccess
 from .inequality import at_most, nonnegative
-from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, const
+from .ir import (
+    Alloc,
+    Barrier,
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    If,
+    Iter,
+    Let,
+    Load,
+    Op,
+    Prefetch,
+    Range,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_dim,
+    as_expr,
+    const,
+)
 from .polynomial import Poly, Ranges, add, negated, number, shifted
 from .simplify import NO_RANGES
+from .structure import key_of
+from .visit import substitute, walk
 from .windows import LARGEST, Sweeper, Window, variables
 
 NO_SWEEP: Mapping[Var, Dim] = {}
@@ -145,3 +174,137 @@ class _Sweeper(Sweeper):
         if not nonnegative(self, add(room, low, -1)):
             low = self.extremum(Op.MIN, low, room)
         return self._make(low, extent)
+
+
+class BufferAccess(NamedTuple):
+    """`extents[d]` elements from `first[d]` on, in each dimension d."""
+
+    buffer: Buffer
+    is_write: bool
+    first: tuple[Expr, ...]
+    extents: tuple[Dim, ...]
+
+
+class Accesses:
+    """All accesses in a statement, as functions of loop variables and free variables.
+
+    Blocks count with their declared regions. `loops` are the extents of the loops inside, `inside`
+    the buffers that are allocated there.
+    """
+
+    def __init__(self, stmt: Stmt) -> None:
+        self.found: list[BufferAccess] = []
+        self.loops: dict[Var, Dim] = {}
+        self.inside: set[Buffer] = set()
+        self._stmt(stmt, {})
+
+    def _stmt(self, s: Stmt, values: dict[Var, Expr]) -> None:
+        match s:
+            case For():
+                self.loops[s.var] = s.extent
+                self._stmt(s.body, values)
+            case Seq():
+                for child in s.stmts:
+                    self._stmt(child, values)
+            case If():
+                self._loads(s.cond, values)
+                self._stmt(s.then, values)
+                if s.other is not None:
+                    self._stmt(s.other, values)
+            case Let():
+                self._loads(s.value, values)
+                self._stmt(s.body, {**values, s.var: substitute(s.value, values)})
+            case Alloc():
+                self.inside.add(s.buffer)
+                self._stmt(s.body, values)
+            case Store():
+                self._loads(s.value, values)
+                for e in s.indices if s.mask is None else (*s.indices, s.mask):
+                    self._loads(e, values)
+                self._add(s.buffer, True, s.indices, values)
+            case Barrier():
+                pass
+            case Prefetch():
+                for e in s.indices:
+                    self._loads(e, values)
+            case Block():
+                self._block(s, values)
+            case _:
+                raise TypeError(f"{type(s).__name__} is no statement")
+
+    def _block(self, s: Block, values: dict[Var, Expr]) -> None:
+        for i in s.iters:
+            self._loads(i.value, values)
+        if s.predicate is not None:
+            self._loads(s.predicate, values)
+        inner = {**values, **{i.var: substitute(i.value, values) for i in s.iters}}
+        for is_write, regions in ((False, s.reads), (True, s.writes)):
+            for r in regions:
+                first = tuple([substitute(x.min, inner) for x in r.ranges])
+                extents = tuple([x.extent for x in r.ranges])
+                self.found.append(BufferAccess(r.buffer, is_write, first, extents))
+
+    def _loads(self, e: Expr, values: dict[Var, Expr]) -> None:
+        for n in walk(e):
+            if type(n) is Load:
+                self._add(n.buffer, False, n.indices, values)
+
+    def _add(
+        self, buffer: Buffer, is_write: bool, indices: tuple[Expr, ...], values: dict[Var, Expr]
+    ) -> None:
+        first = tuple([substitute(i, values) for i in indices])
+        self.found.append(BufferAccess(buffer, is_write, first, (1,) * len(first)))
+
+
+Regions = tuple[Region, ...]
+
+
+def element_regions(body: Stmt, init: Stmt | None) -> tuple[Regions, Regions] | None:
+    """(reads, writes) of a body without loops or blocks: one region per distinct access, in order.
+
+    An index that is read from a buffer, or bound in the body, covers the whole dimension. `None` if
+    the body has loops or blocks. Program text relies on this rule: it is frozen.
+    """
+    nodes = [*walk(body), *(() if init is None else walk(init))]
+    if any(isinstance(n, (Alloc, Block, For)) for n in nodes):
+        return None
+    local = {n.var for n in nodes if type(n) is Let}
+    reads = _distinct([n for n in nodes if type(n) is Load], local)
+    return reads, _distinct([n for n in nodes if type(n) is Store], local)
+
+
+def infer_regions(
+    iters: tuple[Iter, ...], body: Stmt, init: Stmt | None
+) -> tuple[Regions, Regions]:
+    """(reads, writes) of a block: of each access, or the hull per buffer where there are loops."""
+    simple = element_regions(body, init)
+    if simple is not None:
+        return simple
+    whole = body if init is None else Seq((body, init))
+    ranges: dict[Var, tuple[Dim, Dim]] = {i.var: (0, i.extent - 1) for i in iters}
+    return access_regions(whole, ranges=ranges)
+
+
+def same_regions(a: Regions, b: Regions) -> bool:
+    """Whether two lists of regions over the same variables are equal."""
+    return list(map(region_key, a)) == list(map(region_key, b))
+
+
+def _distinct(accesses: Sequence[Load | Store], local: set[Var]) -> Regions:
+    regions: dict[object, Region] = {}
+    for n in accesses:
+        pairs = zip(n.indices, n.buffer.shape, strict=False)
+        region = Region(n.buffer, tuple([_range(i, d, local) for i, d in pairs]))
+        regions.setdefault(region_key(region), region)
+    return tuple(regions.values())
+
+
+def _range(index: Expr, dim: Dim, local: set[Var]) -> Range:
+    if any(type(n) is Load or n in local for n in walk(index)):
+        return Range(const(0), dim)
+    return Range(index, 1)
+
+
+def region_key(r: Region) -> object:
+    """A key, equal for regions of one structure."""
+    return r.buffer, tuple([(key_of(x.min), key_of(as_expr(x.extent))) for x in r.ranges])

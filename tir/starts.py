@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..base.errors import VerifyError
-from .conditions import conjunction, conjuncts
+from .bounds import prove
 from .contradiction import contradict
 from .ir import (
     Block,
@@ -33,9 +33,8 @@ from .ir import (
     const,
 )
 from .polynomial import Ranges
-from .prove import prove
 from .simplify import Simplifier
-from .structure import key_of
+from .structure import conjunction, conjuncts, key_of
 from .survey import Survey
 from .visit import rewrite_children, substitute, with_body, with_func_body
 from .windows import variables

@@ -2,13 +2,16 @@
 
 `equality.py` compares programs up to the names that they bind. This module is for subexpressions of
 one program.
+
+Split conditions into conjuncts, and combine them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from .ir import Binary, Const, Expr, Iter, Stmt, Var
+from .ir import Binary, Const, Expr, Iter, Op, Stmt, Var, binary
 from .visit import children
 
 
@@ -84,3 +87,20 @@ def tree_depth(root: Any, depths: dict[Any, int]) -> int:
         below = [tree_depth(c, depths) for c in children(root) if isinstance(c, (Expr, Stmt))]
         found = depths[root] = 1 + max(below, default=0)
     return found
+
+
+def conjuncts(predicate: Expr | None) -> list[Expr]:
+    """The conditions whose conjunction is `predicate`."""
+    if predicate is None:
+        return []
+    if type(predicate) is Binary and predicate.op is Op.AND and predicate.dtype == "bool":
+        return conjuncts(predicate.a) + conjuncts(predicate.b)
+    return [predicate]
+
+
+def conjunction(conditions: Sequence[Expr]) -> Expr | None:
+    """The predicate that requires all `conditions`; `None` of none."""
+    result: Expr | None = None
+    for c in conditions:
+        result = c if result is None else binary(Op.AND, result, c)
+    return result

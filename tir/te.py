@@ -24,7 +24,6 @@ from ..base.hints import MissingNameError, instead
 from . import ir
 from .combiners import highest, lowest
 from .ir import INDEX, Expr, Func, Operand, Var
-from .pair import Pair
 from .program import program
 from .stages import compute as compute_stages
 from .te_activations import (
@@ -50,6 +49,7 @@ from .te_arguments import (
     PLACEHOLDER,
     REDUCE_AXIS,
     SCALAR,
+    Pair,
     called,
     check_arguments,
     check_name,

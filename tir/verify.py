@@ -4,7 +4,7 @@ Rules are checked in this order: structure (`wellformed.py`); reduce iterations 
 (`reductions.py`); accesses in bounds, divisors not zero, iteration variables in their domain
 (`inbounds.py`); declared regions cover what blocks touch; no predicate skips an init
 (`starts.py`); reads see written elements (`initialised.py`); parallel, vectorized and thread loops
-carry no dependence (`independence.py`), and neither do spatial iterations (`promises.py`). All
+carry no dependence (`independence.py`), and neither do spatial iterations. All
 checks are sound: what cannot be shown is refused, with the reason.
 """
 
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from ..base.errors import VerifyError, depth_errors
 from .inbounds import InBounds
-from .independence import Independence
+from .independence import Independence, check_promises
 from .initialised import Initialised
 from .ir import Func
-from .promises import check_promises
 from .reductions import check_reductions
 from .starts import check_starts
 from .survey import Survey

@@ -23,7 +23,7 @@ from ...schedule.block_queries import region_buffers
 from ...schedule.facts import last
 from ...schedule.find import nests_in
 from ...schedule.tensorizable import instruction_of
-from ...tir.clamps import unclamped
+from ...tir.digits import Joined, joined
 from ...tir.instruction import Instruction
 from ...tir.instruction_set import find_instruction
 from ...tir.ir import (
@@ -51,7 +51,7 @@ from ...tir.ir import (
     ceildiv,
     product,
 )
-from ...tir.joined import Joined, joined
+from ...tir.piecewise import unclamped
 from ...tir.polynomial import ONE, Key, factors
 from ...tir.simplify import Simplifier
 from ...tir.structure import key_of

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...schedule.block_queries import buffers_in_order, free_vars, has_reduction, region_buffers
 from ...schedule.facts import fact
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
+from ...tir.digits import Joined, joined, two_digits
 from ...tir.ir import (
     FLOAT_FUNCTIONS,
     ROUNDINGS,
@@ -27,9 +28,7 @@ from ...tir.ir import (
     Select,
     Var,
 )
-from ...tir.joined import Joined, joined, two_digits
-from ...tir.linear import linear
-from ...tir.piecewise import is_switch
+from ...tir.piecewise import is_switch, linear
 from ...tir.structure import key_of
 from ...tir.updates import match_updates
 from ...tir.visit import walk

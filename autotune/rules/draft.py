@@ -11,8 +11,8 @@ from ...base.text import in_lines
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
+from ...tir.expr_printer import shortened
 from ...tir.ir import Block, Expr, Func, Label, Var
-from ...tir.summary import shortened
 from .rule_sets import rules_for
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from ...runtime.target_runtime import runtime_for
 from ...schedule.primitive import PRIMITIVES
 from ...schedule.trace import VERSION, Trace
 from ...target import Target
-from ...tir.equality import structural_hash
-from ...tir.family import family_hash
+from ...tir.equality import family_hash, structural_hash
 from ...tir.ir import Func, Var
 from ...tir.printer import func_text
 from ...tuning_db.values import (

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import Expr, For, ForKind, If, Let, Load, Op, Seq, Stmt, Var, binary, const, seq
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
-from ...tir.structure import key_of
+from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import substitute, walk, with_body
 from ...tir.windows import variables
 from ..passes.guards import is_bound, slack

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...tir.conditions import conjunction
 from ...tir.instruction import KEY
 from ...tir.ir import (
     TRUE,
@@ -28,6 +27,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
+from ...tir.structure import conjunction
 from ...tir.visit import substitute, with_func_body
 from .rewrite import fresh, loops, map_exprs, map_stmts, simplifier_of
 

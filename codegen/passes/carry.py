@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...base import dtypes
-from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Alloc,
     Buffer,
@@ -30,7 +29,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import Poly, add, constant
 from ...tir.simplify import Simplifier
-from ...tir.structure import key_of
+from ...tir.structure import conjuncts, key_of
 from ...tir.visit import children, nested, rewrite_children, substitute, walk, with_func_body
 from .registers import SCOPE
 from .rewrite import adjacent, allocated, decided, map_stmts, simplifier_of, statements

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...tir.combiners import highest, lowest
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.dependence import conflict
 from ...tir.equality import flat
 from ...tir.ir import (
@@ -35,7 +34,7 @@ from ...tir.ir import (
     warp_shuffle,
 )
 from ...tir.simplify import Simplifier
-from ...tir.structure import key_of
+from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import substitute, walk, with_func_body
 from .digits import tells_apart
 from .launches import Launch, launch_of, with_code

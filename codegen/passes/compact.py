@@ -8,8 +8,6 @@ from itertools import pairwise
 from math import gcd
 from typing import Any, NamedTuple, TypeAlias
 
-from ...tir.clamps import unclamped
-from ...tir.conditions import conjuncts
 from ...tir.dependence import Access, beyond
 from ...tir.ir import (
     Buffer,
@@ -29,6 +27,7 @@ from ...tir.ir import (
     call,
     integers,
 )
+from ...tir.piecewise import unclamped
 from ...tir.polynomial import (
     HIGH,
     LOW,
@@ -42,7 +41,7 @@ from ...tir.polynomial import (
     shifted,
 )
 from ...tir.simplify import Simplifier
-from ...tir.structure import key_of
+from ...tir.structure import conjuncts, key_of
 from ...tir.visit import children, nested, rewrite_children, walk
 from .guards import is_bound, slack
 from .launches import THREAD_AXES

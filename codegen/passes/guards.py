@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...base import dtypes
-from ...tir.conditions import conjuncts
 from ...tir.ir import (
     COMPARISONS,
     INDEX,
@@ -28,6 +27,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE, Poly
 from ...tir.rules import negation
 from ...tir.simplify import Simplifier, difference
+from ...tir.structure import conjuncts
 from ...tir.visit import nested
 
 

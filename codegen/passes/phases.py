@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...base.errors import BuildError
-from ...tir.conditions import conjunction
 from ...tir.equality import flat
 from ...tir.ir import (
     Buffer,
@@ -24,6 +23,7 @@ from ...tir.ir import (
     integers,
     seq,
 )
+from ...tir.structure import conjunction
 from ...tir.visit import substitute, walk, with_func_body
 from .launches import AXES
 from .owned import require_owned

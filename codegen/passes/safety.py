@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.conditions import conjuncts
+from ...tir.bounds import truth
 from ...tir.ir import INDEX, Binary, Const, Expr, Load, Op, Select, as_expr, binary, cast, const
-from ...tir.prove import truth
 from ...tir.rules import negation
 from ...tir.simplify import Simplifier
+from ...tir.structure import conjuncts
 from ...tir.visit import children, walk
 from .guards import is_bound
 from .rewrite import may_trap

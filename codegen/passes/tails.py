@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Expr,
     For,
@@ -22,6 +21,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
+from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import nested, with_func_body
 from .guards import guards, is_bound, slack
 from .rewrite import (

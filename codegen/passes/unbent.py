@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...tir.conditions import conjunction
+from ...tir.bounds import truth
 from ...tir.ir import Buffer, Expr, For, Let, Load, Stmt, Var
 from ...tir.piecewise import Interior
 from ...tir.polynomial import ONE, Poly, negated, shifted
-from ...tir.prove import truth
 from ...tir.simplify import Simplifier
+from ...tir.structure import conjunction
 from ...tir.visit import rewrite_children, substitute
 from .rewrite import statements, variables_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
-from ...tir.conditions import conjuncts
 from ...tir.dependence import Access
 from ...tir.ir import (
     Buffer,
@@ -21,7 +20,7 @@ from ...tir.ir import (
     Var,
     call,
 )
-from ...tir.structure import key_of
+from ...tir.structure import conjuncts, key_of
 from ...tir.visit import children, nested, substitute, walk
 
 

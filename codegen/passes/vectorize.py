@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ...base import dtypes
 from ...base.errors import BuildError
+from ...tir.bounds import truth
 from ...tir.ir import (
     COMPARISONS,
     FALSE,
@@ -43,7 +44,6 @@ from ...tir.ir import (
 )
 from ...tir.piecewise import is_piecewise
 from ...tir.polynomial import Poly, factors, shifted
-from ...tir.prove import truth
 from ...tir.simplify import Simplifier, difference
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane

@@ -7,7 +7,6 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from ...base import dtypes
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     INDEX,
     Binary,
@@ -29,7 +28,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.structure import key_of
+from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import children, rewrite_children, substitute, walk, with_func_body
 from .guards import is_bound, slack
 from .owned import THREAD_SCOPES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...base.errors import TilewrightError, checked_call
 from ...schedule import Schedule
 from ...tir.ir import Func
-from ...tir.no_program import program_hint, shown
+from ...tir.program import program_hint, shown
 from ...tuning_db.arguments import opened_or_none
 
 if TYPE_CHECKING:

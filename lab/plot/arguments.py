@@ -19,7 +19,7 @@ from ...codegen.detect import resolve
 from ...schedule import Schedule, Trace
 from ...target import Target
 from ...tir.ir import Func
-from ...tir.no_program import program_hint, shown
+from ...tir.program import program_hint, shown
 from ..pictures.scales import plottable
 from ..workbench.ablation import Seconds
 

@@ -12,7 +12,7 @@ from ...schedule import Schedule, Trace
 from ...schedule.primitive import find_primitive
 from ...schedule.tensorizable import instruction_modules
 from ...target import Target
-from ...tir.family import family_hash
+from ...tir.equality import family_hash
 from ...tir.ir import Buffer, Func, Var
 from ...tir.parser import parse
 from ...tir.printer import expr_text, func_text, listing
@@ -120,7 +120,7 @@ def rule(version: Version, target: Target, name: str) -> str:
         "",
         *_imports(schedule),
         *(["from tilewright import te as T"] if any("T." in line for line in limits) else []),
-        "from tilewright.tir.family import family_hash",
+        "from tilewright.tir.equality import family_hash",
         "",
         f'FAMILY = "{family_hash(schedule.original)}"',
         "",

@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ...base.errors import similar
+from ...tir.digits import joined
 from ...tir.ir import (
     SCOPES,
     Block,
@@ -26,7 +27,6 @@ from ...tir.ir import (
     load,
     seq,
 )
-from ...tir.joined import joined
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent

@@ -7,8 +7,7 @@ from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
 from ...base import dtypes
-from ...tir.bounds import bound
-from ...tir.conditions import conjunction, conjuncts
+from ...tir.bounds import bound, prove
 from ...tir.ir import (
     Binary,
     Block,
@@ -33,8 +32,7 @@ from ...tir.ir import (
     select,
     seq,
 )
-from ...tir.prove import prove
-from ...tir.structure import key_of
+from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
 from ..block_queries import (

@@ -7,7 +7,6 @@ from dataclasses import replace as _replace
 from itertools import permutations, takewhile
 from typing import NamedTuple
 
-from ...tir.infer import infer_regions
 from ...tir.ir import (
     Block,
     Buffer,
@@ -25,6 +24,7 @@ from ...tir.ir import (
     binary,
     const,
 )
+from ...tir.regions import infer_regions
 from ...tir.structure import same
 from ...tir.visit import substitute
 from ..available import require_still_concurrent, within

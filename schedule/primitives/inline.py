@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.conditions import conjunction, conjuncts
+from ...tir.bounds import prove, truth
 from ...tir.ir import (
     Block,
     Buffer,
@@ -25,8 +25,8 @@ from ...tir.ir import (
     load,
     seq,
 )
-from ...tir.prove import prove, truth
 from ...tir.simplify import Simplifier
+from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import rewrite_children, substitute, walk
 from ..available import (
     require_available,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import replace as _replace
 
 from ...base import dtypes
+from ...tir.bounds import prove
 from ...tir.combiners import COMBINERS, Combiner, Place, update
 from ...tir.ir import (
     INDEX,
@@ -32,7 +33,6 @@ from ...tir.ir import (
     select,
     seq,
 )
-from ...tir.prove import prove
 from ...tir.structure import same
 from ...tir.updates import Update, match_updates
 from ...tir.visit import substitute

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
+from ...tir.bounds import prove
 from ...tir.ir import (
     Binary,
     Block,
@@ -31,8 +32,7 @@ from ...tir.ir import (
     load,
     select,
 )
-from ...tir.linear import linear
-from ...tir.prove import prove
+from ...tir.piecewise import linear
 from ...tir.visit import reads_from, rewrite_children, substitute
 from ..block_queries import (
     free_vars,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import TypeAlias
 
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
     Block,
@@ -28,6 +27,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, negated
 from ...tir.simplify import Simplifier, difference, simplify
+from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import substitute
 from ..available import require_still_concurrent
 from ..block_queries import (

@@ -6,8 +6,7 @@ from dataclasses import replace as _replace
 from typing import Any
 
 from ...base.errors import ScheduleError
-from ...tir.bounds import bound
-from ...tir.conditions import conjunction, conjuncts
+from ...tir.bounds import bound, prove
 from ...tir.ir import (
     Binary,
     Block,
@@ -27,9 +26,9 @@ from ...tir.ir import (
     binary,
     seq,
 )
-from ...tir.linear import linear
-from ...tir.prove import prove
+from ...tir.piecewise import linear
 from ...tir.simplify import Simplifier, difference
+from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import map_tuple, rewrite_children, substitute, with_body
 from ..block_queries import Ranges, loop_ranges
 from ..edits import copied

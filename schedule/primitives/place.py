@@ -8,6 +8,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ...base.errors import ScheduleError
+from ...tir.bounds import prove
+from ...tir.digits import joined, two_digits
 from ...tir.ir import (
     Block,
     Buffer,
@@ -26,8 +28,6 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.joined import joined, two_digits
-from ...tir.prove import prove
 from ...tir.structure import same
 from ...tir.visit import substitute
 from ..available import (

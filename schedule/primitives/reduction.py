@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
-from ...tir.bounds import bound
+from ...tir.bounds import bound, prove
 from ...tir.combiners import COMBINERS, Place, update
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     INDEX,
     Binary,
@@ -34,8 +33,8 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.polynomial import ONE
-from ...tir.prove import prove
 from ...tir.simplify import Simplifier, difference
+from ...tir.structure import conjunction, conjuncts
 from ...tir.updates import Update, Updates, match_updates
 from ...tir.visit import reads_from, substitute
 from ..available import (

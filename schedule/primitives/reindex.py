@@ -21,7 +21,7 @@ from ...tir.ir import (
     Store,
     Var,
 )
-from ...tir.linear import linear
+from ...tir.piecewise import linear
 from ...tir.simplify import simplify
 from ...tir.visit import reads_from, substitute, walk
 from ..available import require_still_concurrent

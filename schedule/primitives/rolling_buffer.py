@@ -8,7 +8,6 @@ from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ...base.errors import ScheduleError
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.contradiction import contradict
 from ...tir.ir import (
     Block,
@@ -28,6 +27,7 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import Poly, add, factors
 from ...tir.simplify import Simplifier
+from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import substitute, walk
 from ..available import is_rolling, require_available
 from ..block_queries import (

@@ -7,7 +7,6 @@ from dataclasses import replace as _replace
 from math import gcd
 
 from ...base.errors import similar
-from ...tir.conditions import conjunction, conjuncts
 from ...tir.instruction import KEY
 from ...tir.instruction_set import find_instruction, instruction_names
 from ...tir.ir import (
@@ -26,9 +25,10 @@ from ...tir.ir import (
     Var,
     const,
 )
-from ...tir.linear import linear
+from ...tir.piecewise import linear
 from ...tir.polynomial import Ranges
 from ...tir.simplify import Simplifier, difference
+from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import substitute
 from ..block_queries import (
     feeding,

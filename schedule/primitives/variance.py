@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...tir.bounds import prove
 from ...tir.combiners import Place
-from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Binary,
     Block,
@@ -27,8 +27,7 @@ from ...tir.ir import (
     load,
     product,
 )
-from ...tir.prove import prove
-from ...tir.structure import same
+from ...tir.structure import conjuncts, same
 from ...tir.visit import substitute
 from ..block_queries import feeding, free_vars, has_reduction, loop_ranges, writers_of
 from ..edits import adding

@@ -7,7 +7,6 @@ from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ...base import dtypes
-from ...tir.conditions import conjunction
 from ...tir.ir import (
     Binary,
     Block,
@@ -34,6 +33,7 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.simplify import simplify
+from ...tir.structure import conjunction
 from ...tir.updates import Reduction
 from ...tir.visit import substitute, walk
 from ..block_queries import domain, free_vars, nest, require_unit, with_regions

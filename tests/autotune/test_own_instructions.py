@@ -28,9 +28,8 @@ from tilewright.codegen.detect import resolve
 from tilewright.schedule import Trace
 from tilewright.target import CpuTarget
 from tilewright.tir import te
-from tilewright.tir.cpu_instructions import AMX
+from tilewright.tir.cpu_instructions import AMX, product
 from tilewright.tir.instruction import Cost, Instruction, Product, Unit
-from tilewright.tir.instruction_programs import product
 from tilewright.tir.instruction_set import TABLES, find_instruction
 from tilewright.tir.ir import Func
 

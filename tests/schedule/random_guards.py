@@ -10,7 +10,6 @@ from tilewright.base.errors import ParseError, ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.schedule.block_queries import feeding, has_reduction, with_regions
 from tilewright.schedule.find import blocks_in, find_block, loops_above, replace_stmt
-from tilewright.tir.conditions import conjunction, conjuncts
 from tilewright.tir.ir import (
     Block,
     Buffer,
@@ -28,6 +27,7 @@ from tilewright.tir.ir import (
 from tilewright.tir.ir import Op as O
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
+from tilewright.tir.structure import conjunction, conjuncts
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import with_func_body
 

@@ -11,9 +11,9 @@ from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_block, loops_above
 from tilewright.tir import te
+from tilewright.tir.bounds import prove
 from tilewright.tir.ir import Func, Label, const
 from tilewright.tir.parser import parse
-from tilewright.tir.prove import prove
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import substitute
 

@@ -11,8 +11,8 @@ import pytest
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.step_arguments import Derived, Sampled, SampledLoop, evaluate
+from tilewright.tir.bounds import prove
 from tilewright.tir.ir import const
-from tilewright.tir.prove import prove
 from tilewright.tir.visit import substitute
 
 from .conftest import Golden

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tilewright.base import dtypes
-from tilewright.tir.infer import element_regions
 from tilewright.tir.ir import (
     BITWISE,
     COMPARISONS,
@@ -57,6 +56,7 @@ from tilewright.tir.ir import (
     Var,
     WarpShuffle,
 )
+from tilewright.tir.regions import element_regions
 
 T = TypeVar("T")
 

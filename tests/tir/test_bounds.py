@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tilewright.tir.bounds import bound
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Buffer, Const, Expr, Op, Var, binary, cast, ceildiv, const
-from tilewright.tir.linear import linear
+from tilewright.tir.piecewise import linear
 from tilewright.tir.polynomial import Ranges
 
 from .expressions import SEEDS, Maker, value

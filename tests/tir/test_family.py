@@ -8,7 +8,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.tir import te
-from tilewright.tir.family import family_hash
+from tilewright.tir.equality import family_hash
 from tilewright.tir.ir import Func
 
 Make = Callable[[], Func]

@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.tir.digits import joined
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Buffer, Expr, Var, const
-from tilewright.tir.joined import joined
 
 E, V = Var("e"), Var("i")
 

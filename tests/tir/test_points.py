@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.tir.ir import Binary, Expr, Op, Var
-from tilewright.tir.points import POINTS, Points
+from tilewright.tir.polynomial import POINTS, Points
 from tilewright.tir.simplify import Simplifier
 
 X, J, N = Var("i"), Var("j"), Var("n")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from tilewright.tir.bounds import prove
 from tilewright.tir.ir import Buffer, Expr, Op, Var, binary, ceildiv, const, select
 from tilewright.tir.polynomial import Ranges
-from tilewright.tir.prove import prove
 
 from .expressions import SEEDS, Maker, value
 

@@ -51,8 +51,8 @@ from tilewright.tir.ir import (
 )
 from tilewright.tir.parser import parse
 from tilewright.tir.regions import access_regions
-from tilewright.tir.sharing import may_share
 from tilewright.tir.verify import verify
+from tilewright.tir.wellformed import may_share
 
 from .expressions import SEEDS, Maker
 

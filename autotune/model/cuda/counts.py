@@ -16,7 +16,6 @@ import numpy as np
 from ....base import dtypes
 from ....codegen.passes.launches import THREAD_AXES
 from ....target.cuda import SECTOR_BYTES, WARP
-from ....tir.conditions import conjuncts
 from ....tir.ir import (
     Binary,
     Buffer,
@@ -35,8 +34,8 @@ from ....tir.ir import (
     as_expr,
     product,
 )
-from ....tir.linear import linear
-from ....tir.structure import key_of
+from ....tir.piecewise import linear
+from ....tir.structure import conjuncts, key_of
 from ....tir.visit import substitute, walk
 from ....tir.windows import variables
 from ...rules.access_patterns import EXPENSIVE

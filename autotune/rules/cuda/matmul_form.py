@@ -23,8 +23,8 @@ from ....schedule.find import find_block
 from ....schedule.index_map import IndexMap
 from ....schedule.reduction_blocks import match_reduction
 from ....schedule.require import require_some
+from ....tir.digits import two_digits
 from ....tir.ir import Block, Expr, Label, Var, as_expr, integers
-from ....tir.joined import two_digits
 from ..access_patterns import Input, extents, inputs_of, output_of, outputs_of, reduced, spatial
 from ..common import result_or_none
 from ..draft import Draft
