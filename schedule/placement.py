@@ -2,24 +2,37 @@
 
 While decisions are open, the new loops may have more iterations than when they are taken: then an
 index such as `(i * t + j) % 8` may be simpler, and what it sweeps known to be less.
+
+Names of the loops that steps make, of the names of the program: for people alone.
+
+Programs call the iteration variable of a loop `n` `vn`. What has no such name has a number.
+
+Rebind blocks to other loops, as `split` and `fuse` do below a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from dataclasses import replace as _replace
+from keyword import iskeyword
 from typing import Any
 
+from ..base.errors import ScheduleError
 from ..tir.bounds import prove
 from ..tir.ir import (
     Binary,
     Block,
+    Const,
+    Dim,
     Expr,
     For,
+    If,
     Iter,
     Op,
     Range,
     Region,
+    Seq,
     Stmt,
     Var,
     as_expr,
@@ -28,8 +41,8 @@ from ..tir.ir import (
 )
 from ..tir.polynomial import ONE, add, factors
 from ..tir.simplify import Simplifier, difference
-from ..tir.structure import conjunction, conjuncts, key_of
-from ..tir.visit import substitute, walk
+from ..tir.structure import conjunction, conjuncts, key_of, size
+from ..tir.visit import map_tuple, substitute, walk, with_body
 from .block_queries import (
     Ranges,
     domain_conditions,
@@ -38,7 +51,6 @@ from .block_queries import (
 )
 from .facts import last
 from .find import blocks_in
-from .loop_names import loop_names
 from .require import current_space, is_provisional, require, require_some
 
 
@@ -178,3 +190,119 @@ def _by_values(condition: Expr, block: Block, moved: Sequence[Iter], old: Ranges
     if any(factors(k) for k in left):
         return None
     return binary(condition.op, total, const(-left.get(ONE, 0)))
+
+
+_LONGEST = 32
+"""Characters of a name of joined names; of longer ones the first and the last remain."""
+_FUSED = "_fused"
+
+
+def iteration_names(block: Block) -> list[str | None]:
+    """The names of the loops that a block was written for, `None` for those that have a number."""
+    if not all(i.var.name.startswith("v") for i in block.iters):
+        return [None] * len(block.iters)
+    bare = [i.var.name[1:] for i in block.iters]
+    return [name if name.isidentifier() and not iskeyword(name) else None for name in bare]
+
+
+def loop_names(block: Block) -> list[str]:
+    """Names of new loops, one for each iteration variable of a block."""
+    return [name or f"ax{n}" for n, name in enumerate(iteration_names(block))]
+
+
+def joined(names: Sequence[str]) -> str:
+    """The name of what stands for several loops: `n_oc` of `n` and `oc`, each of them once."""
+    parts = list(dict.fromkeys(name.removesuffix(_FUSED) for name in names))
+    whole = "_".join(parts)
+    return whole if len(whole) <= _LONGEST else f"{parts[0]}_to_{parts[-1]}"[:_LONGEST]
+
+
+def fused(names: Sequence[str]) -> str:
+    """The name of the loop that `fuse` makes of loops of these names."""
+    return f"{joined(names)}{_FUSED}"
+
+
+def mapped(block: Block, used: Sequence[Sequence[int]]) -> list[str]:
+    """Names of new loops over maps of a block's iteration variables, each of these (numbers)."""
+    given = iteration_names(block)
+    parts = [[given[n] for n in numbers] for numbers in used]
+    names = [
+        joined([name for name in some if name is not None]) if some and all(some) else f"ax{k}"
+        for k, some in enumerate(parts)
+    ]
+    return [
+        f"{name}_{names[:k].count(name)}" if names.count(name) > 1 else name
+        for k, name in enumerate(names)
+    ]
+
+
+MAX_SIZE = 1000
+
+
+def rebound(
+    stmt: Stmt, values: Mapping[Var, Expr], guard: Expr | None, ranges: dict[Var, tuple[Dim, Dim]]
+) -> Stmt:
+    """`stmt` with loop variables replaced in the bindings of blocks, and a condition added.
+
+    `ranges` are those of the loops around `stmt`.
+    """
+    match stmt:
+        case For():
+            inner = {**ranges, stmt.var: (0, last(stmt.extent))}
+            return with_body(stmt, rebound(stmt.body, values, guard, inner))
+        case Block():
+            s = Simplifier(ranges)
+            iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, s))
+            conditions = [
+                c
+                for old in conjuncts(stmt.predicate)
+                if (c := _condition(old, values, s)) is not None
+            ]
+            if guard is not None:
+                conditions.append(guard)
+            return replace(stmt, iters=iters, predicate=conjunction(conditions))
+        case Seq():
+            return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
+        case If():
+            cond = rebound_value(stmt.cond, values, Simplifier(ranges))
+            then = rebound(stmt.then, values, guard, ranges)
+            other = None if stmt.other is None else rebound(stmt.other, values, guard, ranges)
+            return If(cond, then, other)
+        case _:
+            raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
+
+
+def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:
+    new = rebound_value(i.value, values, s)
+    return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
+
+
+def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | None:
+    """`rebound_value` of a condition; `None` if it always holds.
+
+    One that never holds stays as it is, so that it still tells what the block's values are.
+    """
+    new = rebound_value(e, values, s)
+    if type(new) is not Const:
+        return new
+    return None if new.value else substitute(e, values)
+
+
+def rebound_value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
+    """`e` with variables replaced, and new quotients and remainders simplified."""
+    new = values.get(e, e) if type(e) is Var else substitute(e, values)
+    if new is not e and _has_quotient(new):
+        if size(new) > MAX_SIZE:
+            raise ScheduleError(
+                "an index would grow to {0} terms; at most {1}", size(new), MAX_SIZE
+            )
+        return s(new)
+    return new
+
+
+def _has_quotient(e: Expr) -> bool:
+    if type(e) is not Binary:
+        return False
+    if e.op is Op.FLOORDIV or e.op is Op.MOD:
+        return True
+    return _has_quotient(e.a) or _has_quotient(e.b)

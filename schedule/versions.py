@@ -25,8 +25,8 @@ from ..tir.piecewise import linear
 from ..tir.simplify import Simplifier
 from ..tir.visit import nested, substitute
 from .block_queries import Ranges, feeding, free_vars, loop_ranges, region_buffers
-from .edits import block_redirected
 from .find import with_children
+from .places import block_redirected
 from .require import certain, require
 
 

@@ -31,11 +31,10 @@ from ..tir.simplify import Simplifier
 from ..tir.structure import conjuncts, key_of
 from ..tir.visit import substitute
 from .block_queries import Ranges, bound_regions, feeding, free_vars, has_reduction, loop_ranges
-from .certain_stores import always_writes
 from .distinct import gapless
 from .facts import last, truths
 from .find import loops_above
-from .loop_dependence import Use, served, uses_of
+from .loop_dependence import Use, always_writes, served, uses_of
 from .require import certain, require
 
 

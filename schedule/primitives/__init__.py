@@ -18,6 +18,7 @@ from .distinguish import distinguish_reads as distinguish_reads
 from .distinguish import distinguish_updates as distinguish_updates
 from .einsum import pad_einsum as pad_einsum
 from .expand import expand_reduction as expand_reduction
+from .expand import split_reduction as split_reduction
 from .factor import hoist_factor as hoist_factor
 from .initial import merge_reduction as merge_reduction
 from .inline import compute_inline as compute_inline
@@ -36,7 +37,6 @@ from .online_softmax import online_softmax as online_softmax
 from .pack import pack as pack
 from .pack import transform_layout as transform_layout
 from .padding import decompose_padding as decompose_padding
-from .partial import split_reduction as split_reduction
 from .partition import loop_partition as loop_partition
 from .pipeline import double_buffer as double_buffer
 from .pipeline import pipeline as pipeline

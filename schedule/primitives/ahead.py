@@ -34,9 +34,8 @@ from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, substitute, walk
 from ..block_queries import Ranges, domain, free_vars, region_buffers, with_regions, writers_of
 from ..buffer_choice import InputIndex
-from ..edits import rewritten, spatial_nest
 from ..find import blocks_in, find_block, replace, replace_stmt
-from ..places import moving
+from ..places import moving, rewritten, spatial_nest
 from ..primitive import primitive
 from ..require import current_space, require
 from .cached_copies import (

@@ -39,9 +39,9 @@ from ..block_queries import (
     writers_of,
 )
 from ..buffer_choice import InputIndex, OutputIndex, inputs_of, outputs_of, updates_of
-from ..certain_stores import always_writes
-from ..edits import spatial_nest
 from ..find import find_block, find_loop, find_path, map_blocks, statements
+from ..loop_dependence import always_writes
+from ..places import spatial_nest
 from ..primitive import primitive
 from ..require import certain, require
 from ..written import visited

@@ -11,8 +11,8 @@ from dataclasses import replace as _replace
 from ...tir.ir import Block, Buffer, For, Func, Label, Var
 from ..available import require_available, require_still_concurrent
 from ..block_queries import order_of, readers_of, writers_of
-from ..edits import Moved, block_redirected
 from ..find import find_path, map_blocks, path_to
+from ..places import Moved, block_redirected
 from .place import put_after
 
 

@@ -12,8 +12,8 @@ from ...tir.visit import rewrite_children, walk
 from ..available import require_read_first, require_still_concurrent
 from ..block_queries import readers_of, with_regions, writers_of
 from ..buffer_choice import InputIndex, UpdateIndex
-from ..edits import rewritten
 from ..find import find_block, replace, statements
+from ..places import rewritten
 from ..primitive import primitive
 from ..require import certain, require
 from .cached_copies import (

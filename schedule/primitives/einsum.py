@@ -41,8 +41,8 @@ from ..block_queries import (
     require_unit,
     with_regions,
 )
-from ..edits import spatial_nest
 from ..find import find_block, find_path
+from ..places import spatial_nest
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction
 from ..require import certain, require, require_some

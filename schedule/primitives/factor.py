@@ -24,8 +24,8 @@ from ...tir.ir import (
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import free_vars, loop_name, require_not_inplace, require_unit
-from ..edits import adding, spatial_nest
 from ..find import find_block, replace
+from ..places import adding, spatial_nest
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, require_terms, starts_from_zero
 from ..require import require, require_some

@@ -22,15 +22,14 @@ from ...tir.ir import (
     product,
 )
 from ...tir.visit import nested
-from .. import loop_names
+from .. import placement
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
 from ..facts import last
 from ..find import called, find_path, last_loop, loop_path, loops_in, path_to, rebuild
 from ..legality import require_permutable
-from ..placement import require_settled
+from ..placement import rebound, require_settled
 from ..primitive import primitive
-from ..rebind import rebound
 from ..require import HandleName, certain, require
 
 MAX_PARTS = 16
@@ -168,7 +167,7 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
         require_unmarked(n)
     if len(nest) == 1:
         return fn, loops[0]
-    fused = Var(loop_names.fused([v.name for v in loops]))
+    fused = Var(placement.fused([v.name for v in loops]))
     extent = product([n.extent for n in nest])
     ranges = _ranges(path, [(fused, extent)])
     values: dict[Var, Expr] = {}

@@ -45,14 +45,22 @@ from ..block_queries import (
     without_buffers,
     writers_of,
 )
-from ..edits import adding, redirected, spatial_nest
 from ..find import find_block, find_loop, replace
+from ..places import adding, redirected, spatial_nest
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, require_terms
 from ..require import certain, require, require_some
 from .cached_copies import insert_top, replace_top, top_position
-from .exponentials import Exponent, Exponentials, at_pieces, exponent_of, exponentials, maximum_in
-from .pieces import in_pieces, own_nest
+from .pieces import (
+    Exponent,
+    Exponentials,
+    at_pieces,
+    exponent_of,
+    exponentials,
+    in_pieces,
+    maximum_in,
+    own_nest,
+)
 from .reduction import rfactor, sole_block
 
 

@@ -33,10 +33,9 @@ from ...tir.structure import key_of
 from ...tir.visit import walk
 from ..block_queries import free_vars, loop_ranges, prefetched, region_buffers
 from ..buffer_choice import BufferAccess, InputIndex
-from ..edits import block_redirected, spatial_nest
 from ..find import find_block, map_blocks
 from ..index_map import IndexMap
-from ..places import extent_of
+from ..places import block_redirected, extent_of, spatial_nest
 from ..primitive import primitive
 from ..require import certain, require
 from .cached_copies import (

@@ -38,8 +38,8 @@ from ..block_queries import (
     require_unit,
     with_regions,
 )
-from ..edits import copied, with_indices
 from ..find import find_block, find_loop, loops_above, perfect_nest, replace
+from ..places import copied, with_indices
 from ..primitive import primitive
 from ..require import certain, require, require_some
 from .reduction import sole_block

@@ -31,9 +31,9 @@ from ...tir.simplify import Simplifier, difference
 from ...tir.structure import conjunction, conjuncts
 from ...tir.visit import map_tuple, rewrite_children, substitute, with_body
 from ..block_queries import Ranges, loop_ranges
-from ..edits import copied
 from ..find import blocks_in, find_path, loop_path, rebuild
 from ..legality import own_buffers
+from ..places import copied
 from ..primitive import primitive
 from ..require import certain, require
 

@@ -62,10 +62,10 @@ from ..block_queries import (
     without_buffers,
     writers_of,
 )
-from ..edits import copied
 from ..facts import last
 from ..find import find_block, find_loop, loops_above, path_to, perfect_nest, replace
 from ..legality import require_visited_once, reuses, touches_apart
+from ..places import copied
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import note_provisional, require, require_some

@@ -27,12 +27,12 @@ from ...tir.visit import reads_from, substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import domain, free_vars, require_not_inplace, require_unit, writers_of
 from ..buffer_choice import BufferAccess, InputIndex, OutputIndex
-from ..edits import block_redirected
 from ..find import find_block, replace
 from ..index_map import IndexMap
 from ..places import (
     always_read,
     are_apart,
+    block_redirected,
     copy_nest,
     moving,
     place_of,

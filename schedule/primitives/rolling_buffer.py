@@ -43,8 +43,8 @@ from ..block_queries import (
 )
 from ..buffer_choice import OutputIndex
 from ..distinct import gapless
-from ..edits import block_redirected
 from ..find import blocks_in, find_block, map_blocks, path_to
+from ..places import block_redirected
 from ..primitive import primitive
 from ..require import certain, current_space, require, require_number, require_some
 from .cached_copies import written_at

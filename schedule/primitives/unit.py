@@ -38,8 +38,8 @@ from ..block_queries import (
     require_not_vectorized,
     with_regions,
 )
-from ..edits import with_indices
 from ..find import find_block, find_path, loop_path, path_to, rebuild
+from ..places import with_indices
 from ..primitive import primitive
 from ..require import certain, require, require_some
 from ..tensorizable import instruction_of, operands_of, require_contiguous

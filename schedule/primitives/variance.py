@@ -30,8 +30,8 @@ from ...tir.ir import (
 from ...tir.structure import conjuncts, same
 from ...tir.visit import substitute
 from ..block_queries import feeding, free_vars, has_reduction, loop_ranges, writers_of
-from ..edits import adding
 from ..find import find_block, find_loop, loops_above, replace
+from ..places import adding
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, reduction_into
 from ..require import require, require_some

@@ -13,8 +13,8 @@ from tilewright.schedule.block_queries import (
     with_regions,
     writers_of,
 )
-from tilewright.schedule.edits import copied
 from tilewright.schedule.find import blocks_in, loops_above, path_to, rebuild
+from tilewright.schedule.places import copied
 from tilewright.tir.ir import (
     Block,
     Buffer,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.schedule.bijections import bijection
-from tilewright.schedule.digit_sums import solve
+from tilewright.schedule.digit_sums import bijection, solve
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.evaluate import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tilewright as tw
 from tilewright import te
 from tilewright.schedule import Schedule
-from tilewright.schedule.loop_names import fused
+from tilewright.schedule.placement import fused
 
 
 def conv1d(ic: str = "ic", k: str = "k") -> tw.Func:
