@@ -42,6 +42,8 @@ from .rearrange import (
     stack,
     take,
     take_func,
+    transpose,
+    transpose_func,
 )
 from .reductions import argmax, argmin, max, mean, min, prod, reduction_func, sum
 from .softmax import (
@@ -52,7 +54,6 @@ from .softmax import (
     softmax,
     softmax_func,
 )
-from .transpose import transpose, transpose_func
 
 __all__ = [
     "ACTIVATIONS",
