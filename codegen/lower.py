@@ -1,4 +1,7 @@
-"""Lowering: run the passes of a kind of target on a scheduled `Func`."""
+"""Lowering: run the passes of a kind of target on a scheduled `Func`.
+
+Passes of lowering that several kinds of targets list.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from typing import TypeAlias
 from ..base.errors import BuildError
 from ..target import Target
 from ..tir.ir import Buffer, Func
-from .generator import generator_for
+from .generator import Pass, generator_for
+from .passes.blocks import blocks
+from .passes.flatten import flatten
 from .passes.rewrite import loops
+from .passes.trim import trim
 
 Trace: TypeAlias = Callable[[str, Func], object]
 """Is called with the name of each pass and its result, and with `""` and the program before."""
@@ -47,3 +53,22 @@ def check_concrete(func: Func) -> None:
 
 
 _HINT = "give the decisions of the schedule their values before building it"
+
+
+BLOCKS = Pass(
+    "blocks",
+    blocks,
+    "Replaces blocks by plain stores in loops, as only schedules need to know which iterations "
+    "belong to which computation.",
+)
+TRIM = Pass(
+    "trim",
+    trim,
+    "Ends loops where every guard in them has become false, as the iterations after that do "
+    "nothing.",
+)
+FLATTEN = Pass(
+    "flatten",
+    flatten,
+    "Turns the indices of each access into one offset, as memory has one dimension.",
+)

@@ -32,7 +32,7 @@ from tilewright.cli.database import _gain as cell_of_gain
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
 from tilewright.cli.report import print_assessment
-from tilewright.codegen.cuda import compiler, nvcc, nvrtc
+from tilewright.codegen.cuda import generator, nvcc, nvrtc
 from tilewright.codegen.cuda import generator as cuda_generator
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import cuda_pycuda, load
@@ -174,7 +174,7 @@ def db(tuned: Path, tmp_path: Path) -> Path:
 
 def has_cuda_compiler() -> bool:
     try:
-        compiler.versions()
+        generator.versions()
     except BuildError:
         return False
     return True

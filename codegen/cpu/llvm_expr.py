@@ -25,8 +25,7 @@ from ...tir.ir import (
 from ...tir.visit import walk
 from ..passes.rewrite import may_trap
 from . import llvm_lanes, llvm_math
-from .llvm_cast import convert
-from .llvm_float import computed_in, operand, result
+from .llvm_float import computed_in, convert, operand, result
 from .llvm_index import VALUE, index, value
 from .llvm_load import load
 from .llvm_product import product

@@ -4,6 +4,12 @@ Programs are flat here: an access has one index, an offset in elements. A `Ramp`
 vector in memory. A stride up to `MAX_SHUFFLE_STRIDE` is shuffled out of a few vectors. One of
 negative stride begins at its last lane, and is reversed. A `Broadcast` loads one element.
 Everything else is a gather or scatter.
+
+Emit loads and stores of buffers that LLVM keeps in registers.
+
+Each buffer is a stack slot of one scalar or vector that is only loaded and stored whole, so LLVM
+promotes it to values. Within a basic block they are values from the start: the block loads and
+stores a slot once. Lanes that a mask turns off hold unspecified values.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from ...base.errors import BuildError
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from ...tir.lanes import spaced
-from . import llvm_lanes, llvm_register, llvm_stream
+from . import llvm_lanes, llvm_memory
 from .llvm_index import emit, parts, value
 from .llvm_text import Builder, calling, lanes_of, memory_type, shuffled, spread, value_type
 
@@ -25,7 +31,7 @@ def load(b: Builder, e: Load) -> str:
     (offset,) = e.indices
     facts = dtypes.info(e.dtype)
     if e.buffer.scope == "register":
-        return llvm_register.load(b, e)
+        return load_register(b, e)
     if facts.lanes == 1:
         return _scalar(b, e.buffer, offset, e.mask)
     if type(offset) is Broadcast:
@@ -46,7 +52,7 @@ def store(b: Builder, s: Store) -> None:
     lanes = dtypes.info(offset.dtype).lanes
     dtype = dtypes.vector(s.buffer.dtype, lanes)
     if s.buffer.scope == "register":
-        llvm_register.store(b, s)
+        store_register(b, s)
         return
     text = value(b, s.value)
     if type(offset) is Ramp and abs(_step(offset)) == 1:
@@ -96,7 +102,7 @@ def _store_whole(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str)
     """The same of a vector as it is in memory."""
     where = address(b, buffer, first)
     if buffer in b.module.streamed:
-        llvm_stream.store(b, dtype, text, where)
+        llvm_memory.store(b, dtype, text, where)
         return
     align = dtypes.nbytes(buffer.dtype)
     b.do(f"store {memory_type(dtype)} {text}, ptr {where}, align {align}")
@@ -283,3 +289,67 @@ def _to_memory(b: Builder, text: str, dtype: str) -> str:
     if not dtypes.is_bool(dtype):
         return text
     return b.op(f"zext {value_type(dtype)} {text} to {memory_type(dtype)}")
+
+
+def load_register(b: Builder, e: Load) -> str:
+    """The operand of a load: of the whole value, or of some of its lanes."""
+    t, lanes = _whole(e.buffer)
+    whole = _held(b, e.buffer, t)
+    first, count = _part(e.indices[0])
+    if count == lanes:
+        return whole
+    if count == 1:
+        return b.op(f"extractelement {t} {whole}, i64 {first}")
+    return b.op(shuffled(t, whole, "poison", range(first, first + count)))
+
+
+def store_register(b: Builder, s: Store) -> None:
+    """A store of the whole value or of some of its lanes."""
+    t, lanes = _whole(s.buffer)
+    first, count = _part(s.indices[0])
+    text = value(b, s.value)
+    if s.mask is not None:
+        part = value_type(dtypes.vector(s.buffer.dtype, count))
+        old = load_register(b, Load(s.buffer, s.indices, s.value.dtype))
+        mask = f"{lanes_of('i1', count)} {value(b, s.mask)}"
+        text = b.op(f"select {mask}, {part} {text}, {part} {old}")
+    if count < lanes:
+        whole = _held(b, s.buffer, t)
+        if count == 1:
+            scalar = value_type(s.buffer.dtype)
+            text = b.op(f"insertelement {t} {whole}, {scalar} {text}, i64 {first}")
+        else:
+            part = value_type(dtypes.vector(s.buffer.dtype, count))
+            spread = [k if k < count else -1 for k in range(lanes)]
+            wide = b.op(shuffled(part, text, "poison", spread))
+            inside = range(first, first + count)
+            order = [lanes + k - first if k in inside else k for k in range(lanes)]
+            text = b.op(shuffled(t, whole, wide, order))
+    _, line = b.block.held.get(s.buffer, ("", None))
+    if line is not None:
+        b.block.lines[line] = ""
+    b.block.held[s.buffer] = text, len(b.block.lines)
+    b.do(f"store {t} {text}, ptr {b.pointers[s.buffer]}")
+
+
+def _held(b: Builder, buffer: Buffer, t: str) -> str:
+    """The operand that a register holds: what this block has loaded or stored last."""
+    held = b.block.held.get(buffer)
+    if held is None:
+        held = b.block.held[buffer] = b.op(f"load {t}, ptr {b.pointers[buffer]}"), None
+    return held[0]
+
+
+def _whole(buffer: Buffer) -> tuple[str, int]:
+    (lanes,) = buffer.shape
+    assert isinstance(lanes, int)
+    return value_type(dtypes.vector(buffer.dtype, lanes)), lanes
+
+
+def _part(index: Expr) -> tuple[int, int]:
+    """The first lane and the number of lanes of an access."""
+    if type(index) is Const:
+        return int(index.value), 1
+    assert isinstance(index, Ramp)
+    assert isinstance(index.base, Const)
+    return int(index.base.value), index.lanes

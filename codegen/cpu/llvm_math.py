@@ -10,35 +10,39 @@ results included):
     trunc, round and abs are exact.
 
 Infinities, NaN, signed zeros and overflow behave as in C. The families are in files of their own:
-llvm_exponential.py, llvm_logarithm.py, llvm_trigonometry.py (sine and cosine), llvm_angles.py
-(their inverses); polynomials are in llvm_polynomials.py.
+llvm_exponential.py (and logarithms), llvm_trigonometry.py (and inverses); their polynomials are in
+llvm_polynomials.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .llvm_angles import acos, asin, atan, atan2
 from .llvm_exponential import (
     EXP_RANGE,
     LN2_HIGH,
     LN2_LOW,
+    acosh,
+    asinh,
+    atanh,
     clamped,
     cosh,
     exp,
     exp2,
     expm1,
     expm1_reduced,
+    log,
+    log1p,
     reduced_exponent,
     scaled,
     sigmoid,
     sinh,
+    split,
     tanh,
     whole,
 )
-from .llvm_logarithm import acosh, asinh, atanh, log, log1p, split
 from .llvm_text import Builder, call, suffix, value_type
-from .llvm_trigonometry import cos, sin
+from .llvm_trigonometry import acos, asin, atan, atan2, cos, sin
 from .llvm_vector import V, fma, fma_exact, polynomial, two_sum, where
 
 INTRINSICS = {

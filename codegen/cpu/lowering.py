@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...target import CpuTarget
-from ..common_passes import BLOCKS, FLATTEN, TRIM
 from ..generator import Pass
+from ..lower import BLOCKS, FLATTEN, TRIM
 from ..passes.carry import carry
 from ..passes.compact import compact
 from ..passes.drop_masks import drop_masks

@@ -22,9 +22,8 @@ from ..passes.launches import Launch, launches_of
 from .emulate_batch import Array, Batch, Grid
 from .emulate_code import Code
 from .emulate_faults import Fault, Faults
-from .emulate_memory import GlobalMemory, SharedMemory, elements
+from .emulate_memory import Counts, GlobalMemory, SharedMemory, elements
 from .emulate_state import State
-from .emulate_traffic import Counts
 
 BATCH_THREADS = 8192
 """Threads of a batch, if its blocks have no more."""

@@ -13,13 +13,13 @@ from .emulate_batch import Active, Array, Batch, Grid
 from .emulate_faults import Action, FaultKind, Faults, Site, Thread
 from .emulate_memory import (
     AccessSite,
+    Counts,
     GlobalMemory,
     LocalMemory,
     Place,
     SharedMemory,
 )
 from .emulate_races import Clock, Conflict, Log
-from .emulate_traffic import Counts
 
 
 class State:

@@ -31,7 +31,7 @@ from ...tir.ir import (
     WarpShuffle,
 )
 from ..passes.intervals import Intervals
-from .names import Names
+from .prelude import Names
 from .types import HEADERS, NARROW, TYPES, converted
 
 CONDITIONAL, OR, AND, EQUALITY, RELATION, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(10)

@@ -40,7 +40,7 @@ from ...tir.ir import (
 from ...tir.visit import children, nested
 from ..passes.arena import KEY
 from ..passes.launches import AXES, BLOCK_AXES, Launch, launch_of
-from ..passes.varying import Varying
+from ..passes.uses import Varying
 from .emulate import shared_offsets
 from .kernels import is_move
 

@@ -2,6 +2,10 @@
 
 An image is one cubin, of the kernels of a function and of its packers. Of each function, `needs`
 has the launches of its kernels: `kernels`.
+
+The compiler of CUDA C++ that is here: nvcc, or else NVRTC.
+
+The GPU of this machine as a target.
 """
 
 from __future__ import annotations
@@ -13,19 +17,22 @@ from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...base.errors import ArtifactError, BuildError, TargetError, TilewrightError
-from ...runtime.cuda_driver import driver
+from ...runtime.cuda_driver import DeviceFacts, driver
 from ...runtime.cuda_launch import KernelLaunch, kernels_from_json, kernels_to_json
+from ...runtime.cuda_nvml import power_limit
 from ...runtime.module import Module, Origin
-from ...target import CudaTarget, Fact
+from ...target import ARCHS, CudaTarget, Fact
 from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Source, Tools
 from ..passes.idle_threads import idle_threads
-from .compiler import compile_cubin, compile_ptx, versions
+from . import nvcc, nvrtc
 from .emit import Emitted, emit
 from .lowering import passes
+from .nvcc import Cubin
 
 if TYPE_CHECKING:
     from ...base.files import File
@@ -59,8 +66,6 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         }
 
     def host(self) -> CudaTarget:
-        from .detection import host_target
-
         return host_target()
 
     def resolve(self, wanted: CudaTarget) -> CudaTarget:
@@ -68,8 +73,6 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         return wanted if wanted.arch else self.host()
 
     def check_runnable(self, target: CudaTarget) -> None:
-        from .detection import device_facts
-
         facts = device_facts()
         if not target.runs_on(facts.capability):
             raise TargetError(
@@ -116,8 +119,6 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
 
     def timed_there(self, target: CudaTarget, machine: Mapping[str, Any]) -> CudaTarget:
         """The device there: the newest architecture whose code it runs, as it is named here."""
-        from .detection import newest_arch
-
         try:
             major, _, minor = str(machine["capability"]).partition(".")
             model = str(machine["model"])
@@ -283,3 +284,82 @@ def _ptx(compiled: Compiled) -> str:
     """The PTX that the compiler makes of the kernels, as of the image."""
     target = CudaTarget.of(compiled.target)
     return compile_ptx(compiled.text, target, strict_fp=compiled.strict_fp)
+
+
+def compile_cubin(text: str, target: CudaTarget, *, strict_fp: bool = False) -> Cubin:
+    """Compile CUDA C++. `strict_fp` forbids fma contraction.
+
+    Raises `BuildError` where there is no compiler, and for what it refuses or warns of.
+    """
+    cubin: Cubin = _compiler().compile_cubin(text, target, strict_fp=strict_fp)
+    return cubin
+
+
+def compile_ptx(
+    text: str, target: CudaTarget, *, strict_fp: bool = False, lines: bool = False
+) -> str:
+    """The PTX of CUDA C++, with the `lines` that it is made of. Raises `BuildError`."""
+    ptx: str = _compiler().compile_ptx(text, target, strict_fp=strict_fp, lines=lines)
+    return ptx
+
+
+def versions() -> dict[str, str]:
+    """The compiler and its version, `{"nvcc": "13.0.88"}`. Raises `BuildError`."""
+    compiler = _compiler()
+    return {compiler.__name__.rpartition(".")[2]: compiler.version()}
+
+
+def _compiler() -> ModuleType:
+    try:
+        nvcc.nvcc()
+    except BuildError as error:
+        if nvrtc.is_there():
+            return nvrtc
+        raise BuildError(
+            "there is neither nvcc nor NVRTC on this machine, which compile kernels",
+            hint=f"{error.hint}; {nvrtc.HINT}",
+        ) from error
+    return nvcc
+
+
+def device_facts() -> DeviceFacts:
+    """What the driver says of the device that this thread uses. Raises `TargetError`.
+
+    No memory of the device is taken for that, as for a context.
+    """
+    found = driver()
+    return found.facts()[found.current()]
+
+
+def host_target() -> CudaTarget:
+    """The device that this thread uses, as a resolved target.
+
+    Raises `TargetError` where there is none, and for one that no code is made for.
+    """
+    return target_of(device_facts())
+
+
+def target_of(facts: DeviceFacts) -> CudaTarget:
+    """The target of a device: the newest architecture whose code it runs. Raises `TargetError`."""
+    return CudaTarget(
+        arch=newest_arch(facts.name, facts.capability),
+        model=facts.name,
+        sms=facts.sms,
+        memory_bytes=facts.memory_bytes,
+        l2_bytes=facts.l2_bytes,
+        power_watts=power_limit(facts.pci_bus_id),
+    )
+
+
+def newest_arch(name: str, capability: tuple[int, int]) -> str:
+    """The newest architecture whose code a device runs. Raises `TargetError`."""
+    runs = [arch for arch in ARCHS if CudaTarget(arch=arch).runs_on(capability)]
+    if not runs:
+        raise TargetError(
+            "{0} is sm_{1}{2}, which no code is made for; known: {3}",
+            name,
+            *capability,
+            ", ".join(ARCHS),
+            hint="use a device of one of these architectures",
+        )
+    return runs[-1]

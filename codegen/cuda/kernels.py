@@ -30,7 +30,7 @@ from ..passes.intervals import Intervals
 from ..passes.launches import Launch
 from ..passes.rewrite import origin, ranges_of
 from .expressions import Expressions
-from .names import Names
+from .prelude import Names
 from .types import move_type
 
 _BARRIERS = {BarrierScope.BLOCK: "__syncthreads();", BarrierScope.WARP: "__syncwarp();"}

@@ -57,8 +57,8 @@ that was not written.
 
 from __future__ import annotations
 
-from ..common_passes import BLOCKS, FLATTEN, TRIM
 from ..generator import Pass
+from ..lower import BLOCKS, FLATTEN, TRIM
 from ..passes.arena import arena
 from ..passes.barriers import barriers
 from ..passes.collectives import collectives

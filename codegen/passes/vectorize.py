@@ -47,7 +47,6 @@ from ...tir.polynomial import Poly, factors, shifted
 from ...tir.simplify import Simplifier, difference
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from .guards import first_lane
-from .near_loads import Lanes, near_load
 from .rewrite import (
     adjacent,
     fresh,
@@ -57,7 +56,15 @@ from .rewrite import (
     renewed,
     simplifier_of,
 )
-from .safety import Inequalities, Safety, inequalities_of, inequalities_of_negation, lasting
+from .safety import (
+    Inequalities,
+    Lanes,
+    Safety,
+    inequalities_of,
+    inequalities_of_negation,
+    lasting,
+    near_load,
+)
 from .unbent import unbent
 
 MAX_UNROLLED_CHUNKS = 16

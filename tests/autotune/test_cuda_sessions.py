@@ -17,7 +17,7 @@ from tilewright import ops
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.cli.main import main
-from tilewright.codegen.cuda import compiler, detection
+from tilewright.codegen.cuda import generator
 from tilewright.runtime import cuda_runtime
 from tilewright.runtime.cuda_memory import DeviceArray
 from tilewright.tuning_db import Environment, Outcome, TargetRecord, Toolchain
@@ -109,7 +109,7 @@ def test_records_say_on_what_they_were_measured(
 ) -> None:
     state = {"sm_mhz": 1980, "power_watts": 310, "temperature_c": 41, "power_limit_watts": 700}
     monkeypatch.setattr(cuda_runtime, "device_state", lambda _: state)
-    monkeypatch.setattr(detection, "power_limit", lambda _: 700)
+    monkeypatch.setattr(generator, "power_limit", lambda _: 700)
     tw.tune(ops.add_relu_func(100), "cuda", trials=1, database=database, config=QUICK)
     (target,) = database.records(TargetRecord)
     assert target.text == "cuda -arch=sm_90a"
@@ -149,7 +149,7 @@ def test_a_session_with_the_compiler(
     database: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:
-        versions = compiler.versions()
+        versions = generator.versions()
     except tw.BuildError as error:
         pytest.skip(str(error))
     monkeypatch.setenv(NVCC, "1")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.codegen.cpu.llvm_ends import part
+from tilewright.codegen.cpu.llvm_stmt import part
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.rewrite import loops, ranges_of
 from tilewright.schedule import Schedule

@@ -1,6 +1,6 @@
 """Counts of what launches ask of the hardware, for rows of decisions.
 
-For whole tiles they are those that the emulator counts (`codegen/cuda/emulate_traffic.py`). Of
+For whole tiles they are those that the emulator counts (`codegen/cuda/emulate_memory.py`). Of
 tiles that are partly outside of an array the share is taken that is inside.
 """
 

@@ -1,6 +1,6 @@
 """What requests of warps cost: sectors of global memory, wavefronts of shared memory.
 
-The rules are those of `codegen/cuda/emulate_traffic.py`, for the threads of one block of many
+The rules are those of `codegen/cuda/emulate_memory.py`, for the threads of one block of many
 candidates at once.
 """
 

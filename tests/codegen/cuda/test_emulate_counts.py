@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.base import dtypes
 from tilewright.codegen.cuda.emulate import Emulation
-from tilewright.codegen.cuda.emulate_traffic import Counts
+from tilewright.codegen.cuda.emulate_memory import Counts
 from tilewright.tir.ir import Barrier, For, If, Let, Store
 
 from .kernels import kernel, run

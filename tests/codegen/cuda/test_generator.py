@@ -22,7 +22,7 @@ from tilewright.building.build import build, build_library
 from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cuda import detection, nvrtc
+from tilewright.codegen.cuda import generator, nvrtc
 from tilewright.codegen.cuda import nvcc as nvcc_module
 from tilewright.codegen.cuda.emit import Emitted, emit
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
@@ -292,7 +292,7 @@ def test_libraries_are_built_where_there_is_no_device(
     def none() -> CudaTarget:
         raise TargetError("there is no device")
 
-    monkeypatch.setattr(detection, "host_target", none)
+    monkeypatch.setattr(generator, "host_target", none)
     program = ops.add_relu_func(4099)
     with TuningDatabase(tmp_path / "tuning.db") as db:
         library = build_library(program, tmp_path / "f.cubin", str(TARGET), db)

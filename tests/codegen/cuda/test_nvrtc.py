@@ -12,7 +12,7 @@ import pytest
 from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import _compiler, key
-from tilewright.codegen.cuda import compiler, nvcc, nvrtc
+from tilewright.codegen.cuda import generator, nvcc, nvrtc
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
 from tilewright.target import CudaTarget
 
@@ -115,7 +115,7 @@ def test_it_is_taken_where_nvcc_is_missing(
     name = key(func, TARGET, strict_fp=False)
     monkeypatch.setattr(nvcc, "nvcc", no_nvcc)
     _compiler.cache_clear()
-    assert compiler.versions() == {"nvrtc": "13.1"}
+    assert generator.versions() == {"nvrtc": "13.1"}
     tools = CudaGenerator().tools()
     assert (tools.generation, tools.versions) == ("ptxas 13.1", {"nvrtc": "13.1"})
     assert key(func, TARGET, strict_fp=False) != name

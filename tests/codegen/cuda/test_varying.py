@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.codegen.passes.launches import launches_of
 from tilewright.codegen.passes.rewrite import statements
-from tilewright.codegen.passes.varying import Varying
+from tilewright.codegen.passes.uses import Varying
 from tilewright.tir.ir import BarrierScope, If
 from tilewright.tir.parser import parse
 
