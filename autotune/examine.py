@@ -29,8 +29,7 @@ from ..tir.interpreter import interpret
 from ..tir.ir import Block, Func
 from ..tir.verify import verify
 from ..tir.visit import walk
-from .measure.inputs import arguments_of
-from .measure.numeric_check import tolerance_of
+from .measure.numeric_check import arguments_of, tolerance_of
 from .search.drawing import Drawn, drawn_of_each
 from .search.sketch import sketches
 

@@ -26,11 +26,10 @@ from tilewright.autotune.model.target_model import (
 )
 from tilewright.autotune.rules import register_rules
 from tilewright.autotune.rules.access_patterns import extents, reduced, spatial
-from tilewright.autotune.rules.common import block_loops, widest
+from tilewright.autotune.rules.common import block_loops, lanes_for, widest
 from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.register_tiles import sample_tile
 from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, SketchRule, Variant
-from tilewright.autotune.rules.vectors import lanes_for
 from tilewright.base import dtypes
 from tilewright.base.checked_json import read
 from tilewright.base.errors import (

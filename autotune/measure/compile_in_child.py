@@ -22,11 +22,11 @@ from ...target import Target
 from ...tir.instruction_set import user_instructions
 from ...tir.ir import Func
 from ..search.remembered import Way
-from .builds import Builds
 from .machine import with_rates
 from .program_text import program_fields
 from .protocol import Message
 from .supervised_worker import SupervisedWorker, describe, was_killed
+from .worker_pool import Builds
 from .worker_process import Died, Event, TimedOut, Worker
 
 _PATIENCE = 600.0

@@ -27,14 +27,13 @@ from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.outcome import Outcome
-from .builds import Builds, Built, OtherWork
 from .interchange import reference_program
 from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
 from .protocol import Message
 from .reference import new_memory
 from .supervised_worker import Handshake, Requeue, SupervisedWorker, describe, was_killed
-from .worker_pool import WorkerPool
+from .worker_pool import Builds, Built, OtherWork, WorkerPool
 from .worker_process import Died, Event, Worker, turn
 
 _log = logging.getLogger(__name__)

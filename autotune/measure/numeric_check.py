@@ -1,4 +1,7 @@
-"""How much results may differ, as `runtime/measure/comparison.py` measures errors."""
+"""How much results may differ, as `runtime/measure/comparison.py` measures errors.
+
+The arguments to run a program on while it is tuned, with data of `runtime/measure/inputs.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from ...runtime.measure.comparison import (
     largest_error,
     typical_size,
 )
-from ...tir.ir import Block, Buffer, Dim, For, Func, IterKind, Load, Stmt, Store, Var
+from ...runtime.measure.inputs import Arguments
+from ...runtime.memory import Memory
+from ...runtime.signature import Signature
+from ...tir.ir import Block, Buffer, Call, Dim, For, Func, IterKind, Load, Stmt, Store, Var
 from ...tir.structure import same
 from ...tir.visit import nested, reads_from, stored_buffers, walk
 from ...tir.windows import variables
@@ -94,3 +100,16 @@ def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> 
 def _epsilon(buffer: Buffer) -> float:
     facts = dtypes.info(buffer.dtype)
     return 2.0**-facts.mantissa if facts.kind == "float" else 0.0
+
+
+_POSITIVE = frozenset({"acosh", "log", "log1p", "sqrt", "rsqrt", "pow"})
+
+
+def arguments_of(func: Func, signature: Signature, seed: int, memory: Memory) -> Arguments:
+    """The arguments of a program, in memory of its kind of target."""
+    return Arguments(signature, seed, memory, positive=needs_positive(func))
+
+
+def needs_positive(func: Func) -> bool:
+    """Whether negative inputs may have no result: logarithms, roots, powers."""
+    return any(type(n) is Call and n.fn in _POSITIVE for n in walk(func))

@@ -40,9 +40,8 @@ from ..search.drawing import Drawn, drawn_by_search, model_or_none
 from ..session.records import toolchain_record, workload_record
 from .compile_in_child import compile_in_child
 from .host_sample import NotSampled, host_sample
-from .inputs import arguments_of, needs_positive
 from .interchange import reference_program
-from .numeric_check import require_tolerance, tolerance_of
+from .numeric_check import arguments_of, needs_positive, require_tolerance, tolerance_of
 
 Compile: TypeAlias = Callable[[Func, Target], Compiled]
 

@@ -6,12 +6,15 @@ if a candidate's deviate.
 The memory is a file without a name that the tuning process holds and every runner inherits, so the
 unscheduled program runs once in a session however many runners die. Once written it is only mapped
 for reading: no candidate can spoil what it is judged by.
+
+Files without a name: memory where the system has such files, else in the temporary folder.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,6 @@ from ...base import dtypes
 from ...base.errors import TuningError, open_files_hint
 from ...runtime.signature import Argument, Signature
 from ...tir.widen import WIDEST
-from .anonymous_file import unnamed_file
 
 Array = np.ndarray[Any, Any]
 _ALIGN = 64
@@ -95,3 +97,18 @@ def _dtype(argument: Argument, *, wide: bool) -> str:
 
 def _rounded(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
+
+
+def unnamed_file(label: str) -> int:
+    """A descriptor of a new, empty file, which the caller closes. Raises `OSError`.
+
+    `label` is what the system shows of it.
+    """
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.memfd_create(label)
+        except OSError as error:  # a sandbox may refuse it
+            if open_files_hint(error):  # no temporary file can be opened either
+                raise
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -28,9 +28,8 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tir.widen import widened
 from ...tuning_db.outcome import Outcome
-from .inputs import arguments_of
 from .limits import limit_memory, unlimit_memory
-from .numeric_check import Deviation, Exact, check_outputs, deviation, tolerance_of
+from .numeric_check import Deviation, Exact, arguments_of, check_outputs, deviation, tolerance_of
 from .program_text import parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs

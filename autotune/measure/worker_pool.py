@@ -1,19 +1,27 @@
-"""The processes that build and run the candidates of one program or of several."""
+"""The processes that build and run the candidates of one program or of several.
+
+Builds that go on in several processes, and other work of this one meanwhile.
+"""
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from secrets import token_hex
 from tempfile import gettempdir
+from typing import Generic, NamedTuple, TypeVar
 
 from ...base.errors import TuningError
 from ...codegen.detect import usable_processors
 from ...codegen.generator import generator_for, outside_modules
 from ...target import Target
-from .measure_result import MeasureConfig
-from .supervised_worker import Handshake, SupervisedWorker
+from .measure_result import Kernel, MeasureConfig
+from .supervised_worker import Handshake, Requeue, SupervisedWorker, was_killed
+from .worker_process import Event, Worker, turn
 
 
 class WorkerPool:
@@ -72,3 +80,92 @@ class WorkerPool:
             worker.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+_log = logging.getLogger(__name__)
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+class Built(NamedTuple):
+    """A candidate that compiled, and how many seconds that took."""
+
+    kernel: Kernel
+    seconds: float
+
+
+class Builds(Generic[Request, Result]):
+    """Requests that builders work on, and what became of those before.
+
+    `ask` gives a request to a builder, `hear` makes a result of the answer. A builder that was
+    killed from outside says nothing of its request, which gets another one.
+    """
+
+    def __init__(
+        self,
+        builders: Sequence[SupervisedWorker],
+        requests: Sequence[Request],
+        ask: Callable[[SupervisedWorker, Request], Worker],
+        hear: Callable[[Event, Request], Result],
+    ) -> None:
+        self.results: dict[int, Result] = {}
+        self.at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
+        self._requests, self._ask, self._hear = requests, ask, hear
+        self._waiting = deque(range(len(requests)))
+        self._requeued: set[int] = set()
+        self._free = list(builders)
+        self._assign()
+
+    def hear(
+        self, tick: Callable[[], None], work: Callable[[], bool] = lambda: False, wait: bool = True
+    ) -> None:
+        """Hear what builders have to say, and give them more to do."""
+        busy = list(self.at_work)
+        for worker, event in turn(busy, tick, work, wait=wait) if busy else ():
+            if worker not in self.at_work:
+                continue  # it died after its answer, which is the next request's matter
+            supervised, number = self.at_work[worker]
+            answer = supervised.receive(event)
+            if answer is None:
+                continue
+            del self.at_work[worker]
+            self._free.append(supervised)
+            if isinstance(answer, Requeue):
+                self._waiting.appendleft(number)
+            elif was_killed(answer) and number not in self._requeued:
+                _log.info("a builder was killed; its request gets another")
+                self._requeued.add(number)
+                self._waiting.appendleft(number)
+            else:
+                self.results[number] = self._hear(answer, self._requests[number])
+        self._assign()
+
+    def give_up(self) -> None:
+        """End the builders that are at work: nobody waits for their answers."""
+        for supervised, _ in self.at_work.values():
+            supervised.close()
+        self.at_work.clear()
+
+    def _assign(self) -> None:
+        while self._free and self._waiting:
+            supervised, number = self._free.pop(), self._waiting.popleft()
+            self.at_work[self._ask(supervised, self._requests[number])] = supervised, number
+
+
+class OtherWork:
+    """Other work to do while waiting, in steps, and the seconds that it took."""
+
+    def __init__(self, steps: Iterable[None]) -> None:
+        self.seconds = 0.0
+        self._steps = iter(steps)
+
+    def step(self) -> bool:
+        """Do one step, if there is one."""
+        began = time.monotonic()
+        done = next(self._steps, self) is None
+        self.seconds += time.monotonic() - began
+        return done
+
+    def finish(self) -> None:
+        while self.step():
+            pass

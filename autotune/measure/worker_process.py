@@ -32,8 +32,8 @@ import psutil
 
 from ...base.errors import TuningError, open_files_hint
 from ...runtime.parent import NO_NUMPY_THREADS
-from .anonymous_file import unnamed_file
 from .protocol import Assembler, Message, encode
+from .reference import unnamed_file
 
 TAIL = 2000
 _PIECE = 1 << 20

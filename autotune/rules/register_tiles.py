@@ -21,8 +21,7 @@ from .access_patterns import (
     reduced,
     spatial,
 )
-from .common import powers
-from .vectors import in_registers
+from .common import in_registers, powers
 
 MAX_TILE = 16
 MAX_VECTORS = 6

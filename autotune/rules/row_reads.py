@@ -1,4 +1,7 @@
-"""In which rows of each other blocks read what they write."""
+"""In which rows of each other blocks read what they write.
+
+Stages of pipelines: spatial blocks that read windows of each other.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import operator
 from collections.abc import Mapping, Sequence
 
 from ...tir.ir import Block, Label, Var
+from .access_patterns import inputs_of, loads
+from .common import operations
 
 
 def rows_read(
@@ -52,3 +57,12 @@ def reads_own_rows(
             if len(read) != len(variables) or any(map(operator.is_not, read, variables)):
                 return False
     return True
+
+
+def cheap_stages(members: Sequence[Block]) -> list[Label]:
+    """The stages that take no more than a load and an operation or two."""
+    return [
+        b.label
+        for b in members[:-1]
+        if sum(loads(b, i.buffer) for i in inputs_of(b)) <= 1 and operations(b) <= 2
+    ]

@@ -15,11 +15,19 @@ from ...tuning_db.values import Baseline, ComparedSchedule, ScheduleRecord
 from ..config import MIN_FINALISTS, TuneConfig
 from ..measure.measure_result import BuildRequest, MeasureResult
 from ..measure.measurer import Measurer
-from .drift import DISTURBED, DriftMonitor
-from .finals import FAR, Fastest, Finalist, InterleavedTiming, attempts, short_heat, wait_for_calm
+from .finals import (
+    FAR,
+    Fastest,
+    Finalist,
+    InterleavedTiming,
+    SessionFinals,
+    attempts,
+    short_heat,
+    wait_for_calm,
+)
+from .noise import DISTURBED, DriftMonitor
 from .recorder import Earlier, Recorder
 from .rivals import Rivals
-from .session_finals import SessionFinals
 
 
 @dataclass(eq=False)

@@ -2,18 +2,37 @@
 
 `Fastest` keeps the finalists while candidates are measured, `InterleavedTiming` times them. Those
 that are far slower take part in a few rounds (`short_heat`), for the ratio.
+
+How the finals of a session ended, from its records: the comparison, and what was gained.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
+from ...base.errors import DatabaseError
 from ...runtime.timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from ...schedule import Trace
-from ...tuning_db.interleaved_comparison import TimeRatio, fastest_row, time_ratio
-from ...tuning_db.values import ScheduleRecord, Verdict
+from ...tuning_db import TuningDatabase
+from ...tuning_db.gains import Gains, gains_of, untuned_of
+from ...tuning_db.interleaved_comparison import (
+    TimeRatio,
+    compare_schedules,
+    fastest_row,
+    time_ratio,
+)
+from ...tuning_db.values import (
+    ComparedSchedule,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    Verdict,
+)
 from ..measure.measure_result import Kernel
 
 _log = logging.getLogger(__name__)
@@ -196,3 +215,48 @@ class InterleavedTiming:
         """About how long a round takes."""
         seconds = [self._finalists[n].seconds for n in self._running]
         return max(1e-9, sum(turn_seconds(s, self._sample_seconds) for s in seconds))
+
+
+class SessionFinals(NamedTuple):
+    """How finalists compare, the choice first, and its gains over the baselines among them."""
+
+    comparison: tuple[ComparedSchedule, ...]
+    gains: Gains
+
+    @property
+    def seconds(self) -> float:
+        """The time of the choice."""
+        return self.comparison[0].seconds
+
+
+def session_finals(
+    database: TuningDatabase, finalists: Sequence[Measurement]
+) -> SessionFinals | None:
+    """How interleaved measurements of a session compare; `None` for fewer than two.
+
+    Those whose schedule is damaged are left out.
+    """
+    entries = []
+    for measured in finalists:
+        with suppress(DatabaseError):
+            entries.append((measured, database.get(ScheduleRecord, measured.schedule)))
+    if len(entries) < 2:
+        return None
+    untuned = untuned_of(database.get(Session, finalists[0].session))
+    comparison = compare_schedules(entries, partial(_earlier, database, finalists[0]), untuned)
+    choice = next(m for m, _ in entries if m.schedule == comparison[0].schedule)
+    return SessionFinals(tuple(comparison), gains_of(choice, entries, untuned))
+
+
+def _earlier(database: TuningDatabase, final: Measurement) -> dict[str, list[float]]:
+    """The times of schedules (ids) that the session of a finalist measured before its finals."""
+    times: dict[str, list[float]] = {}
+    for m in database.measurements(session=final.session, outcome=Outcome.OK):
+        same = (m.workload, m.target, m.toolchain) == (
+            final.workload,
+            final.target,
+            final.toolchain,
+        )
+        if same and m.created < final.created:
+            times.setdefault(m.schedule, []).extend(m.samples)
+    return times

@@ -30,7 +30,7 @@ from ..measure.measure_result import MeasureResult
 from ..result import BestResult
 from ..search.history import best_known
 from ..search.replay import Replays
-from .session_finals import SessionFinals, session_finals
+from .finals import SessionFinals, session_finals
 from .session_history import SessionHistory, tolerance_of
 
 BEAT = 15.0

@@ -27,25 +27,22 @@ from ...tuning_db.values import (
     SessionStatus,
 )
 from ..config import TuneConfig
-from ..measure.builds import Built
 from ..measure.measure_result import BuildRequest, MeasureResult
 from ..measure.measurer import Measurer
+from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
 from ..own_schedules import OwnSchedules
 from ..result import BestResult, Spent, TuneResult
 from ..search.search import Candidate, Search
 from .budget import Meter
-from .drift import DriftMonitor
 from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
 from .final_comparison import FinalComparison
 from .finals import Fastest, Finalist
 from .gain import Progress
-from .noise import disturbed_finals_text, noise_text, was_disturbed
+from .noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text, was_disturbed
 from .own_rules import OwnRules
 from .recorder import Recorder
-from .retiming import Plausibility
-from .rivals import Rival, Rivals
-from .wrong_results import WrongResults
+from .rivals import Rival, Rivals, WrongResults
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0

@@ -18,8 +18,8 @@ from ...tuning_db.values import Measurement, ScheduleRecord, Session, TargetReco
 from ..measure.numeric_check import require_tolerance
 from .budget import running
 from .events import Final, Trial
+from .finals import SessionFinals, session_finals
 from .noise import was_disturbed
-from .session_finals import SessionFinals, session_finals
 
 _PAGE = 1000
 _TICK = timedelta(microseconds=1)

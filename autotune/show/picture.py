@@ -17,9 +17,8 @@ from ...base.text import LINE, count, cut, excerpt, in_lines, printable, short_i
 from ...tuning_db.gains import gains_text
 from ...tuning_db.values import ComparedSchedule, Outcome
 from ..result import origin_text, slower_finals_text
-from ..session.drift import DISTURBED, changed
 from ..session.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from ..session.noise import uncertain_text, were_disturbed
+from ..session.noise import DISTURBED, changed, uncertain_text, were_disturbed
 
 _ERROR = 120
 _PROGRAMS = 5

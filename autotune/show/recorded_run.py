@@ -33,7 +33,7 @@ from ...tuning_db.values import (
 from ..result import instead_text
 from ..session.budget import budget_text
 from ..session.events import Drift, Ended, Event, Started, Waiting
-from ..session.session_finals import SessionFinals
+from ..session.finals import SessionFinals
 from ..session.session_history import SessionHistory, tolerance_of
 from .picture import Pictures
 

@@ -12,7 +12,7 @@ import htpy as h
 from ...autotune.result import slower_finals_text
 from ...autotune.session.budget import budget_text
 from ...autotune.session.events import Trial
-from ...autotune.session.session_finals import SessionFinals
+from ...autotune.session.finals import SessionFinals
 from ...autotune.session.session_history import SessionHistory
 from ...base.durations import format_seconds
 from ...base.errors import TilewrightError

@@ -2,7 +2,7 @@
 
 Each run is a session of the database whose search is `{"lab": true}`. It beats while it runs, times
 a kernel again to see whether the machine is calm, and is marked if that was not so. Times that are
-far beyond their predictions are measured again (`autotune/session/retiming.py`). What could not be
+far beyond their predictions are measured again (`autotune/session/noise.py`). What could not be
 written, because the database was locked or is gone, is tried again (`unsaved`).
 """
 
@@ -24,18 +24,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ...autotune.config import TuneConfig
-from ...autotune.measure.builds import Built
 from ...autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
 from ...autotune.measure.measurer import Measurer
 from ...autotune.measure.pack import write_pack
-from ...autotune.measure.worker_pool import WorkerPool
+from ...autotune.measure.worker_pool import Built, WorkerPool
 from ...autotune.model.target_model import TargetModel
 from ...autotune.search.drawing import drawn_of_traces, model_or_none
 from ...autotune.search.replay import Replays
 from ...autotune.search.sketch import Sketch
-from ...autotune.session.drift import DriftMonitor
 from ...autotune.session.finals import Finalist, InterleavedTiming, attempts
-from ...autotune.session.noise import disturbed_finals_text, noise_text
+from ...autotune.session.noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text
 from ...autotune.session.recorder import Recorder, Subject
 from ...autotune.session.records import (
     environment_record,
@@ -44,7 +42,6 @@ from ...autotune.session.records import (
     toolchain_record,
     workload_record,
 )
-from ...autotune.session.retiming import Plausibility
 from ...base.errors import DatabaseError
 from ...codegen.detect import check_runnable
 from ...runtime.timer import turn_seconds

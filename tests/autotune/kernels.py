@@ -14,8 +14,8 @@ from functools import cache
 from llvmlite import binding
 
 from tilewright import Func, te
-from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import Kernel
+from tilewright.autotune.measure.worker_pool import Built
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.tir.ir import Expr

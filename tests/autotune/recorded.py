@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import (
     BuildRequest,
     Kernel,
     MeasureResult,
 )
+from tilewright.autotune.measure.worker_pool import Built
 from tilewright.runtime.measure.comparison import CheckResult
 from tilewright.tuning_db import Outcome
 

@@ -11,8 +11,8 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.model import profile as profile_module
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
+from tilewright.autotune.model.cpu.footprints import shuffles_of
 from tilewright.autotune.model.cpu.instructions import Converting, instructions_of
-from tilewright.autotune.model.cpu.shuffles import shuffles_of
 from tilewright.autotune.model.memo import Memo
 from tilewright.autotune.model.profile import _fixed_part, _Loops, profile
 from tilewright.autotune.search.candidates import Rowspace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.autotune.model.cuda import decided
-from tilewright.autotune.model.cuda.decided import DecidedParts, distinct_rows
+from tilewright.autotune.model.cuda import addresses
+from tilewright.autotune.model.cuda.addresses import DecidedParts, distinct_rows
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Expr, Var, const, select
 from tilewright.tir.windows import variables
@@ -45,10 +45,10 @@ def test_parts_are_as_large_as_they_can_be_and_equal_ones_are_one() -> None:
     assert parts(7) == 7
 
 
-@pytest.mark.parametrize("factor", [decided._HASH, 0])
+@pytest.mark.parametrize("factor", [addresses._HASH, 0])
 def test_distinct_rows(factor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all rows have one key."""
-    monkeypatch.setattr(decided, "_HASH", factor)
+    monkeypatch.setattr(addresses, "_HASH", factor)
     rows = np.random.default_rng(0).integers(-2, 2, (200, 3))
     first, place = distinct_rows(rows)
     np.testing.assert_array_equal(rows[first][place], rows)

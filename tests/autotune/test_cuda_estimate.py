@@ -16,8 +16,7 @@ from tilewright.autotune.model.cuda import patterns
 from tilewright.autotune.model.cuda.counts import count
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.launches import launches_of
-from tilewright.autotune.model.cuda.model import MODEL
-from tilewright.autotune.model.cuda.roofline import roofline
+from tilewright.autotune.model.cuda.model import MODEL, roofline
 from tilewright.autotune.model.limits import target_limits
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import model_for

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.measurer import Measurer
-from tilewright.autotune.session.drift import DriftMonitor
 from tilewright.autotune.session.finals import Finalist
+from tilewright.autotune.session.noise import DriftMonitor
 from tilewright.schedule import Trace
 from tilewright.tuning_db import ScheduleRecord
 

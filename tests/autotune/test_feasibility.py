@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.model.cost_model import CostModel, TrainingRows
+from tilewright.autotune.model.cost_model import CERTAIN, CostModel, Feasibility, TrainingRows
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL
-from tilewright.autotune.model.feasibility import CERTAIN, Feasibility
 from tilewright.autotune.search import history
 from tilewright.autotune.search.search import Candidate, Known, Observation
 from tilewright.autotune.search.transfer import learned, model_of, refit, warm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright import TuningError, ops
-from tilewright.autotune.model.cpu.roofline import roofline
+from tilewright.autotune.model.cpu.model import roofline
 from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.session.gain import Progress, most_promising, relative_gain
 from tilewright.autotune.session.stop import StopRules

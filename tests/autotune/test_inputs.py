@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright import Func, te
-from tilewright.autotune.measure.inputs import arguments_of
 from tilewright.autotune.measure.measure_result import Kernel
+from tilewright.autotune.measure.numeric_check import arguments_of
 from tilewright.autotune.measure.runner import _Program
 from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func

@@ -18,7 +18,7 @@ from tilewright import ops
 from tilewright.autotune.measure import machine
 from tilewright.autotune.measure.machine import Again, Description, described, with_rates
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
-from tilewright.autotune.model.cpu.roofline import roofline
+from tilewright.autotune.model.cpu.model import roofline
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.remembered import key
 from tilewright.base.errors import ArtifactError, TargetError

@@ -14,12 +14,12 @@ import pytest
 
 from tilewright import Schedule, TuningError
 from tilewright.autotune.measure import measurer as measuring
-from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.numeric_check import tolerance_of
 from tilewright.autotune.measure.protocol import Message
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker
+from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
 from tilewright.base.errors import ScheduleError
 from tilewright.codegen.detect import resolve

@@ -12,7 +12,7 @@ import pytest
 import tilewright as tw
 from tilewright import Target, ops
 from tilewright.autotune.model.cpu.estimate import Estimator
-from tilewright.autotune.model.cpu.roofline import roofline
+from tilewright.autotune.model.cpu.model import roofline
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search import remembered
 from tilewright.autotune.search.candidates import Rowspace

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tilewright import TuningDatabase, TuningError, build, tune
-from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
 from tilewright.autotune.measure.measurer import Measurer
+from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.session import tuning_job as tuning
 from tilewright.autotune.session.events import Event, Trial

@@ -21,13 +21,13 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.builds import Built
 from tilewright.autotune.measure.measure_result import MeasureConfig, MeasureResult
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.pack_import import import_results
+from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.session import finals
+from tilewright.autotune.session.noise import Plausibility
 from tilewright.autotune.session.records import schedule_record, target_record, workload_record
-from tilewright.autotune.session.retiming import Plausibility
 from tilewright.lab.workbench.measuring import GENERATOR, Run, VersionResults
 from tilewright.lab.workbench.versions import Comparison, Timing
 from tilewright.lab.workbench.workbench import Workbench

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.measure.inputs import arguments_of
+from tilewright.autotune.measure.numeric_check import arguments_of
 from tilewright.base import dtypes
 from tilewright.base.errors import (
     ArgumentError,

@@ -1,18 +1,51 @@
-"""The addresses that the threads of a block access, as expressions over decisions."""
+"""The addresses that the threads of a block access, as expressions over decisions.
+
+What is known of an index without the data that a program runs on.
+
+Indices may depend on elements that are read (gathers), on parameters, on floats, and on integers
+of any dtype. Patterns of addresses are counted from int64 arithmetic over loops and decisions.
+
+What rows have in common: the parts of expressions that depend on decisions alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from functools import reduce
 
-from ....tir.ir import Dim, Expr, Var, as_expr, const
-from ....tir.visit import substitute
+import numpy as np
+import numpy.typing as npt
+
+from ....base import dtypes
+from ....tir.columns import HIGH, LOW
+from ....tir.ir import (
+    INDEX,
+    TRUE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Op,
+    Select,
+    Var,
+    as_dim,
+    as_expr,
+    binary,
+    const,
+    select,
+)
+from ....tir.structure import key_of
+from ....tir.visit import rewrite_children, substitute
 from ....tir.windows import variables
-from .known_indices import known
+from ....tir.windows import variables as variables_of
 from .launches import Access, Phase, is_one
-from .spans import Shapes, least, place
+from .spans import ZERO, Shapes, depends_on_data, least, place, strides_of
 
 LETTERS = "xyz"
-ZERO = const(0)
 
 
 class Addresses:
@@ -82,3 +115,127 @@ class Addresses:
                 there = substitute(alone, {f.var: iteration})
                 steps.append((there - start) * as_expr(least(f.extent - 1, 1)))
         return steps
+
+
+def known(e: Expr, variables: AbstractSet[Var]) -> Expr:
+    """An index or condition as int64 arithmetic over `variables`.
+
+    An integer that is read counts as its place in its array: other elements have other values.
+    Integers of other dtypes do not wrap around. Floats and other variables count as 0, conditions
+    that are read as true.
+    """
+    if variables_of(e) <= variables and not depends_on_data(e):
+        return e
+    if dtypes.is_float(e.dtype):
+        return ZERO
+
+    def visit(n: Expr) -> Expr:
+        return known(n, variables)
+
+    match e:
+        case Const(value=bool()):
+            return e
+        case Const(value=value):
+            return const(min(max(int(value), LOW), HIGH))
+        case Var():
+            return e if e in variables else ZERO
+        case Load() if dtypes.is_bool(e.dtype):
+            return TRUE
+        case Load(buffer=buffer):
+            indices = [visit(i) for i in e.indices]
+            return as_expr(place(buffer, indices, strides_of(buffer.shape, buffer)))
+        case Cast(value=value):
+            inner = visit(value)
+            if dtypes.is_bool(e.dtype) == dtypes.is_bool(inner.dtype):
+                return inner
+            return binary(Op.NE, inner, ZERO) if dtypes.is_bool(e.dtype) else select(inner, 1, ZERO)
+        case Binary(op=op):
+            a, b = visit(e.a), visit(e.b)
+            divides = op is Op.FLOORDIV or op is Op.MOD
+            return a if divides and b is ZERO else binary(op, a, b)
+        case Select():
+            return select(visit(e.cond), visit(e.then), visit(e.other))
+        case Call(fn="neg"):
+            return ZERO - visit(e.args[0])
+        case Call(fn="not"):
+            return ~visit(e.args[0])
+        case _:
+            return ZERO
+
+
+Ints = npt.NDArray[np.int64]
+_HASH = 0x9E3779B97F4A7C15
+"""An odd number whose powers differ in all bits."""
+
+
+class DecidedParts:
+    """Expressions in which a variable stands for each part that is free of `others`.
+
+    `names` are these variables, and `exprs` what each of them stands for. Sums and products are
+    ordered so that these parts are large: int64 arithmetic wraps around, and is the same in any
+    order.
+    """
+
+    def __init__(self, others: Collection[Var]) -> None:
+        self._others = frozenset(others)
+        self._known: dict[object, Var] = {}
+        self._decided: dict[Expr, bool] = {}
+        self.names: list[Var] = []
+        self.exprs: list[Expr] = []
+
+    def __call__(self, dim: Dim) -> Dim:
+        return dim if isinstance(dim, int) else as_dim(self._visit(dim))
+
+    def _visit(self, e: Expr) -> Expr:
+        if type(e) is Const or e in self._others:
+            return e
+        if e.dtype == INDEX and self._is_decided(e):
+            return self._part(e)
+        if type(e) is Binary and e.dtype == INDEX and e.op in (Op.ADD, Op.MUL):
+            terms = _terms(e, e.op)
+            decided = [t for t in terms if self._is_decided(t)]
+            operands = [self._visit(t) for t in terms if not self._is_decided(t)]
+            if decided:
+                operands.append(self._visit(reduce(lambda a, b: binary(e.op, a, b), decided)))
+            return reduce(lambda a, b: binary(e.op, a, b), operands)
+        return rewrite_children(e, self._visit)
+
+    def _is_decided(self, e: Expr) -> bool:
+        decided = self._decided.get(e)
+        if decided is None:
+            if type(e) is Binary:
+                decided = self._is_decided(e.a) and self._is_decided(e.b)
+            else:
+                decided = variables(e).isdisjoint(self._others)
+            self._decided[e] = decided
+        return decided
+
+    def _part(self, e: Expr) -> Expr:
+        key = key_of(e)
+        part = self._known.get(key)
+        if part is None:
+            part = self._known[key] = Var(f"d{len(self.names)}")
+            self.names.append(part)
+            self.exprs.append(e)
+        return part
+
+
+def _terms(e: Expr, op: Op) -> list[Expr]:
+    """The operands of a sum, or of a product."""
+    if type(e) is Binary and e.op is op and e.dtype == INDEX:
+        return [*_terms(e.a, op), *_terms(e.b, op)]
+    return [e]
+
+
+def distinct_rows(rows: Ints) -> tuple[Ints, Ints]:
+    """The places of the different rows of a matrix, and the number of each row among these."""
+    with np.errstate(over="ignore"):
+        key = np.zeros(len(rows), dtype=np.uint64)
+        for column in rows.T:
+            key = (key ^ column.astype(np.uint64)) * np.uint64(_HASH)
+            key ^= key >> np.uint64(29)
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    place = place.ravel()
+    if not np.array_equal(rows[first[place]], rows):  # two rows have one key
+        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, place.ravel()

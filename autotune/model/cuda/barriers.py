@@ -11,8 +11,8 @@ from ....codegen.passes.launches import THREAD_AXES
 from ....tir.ir import Binary, Buffer, Const, Dim, Expr, Op, Var
 from ....tir.simplify import Simplifier
 from ....tir.windows import variables
-from .dims import Floats
 from .launches import Launch, Phase
+from .spans import Floats
 
 
 class Use(NamedTuple):

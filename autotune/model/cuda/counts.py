@@ -41,10 +41,9 @@ from ....tir.windows import variables
 from ...rules.access_patterns import EXPENSIVE
 from ..profile import Ints, Profile
 from .barriers import Barriers
-from .dims import Dims, Floats
 from .launches import Access, Launch, Phase, is_one, launches_of
 from .patterns import Pattern, PhasePatterns, straight_loops
-from .spans import Shapes, at_zero, least, most, span
+from .spans import Dims, Floats, Shapes, at_zero, least, most, span
 
 
 @dataclass

@@ -26,9 +26,9 @@ from ....tir.visit import walk
 from ..profile import Ints, Profile
 from ..target_model import Estimate
 from .counts import AccessCounts, LaunchCounter, LaunchCounts, PhaseCounts, statement_of
-from .dims import Dims, Floats
 from .launches import launches_of
 from .registers import Registers
+from .spans import Dims, Floats
 
 TIMES = (
     "arithmetic", "special", "issue", "shared", "l1", "l2", "memory", "starts", "latency",

@@ -25,12 +25,10 @@ from ....tir.evaluate import Columns
 from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var
 from ....tir.windows import variables
 from ..profile import Ints
-from .addresses import LETTERS, Addresses
-from .decided import DecidedParts, distinct_rows
-from .dims import Floats
+from .addresses import LETTERS, Addresses, DecidedParts, distinct_rows
 from .lanes import Threads
 from .launches import ROW, THREAD, Access, Phase, is_one
-from .spans import Shapes
+from .spans import Floats, Shapes
 
 _EACH = 4
 """Numbers of a pattern."""

@@ -17,10 +17,9 @@ from ....base import dtypes
 from ....tir.ir import Dim, Select, Var, product
 from ....tir.visit import walk
 from ..profile import Ints, Profile
-from .dims import Dims, Floats
 from .launches import THREAD, Launch, launches_of
 from .patterns import straight_loops
-from .spans import Shapes
+from .spans import Dims, Floats, Shapes
 
 BASE = 10.0
 """Registers of any kernel: its parameters, the numbers of block and thread, and temporaries."""

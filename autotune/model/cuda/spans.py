@@ -2,6 +2,8 @@
 
 `codegen/passes/compact.py` gives a buffer the shape of what is touched inside the loops around all
 its accesses. Here are the same shapes as dimensions over decisions.
+
+Dimensions of a profile as numbers of many rows.
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
+import numpy as np
+import numpy.typing as npt
+
 from ....base import dtypes
 from ....tir.columns import HIGH, LOW
+from ....tir.evaluate import Columns
 from ....tir.ir import (
     INDEX,
     Binary,
@@ -32,6 +38,7 @@ from ....tir.ir import (
 )
 from ....tir.visit import substitute, walk
 from ....tir.windows import variables
+from ..profile import Ints
 from .launches import THREAD, Access, Launch, Phase
 
 Span = tuple[Dim, Dim]
@@ -257,3 +264,34 @@ def _extent(
         high = most(high, reach[1])
     assert low is not None, "a buffer has uses"
     return least(high - low + 1, whole)
+
+
+Floats = npt.NDArray[np.float64]
+
+
+class Dims:
+    """Dimensions that are evaluated together: a number of each row for each of them."""
+
+    def __init__(self, bounds: Mapping[Var, tuple[int, int]]) -> None:
+        self._bounds = bounds
+        self._places: dict[Dim, int] = {}
+        self._exprs: list[Dim] = []
+        self._columns: Columns | None = None
+        self._values: list[Floats] = []
+
+    def need(self, dim: Dim) -> None:
+        """Have a dimension evaluated."""
+        if not isinstance(dim, int) and dim not in self._places:
+            self._places[dim] = len(self._exprs)
+            self._exprs.append(dim)
+
+    def evaluate(self, rows: Ints) -> None:
+        """Evaluate all for these rows, which calls refer to from then on."""
+        if self._columns is None:
+            self._columns = Columns(self._exprs, self._bounds)
+        self._values = list(self._columns(rows).astype(np.float64).T)
+
+    def __call__(self, dim: Dim) -> Floats:
+        if isinstance(dim, int):
+            return np.asarray(float(dim))
+        return self._values[self._places[dim]]

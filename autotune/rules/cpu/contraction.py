@@ -43,13 +43,12 @@ from ..access_patterns import (
     reduced,
     spatial,
 )
-from ..common import block_loops, nbytes, widest
+from ..common import block_loops, in_registers, lanes_for, nbytes, unroll_hint, widest
 from ..digits import lay_out_digits
 from ..draft import Draft, Option, Step
 from ..joining import flatten
 from ..register_tiles import RegisterTile, fewest_registers, hold_results, sample_tile, write_back
 from ..rule import Group, Variant
-from ..vectors import in_registers, lanes_for, unroll_hint
 from .elementwise import schedule_following
 from .packing import Packed, pack, packings, schedule_copy
 from .vector_choices import vector_variables

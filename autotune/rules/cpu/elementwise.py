@@ -22,11 +22,21 @@ from ..access_patterns import (
     runs_across,
     spatial,
 )
-from ..common import block_loops, nbytes, powers, succeeds, widest
+from ..common import (
+    block_loops,
+    in_registers,
+    lanes_for,
+    native_lanes,
+    nbytes,
+    powers,
+    succeeds,
+    unroll_counts,
+    unroll_hint,
+    widest,
+)
 from ..draft import Draft
 from ..register_tiles import RegisterTile, write_back
 from ..rule import Group, Variant
-from ..vectors import in_registers, lanes_for, native_lanes, unroll_counts, unroll_hint
 from .register_transpose import transpose_in_registers
 
 MAX_UNROLL = 8

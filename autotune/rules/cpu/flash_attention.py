@@ -25,12 +25,11 @@ from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, reduced
 from ..attention import Attention, attention_of, element_above
-from ..common import block_loops, result_or_none, widest
+from ..common import block_loops, lanes_for, result_or_none, widest
 from ..draft import Draft
 from ..joining import places
 from ..register_tiles import MAX_VECTORS
 from ..rule import Group, Variant
-from ..vectors import lanes_for
 from .contraction import Tiling
 from .fused_attention import (
     MAX_BAND,

@@ -23,11 +23,10 @@ from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, inputs_of, reduced, spatial
 from ..attention import Attention, attention_of, downstream
-from ..common import block_loops, fused, powers
+from ..common import block_loops, fused, in_registers, powers
 from ..draft import Draft, Step
 from ..register_tiles import MAX_TILE, RegisterTile, write_back
 from ..rule import Group, Variant
-from ..vectors import in_registers
 from .contraction import Tiling, decide_tile, unrolled
 from .packing import pack, packings, schedule_copy
 from .rows import schedule_reduction, schedule_spatial

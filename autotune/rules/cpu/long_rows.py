@@ -23,10 +23,9 @@ from ....schedule.find import find_block
 from ....target import CpuTarget
 from ....tir.ir import Block, Func, Label, Var
 from ..access_patterns import consumers, extents, is_expensive, output_of, reduced, row_dimensions
-from ..common import fused, result_or_none, succeeds
+from ..common import fused, lanes_for, result_or_none, succeeds
 from ..draft import Draft
 from ..rule import Group, Variant
-from ..vectors import lanes_for
 from .rows import schedule_reduction, schedule_spatial
 
 _UNROLLED = 8

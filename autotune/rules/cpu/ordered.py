@@ -22,10 +22,17 @@ from ....schedule.find import find_block, find_loop
 from ....target import CpuTarget
 from ....tir.ir import Block, Buffer, Dim, For, IterKind, Label, Var
 from ..access_patterns import inputs_of, outputs_of
-from ..common import sampled, widest
+from ..common import (
+    in_registers,
+    lanes_for,
+    native_lanes,
+    operations,
+    sampled,
+    unroll_counts,
+    widest,
+)
 from ..draft import Draft
 from ..rule import Group, Variant
-from ..vectors import in_registers, lanes_for, native_lanes, operations, unroll_counts
 
 AT_ONCE = (1, 2, 4, 8, 16)
 """How many rows, or vectors of them, may run side by side."""

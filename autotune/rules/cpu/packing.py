@@ -21,10 +21,9 @@ from ....target import CpuTarget
 from ....tir.ir import Block, Const, Dim, Label, Var
 from ....tir.visit import walk
 from ..access_patterns import inputs_of, reduced
-from ..common import nbytes, result_or_none
+from ..common import nbytes, result_or_none, unroll_hint
 from ..draft import Draft
 from ..register_tiles import tile_variables
-from ..vectors import unroll_hint
 from .register_transpose import transpose_in_registers
 from .vector_choices import worth_packing
 

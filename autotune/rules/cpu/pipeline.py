@@ -19,11 +19,10 @@ from ....tir.ir import Binary, Block, Const, Dim, Label, Op, Region, Var
 from ....tir.structure import key_of
 from ....tir.visit import substitute, walk
 from ..access_patterns import consumers, extents, inputs_of
-from ..common import powers, widest
+from ..common import lanes_for, powers, unroll_counts, widest
 from ..draft import Draft
+from ..row_reads import cheap_stages
 from ..rule import Group, Variant
-from ..stages import cheap_stages
-from ..vectors import lanes_for, unroll_counts
 from .elementwise import schedule_elementwise
 
 MAX_ROWS = 128

@@ -8,8 +8,7 @@ from ....schedule.block_queries import free_vars
 from ....schedule.find import find_block, find_loop
 from ....tir.ir import Block, Buffer, Dim, Label, Var
 from ..access_patterns import inputs_of
-from ..common import block_loops
-from ..vectors import in_registers
+from ..common import block_loops, in_registers
 
 
 def transpose_in_registers(

@@ -30,11 +30,10 @@ from ..access_patterns import (
     runs_across,
     spatial,
 )
-from ..common import block_loops, powers, succeeds, widest
+from ..common import block_loops, in_registers, lanes_for, powers, succeeds, widest
 from ..draft import Draft
 from ..register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from ..rule import Group, Variant
-from ..vectors import in_registers, lanes_for
 from .elementwise import schedule_elementwise, schedule_following
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
 from .register_transpose import transpose_in_registers

@@ -18,8 +18,7 @@ from ..access_patterns import (
     reuse,
     spatial,
 )
-from ..common import widest
-from ..vectors import lanes_for, native_lanes
+from ..common import lanes_for, native_lanes, widest
 
 WORTH_PACKING = 8
 """Packing an input pays only if each element is read at least so many times."""

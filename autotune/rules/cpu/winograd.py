@@ -21,10 +21,9 @@ from ....schedule.find import find_block
 from ....schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ....tir.ir import Block, Buffer, Label, Var
 from ..access_patterns import consumers, extents, in_order, is_injective, reduced
-from ..common import fused, result_or_none, widest
+from ..common import fused, in_registers, lanes_for, result_or_none, widest
 from ..draft import Draft, RuleChoice, Step
 from ..rule import Alternative
-from ..vectors import in_registers, lanes_for
 from .elementwise import schedule_elementwise
 
 FEWEST_CHANNELS = 8

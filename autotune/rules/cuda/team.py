@@ -13,9 +13,8 @@ from ....schedule.find import find_loop
 from ....schedule.require import certain
 from ....tir.ir import Block, Buffer, Dim, IterKind, Label, Var
 from ..access_patterns import extents, inputs_of, outputs_of, reduced, reduced_run, spatial
-from ..common import block_loops, fused
+from ..common import block_loops, fused, native_lanes
 from ..draft import Draft
-from ..vectors import native_lanes
 from .chains import Chain
 
 LEAST_RUN = 32

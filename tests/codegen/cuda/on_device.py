@@ -20,8 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tilewright.autotune.measure.inputs import arguments_of
-from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
+from tilewright.autotune.measure.numeric_check import arguments_of, check_outputs, tolerance_of
 from tilewright.codegen.build import to_module
 from tilewright.codegen.calling_convention import signature_of, sized
 from tilewright.codegen.compiled import Compiled
