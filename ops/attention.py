@@ -8,9 +8,9 @@ from ..base import dtypes
 from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Tensor
-from . import broadcast
+from . import operands
 from .matmul import matmul
-from .precision import accumulator
+from .operands import accumulator
 from .softmax import softmax
 
 
@@ -43,7 +43,7 @@ def attention(
     def score(*i: Expr) -> Expr:
         value = products[i] * factor
         if mask is not None:
-            seen = broadcast.element(mask, i)
+            seen = operands.element(mask, i)
             if dtypes.is_bool(mask.dtype):
                 value = te.select(seen, value, lowest)
             else:
@@ -51,7 +51,7 @@ def attention(
         return te.select(i[-1] <= i[-2], value, lowest) if causal else value
 
     shape = products.extents
-    if mask is not None and broadcast.shape(name, mask.extents, shape) != shape:
+    if mask is not None and operands.shape(name, mask.extents, shape) != shape:
         raise IRError("{0}: mask {1} does not broadcast to {2}",
                       name, mask.extents, shape)  # fmt: skip
     names = ["b", "h", "i", "j"] if products.ndim == 4 else None

@@ -9,7 +9,7 @@ from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Operand, Tensor
 from .elementwise import Activation, activate
-from .precision import accumulator, result_dtype
+from .operands import accumulator, result_dtype
 from .window import Layout, Padding, Pair, pad, spatial_axes, windows
 
 

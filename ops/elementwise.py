@@ -8,8 +8,8 @@ from typing import TypeAlias
 from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Operand, Tensor
-from . import broadcast
-from .precision import widened
+from . import operands
+from .operands import widened
 
 Activation: TypeAlias = str | Callable[[Expr], Operand]
 """A name of `ACTIVATIONS`, or a function of an expression."""
@@ -17,8 +17,8 @@ Activation: TypeAlias = str | Callable[[Expr], Operand]
 
 def elementwise(fn: Callable[..., Operand], *tensors: Tensor, name: str = "elementwise") -> Tensor:
     """`fn` of the elements of all tensors, which broadcast by numpy's rules."""
-    shape = broadcast.shape(name, *(t.extents for t in tensors))
-    return te.compute(shape, lambda *i: fn(*(broadcast.element(t, i) for t in tensors)), name=name)
+    shape = operands.shape(name, *(t.extents for t in tensors))
+    return te.compute(shape, lambda *i: fn(*(operands.element(t, i) for t in tensors)), name=name)
 
 
 def activate(value: Expr, activation: Activation | None) -> Expr:
@@ -91,7 +91,7 @@ def add_relu(a: Tensor, b: Tensor, *, name: str = "add_relu") -> Tensor:
 
 def bias_add(x: Tensor, bias: Tensor, *, axis: int = -1, name: str = "bias_add") -> Tensor:
     """`x` plus a vector along `axis`."""
-    place = broadcast.axis(name, axis, x.ndim)
+    place = operands.axis(name, axis, x.ndim)
     if bias.extents != x.extents[place : place + 1]:
         raise IRError(
             "{0}: bias has shape {1}, expected ({2},)", name, bias.extents, x.extents[place]

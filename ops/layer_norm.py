@@ -9,7 +9,7 @@ from ..base import dtypes
 from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Tensor
-from .precision import accumulator, widened
+from .operands import accumulator, widened
 
 
 def layer_norm(

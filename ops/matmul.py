@@ -6,9 +6,9 @@ from ..base import dtypes
 from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Tensor
-from . import broadcast
+from . import operands
 from .elementwise import Activation, activate
-from .precision import accumulator, result_dtype
+from .operands import accumulator, result_dtype
 
 
 def matmul(
@@ -43,15 +43,15 @@ def matmul(
         )  # fmt: skip
     if bias is not None and bias.extents != (m,):
         raise IRError("{0}: bias has shape {1}, expected ({2},)", name, bias.extents, m)
-    batch = broadcast.shape(name, a.extents[:-2], b.extents[:-2])
+    batch = operands.shape(name, a.extents[:-2], b.extents[:-2])
     common = dtypes.promote(a.dtype, b.dtype)
     wide = accumulator(common)
     r = te.reduce_axis(k, name="k")
 
     def element(*indices: Expr) -> Expr:
         *lead, i, j = indices
-        x = broadcast.element(a, [*lead, r, i] if transpose_a else [*lead, i, r])
-        y = broadcast.element(b, [*lead, j, r] if transpose_b else [*lead, r, j])
+        x = operands.element(a, [*lead, r, i] if transpose_a else [*lead, i, r])
+        y = operands.element(b, [*lead, j, r] if transpose_b else [*lead, r, j])
         total = te.sum(te.cast(x, wide) * te.cast(y, wide), axis=r)
         if bias is not None:
             total = total + te.cast(bias[j], wide)

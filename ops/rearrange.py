@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Operand, Tensor
-from . import broadcast
+from . import operands
 
 
 def reshape(x: Tensor, shape: Sequence[int], *, name: str = "reshape") -> Tensor:
@@ -39,7 +39,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concat
     """The tensors one after the other along `axis`, in their common dtype."""
     if not tensors:
         raise IRError("{0}: expected tensors, found none", name)
-    place = broadcast.axis(name, axis, tensors[0].ndim)
+    place = operands.axis(name, axis, tensors[0].ndim)
     rests = {t.extents[:place] + t.extents[place + 1 :] for t in tensors}
     if len(rests) > 1 or len({t.ndim for t in tensors}) > 1:
         shapes = " and ".join(str(t.extents) for t in tensors)
@@ -66,7 +66,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "stack") -> T
     if len({t.extents for t in tensors}) != 1:
         shapes = " and ".join(str(t.extents) for t in tensors) or "none"
         raise IRError("{0}: expected tensors of one shape, found {1}", name, shapes)
-    place = broadcast.axis(name, axis, tensors[0].ndim + 1)
+    place = operands.axis(name, axis, tensors[0].ndim + 1)
     extents = list(tensors[0].extents)
     extents.insert(place, len(tensors))
 
@@ -112,7 +112,7 @@ def take(x: Tensor, indices: Tensor, axis: int = 0, *, name: str = "take") -> Te
 
     `indices` are integers in the axis: a placeholder of them has `value_range=(0, extent)`.
     """
-    place = broadcast.axis(name, axis, x.ndim)
+    place = operands.axis(name, axis, x.ndim)
     last = place + indices.ndim
 
     def element(*i: Expr) -> Expr:
@@ -134,7 +134,7 @@ def one_hot(
 
     An index that is not in [0, depth) has no 1.
     """
-    place = broadcast.axis(name, axis, indices.ndim + 1)
+    place = operands.axis(name, axis, indices.ndim + 1)
     extents = list(indices.extents)
     extents.insert(place, depth)
 
@@ -167,7 +167,7 @@ def one_hot_func(n: int = 4096, m: int = 1024, dtype: str = "float32") -> Func:
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str = "transpose") -> Tensor:
     """Dimension d of the result is dimension `axes[d]` of `x`; reversed by default."""
-    order = range(x.ndim)[::-1] if axes is None else [broadcast.axis(name, a, x.ndim) for a in axes]
+    order = range(x.ndim)[::-1] if axes is None else [operands.axis(name, a, x.ndim) for a in axes]
     if sorted(order) != list(range(x.ndim)):
         raise IRError(
             "{0}: axes {1} are not a permutation of {2} dimensions", name, tuple(axes or ()), x.ndim

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from ..base import dtypes
 from ..tir import te
 from ..tir.te import Axis, Expr, Func, Tensor
-from . import broadcast
+from . import operands
 
 AxesLike: TypeAlias = int | Sequence[int] | None
 """One axis, several, or all of them (`None`); negative ones count from the end."""
@@ -93,7 +93,7 @@ def _reduce(
     name: str,
 ) -> Tensor:
     """The tensor of `value` of an element and of the axes it runs over."""
-    over = broadcast.axes(name, axis, x.ndim)
+    over = operands.axes(name, axis, x.ndim)
     inner = {d: te.reduce_axis(x.extents[d], name=f"r{d}") for d in over}
     kept = [d for d in range(x.ndim) if keepdims or d not in inner]
     shape = [1 if d in inner else x.extents[d] for d in kept]

@@ -8,8 +8,8 @@ from ..base import dtypes
 from ..base.errors import IRError
 from ..tir import te
 from ..tir.te import Expr, Func, Operand, Tensor
-from . import broadcast
-from .precision import accumulator
+from . import operands
+from .operands import accumulator
 
 
 class _Rows:
@@ -19,7 +19,7 @@ class _Rows:
         if not dtypes.is_float(x.dtype):
             raise IRError("{0} takes floats, found {1}", name, x.dtype, hint="cast the input")
         self.x, self.name = x, name
-        self.place = broadcast.axis(name, axis, x.ndim)
+        self.place = operands.axis(name, axis, x.ndim)
         self.wide = accumulator(x.dtype)
         self.names = [f"i{d}" for d in range(x.ndim)]
         self.r = te.reduce_axis(x.extents[self.place], name="r")

@@ -1,11 +1,32 @@
-"""numpy's broadcasting of shapes, and negative axes."""
+"""Operands of operators: the dtype that these compute in, broadcasting of shapes, negative axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..base import dtypes
 from ..base.errors import IRError
+from ..tir import te
 from ..tir.te import Expr, Tensor
+
+
+def accumulator(dtype: str) -> str:
+    """float32 for narrower floats, int32 for narrower integers and bool, else `dtype`."""
+    facts = dtypes.info(dtype)
+    if facts.bits >= 32:
+        return dtype
+    return "float32" if facts.kind == "float" else "int32"
+
+
+def result_dtype(dtype: str) -> str:
+    """The result dtype of a contraction of `dtype`: floats their own, integers the sum's."""
+    return dtype if dtypes.is_float(dtype) else accumulator(dtype)
+
+
+def widened(value: Expr) -> Expr:
+    """`value` cast to the dtype that it is computed in."""
+    return te.cast(value, accumulator(value.dtype))
+
 
 Shape = tuple[int, ...]
 
