@@ -2,6 +2,8 @@
 
 The page sends `{"id", "command"}`, and the kernel `{"id", "answer"}` back. A thread answers, one
 command after the other, so that the kernel is free meanwhile; but `cancel` is answered at once.
+
+The cell of a notebook that runs now, by which one finds what its run before has left.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ import traceback
 from importlib.resources import files
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import htpy as h
 import traitlets
 from anywidget import AnyWidget
+from IPython import get_ipython
 
 from ...base.hints import Hinted
 from ...schedule import Schedule
@@ -23,7 +26,6 @@ from ..pictures.stylesheet import style
 from ..pictures.views import view_of
 from ..workbench.commands import is_urgent
 from ..workbench.workbench import Workbench
-from .cells import running_cell
 
 _SCRIPTS = (
     "dom.js",
@@ -148,3 +150,24 @@ class Lab(Hinted, AnyWidget):
 
 _OPEN: list[Lab] = []
 """The labs that are not closed."""
+
+
+class CellRun(NamedTuple):
+    """A cell, by the id that the notebook has for it, and one of its runs."""
+
+    cell: str
+    run: str
+
+    def replaces(self, other: CellRun | None) -> bool:
+        """Whether it is another run of the same cell: its output takes the place of the other's."""
+        return other is not None and other.cell == self.cell and other.run != self.run
+
+
+def running_cell() -> CellRun | None:
+    """The cell that runs; `None` outside of a notebook, and where its front end names no cells."""
+    shell = get_ipython()
+    request = getattr(shell, "parent_header", None)  # the whole request, of which it has the header
+    if not request:
+        return None
+    cell = request.get("metadata", {}).get("cellId")
+    return CellRun(str(cell), str(request["header"]["msg_id"])) if cell else None

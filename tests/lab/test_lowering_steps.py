@@ -23,7 +23,7 @@ from tilewright.codegen.passes.blocks import blocks
 from tilewright.lab.pictures.assembly_lines import MOST_RANGES
 from tilewright.lab.pictures.changes import line_changes
 from tilewright.lab.workbench import lowering_steps
-from tilewright.lab.workbench.stage_facts import differences
+from tilewright.lab.workbench.lowering_steps import differences
 from tilewright.lab.workbench.versions import Timing
 from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.printer import func_text
