@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeGuard
 
-from ..tir.bounds import truth
+from ..tir.bounds import truth, variables
 from ..tir.dependence import Access
 from ..tir.ir import (
     Binary,
@@ -34,7 +34,6 @@ from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import conjuncts, key_of
 from ..tir.visit import reads_from, walk
-from ..tir.windows import variables
 from .block_queries import (
     Ranges,
     bound_regions,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ..tir.bounds import truth
+from ..tir.bounds import truth, variables
 from ..tir.ir import (
     Binary,
     Block,
@@ -39,7 +39,6 @@ from ..tir.regions import Hulls, hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import nested, substitute, walk, with_body, with_func_body
-from ..tir.windows import variables
 from .facts import last
 from .find import blocks_in, find_path, loops_above, with_children
 from .require import current_space, require

@@ -11,11 +11,11 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..base.errors import VerifyError
+from .bounds import variables
 from .ir import Binary, Call, Cast, Const, Dim, Expr, Op, Var
 from .polynomial import HIGH, LOW
 from .simplify import Simplifier
 from .visit import walk
-from .windows import variables
 
 if TYPE_CHECKING:
     import islpy

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from . import affine
+from .bounds import variables
 from .evaluate import evaluate
 from .ir import Dim, Expr, Op, Range, Var, as_expr, binary
 from .visit import substitute
-from .windows import variables
 
 
 class Access(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from ..base import dtypes
 from ..base.errors import IRError, ParseError
 from ..base.hints import instead
+from .bounds import variables
 from .ir import (
     ARITHMETIC,
     COMPARISONS,
@@ -51,7 +52,6 @@ from .nests import largest, read_by
 from .simplify import simplify
 from .source import Source
 from .visit import substitute, walk
-from .windows import variables
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from functools import partial
 
 from ..base.errors import VerifyError
 from . import affine
-from .bounds import bound
+from .bounds import Sweeper, bound, variables
 from .dependence import Access, Conflict, conflict
 from .digits import Digit, digit_of, telling
 from .initialised import Initialised, conditions_of, elements, extent_of, telling_loops
@@ -46,7 +46,6 @@ from .regions import region_key
 from .structure import conjunction, conjuncts
 from .survey import Survey, Touch
 from .visit import substitute
-from .windows import Sweeper, variables
 
 
 class Independence:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..base.errors import VerifyError
 from . import affine
-from .bounds import truth
+from .bounds import Sweeper, truth, variables
 from .digits import Digit, digit_of, free
 from .inequality import at_most
 from .ir import (
@@ -40,7 +40,6 @@ from .simplify import Simplifier
 from .structure import key_of, same
 from .survey import Survey, Touch
 from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
-from .windows import Sweeper, variables
 
 _QUOTIENTS = (Op.FLOORDIV, Op.MOD)
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from ..base import dtypes
 from ..base.errors import IRError
-from .bounds import bound
+from .bounds import bound, variables
 from .ir import (
     INDEX,
     Alloc,
@@ -49,7 +49,6 @@ from .rules import negation
 from .simplify import simplify
 from .structure import conjunction, conjuncts
 from .visit import nested, rewrite_children, stored_buffers, substitute, walk, with_body
-from .windows import variables
 
 
 def holds_block(s: Stmt) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ..base import dtypes
 from ..base.errors import VerifyError
+from .bounds import variables
 from .ir import (
     INDEX,
     UNORDERED,
@@ -45,7 +46,6 @@ from .simplify import Simplifier
 from .structure import same
 from .updates import OPERATORS, updates_in
 from .visit import nested, stored_buffers, substitute, walk
-from .windows import variables
 
 
 def check_reductions(func: Func) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from .bounds import LARGEST, Sweeper, Window, variables
 from .inequality import at_most, nonnegative
 from .ir import (
     Alloc,
@@ -44,7 +45,6 @@ from .polynomial import Poly, Ranges, add, negated, number, shifted
 from .simplify import NO_RANGES
 from .structure import key_of
 from .visit import substitute, walk
-from .windows import LARGEST, Sweeper, Window, variables
 
 NO_SWEEP: Mapping[Var, Dim] = {}
 

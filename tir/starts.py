@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..base.errors import VerifyError
-from .bounds import prove
+from .bounds import prove, variables
 from .contradiction import contradict
 from .ir import (
     Block,
@@ -37,7 +37,6 @@ from .simplify import Simplifier
 from .structure import conjunction, conjuncts, key_of
 from .survey import Survey
 from .visit import rewrite_children, substitute, with_body, with_func_body
-from .windows import variables
 
 
 def check_starts(survey: Survey) -> None:

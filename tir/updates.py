@@ -11,6 +11,7 @@ from itertools import permutations, product
 from typing import NamedTuple, TypeAlias
 
 from ..base import dtypes
+from .bounds import variables
 from .combiners import COMBINERS, Combiner, Place, chosen
 from .ir import (
     BITWISE,
@@ -33,7 +34,6 @@ from .ir import (
 )
 from .structure import key_of, same
 from .visit import reads_from, substitute
-from .windows import variables
 
 OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR})
 """The associative and commutative operators."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from ..base import dtypes
 from ..base.errors import VerifyError
 from . import affine
+from .bounds import variables
 from .ir import (
     BITWISE,
     COMPARISONS,
@@ -58,7 +59,6 @@ from .ir import (
 )
 from .nests import holds_block
 from .visit import children, stored_buffers, walk
-from .windows import variables
 
 
 def check_structure(func: Func, *, lowering: bool = False) -> None:

@@ -22,10 +22,10 @@ from ...runtime.measure.comparison import (
 from ...runtime.measure.inputs import Arguments
 from ...runtime.memory import Memory
 from ...runtime.signature import Signature
+from ...tir.bounds import variables
 from ...tir.ir import Block, Buffer, Call, Dim, For, Func, IterKind, Load, Stmt, Store, Var
 from ...tir.structure import same
 from ...tir.visit import nested, reads_from, stored_buffers, walk
-from ...tir.windows import variables
 
 __all__ = [
     "ROUNDING_FACTOR",

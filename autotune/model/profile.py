@@ -23,6 +23,7 @@ from ...schedule.block_queries import region_buffers
 from ...schedule.facts import last
 from ...schedule.find import nests_in
 from ...schedule.tensorizable import instruction_of
+from ...tir.bounds import variables
 from ...tir.digits import Joined, joined
 from ...tir.instruction import Instruction
 from ...tir.instruction_set import find_instruction
@@ -56,7 +57,6 @@ from ...tir.polynomial import ONE, Key, factors
 from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
 from ...tir.visit import children, substitute, walk
-from ...tir.windows import variables
 from ..rules.access_patterns import EXPENSIVE
 from .memo import Memo
 

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ...tir.bounds import variables
 from ...tir.evaluate import Columns, evaluate
 from ...tir.ir import Expr
-from ...tir.windows import variables
 from .sketch import Sketch
 
 Rows = npt.NDArray[np.int64]

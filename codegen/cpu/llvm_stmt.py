@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...base.errors import BuildError
+from ...tir.bounds import variables
 from ...tir.ir import (
     Alloc,
     Expr,
@@ -32,7 +33,6 @@ from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
 from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import substitute, walk, with_body
-from ...tir.windows import variables
 from ..passes.guards import is_bound, slack
 from .llvm_index import HERE, index, value
 from .llvm_lanes import bits

@@ -7,9 +7,9 @@ import pytest
 
 from tilewright.autotune.model.cuda import addresses
 from tilewright.autotune.model.cuda.addresses import DecidedParts, distinct_rows
+from tilewright.tir.bounds import variables
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Expr, Var, const, select
-from tilewright.tir.windows import variables
 
 A, B, T = Var("a"), Var("b"), Var("t")
 EXPRS: list[Expr] = [

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.schedule.distinct import distinct
+from tilewright.tir.bounds import variables
 from tilewright.tir.dependence import Access
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Expr, For, Range, Seq, Var, as_expr
-from tilewright.tir.windows import variables
 
 M, J, K, L = (Var(name) for name in "mjkl")
 EXTENTS = st.integers(1, 5)

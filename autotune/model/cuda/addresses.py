@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....base import dtypes
+from ....tir.bounds import variables
+from ....tir.bounds import variables as variables_of
 from ....tir.columns import HIGH, LOW
 from ....tir.ir import (
     INDEX,
@@ -40,8 +42,6 @@ from ....tir.ir import (
 )
 from ....tir.structure import key_of
 from ....tir.visit import rewrite_children, substitute
-from ....tir.windows import variables
-from ....tir.windows import variables as variables_of
 from .launches import Access, Phase, is_one
 from .spans import ZERO, Shapes, depends_on_data, least, place, strides_of
 

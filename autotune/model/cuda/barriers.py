@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ....codegen.passes.launches import THREAD_AXES
+from ....tir.bounds import variables
 from ....tir.ir import Binary, Buffer, Const, Dim, Expr, Op, Var
 from ....tir.simplify import Simplifier
-from ....tir.windows import variables
 from .launches import Launch, Phase
 from .spans import Floats
 

@@ -16,6 +16,7 @@ import numpy as np
 from ....base import dtypes
 from ....codegen.passes.launches import THREAD_AXES
 from ....target.cuda import SECTOR_BYTES, WARP
+from ....tir.bounds import variables
 from ....tir.ir import (
     Binary,
     Buffer,
@@ -37,7 +38,6 @@ from ....tir.ir import (
 from ....tir.piecewise import linear
 from ....tir.structure import conjuncts, key_of
 from ....tir.visit import substitute, walk
-from ....tir.windows import variables
 from ...rules.access_patterns import EXPENSIVE
 from ..profile import Ints, Profile
 from .barriers import Barriers

@@ -14,10 +14,10 @@ from functools import cached_property
 from ....codegen.passes.launches import AXES, THREAD_AXES
 from ....codegen.passes.owned import THREAD_SCOPES
 from ....schedule.block_queries import region_buffers
+from ....tir.bounds import variables
 from ....tir.ir import Buffer, Dim, Expr, For, ForKind, Load, Store, Var
 from ....tir.structure import key_of
 from ....tir.visit import substitute, walk
-from ....tir.windows import variables
 from ..profile import Profile, Visit
 
 THREAD = "thread"

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from ....base import dtypes
 from ....codegen.passes.vectors import MAX_BYTES, MIN_BYTES
 from ....target.cuda import SECTOR_BYTES
+from ....tir.bounds import variables
 from ....tir.evaluate import Columns
 from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var
-from ....tir.windows import variables
 from ..profile import Ints
 from .addresses import LETTERS, Addresses, DecidedParts, distinct_rows
 from .lanes import Threads

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....base import dtypes
+from ....tir.bounds import variables
 from ....tir.columns import HIGH, LOW
 from ....tir.evaluate import Columns
 from ....tir.ir import (
@@ -37,7 +38,6 @@ from ....tir.ir import (
     product,
 )
 from ....tir.visit import substitute, walk
-from ....tir.windows import variables
 from ..profile import Ints
 from .launches import THREAD, Access, Launch, Phase
 
