@@ -25,7 +25,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.base import files
 from tilewright.building.build import build_library
-from tilewright.codegen.cpu.system_names import is_system_name
+from tilewright.codegen.cpu.library import is_system_name
 from tilewright.runtime import Argument, Signature, cpu_runtime, load, open_library
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host_memory import HOST_MEMORY

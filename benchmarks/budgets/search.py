@@ -22,8 +22,8 @@ from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
-from tilewright.codegen.cuda.emit import emit as emit_cuda
 from tilewright.codegen.cuda.generator import versions
+from tilewright.codegen.cuda.kernels import emit as emit_cuda
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower

@@ -24,7 +24,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import walk
 from ..passes.rewrite import may_trap
-from . import llvm_lanes, llvm_math
+from . import llvm_index, llvm_math
 from .llvm_float import computed_in, convert, operand, result
 from .llvm_index import VALUE, index, value
 from .llvm_load import load
@@ -65,7 +65,7 @@ def _binary(b: Builder, e: Binary) -> str:
         return index(b, e).text
     dtype = e.a.dtype
     if not dtypes.is_float(dtype):
-        of_indices = llvm_lanes.binary(b, e)
+        of_indices = llvm_index.binary(b, e)
         if of_indices is not None:
             return of_indices
         if e.op in SHIFTS:

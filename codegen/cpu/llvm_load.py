@@ -21,7 +21,7 @@ from ...base.errors import BuildError
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from ...tir.lanes import spaced
-from . import llvm_lanes, llvm_memory
+from . import llvm_index, llvm_memory
 from .llvm_index import emit, parts, value
 from .llvm_text import Builder, calling, lanes_of, memory_type, shuffled, spread, value_type
 
@@ -260,7 +260,7 @@ def _places(
 
     They are steps of 32 bits from one address where they are known to be so.
     """
-    near = llvm_lanes.lanes(b, offset)
+    near = llvm_index.lanes(b, offset)
     if near is None:
         base, offsets = b.pointers[buffer], f"{lanes_of('i64', lanes)} {value(b, offset)}"
     else:

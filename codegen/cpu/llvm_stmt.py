@@ -34,8 +34,7 @@ from ...tir.simplify import Simplifier
 from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import substitute, walk, with_body
 from ..passes.guards import is_bound, slack
-from .llvm_index import HERE, index, value
-from .llvm_lanes import bits
+from .llvm_index import HERE, bits, index, value
 from .llvm_load import prefetch, store
 from .llvm_loop import STMT, loop, stmt
 from .llvm_memory import allocate, release_slot

@@ -31,8 +31,7 @@ from ...tir.ir import (
     WarpShuffle,
 )
 from ..passes.intervals import Intervals
-from .prelude import Names
-from .types import HEADERS, NARROW, TYPES, converted
+from .prelude import HEADERS, NARROW, TYPES, Names, converted
 
 CONDITIONAL, OR, AND, EQUALITY, RELATION, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(10)
 _SYMBOLS: dict[Op, tuple[str, int]] = {

@@ -39,8 +39,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import children, nested
 from ..passes.arena import KEY
-from ..passes.launches import AXES, BLOCK_AXES, Launch, launch_of
-from ..passes.uses import Varying
+from ..passes.launches import AXES, BLOCK_AXES, Launch, Varying, launch_of
 from .emulate import shared_offsets
 from .kernels import is_move
 

@@ -30,7 +30,7 @@ from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Source, Tools
 from ..passes.idle_threads import idle_threads
 from . import nvcc, nvrtc
-from .emit import Emitted, emit
+from .kernels import Emitted, emit
 from .lowering import passes
 from .nvcc import Cubin
 

@@ -30,10 +30,19 @@ from ...tir.ir import (
 from ...tir.simplify import Simplifier
 from ...tir.visit import nested, stored_buffers
 from .arena import overlaid
-from .launches import Launch, map_launches, with_code
+from .launches import (
+    TOP,
+    Launch,
+    Scope,
+    Use,
+    Varying,
+    map_launches,
+    tells_apart,
+    uses_of,
+    with_code,
+)
 from .owned import THREAD_SCOPES
 from .rewrite import map_stmts, ranges_of, statements
-from .uses import TOP, Scope, Use, Varying, tells_apart, uses_of
 
 
 def barriers(func: Func) -> Func:

@@ -36,10 +36,9 @@ from ...tir.ir import (
 from ...tir.simplify import Simplifier
 from ...tir.structure import conjunction, conjuncts, key_of
 from ...tir.visit import substitute, walk, with_func_body
-from .launches import Launch, launch_of, with_code
+from .launches import Launch, Use, Varying, launch_of, tells_apart, uses_of, with_code
 from .owned import THREAD_SCOPES, differ
 from .rewrite import map_stmts, ranges_of, statements
-from .uses import Use, Varying, tells_apart, uses_of
 
 _COMBINING = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)

@@ -9,9 +9,8 @@ from ...tir.dependence import Verdict, conflict
 from ...tir.ir import Buffer, Expr, For, Func, Op, Stmt, Var, as_expr, binary
 from ...tir.simplify import Simplifier
 from ...tir.visit import children
-from .launches import BLOCK_AXES
+from .launches import BLOCK_AXES, Use, tells_apart, uses_of
 from .rewrite import ranges_of
-from .uses import Use, tells_apart, uses_of
 
 Axes = Mapping[Var, tuple[str, int]]
 """The variables of a launch's axes, with the names of these and their extents."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from tilewright.codegen import generator
 from tilewright.codegen.compiled import Compiled, Launch
-from tilewright.codegen.cuda.emit import Emitted
 from tilewright.codegen.cuda.emulate_faults import Fault
 from tilewright.codegen.cuda.generator import KERNELS, CudaGenerator, kernels_of
+from tilewright.codegen.cuda.kernels import Emitted
 from tilewright.codegen.generator import Code, Part, Tools
 from tilewright.runtime import Module, Origin
 from tilewright.runtime.cuda_driver import use_driver

@@ -2,7 +2,7 @@
 
 The figures of a candidate on a GPU: registers, shared memory, and how many warps run.
 
-What GPUs can build and launch, as `codegen/cuda/emit.py` checks it of a program.
+What GPUs can build and launch, as `codegen/cuda/kernels.py` checks it of a program.
 
 The least time that a program can take on a GPU: its roofline.
 

@@ -10,10 +10,10 @@ from typing import Any
 from unittest.mock import patch
 
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cuda.emit import workspace_of
 from tilewright.codegen.cuda.emulate import emulate_launch
 from tilewright.codegen.cuda.emulate_faults import Fault, FaultKind
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
+from tilewright.codegen.cuda.kernels import workspace_of
 from tilewright.runtime import Module, Origin
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch

@@ -20,7 +20,7 @@ import pytest
 from tilewright.base import dtypes
 from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compiled_signature
-from tilewright.codegen.cuda.emit import Emitted, emit
+from tilewright.codegen.cuda.kernels import Emitted, emit
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.codegen.passes.uses import Use, tells_apart
+from tilewright.codegen.passes.launches import Use, tells_apart
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Buffer, Expr, Var, const
 from tilewright.tir.simplify import Simplifier

@@ -11,8 +11,8 @@ import pytest
 
 from tilewright.base.errors import DeviceError
 from tilewright.codegen.build import compiled_signature
-from tilewright.codegen.cuda.emit import emit
 from tilewright.codegen.cuda.emulate_faults import Fault, FaultKind
+from tilewright.codegen.cuda.kernels import emit
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower
 from tilewright.runtime import Module, Origin

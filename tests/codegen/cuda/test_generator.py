@@ -24,8 +24,8 @@ from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cuda import generator, nvrtc
 from tilewright.codegen.cuda import nvcc as nvcc_module
-from tilewright.codegen.cuda.emit import Emitted, emit
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
+from tilewright.codegen.cuda.kernels import Emitted, emit
 from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, version
 from tilewright.codegen.generator import Part, generator_for
 from tilewright.codegen.lower import lower

@@ -14,9 +14,9 @@ import pytest
 from tilewright.base import dtypes
 from tilewright.base.errors import BuildError
 from tilewright.codegen.calling_convention import signature_of
-from tilewright.codegen.cuda.emit import emit
 from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.emulate_check import check_program
+from tilewright.codegen.cuda.kernels import emit
 from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.generator import Part
 from tilewright.codegen.lower import lower

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.codegen.passes.launches import launches_of
+from tilewright.codegen.passes.launches import Varying, launches_of
 from tilewright.codegen.passes.rewrite import statements
-from tilewright.codegen.passes.uses import Varying
 from tilewright.tir.ir import BarrierScope, If
 from tilewright.tir.parser import parse
 
