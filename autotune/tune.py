@@ -20,10 +20,9 @@ from ..tuning_db.store import DatabaseOrPath
 from .config import TuneConfig
 from .measure.numeric_check import require_tolerance
 from .result import BestResult, TuneResult
-from .session.budget import Budget
+from .session.budget import Budget, StopRules
 from .session.events import Callback, Event
 from .session.session import Tuning
-from .session.stop import StopRules
 from .session.tuning_job import TuningJob
 from .session.tuning_run import TuningRun
 from .show.notebook import in_notebook

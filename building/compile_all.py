@@ -101,7 +101,7 @@ def _in_children(
     What fails in a child is logged, and left to this process, which then has the error.
     """
     from ..autotune.measure.compile_in_child import CompileRequest, compile_in_children
-    from ..autotune.measure.supervised_worker import describe
+    from ..autotune.measure.worker_pool import describe
     from ..codegen.compiled import Compiled
     from ..codegen.detect import usable_processors
     from ..codegen.generator import outside_modules

@@ -17,7 +17,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops, te
-from tilewright.autotune.measure import compile_in_child, supervised_worker
+from tilewright.autotune.measure import compile_in_child, worker_pool
 from tilewright.autotune.measure.worker_process import Worker
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import unmeasured
@@ -66,7 +66,7 @@ def no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a process is started")
 
-    monkeypatch.setattr(supervised_worker, "Worker", refuse)
+    monkeypatch.setattr(worker_pool, "Worker", refuse)
 
 
 def text(module: tw.Module) -> str:

@@ -16,7 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure import supervised_worker
+from tilewright.autotune.measure import worker_pool
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.program_text import program_fields
@@ -143,7 +143,7 @@ def test_a_kind_that_a_script_defines_is_built_for_here_alone(
     monkeypatch.setattr(ToyTarget, "__module__", "__main__")
     with pytest.raises(TuningError, match="this script or notebook defines targets of kind 'toy'"):
         program_fields(program, resolve("toy"))
-    monkeypatch.setattr(supervised_worker, "Worker", None)
+    monkeypatch.setattr(worker_pool, "Worker", None)
     schedules = [tw.Schedule(program), tw.Schedule(ops.add_relu_func(3))]
     assert len(tw.build_all(schedules, "toy", jobs=2)) == 2
 

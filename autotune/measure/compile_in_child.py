@@ -25,8 +25,7 @@ from ..search.remembered import Way
 from .machine import with_rates
 from .program_text import program_fields
 from .protocol import Message
-from .supervised_worker import SupervisedWorker, describe, was_killed
-from .worker_pool import Builds
+from .worker_pool import Builds, SupervisedWorker, describe, was_killed
 from .worker_process import Died, Event, TimedOut, Worker
 
 _PATIENCE = 600.0

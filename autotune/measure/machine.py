@@ -172,7 +172,7 @@ def _name(target: Target) -> str:
 def _measured(target: Target, tick: Callable[[], None] = lambda: None) -> Description:
     """Ask a new process. Raises `TargetError` if it dies."""
     from .protocol import Message  # loaded where a machine has to be measured
-    from .supervised_worker import describe
+    from .worker_pool import describe
     from .worker_process import Worker, turn
 
     generator = generator_for(target)

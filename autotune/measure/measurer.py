@@ -32,8 +32,17 @@ from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
 from .protocol import Message
 from .reference import new_memory
-from .supervised_worker import Handshake, Requeue, SupervisedWorker, describe, was_killed
-from .worker_pool import Builds, Built, OtherWork, WorkerPool
+from .worker_pool import (
+    Builds,
+    Built,
+    Handshake,
+    OtherWork,
+    Requeue,
+    SupervisedWorker,
+    WorkerPool,
+    describe,
+    was_killed,
+)
 from .worker_process import Died, Event, Worker, turn
 
 _log = logging.getLogger(__name__)

@@ -1,16 +1,26 @@
-"""The budget of a tuning session: trials and seconds, and the part of them that is spent."""
+"""The budget of a tuning session: trials and seconds, and the part of them that is spent.
+
+When a session ends before its budget is used up.
+
+Requests to stop, from the keyboard or by a signal, noticed where stopping is safe.
+"""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate, pairwise
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
+from ...base.durations import format_ratio, format_seconds
 from ...base.errors import TuningError
+from ..model.target_model import Roofline
 
 _MAX_TRIALS = 10_000_000
 _PAUSE = timedelta(seconds=60)
@@ -137,3 +147,102 @@ def parts(moments: Iterable[tuple[datetime, str]]) -> dict[str, float]:
     for (begin, _), (end, name) in pairwise(ordered):
         times[name] += min(end - begin, _PAUSE)
     return {name: time.total_seconds() for name, time in times.items()}
+
+
+@dataclass(frozen=True)
+class StopRules:
+    """`stop_at` is a share of the roofline: a program that reaches it gets no more trials.
+
+    `min_gain` ends the session once a second of tuning is expected to gain less than that share of
+    the programs' time. Raises `TuningError` for values that are none.
+    """
+
+    stop_at: float | None = None
+    min_gain: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and 0 < value <= 1 and math.isfinite(value)):
+                raise TuningError(
+                    "{0}={1!r}: expected a share of more than 0 and at most 1", name, value
+                )
+
+    def reached(self, best: float | None, roof: Roofline) -> str | None:
+        """The reason why a program needs no more trials; `None` if it does."""
+        if self.stop_at is None or best is None or best * self.stop_at > roof.seconds:
+            return None
+        share = roof.seconds / best
+        return f"{format_seconds(best)} is {share:.0%} of the roofline ({roof})"
+
+    def futile(self, gain: float | None) -> str | None:
+        """The reason to stop if a second is expected to `gain` that share; `None` to go on."""
+        if self.min_gain is None or gain is None or gain >= self.min_gain:
+            return None
+        share = format_ratio(gain)
+        return f"a second of tuning is expected to gain {share} of the time, below min_gain"
+
+
+_DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], object] | signal.Handlers] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+
+
+class Interrupts:
+    """A context manager that defers the first SIGINT, SIGTERM or SIGHUP until `check` is called.
+
+    `say` is called when that signal arrives, from its handler: to stop may take a while.
+
+    A second signal has its usual effect at once. SIGTERM and SIGHUP still end the process: on
+    leaving, the deferred signal is raised again, with its default action. So is a SIGINT if no
+    `check` came after it.
+
+    Handlers are installed in the main thread only, where Python delivers signals, and only for
+    signals that the program does not handle itself. On leaving, the defaults are restored. Other
+    threads set `stop`, which counts as an interrupt.
+    """
+
+    def __init__(
+        self, stop: threading.Event | None = None, say: Callable[[], None] = lambda: None
+    ) -> None:
+        self._stop = stop
+        self._say = say
+        self._noted: signal.Signals | None = None
+        self._installed: list[signal.Signals] = []
+        self._raised = False
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if there was a request to stop."""
+        if self._noted is not None:
+            self._raised = True
+            raise KeyboardInterrupt
+        if self._stop is not None and self._stop.is_set():
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number, default in _DEFAULTS.items():
+                if signal.getsignal(number) == default:
+                    signal.signal(number, self._note)
+                    self._installed.append(number)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for number in self._installed:
+            if signal.getsignal(number) == self._note:  # a callback may have installed its own
+                signal.signal(number, _DEFAULTS[number])
+        self._installed.clear()
+        unseen = not self._raised and kind is None
+        if self._noted is not None and (unseen or self._noted is not signal.SIGINT):
+            signal.raise_signal(self._noted)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self._noted is None:
+            self._noted = signal.Signals(number)
+            self._say()
+            return
+        self._raised = True  # by the default handler: it is not raised once more at the end
+        signal.signal(number, _DEFAULTS[signal.Signals(number)])
+        signal.raise_signal(number)

@@ -28,7 +28,7 @@ from ..search import history, transfer
 from ..search.replay import Replays
 from ..search.search import Search
 from ..tasks import Prepared, Task, prepared_sketches
-from .budget import Budget, Meter
+from .budget import Budget, Interrupts, Meter, StopRules
 from .events import Callback
 from .gain import most_promising, relative_gain
 from .own_rules import OwnRules, warn_of_unused
@@ -37,7 +37,6 @@ from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
 from .rivals import Rival, rivals_of
 from .session import OutOfTime, Tuning
-from .stop import Interrupts, StopRules
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConf
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.numeric_check import tolerance_of
 from tilewright.autotune.measure.protocol import Message
-from tilewright.autotune.measure.supervised_worker import SupervisedWorker
-from tilewright.autotune.measure.worker_pool import Built
+from tilewright.autotune.measure.worker_pool import Built, SupervisedWorker
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
 from tilewright.base.errors import ScheduleError
 from tilewright.codegen.detect import resolve

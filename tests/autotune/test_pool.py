@@ -20,7 +20,7 @@ from tilewright.autotune.measure import worker_process
 from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.protocol import Assembler, Message
 from tilewright.autotune.measure.reference import new_memory
-from tilewright.autotune.measure.supervised_worker import (
+from tilewright.autotune.measure.worker_pool import (
     Handshake,
     Requeue,
     SupervisedWorker,
