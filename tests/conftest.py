@@ -24,7 +24,6 @@ from tilewright.autotune.config import TuneConfig
 from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
 
-from .host_facts import DIGEST, HostFacts
 from .hosts import Processors, ReportsProcessors
 
 # Background jobs ignore interrupts, and what `nohup` starts ignores a closed terminal; so would the
@@ -88,9 +87,6 @@ def pytest_configure(config: pytest.Config) -> None:
     processors.observe(patch)
     config.add_cleanup(patch.undo)
     config.pluginmanager.register(ReportsProcessors(processors))
-    facts = HostFacts(ROOT, getattr(config, "workerinput", {}).get(DIGEST))
-    facts.observe(patch)
-    config.pluginmanager.register(facts)
 
 
 def pytest_collection_finish() -> None:
