@@ -1,13 +1,15 @@
 # Everything runs in .venv, which is created on first use by PYTHON (3.11 or newer).
 # One stamp per set of extras: it is stale, and the set is installed again, when pyproject.toml is
 # newer. `created` marks an environment that is whole; without it one is made from scratch.
-# An editable install compiles nothing: each of the processes of a session would, where Python is told
-# not to keep bytecode.
+# An editable install compiles nothing: each of the processes of a session that is not started from
+# here would, where Python is told not to keep bytecode.
 
 PYTHON ?= python3
 TESTS ?=
 TRIES ?= 3000
-HOST_TESTS := tests/codegen tests/autotune tests/runtime tests/ops
+# Code for processors; of tests/codegen without what GPUs, processes, files and other targets take.
+HOST_TESTS := tests/codegen tests/ops --ignore=tests/codegen/cuda \
+    $(foreach name,fork cache* open_files hostile compile_time assembly_loops,--ignore-glob=*/test_$(name).py)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -20,6 +22,8 @@ export TILEWRIGHT_HOST := -mcpu=$(HOST)
 endif
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Each worker and child process of a run would compile the tests again.
+export PYTHONDONTWRITEBYTECODE :=
 
 APT_GET = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get
 APT_INSTALL = $(APT_GET) install --yes --no-install-recommends
@@ -66,7 +70,7 @@ test-hosts: $(VENV)/stamp-check
 	    echo "as $$name"; $(MAKE) test HOST=$$name TESTS="$(HOST_TESTS)" || exit 1; done
 
 test-long: $(VENV)/stamp-check
-	$(RUN) -m pytest -n $(JOBS) --dist worksteal -m long
+	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal -m "long or hypothesis"
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.fuzz --gpu --count 400 --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.matrix --jobs $(JOBS)
