@@ -25,6 +25,7 @@ from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
 
 from .hosts import Processors, ReportsProcessors
+from .long import thin
 
 # Background jobs ignore interrupts, and what `nohup` starts ignores a closed terminal; so would the
 # processes that tests start and end by these signals.
@@ -87,6 +88,11 @@ def pytest_configure(config: pytest.Config) -> None:
     processors.observe(patch)
     config.add_cleanup(patch.undo)
     config.pluginmanager.register(ReportsProcessors(processors))
+
+
+@pytest.hookimpl(tryfirst=True)  # before what is marked `long` is left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    thin(items)
 
 
 def pytest_collection_finish() -> None:

@@ -36,6 +36,7 @@ def clamps(func: Func) -> int:
     return sum(type(n) is Binary and n.op in (Op.MIN, Op.MAX) for n in inside.values())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["znver5", "x86-64-v3"])
 @pytest.mark.parametrize("clamp_first", [False, True])
 @pytest.mark.parametrize(

@@ -131,6 +131,7 @@ def test_a_step_alone_has_one_stage() -> None:
     assert "tiled_pipelined" not in names
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_threads_hold_what_they_fetch_in_registers(name: str) -> None:
     """Whatever the tiles are: the index of each element that a thread holds is a number."""
@@ -219,6 +220,7 @@ COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", ["matmul_odd", "batched", "conv2d"])
 def test_two_stages_compile_without_spills(name: str, arch: str, compiler: str) -> None:
@@ -232,6 +234,7 @@ def test_two_stages_compile_without_spills(name: str, arch: str, compiler: str) 
     assert taken.spill_store_bytes == taken.stack_bytes == 0, row
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", COMPILED)
 def test_random_candidates_compile_without_spills(name: str, compiler: str) -> None:
     make, options = COMPILED[name]

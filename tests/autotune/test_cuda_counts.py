@@ -74,6 +74,7 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_counts_of_rows_are_those_of_the_emulator(name: str) -> None:
     """So are those of the programs that the rows stand for. Tiles are whole."""

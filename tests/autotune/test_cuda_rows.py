@@ -73,6 +73,7 @@ def compiler() -> str:
         pytest.skip(str(error))
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("name", "n", "m"),
@@ -159,6 +160,7 @@ def test_rows_of_any_length_are_read_once_for_both_reductions(name: str, dtype: 
         assert read[0] * 32 <= spare * item * length * (2 + others), (length, read)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", first_of(["softmax", "layer_norm"]))
 def test_long_rows_spill_nothing(name: str, arch: str, compiler: str) -> None:

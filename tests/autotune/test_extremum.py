@@ -48,6 +48,7 @@ def test_long_rows_are_searched_in_pieces() -> None:
         assert ("I_piece" in made) == pieces
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8", "uint8"])
 @pytest.mark.parametrize("length", [16, 37, 300, 1031])
 def test_candidates_return_the_first_of_equals(dtype: str, length: int) -> None:

@@ -41,6 +41,7 @@ print([child.cmdline() for child in psutil.Process().children(recursive=True)])
 """
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("limit", [6, 12, 20, 40])
 def test_the_error_names_the_limit(tmp_path: Path, limit: int) -> None:
     place = tmp_path / "tuning.db"

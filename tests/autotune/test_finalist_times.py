@@ -30,6 +30,7 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.interleaved_comparison import FINALISTS_SHOWN
 
+from ..long import examples
 from ..tuning_db.samples import HOST, LLVM, MATMUL, NOON, SESSION
 
 TARGET = resolve("cpu -mcpu=znver4 -threads=2")
@@ -85,7 +86,7 @@ def _fill(db: TuningDatabase, rows: Sequence[Sequence[float]]) -> None:
     db.put(*(_measured(n, row, 100.0) for n, row in enumerate(rows)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(_FINALS)
 def test_all_lists_agree_on_the_time_of_each_finalist(
     drawn: tuple[list[list[float]], list[list[float]], float],

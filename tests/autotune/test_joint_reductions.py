@@ -75,6 +75,7 @@ def results_of(func: Func) -> list[Array]:
     return [np.zeros_like(a) for a in arguments(func, 1)[1:]]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("combiner", [te.argmax, te.argmin])

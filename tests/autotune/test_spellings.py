@@ -54,6 +54,7 @@ def generators(made: list[Sketch]) -> list[str]:
     return [sketch.generator for sketch in made]
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("options", SOFTMAX.values(), ids=SOFTMAX)
 def test_softmax(options: dict[str, str]) -> None:
     func = softmax(**options)
@@ -63,6 +64,7 @@ def test_softmax(options: dict[str, str]) -> None:
     check(func, made[:1], 2)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("options", LAYER_NORM.values(), ids=LAYER_NORM)
 def test_layer_norm(options: dict[str, str]) -> None:
     func = layer_norm(**options)

@@ -25,6 +25,7 @@ from tilewright.tuning_db import (
     Workload,
 )
 
+from ..long import examples
 from .recorded import Simulated
 from .test_rivals import Tune, run, third_is_fast
 
@@ -110,7 +111,7 @@ FINALS = st.tuples(st.integers(0, 2), st.lists(SECONDS, min_size=2, max_size=3))
 
 
 @given(st.lists(TRIAL | FINALS, min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_best_of_a_session_is_that_of_a_lookup(
     steps: list[tuple[int, float | list[float]]],
 ) -> None:

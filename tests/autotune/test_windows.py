@@ -120,6 +120,7 @@ def is_bent(block: Block) -> bool:
     return any(is_piecewise(r.min) for region in block.reads for r in region.ranges)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("choose", [default_trace, model_trace])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_choice_without_trials_reads_copies_in_vectors(
@@ -135,6 +136,7 @@ def test_the_choice_without_trials_reads_copies_in_vectors(
         assert around[-1].kind is ForKind.VECTOR
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_all_sketches_compute_the_same(name: str) -> None:
     target, func = resolve("cpu -threads=1"), PROGRAMS[name]()

@@ -18,6 +18,7 @@ from tilewright.tir import te
 from tilewright.tir.ir import Expr, Func, Load, Ramp, Store
 from tilewright.tir.visit import walk
 
+from ..long import examples
 from .borders import BORDERS, SPELLINGS, reach
 from .machinery import SERIAL, Array, run, runnable
 
@@ -86,7 +87,7 @@ def stencils(draw: st.DrawFn) -> Stencil:
     return Stencil(mode, spelling, shape, tuple(offsets), dtype)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     stencil=stencils(),
     tiles=st.sampled_from([(), (4,), (8,), (16,), (24,), (2, 8), (4, 8), (2, 16)]),
@@ -122,6 +123,7 @@ def _stores(func: Func) -> int:
     return sum(type(n) is Store for n in walk(func.body))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", [AVX512, AVX2, SSE4])
 @pytest.mark.parametrize("shape", [(203,), (37, 203), (9, 10, 203)])
 @pytest.mark.parametrize(("mode", "spelling"), SPELLINGS)

@@ -42,6 +42,7 @@ for dtype in ("int8", "uint8", "int16", "float16", "int32", "float32", "float64"
 """
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     "processor", ["skylake-avx512", "znver5", "x86-64-v3", "x86-64-v2", "neoverse-n1"]
 )

@@ -31,6 +31,7 @@ def f(X: T.Buffer(({count},), "{x}"), Y: T.Buffer(({wide},), "{y}"), C: T.Buffer
 """)  # noqa: E501
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", [SERIAL, PLAIN, "cpu -mcpu=x86-64 -threads=1"])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])

@@ -51,6 +51,7 @@ def strided(argument: Argument) -> Any:
     return np.lib.stride_tricks.as_strided(memory, argument.shape, steps)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize(("shape", "strides"), SHAPES)
 def test_every_element_is_looked_at(

@@ -29,6 +29,7 @@ def f(Q: T.Buffer((1280,), "int64"), R: T.Buffer((1280,), "int64"), X: T.Buffer(
 """)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", ["cpu -threads=1", *TARGETS])
 @pytest.mark.parametrize("step", [1, 3, -1, -5])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 15, 16, 33, 1000])

@@ -188,6 +188,7 @@ def test_the_stated_error_holds(name: str, dtype: str) -> None:
     assert errors[worst] <= ERRORS[name, dtype], f"{name}{at}: {found[worst]}, {exact[worst]}"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("cpu", ["", *(f" -mcpu={name}" for name in LESSER)])
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -13,6 +13,7 @@ AVX2, SSE4 = "cpu -mcpu=x86-64-v3 -threads=1", "cpu -mcpu=x86-64-v2 -threads=1"
 TARGETS = pytest.mark.parametrize("target", [SERIAL, AVX2, SSE4])
 
 
+@pytest.mark.grid
 @TARGETS
 @pytest.mark.parametrize("source", dtypes.SCALARS)
 def test_casts(source: str, target: str) -> None:

@@ -150,6 +150,7 @@ def test_every_function_is_in_a_table() -> None:
     assert functions - {"Expr", "Operand", "Tensor"} == UNARY.keys() | BINARY.keys() | OTHERS
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions_of_a_float(dtype: str, target: str) -> None:
@@ -172,6 +173,7 @@ def test_functions_of_a_float(dtype: str, target: str) -> None:
     check(table, target, special(dtype))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions_of_two_floats(dtype: str, target: str) -> None:
@@ -193,6 +195,7 @@ def test_a_power_is_that_of_numpy_where_its_exponent_is_an_array(dtype: str) -> 
         check([("pow", te.pow, np.power)], "", x, y)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_functions_of_integers(dtype: str, target: str) -> None:

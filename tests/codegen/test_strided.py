@@ -30,6 +30,7 @@ def f(X: T.Buffer(({(lanes - 1) * step + 1},), "{dtype}"), Y: T.Buffer(({lanes},
 """)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool"])
 @pytest.mark.parametrize("step", [2, 3, 4, 5, -2])
 @pytest.mark.parametrize("lanes", [2, 3, 4, 16, 48])
@@ -89,6 +90,7 @@ def f(X: T.Buffer(({sizes[0]},), "{dtype}"), Y: T.Buffer(({sizes[1]},), "{dtype}
 """)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool"])
 @pytest.mark.parametrize("stores", [False, True])
 @pytest.mark.parametrize("lanes", [2, 7, 16, 48])

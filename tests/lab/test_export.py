@@ -35,6 +35,7 @@ from tilewright.tir.ir import Buffer, Func, Label, Stmt, Var
 from tilewright.tir.printer import listing
 
 from ..autotune.selection import operator, operator_name, selected
+from ..long import examples
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
 from .commands import done, refused
 
@@ -59,7 +60,8 @@ def replayed(text: str) -> tw.Schedule:
     return schedule
 
 
-@settings(max_examples=12, phases=[Phase.generate])  # to shrink takes long, and labels say it all
+# To shrink takes long, and labels say it all.
+@settings(max_examples=examples(12), phases=[Phase.generate])
 @given(data=st.data(), name=st.sampled_from(list(PROGRAMS)), steps=st.integers(1, 10))
 def test_what_is_exported_replays_to_the_program_that_was_shown(
     data: st.DataObject, name: str, steps: int
@@ -98,7 +100,7 @@ NAMES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, phases=[Phase.generate])
+@settings(max_examples=examples(60), phases=[Phase.generate])
 @given(data=st.data(), steps=st.integers(0, 6))
 def test_an_export_says_which_names_are_others(data: st.DataObject, steps: int) -> None:
     """Loops, buffers and blocks of any names: the texts are equal, or differ as a comment says."""
@@ -160,7 +162,7 @@ def check_rule(bench: Workbench, row: Sequence[int], target: tw.Target) -> None:
     assert structural_equal(again.func, version.schedule.func)
 
 
-@settings(max_examples=40, phases=[Phase.generate])
+@settings(max_examples=examples(40), phases=[Phase.generate])
 @given(data=st.data(), steps=st.integers(5, 24))
 def test_long_schedules_replay_to_the_program_that_was_shown(
     data: st.DataObject, steps: int
@@ -180,6 +182,7 @@ def test_long_schedules_replay_to_the_program_that_was_shown(
         check_rule(bench, [s["value"] for s in sliders["result"]["sliders"]], bench.target)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("target", [TARGET, "cuda -arch=sm_90"], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("number", SEARCHED, ids=operator_name)
 def test_candidates_of_the_search_replay_to_the_program_that_was_shown(

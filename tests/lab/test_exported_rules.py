@@ -54,6 +54,7 @@ def drawn(sketch: Sketch, count: int) -> Rows:
     return np.stack([rng.choice(v, count) for v in sketch.space.values.values()], axis=1)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_a_rule_proposes_is_built(name: str, target: tw.Target) -> None:
@@ -205,6 +206,7 @@ def first_candidate(func: Func, sketch: Sketch, target: tw.Target) -> Candidate:
     return candidate
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_sizes_of_the_version_are_tried_first(name: str, target: tw.Target) -> None:

@@ -311,6 +311,7 @@ def boxes(ax: Any) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("count", [3, 12, 40])
 @pytest.mark.parametrize("kind", ["without", "prefixes"])
 def test_texts_of_an_ablation_do_not_overlap(count: int, kind: Any) -> None:

@@ -25,6 +25,7 @@ from tilewright.schedule import find
 from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tir import printer
 
+from ..long import examples
 from .commands import done
 
 TARGET = "cpu -mcpu=znver4 -threads=2"
@@ -573,7 +574,7 @@ KEYS = ("place", "op", "args", "version", "a", "b", "of", "values", "number", "s
         "record", "name", "folder", "versions")  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     name=st.sampled_from(sorted(set(COMMANDS) - {"pack"})) | JSON,
     keys=st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4),
@@ -586,7 +587,7 @@ def test_any_json_has_an_answer_in_json(name: Any, keys: Data) -> None:
     json.dumps(bench.state(), allow_nan=False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(op=st.sampled_from(sorted(PRIMITIVES)), args=st.data())
 def test_any_arguments_of_a_primitive_have_an_answer(op: str, args: st.DataObject) -> None:
     bench = Workbench(ops.matmul_func(4, 6, 3), TARGET)
@@ -632,7 +633,7 @@ def test_refusals_print_the_program_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert printed == [bench.func]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.data())
 def test_a_version_made_of_legal_moves_is_built(data: st.DataObject) -> None:
     """The steps of a walk are any legal moves, at any places."""

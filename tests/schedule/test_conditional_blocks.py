@@ -112,6 +112,7 @@ REFUSED = {"merge", "reverse_compute_at", "reindex"}
 """Steps that the order of the accesses, 15 - i, or a read that may not happen forbids."""
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("form", READS)
 @pytest.mark.parametrize("step", STEPS)
 def test_what_a_condition_reads_is_seen(form: str, step: str) -> None:

@@ -71,6 +71,7 @@ def ties(length: int, dtype: str) -> np.ndarray[Any, Any]:
     return x
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8", "uint8"])
 @pytest.mark.parametrize("smallest", [False, True])
 @pytest.mark.parametrize(("length", "piece"), [(1, None), (1, 1), (13, None), (13, 1), (13, 4),

@@ -87,6 +87,7 @@ def few_values(dtype: str) -> np.ndarray:
     return found
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("script", STEPS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
 @pytest.mark.parametrize("combiner", [te.argmax, te.argmin])
@@ -264,6 +265,7 @@ def compared(
 """)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("script", [outer, guarded])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(("dtype", "key"), [("float32", "T.int32(vr)"), ("int32", "K[vi, vr]")])

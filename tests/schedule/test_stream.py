@@ -52,6 +52,7 @@ def scale(alpha: T.float32, X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "f
     check_compiled(func, sch.func)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
 @pytest.mark.parametrize("lanes", [4, 12, 16])
 @pytest.mark.parametrize("threads", [1, 2])

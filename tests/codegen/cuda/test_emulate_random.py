@@ -17,6 +17,7 @@ from tilewright.codegen.cuda.emulate import Emulation, emulate
 from tilewright.codegen.cuda.emulate_faults import Action, Fault, FaultKind
 from tilewright.tir.ir import Store
 
+from ...long import examples
 from .kernels import kernel
 
 SIZE = 40
@@ -204,7 +205,7 @@ def site_pairs(faults: list[Fault], steps: dict[int, int]) -> Iterator[Pair]:
 
 @pytest.mark.parametrize("batch", [1, 8192])
 @given(program=programs())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_random_programs(batch: int, program: Program) -> None:
     func = kernel(
         f"A int32 {SIZE}; B int32 {SIZE}", program.code(), threads=program.threads,
@@ -249,7 +250,7 @@ def test_the_random_programs_are_of_all_kinds() -> None:
     seen: set[str] = set()
 
     @given(program=programs())
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     def look(program: Program) -> None:
         reference = Reference(program, np.zeros(SIZE, np.int32))
         within, between = reference.races()

@@ -139,6 +139,7 @@ KERNELS: dict[str, Callable[[], Func]] = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_line_information_leaves_the_code_as_it_is(kernel: str) -> None:
     needs_a_compiler()

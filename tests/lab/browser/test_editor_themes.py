@@ -22,6 +22,7 @@ body {{ background: {ground}; }}
 """An output of VS Code once it has loaded what draws widgets, with variables of JupyterLab."""
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("classes", "ink", "ground"),
     [

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tilewright.tir.parser import parse
@@ -125,6 +126,7 @@ def test_work_in_the_lab(notebook: Callable[..., Notebook], tmp_path: Path, upda
     assert opened.errors == []
 
 
+@pytest.mark.long
 def test_the_lab_in_notebook_7(page: Page, tmp_path: Path) -> None:
     """What depends on the front end: outputs that change, and the widget with its messages."""
     with running(NOTEBOOK_7, tmp_path / "notebook") as server:
@@ -168,6 +170,7 @@ def replayed(source: str, folder: Path) -> list[str]:
     return run.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_two_labs_on_a_database_and_an_interrupt(
     notebook: Callable[..., Notebook], server: Server
 ) -> None:

@@ -37,6 +37,7 @@ def show(page: Page, html: str, path: Path) -> list[str]:
     return errors
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1200])
 def test_a_report_is_accessible_and_fits(
