@@ -351,7 +351,7 @@ def test_a_writer_that_is_killed_leaves_the_old_or_the_new(tmp_path: Path) -> No
     seen = set()
     folder = tmp_path / "here"
     folder.mkdir()
-    for _ in range(8):
+    for _ in range(4):
         path = build_at(folder / "adds.so", 1)
         with writer(path, tmp_path / "elsewhere"):
             time.sleep(rng.random() * 0.05)

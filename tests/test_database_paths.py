@@ -55,6 +55,7 @@ def test_every_function_that_takes_a_database_takes_its_path() -> None:
     assert kinds == {"DatabaseOrPath", "Source"}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("form", ["path", "text", "url"])
 def test_what_reads_opens_it_read_only(form: str, path: Path, tmp_path: Path) -> None:
     places: dict[str, Path | str] = {

@@ -47,6 +47,7 @@ def test_what_processes_of_a_run_did_is_told_together(root: Path) -> None:
     ]
 
 
+@pytest.mark.part(1)
 @x86
 @pytest.mark.parametrize("text", ["-mcpu=haswel", "-mcpu=-mcpu=haswell", "-mcpu=neoverse-n1"])
 def test_a_run_as_a_processor_that_there_is_none_of_ends_at_once(text: str, root: Path) -> None:

@@ -30,7 +30,6 @@ KINDS = {
     "arrays": Kind("arrays", 3000),
     "programs": Kind("programs", 60, limit=120.0),
     "exact": Kind("exact", 60, limit=120.0),
-    "kills": Kind("kills", 4, limit=180.0),
 }
 FAULTY = Kind("faulty", 5, limit=3.0)
 """The kind that the tests of the harness run."""

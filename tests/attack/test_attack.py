@@ -27,7 +27,6 @@ TRIES = {
     "arrays": 80,
     "programs": 4,
     "exact": 8,
-    "kills": 1,
 }
 
 

@@ -24,7 +24,7 @@ from typing import Self
 import numpy as np
 import psutil
 
-from tilewright import TuningDatabase, tune
+from tilewright import TuningDatabase, build, tune
 from tilewright.tuning_db import Outcome, Session, SessionStatus
 
 from .children import QUICK, say
@@ -134,6 +134,9 @@ def _kill_in_one_database(place: Path, rounds: int, rng: np.random.Generator) ->
         tuner.process.send_signal(signal.SIGTERM)
         assert tuner.finish() == -signal.SIGTERM
     _check(place, told | set(tuner.told), _pairs(killed), tuner.session)
+    with TuningDatabase(place) as db:
+        module = build(matmul(), "cpu -threads=1", database=db)
+    assert module.origin.kind == "record", f"built from {module.origin}"
     return killed
 
 

@@ -14,7 +14,6 @@ from tilewright.tir import te
 from tilewright.tir.ir import Func
 
 from ..hosts import processor
-from ..long import first_of
 from .checking import arguments, expected, run, sketches_named, some_rows
 from .spellings import (
     ATTENTION,
@@ -98,7 +97,8 @@ def fused(func: Func) -> list[Sketch]:
     return list(sketches_named(func, BANDS, lambda name: "attention" in name))
 
 
-@pytest.mark.parametrize("name", first_of(ATTENTION, 8))
+@pytest.mark.part(3)
+@pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str) -> None:
     func = ATTENTION[name].func()
     q = te.placeholder((1, HEADS, QUERIES, DIM), "float32", name="Q")

@@ -69,11 +69,13 @@ def growth(func: Func, target: str) -> float:
     return sizes["vectorize"] / sizes["hoist"]
 
 
+@pytest.mark.part(1)
 @TARGETS
 def test_a_running_maximum_grows_by_the_number_of_its_vectors(target: str) -> None:
     assert growth(running_maximum(6, tiled=True), target) < 4.5
 
 
+@pytest.mark.part(1)
 @TARGETS
 def test_guarded_divisions_grow_no_faster_than_as_they_were_written(target: str) -> None:
     shallow, deep = growth(quotients(2), target), growth(quotients(6), target)
@@ -86,6 +88,7 @@ def test_values_of_a_running_maximum(target: str, tiled: bool) -> None:
     check(running_maximum(4, tiled=tiled), target=target)
 
 
+@pytest.mark.part(2)
 @TARGETS
 @pytest.mark.parametrize("depth", [1, 3])
 def test_values_of_guarded_divisions(target: str, depth: int) -> None:

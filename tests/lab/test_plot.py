@@ -480,6 +480,7 @@ def test_a_path_is_a_source(database: TuningDatabase) -> None:
     assert texts(tw.plot.decisions(str(place))) == texts(tw.plot.decisions(database))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("count", [3, 12, 30])
 def test_names_of_many_decisions_do_not_overlap(
     count: int, monkeypatch: pytest.MonkeyPatch

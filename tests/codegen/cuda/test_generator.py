@@ -96,6 +96,7 @@ def together(funcs: dict[str, Func], target: CudaTarget) -> Emitted:
     return emit(parts, target, strict_fp=False)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_schedules_compile_without_spills(arch: str, compiler: str) -> None:
     target = CudaTarget.named(arch)

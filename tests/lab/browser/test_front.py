@@ -445,6 +445,7 @@ def test_a_pin_is_taken_back(page: Page, tmp_path: Path) -> None:
     expect(lab.get_by_role("status").first).to_contain_text("No version was pinned.")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("width", [480, 1068, 1500])
 def test_records_say_when_and_which_is_pinned(page: Page, tmp_path: Path, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
@@ -688,6 +689,7 @@ def test_the_folder_of_a_pack_is_asked_for(
     assert packed == [(["v0"], tmp_path)]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("width", "scheme"), [(480, "light"), (800, "dark"), (1500, "light")])
 def test_the_lab_is_readable(page: Page, bench: Workbench, width: int, scheme: str) -> None:
     page.set_viewport_size({"width": width, "height": 900})
@@ -848,6 +850,7 @@ def test_moves_of_one_text_are_all_shown(
     expect(lab.locator(".move")).to_have_count(2)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("width", [480, 700, 1500])
 def test_times_of_versions_are_whole(page: Page, bench: Workbench, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
