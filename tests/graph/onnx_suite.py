@@ -41,12 +41,18 @@ def cases(pattern: str = "") -> list[Case]:
         warnings.simplefilter("ignore")
         found = collect_testcases(None)
     return [
-        Case(
-            c.name, c.model.SerializeToString(), tuple(c.data_sets[0][0]), tuple(c.data_sets[0][1])
-        )
+        Case(c.name, c.model.SerializeToString(), *map(_arrays, c.data_sets[0]))
         for c in found
         if re.search(pattern, c.name)
     ]
+
+
+def _arrays(values: list[Any]) -> tuple[Any, ...]:
+    """Tensors that ONNX writes out, as arrays."""
+    from onnx import TensorProto
+    from onnx.numpy_helper import to_array
+
+    return tuple(to_array(v) if isinstance(v, TensorProto) else v for v in values)
 
 
 def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
