@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import ops
+from ...base import dtypes
 from ...base.errors import IRError
 from ...ops.precision import accumulator
 from ...tir import te
@@ -14,21 +16,37 @@ from ...tir.te import Expr, Tensor
 from ..operator import Array, Kind, operator
 
 
-def _product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
+def _wide(x: Array, dtype: str | None) -> np.dtype[Any]:
+    """What products of `x` are computed in, for results of `dtype`."""
+    own = dtypes.from_numpy(x.dtype)
+    return dtypes.to_numpy(accumulator(own) if dtypes.is_float(own) else dtype or own)
+
+
+def _product(
+    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, dtype: str | None
+) -> Array:
     a = np.swapaxes(a, -1, -2) if transpose_a else a
     b = np.swapaxes(b, -1, -2) if transpose_b else b
-    narrow = a.dtype.kind not in "iu" and a.itemsize < 4
-    wide = (a.astype(np.float32), b.astype(np.float32)) if narrow else (a, b)
-    return np.asarray(np.matmul(*wide))
+    wide = _wide(a, dtype)
+    return np.asarray(np.matmul(a.astype(wide), b.astype(wide)))
 
 
 @operator(Kind.CONTRACTION, reference=_product)
-def matmul(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    dtype: str | None = None,
+) -> Tensor:
     """Matrix products of two dimensions or more; the leading ones broadcast.
 
-    `transpose_a` takes a as (.., k, n), `transpose_b` b as (.., m, k).
+    `transpose_a` takes a as (.., k, n), `transpose_b` b as (.., m, k). The result is of `dtype`, by
+    default that of `a`: int32 of integers of 8 bits, whose dtypes may differ.
     """
-    return ops.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype=a.dtype)
+    wanted = dtype or a.dtype
+    return ops.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype=wanted)
 
 
 def _windows(
@@ -57,8 +75,9 @@ def _convolved(
     after: Sequence[int],
     dilations: Sequence[int],
     groups: int,
+    dtype: str | None,
 ) -> Array:
-    wide = np.float32 if x.itemsize < 4 and x.dtype.kind not in "iu" else x.dtype
+    wide = _wide(x, dtype)
     widths = [(0, 0), (0, 0), *zip(before, after, strict=True)]
     padded = np.ascontiguousarray(np.pad(x.astype(wide), widths))
     kernel = w.shape[2:]
@@ -84,10 +103,12 @@ def conv(
     after: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
+    dtype: str | None = None,
 ) -> Tensor:
     """Convolution without flipping: x (n, c, *extents), w (o, c / groups, *kernel).
 
-    The result is (n, o, *outputs). `before` and `after` are zeros around each spatial dimension.
+    The result is (n, o, *outputs), of `dtype` as for `matmul`. `before` and `after` are zeros
+    around each spatial dimension.
     """
     rank = x.ndim - 2
     if w.ndim != x.ndim or any(len(v) != rank for v in (strides, before, after, dilations)):
@@ -109,9 +130,9 @@ def conv(
     if rank == 2:
         return ops.conv2d(
             padded, w, stride=(strides[0], strides[1]), dilation=(dilations[0], dilations[1]),
-            groups=groups, dtype=x.dtype, name="conv",
+            groups=groups, dtype=dtype or x.dtype, name="conv",
         )  # fmt: skip
-    wide = accumulator(x.dtype)
+    wide = accumulator(dtypes.promote(x.dtype, w.dtype))
     window = [te.reduce_axis(k, name=f"r{d}") for d, k in enumerate(kernel)]
     rc = None if group == 1 and groups > 1 else te.reduce_axis(group, name="rc")
 
@@ -121,7 +142,7 @@ def conv(
         at = [p * s + r * d for p, s, r, d in zip(places, strides, window, dilations, strict=True)]
         product = te.cast(padded[(b, c, *at)], wide) * te.cast(w[(o, within, *window)], wide)
         axes = window if rc is None else [rc, *window]
-        return te.cast(te.sum(product, axis=axes), x.dtype)
+        return te.cast(te.sum(product, axis=axes), dtype or x.dtype)
 
     axes = ["n", "o", *(f"y{d}" for d in range(rank))]
     return te.compute((n, outputs, *sizes), element, name="conv", axes=axes)

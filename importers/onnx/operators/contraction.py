@@ -11,11 +11,15 @@ from ..table import OnnxNode, Reason, Unsupported, onnx_op
 
 @onnx_op("MatMul")
 def matmul(b: Builder, node: OnnxNode) -> Value:
-    x, y = node[0], node[1]
+    return product(b, node[0], node[1])
+
+
+def product(b: Builder, x: Value, y: Value, dtype: str | None = None) -> Value:
+    """The product of matrices or, with one dimension, vectors."""
     first, last = x.type.rank == 1, y.type.rank == 1
     x = b.add("reshape", x, shape=(1, *x.shape)) if first else x
     y = b.add("reshape", y, shape=(*y.shape, 1)) if last else y
-    z: Value = b.add("matmul", x, y)
+    z: Value = b.add("matmul", x, y, dtype=dtype)
     if first or last:
         shape = list(z.shape)
         if last:
@@ -74,11 +78,32 @@ def edges(
 @onnx_op("Conv")
 def conv(b: Builder, node: OnnxNode) -> Value:
     x, w, bias = node[0], node[1], node.get(2)
+    y = convolution(b, node, x, w)
+    if bias is not None:
+        y = b.add("add", y, along_channels(b, bias, y))
+    return y
+
+
+def along_channels(b: Builder, values: Value, y: Value) -> Value:
+    """A value for each channel of (n, c, *extents), or one for all, to broadcast."""
+    shape = (values.type.size, *(1,) * (y.type.rank - 2)) if values.type.size > 1 else ()
+    value: Value = b.add("reshape", values, shape=shape)
+    return value
+
+
+def convolution(
+    b: Builder,
+    node: OnnxNode,
+    x: Value,
+    w: Value,
+    dtype: str | None = None,
+) -> Value:
+    """The convolution with the attributes of `node`."""
     rank = x.type.rank - 2
     strides = node.attribute("strides") or (1,) * rank
     dilations = node.attribute("dilations") or (1,) * rank
     before, after = edges(node, x.shape[2:], w.shape[2:], strides, dilations)
-    y = b.add(
+    value: Value = b.add(
         "conv",
         x,
         w,
@@ -87,8 +112,6 @@ def conv(b: Builder, node: OnnxNode) -> Value:
         after=after,
         dilations=dilations,
         groups=node.attribute("group", 1),
+        dtype=dtype,
     )
-    if bias is not None:
-        y = b.add("add", y, b.add("reshape", bias, shape=(bias.type.size, *(1,) * rank)))
-    value: Value = y
     return value
