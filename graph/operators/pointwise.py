@@ -52,7 +52,7 @@ def pointwise(
 
         def element(*indices: Expr) -> Expr:
             own = [broadcast.element(t, indices) for t in operands]
-            wide = own[:conditions] + [widened(e) for e in own[conditions:]]
+            wide = own[:conditions] + [_widened(e) for e in own[conditions:]]
             return te.cast(lower(*wide, **attributes), dtype)
 
         return te.compute(shape, element, name=name)
@@ -71,8 +71,16 @@ def pointwise(
     register(Operator(name, Kind.POINTWISE, arrays, tensors, infer, lower))
 
 
+def _widened(value: Expr) -> Expr:
+    return value if value.dtype == "bool" else widened(value)
+
+
 def _cast(x: Tensor, *, dtype: str) -> Tensor:
-    """`x` as another dtype: floats to integers towards zero, all to bool by `x != 0`."""
+    """`x` as another dtype.
+
+    Floats become integers towards zero, within the integer's limits, and NaN 0; integers wrap
+    around; what is not 0 is true.
+    """
 
     def element(*indices: Expr) -> Expr:
         value = x[indices]
@@ -83,11 +91,23 @@ def _cast(x: Tensor, *, dtype: str) -> Tensor:
     return te.compute(x.extents, element, name="cast")
 
 
+def _cast_array(x: Array, *, dtype: str) -> Array:
+    wanted = dtypes.to_numpy(dtype)
+    if not dtypes.is_integer(dtype) or not dtypes.is_float(dtypes.from_numpy(x.dtype)):
+        return x.astype(wanted)
+    low, high = dtypes.int_limits(dtype)
+    wide = np.trunc(x.astype(np.float64))
+    inside = (wide >= low) & (wide < high + 1.0)  # high + 1 is a float, high may be none
+    whole = np.where(inside, wide, 0).astype(wanted)
+    whole = np.where(wide < low, wanted.type(low), whole)
+    return np.where(wide >= high + 1.0, wanted.type(high), whole)
+
+
 register(
     Operator(
         "cast",
         Kind.POINTWISE,
-        lambda x, *, dtype: x.astype(dtypes.to_numpy(dtype)),
+        _cast_array,
         _cast,
         lambda x, *, dtype: TensorType(dtype, x.shape),
         _cast,
@@ -97,12 +117,26 @@ register(
 _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _erf(x: Array) -> Array:
+def erf(x: Array) -> Array:
     return np.asarray(_ERF(x), x.dtype)
 
 
-def _logistic(x: Array) -> Array:
+def logistic(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _shifted(shift: Callable[..., Any]) -> Callable[..., Any]:
+    """A shift by less than nothing or the width and more, which moves all bits out."""
+
+    def shifted(a: Array, b: Array) -> Array:
+        width = 8 * a.itemsize
+        out = (b < 0) | (b >= width)
+        last = shift(a, np.where(out, 0, b).astype(b.dtype))
+        sign = a.dtype.type(width - 1)
+        none = np.right_shift(a, sign) if shift is np.right_shift and a.dtype.kind == "i" else 0
+        return np.where(out, none, last)
+
+    return shifted
 
 
 pointwise("add", lambda a, b: a + b, np.add)
@@ -116,41 +150,34 @@ pointwise("exp", te.exp, np.exp)
 pointwise("log", te.log, np.log)
 pointwise("sqrt", te.sqrt, np.sqrt)
 pointwise("tanh", te.tanh, np.tanh)
-pointwise("erf", te.erf, _erf)
-pointwise("sigmoid", te.sigmoid, _logistic)
-pointwise("relu", te.relu, lambda x: np.maximum(x, 0))
+pointwise("erf", te.erf, erf)
 pointwise("floor", te.floor, np.floor)
 pointwise("ceil", te.ceil, np.ceil)
+pointwise("sin", te.sin, np.sin)
+pointwise("cos", te.cos, np.cos)
+pointwise("tan", te.tan, np.tan)
+pointwise("asin", te.asin, np.arcsin)
+pointwise("acos", te.acos, np.arccos)
+pointwise("atan", te.atan, np.arctan)
+pointwise("sinh", te.sinh, np.sinh)
+pointwise("cosh", te.cosh, np.cosh)
+pointwise("asinh", te.asinh, np.arcsinh)
+pointwise("acosh", te.acosh, np.arccosh)
+pointwise("atanh", te.atanh, np.arctanh)
+pointwise("round", te.round, np.rint)
+pointwise("sign", te.sign, np.sign)
+pointwise("is_nan", te.isnan, np.isnan, result="bool")
 pointwise("equal", lambda a, b: a == b, np.equal, result="bool")
 pointwise("less", lambda a, b: a < b, np.less, result="bool")
 pointwise("less_equal", lambda a, b: a <= b, np.less_equal, result="bool")
 pointwise("logical_not", lambda x: ~x, np.logical_not, result="bool")
 pointwise("logical_and", lambda a, b: a & b, np.logical_and, result="bool")
 pointwise("logical_or", lambda a, b: a | b, np.logical_or, result="bool")
+pointwise("logical_xor", lambda a, b: a ^ b, np.logical_xor, result="bool")
+pointwise("bitwise_and", lambda a, b: a & b, np.bitwise_and)
+pointwise("bitwise_or", lambda a, b: a | b, np.bitwise_or)
+pointwise("bitwise_xor", lambda a, b: a ^ b, np.bitwise_xor)
+pointwise("bitwise_not", lambda x: ~x, np.bitwise_not)
+pointwise("shift_left", lambda a, b: a << b, _shifted(np.left_shift))
+pointwise("shift_right", lambda a, b: a >> b, _shifted(np.right_shift))
 pointwise("where", te.select, np.where, conditions=1)
-
-
-def _divide(a: Expr, b: Expr) -> Operand:
-    if dtypes.is_float(a.dtype):
-        return a / b
-    nonzero = te.select(b == 0, te.const(1, b.dtype), b)
-    quotient = te.abs(a) // te.abs(nonzero)
-    return te.select((a < 0) == (nonzero < 0), quotient, -quotient)
-
-
-def _divided(a: Array, b: Array) -> Array:
-    if a.dtype.kind not in "iu":
-        return np.asarray(a / b)
-    nonzero = np.where(b == 0, np.ones_like(b), b)
-    quotient = np.abs(a) // np.abs(nonzero)
-    return np.where((a < 0) == (nonzero < 0), quotient, -quotient)
-
-
-pointwise("divide", _divide, _divided)
-pointwise(
-    "clip",
-    lambda x, *, low, high: te.minimum(
-        te.maximum(x, te.const(low, x.dtype)), te.const(high, x.dtype)
-    ),
-    lambda x, *, low, high: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)),
-)
