@@ -1,6 +1,6 @@
 """Translations of operators, one module for each kind, which register themselves."""
 
-from . import activations, contraction, control, movement, pointwise, reduction, shapes
+from . import activations, contraction, control, movement, pointwise, quantised, reduction, shapes
 
 __all__ = [
     "activations",
@@ -8,6 +8,7 @@ __all__ = [
     "control",
     "movement",
     "pointwise",
+    "quantised",
     "reduction",
     "shapes",
 ]
