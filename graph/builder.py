@@ -21,7 +21,7 @@ Rule: TypeAlias = "Callable[[Builder, Node], Value | Sequence[Value] | None]"
 """Returns the values that stand for a node's outputs, or `None`. The node is not yet added."""
 
 MAX_FOLDED_BYTES = 1 << 20
-"""A constant is computed ahead if it takes at most so many bytes, or no more than it is made of."""
+"""A constant is computed ahead if it takes at most so many bytes, or twice what it is made of."""
 
 
 class Builder:
@@ -101,7 +101,7 @@ class Builder:
     ) -> tuple[Value, ...] | None:
         if not all(isinstance(value, Constant) for value in inputs):
             return None
-        limit = max(MAX_FOLDED_BYTES, sum(value.type.bytes for value in inputs))
+        limit = max(MAX_FOLDED_BYTES, 2 * sum(value.type.bytes for value in inputs))
         if sum(type.bytes for type in types) > limit:
             return None
         arrays = [value.data for value in inputs if isinstance(value, Constant)]

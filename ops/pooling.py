@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -36,7 +36,7 @@ def max_pool2d(
     def element(value: Expr, axes: list[Axis], *_: Expr) -> Expr:
         return te.max(value, axis=axes)
 
-    return _pool(x, te.lowest(x.dtype), pair, layout, element, name)
+    return pooled(x, te.lowest(x.dtype), pair, spatial_axes(layout), element, name)
 
 
 def avg_pool2d(
@@ -69,7 +69,7 @@ def avg_pool2d(
         count = te.cast(te.const(1) * down * across, total.dtype)
         return te.cast(total / count, x.dtype)
 
-    return _pool(x, 0.0, pair, layout, element, name)
+    return pooled(x, 0.0, pair, spatial_axes(layout), element, name)
 
 
 def global_avg_pool2d(x: Tensor, *, layout: Layout = "NCHW", name: str = "global_avg") -> Tensor:
@@ -78,28 +78,34 @@ def global_avg_pool2d(x: Tensor, *, layout: Layout = "NCHW", name: str = "global
     return avg_pool2d(x, (height, width), layout=layout, name=name)
 
 
-def _pool(
+def pooled(
     x: Tensor,
-    padding: Operand,
-    pair: Pairs,
-    layout: Layout,
+    fill: Operand,
+    along: Sequence[Window],
+    spatial: Sequence[int],
     element: Callable[..., Expr],
     name: str,
 ) -> Tensor:
-    """The tensor of `element` of the value at an offset of a window, its axes, and its place."""
-    padded = pad(x, padding, spatial_axes(layout), pair, f"{name}_pad")
-    ry, rx = te.reduce_axis(pair[0].kernel, "ry"), te.reduce_axis(pair[1].kernel, "rx")
+    """Windows `along` each of the dimensions `spatial` of `x`, with `fill` around it.
 
-    def at(n: Expr, c: Expr, y: Expr, z: Expr) -> Expr:
-        row, column = pair[0].position(y, ry), pair[1].position(z, rx)
-        value = padded[n, c, row, column] if layout == "NCHW" else padded[n, row, column, c]
-        return element(value, [ry, rx], y, z)
+    An element is `element` of the value at an offset of its window, the axes that the offset runs
+    over, and its place along each dimension.
+    """
+    padded = pad(x, fill, spatial, along, f"{name}_pad")
+    places = ["y", "x"] if len(spatial) == 2 else [f"y{d}" for d in range(len(spatial))]
+    offsets = [te.reduce_axis(w.kernel, f"r{y}") for w, y in zip(along, places, strict=True)]
+    own = dict(zip(spatial, places, strict=True))
+    extents, axes = list(x.extents), [own.get(d, "nc"[min(d, 1)]) for d in range(x.ndim)]
+    for d, w in zip(spatial, along, strict=True):
+        extents[d] = w.outputs
 
-    size = pair[0].outputs, pair[1].outputs
-    if layout == "NCHW":
-        return te.compute((*x.extents[:2], *size), at, name=name, axes=["n", "c", "y", "x"])
-    shape = (x.extents[0], *size, x.extents[3])
-    return te.compute(shape, lambda n, y, x, c: at(n, c, y, x), name=name)
+    def at(*indices: Expr) -> Expr:
+        outputs, read = [indices[d] for d in spatial], list(indices)
+        for d, w, offset in zip(spatial, along, offsets, strict=True):
+            read[d] = w.position(indices[d], offset)
+        return element(padded[tuple(read)], offsets, *outputs)
+
+    return te.compute(extents, at, name=name, axes=axes)
 
 
 def _windows(

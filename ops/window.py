@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -77,15 +78,15 @@ def spatial_axes(layout: Layout) -> tuple[int, int]:
 
 
 def pad(
-    x: Tensor, value: Operand, spatial: tuple[int, int], pair: tuple[Window, Window], name: str
+    x: Tensor, value: Operand, spatial: Sequence[int], along: Sequence[Window], name: str
 ) -> Tensor:
     """`x` with `value` around it: a stage of its own, which schedules can inline.
 
     Without padding it is `x` itself, and there is no stage.
     """
-    if not any(w.before or w.after for w in pair):
+    if not any(w.before or w.after for w in along):
         return x
-    edges = {d: (w.before, w.after) for d, w in zip(spatial, pair, strict=True)}
+    edges = {d: (w.before, w.after) for d, w in zip(spatial, along, strict=True)}
     return rearrange.pad(x, [edges.get(d, (0, 0)) for d in range(x.ndim)], value, name=name)
 
 

@@ -1,14 +1,7 @@
 """The operators: one module for each kind, which registers its records when it is imported."""
 
-from . import activations, arithmetic, contraction, indexing, movement, pointwise, reduction, rows
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "activations",
-    "arithmetic",
-    "contraction",
-    "indexing",
-    "movement",
-    "pointwise",
-    "reduction",
-    "rows",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -49,7 +49,7 @@ def matmul(
     return ops.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype=wanted)
 
 
-def _windows(
+def windows(
     x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Array:
     """(n, c, *outputs, *kernel) of (n, c, *extents)."""
@@ -81,7 +81,7 @@ def _convolved(
     widths = [(0, 0), (0, 0), *zip(before, after, strict=True)]
     padded = np.ascontiguousarray(np.pad(x.astype(wide), widths))
     kernel = w.shape[2:]
-    seen = _windows(padded, kernel, strides, dilations)
+    seen = windows(padded, kernel, strides, dilations)
     rank = len(kernel)
     channels, outputs = w.shape[1], w.shape[0] // groups
     results = []

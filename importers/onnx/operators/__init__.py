@@ -1,14 +1,7 @@
 """Translations of operators, one module for each kind, which register themselves."""
 
-from . import activations, contraction, control, movement, pointwise, quantised, reduction, shapes
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "activations",
-    "contraction",
-    "control",
-    "movement",
-    "pointwise",
-    "quantised",
-    "reduction",
-    "shapes",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

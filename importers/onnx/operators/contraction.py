@@ -79,9 +79,7 @@ def edges(
 def conv(b: Builder, node: OnnxNode) -> Value:
     x, w, bias = node[0], node[1], node.get(2)
     y = convolution(b, node, x, w)
-    if bias is not None:
-        y = b.add("add", y, along_channels(b, bias, y))
-    return y
+    return _biased(b, y, bias)
 
 
 def along_channels(b: Builder, values: Value, y: Value) -> Value:
@@ -114,4 +112,105 @@ def convolution(
         groups=node.attribute("group", 1),
         dtype=dtype,
     )
+    return value
+
+
+@onnx_op("ConvTranspose")
+def conv_transpose(b: Builder, node: OnnxNode) -> Value:
+    """A convolution with stride 1 for each phase of the outputs, and their interleaving.
+
+    Output y is the sum over taps k of `x[i] * w[k]` where `y + before = i * stride + k`. Those
+    of one phase `(y + before) % stride` read each `stride`-th tap: phases are channels.
+    """
+    x, w, bias = node[0], node[1], node.get(2)
+    rank, groups = x.type.rank - 2, node.attribute("group", 1)
+    strides = tuple(node.attribute("strides") or (1,) * rank)
+    dilations = tuple(node.attribute("dilations") or (1,) * rank)
+    if any(d > 1 for d in dilations):
+        w = _spread(b, w, dilations)
+    spans = w.shape[2:]
+    before, sizes = _transposed_edges(node, x.shape[2:], spans, strides)
+    taps = tuple(-(-k // s) for k, s in zip(spans, strides, strict=True))
+    # The first input that the first output of a phase reads, and the last one.
+    first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
+    last = [(p + n - 1) // s for p, n, s in zip(before, sizes, strides, strict=True)]
+    y = b.add(
+        "conv",
+        x,
+        _phases(b, w, strides, taps, groups),
+        strides=(1,) * rank,
+        before=tuple(t - 1 - f for t, f in zip(taps, first, strict=True)),
+        after=tuple(max(p - e + 1, 0) for p, e in zip(last, x.shape[2:], strict=True)),
+        dilations=(1,) * rank,
+        groups=groups,
+    )
+    starts = tuple(p - f * s for p, f, s in zip(before, first, strides, strict=True))
+    if any(s > 1 for s in strides) or (*starts, *sizes) != (*(0,) * rank, *y.shape[2:]):
+        y = b.add("interleave", y, factors=strides, starts=starts, shape=sizes)
+    return _biased(b, y, bias)
+
+
+def _transposed_edges(
+    node: OnnxNode, extents: Sequence[int], spans: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many outputs are cut off before each dimension, and how many are left."""
+    rank = len(extents)
+    extra = node.attribute("output_padding") or (0,) * rank
+    whole = [(e - 1) * s + k + o for e, s, k, o in zip(extents, strides, spans, extra, strict=True)]
+    auto, wanted = node.attribute("auto_pad", "NOTSET"), node.attribute("output_shape")
+    if wanted is None and auto.startswith("SAME"):
+        wanted = [e * s for e, s in zip(extents, strides, strict=True)]
+    if wanted is None:
+        pads = (node.attribute("pads") if auto == "NOTSET" else None) or (0,) * (2 * rank)
+        sizes = tuple(n - p - q for n, p, q in zip(whole, pads[:rank], pads[rank:], strict=True))
+        return tuple(pads[:rank]), sizes
+    sizes = tuple(wanted[-rank:])
+    total = [max(n - size, 0) for n, size in zip(whole, sizes, strict=True)]
+    return tuple(t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in total), sizes
+
+
+def _spread(b: Builder, w: Value, dilations: Sequence[int]) -> Value:
+    """Weights with zeros between them."""
+    rank, kernel = len(dilations), w.shape[2:]
+    split = [n for k in kernel for n in (k, 1)]
+    value = b.add("reshape", w, shape=(*w.shape[:2], *split))
+    after = [0, 0, *(n for d in dilations for n in (0, d - 1))]
+    value = b.add("pad", value, before=(0,) * len(after), after=tuple(after))
+    wide = tuple(k * d for k, d in zip(kernel, dilations, strict=True))
+    value = b.add("reshape", value, shape=(*w.shape[:2], *wide))
+    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    whole = (2 + rank) * (0,), (2 + rank) * (1,)
+    result: Value = b.add(
+        "slice", value, starts=whole[0], steps=whole[1], shape=(*w.shape[:2], *spans)
+    )
+    return result
+
+
+def _phases(
+    b: Builder, w: Value, strides: Sequence[int], taps: Sequence[int], groups: int
+) -> Value:
+    """Weights (c, o / groups, *kernel) as those (o * prod(strides), c / groups, *taps)."""
+    rank, (channels, outputs) = len(strides), w.shape[:2]
+    after = [t * s - k for t, s, k in zip(taps, strides, w.shape[2:], strict=True)]
+    if any(after):
+        w = b.add("pad", w, before=(0,) * w.type.rank, after=(0, 0, *after))
+    split = [n for t, s in zip(taps, strides, strict=True) for n in (t, s)]
+    shape = (groups, channels // groups, outputs, *split)
+    w = b.add("reshape", w, shape=shape)
+    turned = [t - 1 if n % 2 == 0 else 0 for n, t in enumerate(split)]
+    steps = [-1 if n % 2 == 0 else 1 for n in range(2 * rank)]
+    w = b.add("slice", w, starts=(0, 0, 0, *turned), steps=(1, 1, 1, *steps), shape=shape)
+    phases, places = range(4, 4 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    w = b.add("transpose", w, axes=(0, 2, *phases, 1, *places))
+    count = groups * outputs
+    for s in strides:
+        count *= s
+    value: Value = b.add("reshape", w, shape=(count, channels // groups, *taps))
+    return value
+
+
+def _biased(b: Builder, y: Value, bias: Value | None) -> Value:
+    if bias is None:
+        return y
+    value: Value = b.add("add", y, along_channels(b, bias, y))
     return value
