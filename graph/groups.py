@@ -4,7 +4,8 @@ A group has at most one anchor, a node that is more than pointwise. What it comp
 read inside: the pointwise nodes between its result and the first node that all of its readers lead
 to (the post-dominator) join it, also where they read other values from memory. A node in front of
 an anchor joins if only the group reads it and it is cheap to compute at each place that is read.
-A view is no node of a group: it is another name for memory.
+A node that is a program is a group of its own. A view is no node of a group: it is another name
+for memory.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ class Group:
 
 def kind(node: Node) -> Kind:
     return find(node.operator).kind
+
+
+def is_program(node: Node) -> bool:
+    """Whether it is a program of its own, and so a group of its own."""
+    return find(node.operator).program is not None
 
 
 def is_view(node: Node) -> bool:
@@ -78,6 +84,8 @@ class _Division:
     def _extend(self, start: Node) -> None:
         """Let the pointwise nodes that the group of `start` dominates join it."""
         end = start
+        if is_program(start):
+            return
         while len(end.outputs) == 1 and end.output not in self.kept:
             meet = self.dominators.get(end)
             if meet is None:
@@ -151,6 +159,8 @@ class _Division:
     def _take_producers(self, node: Node) -> None:
         """Let cheap nodes that only the group of `node` reads join it."""
         own = self.leader[node]
+        if is_program(node):
+            return
         for value in node.inputs:
             producer = self.graph.producers.get(value)
             if producer is None or producer not in self.leader or self.leader[producer] is own:
@@ -160,7 +170,7 @@ class _Division:
             readers = self.graph.consumers[value]
             if not all(self._in(reader, own) for reader in readers):
                 continue
-            if kind(producer) in _ANCHORS or not _is_cheap(producer, node):
+            if is_program(producer) or kind(producer) in _ANCHORS or not _is_cheap(producer, node):
                 continue
             if len(self.members[own]) < MAX_NODES:
                 self._merge(producer, node)
@@ -234,6 +244,8 @@ def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
 
 
 def _group(graph: Graph, nodes: Sequence[Node], kept: set[Value]) -> Group:
+    if is_program(nodes[0]):
+        return Group((nodes[0],), nodes[0].inputs, nodes[0].outputs)
     own = set(nodes)
     made = {value for node in nodes for value in node.outputs}
     inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)

@@ -27,6 +27,22 @@ def lowered(group: Group) -> Func:
     Small constants are written into the program. Raises `UnsupportedError` for an operator without
     a lowering.
     """
+    func = _programmed(group) or _formulas(group)
+    digest = hashlib.sha256(func_text(func).encode()).hexdigest()[:10]
+    return replace(func, name=f"{group.name[:_MAX_NAME]}_{digest}")
+
+
+def _programmed(group: Group) -> Func | None:
+    """The program of a node that is one by itself."""
+    (node, *others) = group.nodes
+    program = find(node.operator).program
+    if program is None or others:
+        return None
+    func = program(*(v.type for v in node.inputs), **node.attributes)
+    return replace(func, name="group")
+
+
+def _formulas(group: Group) -> Func:
     tensors: dict[Value, Tensor] = {}
     parameters = list[Tensor]()
     for n, value in enumerate(group.inputs):
@@ -43,6 +59,4 @@ def lowered(group: Group) -> Func:
         results = (made,) if isinstance(made, Tensor) else tuple(made)
         tensors.update(zip(node.outputs, results, strict=True))
     parameters += [tensors[v] for v in group.outputs]
-    func = te.func(parameters, name="group")
-    digest = hashlib.sha256(func_text(func).encode()).hexdigest()[:10]
-    return replace(func, name=f"{group.name[:_MAX_NAME]}_{digest}")
+    return te.func(parameters, name="group")

@@ -23,6 +23,7 @@ import numpy as np
 
 from ..base.errors import IRError, ModelError, similar
 from ..tir import te
+from ..tir.ir import Func
 from ..tir.te import Tensor
 from .ir import Attributes, TensorType
 
@@ -52,6 +53,9 @@ class Operator:
     results have the dtypes of `infer`, whatever numpy would promote to. It raises `IndexError` for
     an index out of range. `lower` takes `te` tensors; `None` says that no kernel is made of it.
     `infer` takes types. `attributes` are the names it takes, with their defaults.
+    `program` is instead of `lower`, for what formulas do not express, such as steps in an order: it
+    takes the types of the inputs, and returns a program whose parameters are the inputs, then the
+    outputs. It is a kernel of its own.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Operator:
     lower: Callable[..., Tensor | Sequence[Tensor]] | None = None
     infer: Callable[..., TensorType | Sequence[TensorType]] | None = None
     source: Callable[..., Any] = field(default=lambda: None)
+    program: Callable[..., Func] | None = None
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -130,6 +135,22 @@ def operator(
         own = lower.__name__.rstrip("_") if name is None else name
         register(Operator(own, kind, reference, lower, infer, lower))
         return lower
+
+    return decorate
+
+
+def programmed(
+    kind: Kind,
+    *,
+    reference: Callable[..., Any],
+    infer: Callable[..., Any],
+) -> Callable[[Callable[..., Func]], Callable[..., Func]]:
+    """Register the decorated function as the `program` of an operator of its name."""
+
+    def decorate(program: Callable[..., Func]) -> Callable[..., Func]:
+        name = program.__name__.rstrip("_")
+        register(Operator(name, kind, reference, None, infer, program, program))
+        return program
 
     return decorate
 

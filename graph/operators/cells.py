@@ -1,0 +1,218 @@
+"""The steps of recurrent cells as program text.
+
+    for t in range(steps):
+        G = X[t] + H @ R            # sums of a tile in registers
+        H = gates(G, H)             # in vectors
+        Y[t] = H
+
+What is computed in pieces has the rest of an extent as a piece of its own. Narrow floats are
+computed in float32, and so are the states between steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...base import dtypes
+from ..operator import Array
+
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+"""The columns of a cell's weights are so many times its hidden size."""
+_SCRATCH = {"rnn": "", "gru": "ZQ", "lstm": "Z"}
+_SUMS = 128
+"""Sums of a step that are held at once."""
+_LANES = 64
+"""Elements of a gate that are computed at once."""
+_ROWS = 4
+"""Rows of the state whose products are summed at once."""
+
+Activation = tuple[str, float, float]
+"""Its name and its parameters, alpha and beta, which not all have."""
+
+
+def _saturated(x: Array) -> Array:
+    return np.asarray(np.clip(x, 0, 1))
+
+
+ACTIVATIONS: dict[str, tuple[str, Callable[[Array, float, float], Array]]] = {
+    "sigmoid": ("T.sigmoid({0})", lambda x, _a, _b: 1 / (1 + np.exp(-x))),
+    "tanh": ("T.tanh({0})", lambda x, _a, _b: np.tanh(x)),
+    "relu": ("T.maximum({0}, 0.0)", lambda x, _a, _b: np.maximum(x, 0)),
+    "affine": ("({0} * {1} + {2})", lambda x, a, b: x * a + b),
+    "leakyrelu": (
+        "T.select({0} < 0.0, {0} * {1}, {0})", lambda x, a, _b: np.where(x < 0, x * a, x)
+    ),
+    "thresholdedrelu": (
+        "T.select({0} < {1}, 0.0, {0})", lambda x, a, _b: np.where(x < a, 0, x)
+    ),
+    "scaledtanh": ("({1} * T.tanh({0} * {2}))", lambda x, a, b: a * np.tanh(b * x)),
+    "hardsigmoid": (
+        "T.minimum(T.maximum({0} * {1} + {2}, 0.0), 1.0)", lambda x, a, b: _saturated(x * a + b)
+    ),
+    "elu": (
+        "T.select({0} < 0.0, (T.exp({0}) - 1.0) * {1}, {0})",
+        lambda x, a, _b: np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x),
+    ),
+    "softsign": ("({0} / (T.abs({0}) + 1.0))", lambda x, _a, _b: x / (1 + np.abs(x))),
+    "softplus": (
+        "(T.maximum({0}, 0.0) + T.log(T.exp(-T.abs({0})) + 1.0))",
+        lambda x, _a, _b: np.logaddexp(0, x),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CellText:
+    """The body of a program of buffers X, R, H0, Y, HT and those that are `given`."""
+
+    cell: str
+    inputs: tuple[int, ...]
+    hidden: int
+    dtype: str
+    given: tuple[str, ...]
+    activations: tuple[Activation, ...]
+    clip: float | None
+    backwards: bool
+    input_forget: bool
+
+    @property
+    def wide(self) -> str:
+        return self.dtype if dtypes.nbytes(self.dtype) >= 4 else "float32"
+
+    @property
+    def time(self) -> str:
+        return f"{self.inputs[0] - 1} - t" if self.backwards else "t"
+
+    def lines(self) -> Iterator[str]:
+        steps, n, columns = self.inputs
+        states = "HC" if self.cell == "lstm" else "H"
+        for buffer in (*states, *_SCRATCH[self.cell]):
+            yield f'{buffer} = T.alloc(({n}, {self.hidden}), "{self.wide}")'
+        yield f'G = T.alloc(({n}, {columns}), "{self.wide}")'
+        yield f'A = T.alloc(({_SUMS},), "{self.wide}", scope="local")'
+        for state in states:
+            known = state == "H" or "cell" in self.given
+            yield f"for i, j in T.grid({n}, {self.hidden}):"
+            yield f"    {state}[i, j] = {self._widened(f'{state}0[i, j]') if known else '0.0'}"
+        yield f"for t in range({steps}):"
+        for line in getattr(self, f"_{self.cell}")():
+            yield f"    {line}"
+        for state in states:
+            yield f"for i, j in T.grid({n}, {self.hidden}):"
+            yield f"    {state}T[i, j] = {self._narrowed(f'{state}[i, j]')}"
+
+    def _rnn(self) -> Iterator[str]:
+        yield from self._product(0, self.hidden, "H")
+        yield from self._gates(self._next("H", self._act(0, self._gate(0))), self._shown())
+
+    def _gru(self) -> Iterator[str]:
+        two, three = 2 * self.hidden, 3 * self.hidden
+        yield from self._product(0, two, "H")
+        candidate, reset = self._gate(2), self._act(0, self._gate(1))
+        if "bias" in self.given:
+            yield from self._product(two, three, "H", inputs=False)
+            inner = f"({candidate} + {self._widened('B[j]')})"
+            candidate = f"{self._widened(f'X[{self.time}, i, {two} + j]')} + {reset} * {inner}"
+        else:
+            yield from self._gates(f"Q[i, j] = {reset} * H[i, j]")
+            yield from self._product(two, three, "Q")
+        yield from self._gates(
+            f"Z[i, j] = {self._act(0, self._gate(0))}",
+            f"Q[i, j] = {self._act(1, candidate)}",
+            self._next("H", "(1.0 - Z[i, j]) * Q[i, j] + Z[i, j] * H[i, j]"),
+            self._shown(),
+        )
+
+    def _lstm(self) -> Iterator[str]:
+        yield from self._product(0, 4 * self.hidden, "H")
+        forget = self._act(0, self._gate(2) + self._peephole(2))
+        kept = "(1.0 - Z[i, j])" if self.input_forget else forget
+        name, alpha, beta = self.activations[2]
+        squashed = ACTIVATIONS[name][0].format("C[i, j]", repr(alpha), repr(beta))
+        yield from self._gates(
+            f"Z[i, j] = {self._act(0, self._gate(0) + self._peephole(0))}",
+            self._next("C", f"{kept} * C[i, j] + Z[i, j] * {self._act(1, self._gate(3))}"),
+            self._next("H", f"{self._act(0, self._gate(1) + self._peephole(1))} * {squashed}"),
+            self._shown(),
+        )
+
+    def _gate(self, number: int) -> str:
+        return f"G[i, {number * self.hidden} + j]"
+
+    def _act(self, place: int, value: str) -> str:
+        name, alpha, beta = self.activations[place]
+        if self.clip is not None:
+            value = f"T.minimum(T.maximum({value}, {-self.clip!r}), {self.clip!r})"
+        return ACTIVATIONS[name][0].format(f"({value})", repr(alpha), repr(beta))
+
+    def _peephole(self, place: int) -> str:
+        if "peepholes" not in self.given:
+            return ""
+        return f" + {self._widened(f'P[{place * self.hidden} + j]')} * C[i, j]"
+
+    def _next(self, buffer: str, value: str) -> str:
+        """A state after the step; a sequence that has ended keeps it."""
+        if "lengths" in self.given:
+            value = f"T.select({self.time} < N[i], {value}, {buffer}[i, j])"
+        return f"{buffer}[i, j] = {value}"
+
+    def _shown(self) -> str:
+        value = "H[i, j]"
+        if "lengths" in self.given:
+            value = f"T.select({self.time} < N[i], {value}, 0.0)"
+        return f"Y[{self.time}, i, j] = {self._narrowed(value)}"
+
+    def _widened(self, value: str) -> str:
+        return value if self.wide == self.dtype else f'T.cast({value}, "{self.wide}")'
+
+    def _narrowed(self, value: str) -> str:
+        return value if self.wide == self.dtype else f'T.cast({value}, "{self.dtype}")'
+
+    def _gates(self, *lines: str) -> Iterator[str]:
+        """Statements on elements i, j of the states."""
+        for loop, start, size in _pieces(self.hidden, _LANES, "p"):
+            yield f"for i in range({self.inputs[1]}):"
+            yield f"    {loop}"
+            yield f"        for q in T.vectorized({size}):"
+            for line in lines:
+                placed = line.replace(" + j]", f" + {start} + q]").replace("j]", f"{start} + q]")
+                yield f"            {placed}"
+
+    def _product(self, first: int, end: int, state: str, *, inputs: bool = True) -> Iterator[str]:
+        """`G = X[time] + state @ R` of some columns; without inputs `state @ R`."""
+        n = self.inputs[1]
+        rows = min(n, _ROWS)
+        width = _SUMS // rows
+        for loop, start, size in _pieces(n, rows, "m"):
+            for columns, left, count in _pieces(end - first, width, "p"):
+                i, j, own = f"{start} + s", f"{first} + {left} + q", f"A[s * {width} + q]"
+                begin = self._widened(f"X[{self.time}, {i}, {j}]") if inputs else "0.0"
+                yield loop
+                yield f"    {columns}"
+                for around, line in (
+                    ("", f"{own} = {begin}"),
+                    (
+                        f"for k in range({self.hidden}):",
+                        f"{own} = {own} + {state}[{i}, k] * {self._widened(f'R[k, {j}]')}",
+                    ),
+                    ("", f"G[{i}, {j}] = {own}"),
+                ):
+                    deep = "        "
+                    if around:
+                        yield deep + around
+                        deep += "    "
+                    yield f"{deep}for s in T.unrolled({size}):"
+                    yield f"{deep}    for q in T.vectorized({count}):"
+                    yield f"{deep}        {line}"
+
+
+def _pieces(extent: int, size: int, variable: str) -> Iterator[tuple[str, str, int]]:
+    """Loops over an extent in pieces: for each a line, the piece's first place, and its size."""
+    whole = extent - extent % size
+    if whole:
+        yield f"for {variable} in range({whole // size}):", f"{variable} * {size}", size
+    if extent % size:
+        yield f"for {variable} in range(1):", f"{whole}", extent % size
