@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base import dtypes
 from ...base.errors import IRError
 from ...tir.ir import Func
 from ...tir.parser import parse
@@ -130,3 +131,61 @@ def recurrence(
     )
     body = "\n".join(f"    {line}" for line in text.lines())
     return parse(f"@tw.script\ndef recurrence({parameters}):\n{body}\n")
+
+
+def _accumulated(x: Array, *, axis: int, product: bool, exclusive: bool, reverse: bool) -> Array:
+    wide = x.astype(np.float32) if x.dtype.kind not in "iu" and x.itemsize < 4 else x
+    moved = np.moveaxis(wide, axis, 0)
+    moved = moved[::-1] if reverse else moved
+    function = np.cumprod if product else np.cumsum
+    found = function(moved, axis=0, dtype=wide.dtype)
+    if exclusive:
+        first = np.full_like(moved[:1], 1 if product else 0)
+        found = np.concatenate([first, found[:-1]])
+    found = found[::-1] if reverse else found
+    return np.moveaxis(found, 0, axis).astype(x.dtype)
+
+
+@programmed(Kind.SCAN, reference=_accumulated, infer=lambda x, **_: x)
+def accumulate(
+    x: TensorType,
+    *,
+    axis: int,
+    product: bool = False,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Func:
+    """The sums (or products) of the elements up to each along `axis`.
+
+    `exclusive` leaves out the element itself, `reverse` begins at the end.
+    """
+    last = x.shape[axis] - 1
+    wide = x.dtype if dtypes.nbytes(x.dtype) >= 4 or not dtypes.is_float(x.dtype) else "float32"
+    names = [f"i{d}" for d in range(x.rank)]
+
+    def at(buffer: str, back: int) -> str:
+        own = list(names)
+        own[axis] = f"{last + back} - {names[axis]}" if reverse else f"{names[axis]} - {back}"
+        return f"{buffer}[{', '.join(own)}]"
+
+    def widened(value: str) -> str:
+        return value if wide == x.dtype else f'T.cast({value}, "{wide}")'
+
+    unit = f'T.cast({1 if product else 0}, "{wide}")'
+    sign = "*" if product else "+"
+    buffer = "Y" if wide == x.dtype else "S"
+    before = f"T.select({names[axis]} > 0, {at(buffer, 1)}, {unit})"
+    if exclusive:
+        value = f"T.select({names[axis]} > 0, {at(buffer, 1)} {sign} {widened(at('X', 1))}, {unit})"
+    else:
+        value = f"{before} {sign} {widened(at('X', 0))}"
+    whole = ", ".join(map(str, x.shape))
+    grid = f"for {', '.join(names)} in " + (f"T.grid({whole})" if x.rank > 1 else f"range({whole})")
+    own = f"[{', '.join(names)}]"
+    lines = [f'S = T.alloc({x.shape}, "{wide}")'] if buffer == "S" else []
+    lines += [f"{grid}:", f"    {at(buffer, 0)} = {value}"]
+    if buffer == "S":
+        lines += [f"{grid}:", f'    Y{own} = T.cast(S{own}, "{x.dtype}")']
+    body = "\n".join(f"    {line}" for line in lines)
+    kinds = f'X: T.Buffer({x.shape}, "{x.dtype}"), Y: T.Buffer({x.shape}, "{x.dtype}")'
+    return parse(f"@tw.script\ndef accumulate({kinds}):\n{body}\n")

@@ -69,6 +69,10 @@ def _loaded(model: Any) -> Any:
     raise ModelError("expected a path, bytes or a ModelProto, found {0}", type(model).__name__)
 
 
+class _UntranslatedError(Exception):
+    """An output of a body is not known, as something in it is not supported."""
+
+
 class _Importer:
     def __init__(self, model: Any, shapes: dict[str, Any], constants: dict[str, Any]) -> None:
         from onnx_ir.passes.common import InlinePass
@@ -199,7 +203,11 @@ class _Importer:
             inner = node.attributes[name].as_graph()
             own = dict(scope)
             own.update(zip(inner.inputs, values, strict=False))
-            return tuple(self._nodes(inner, own).values())
+            self._nodes(inner, own)
+            results = [own.get(value) for value in inner.outputs]
+            if None in results:
+                raise _UntranslatedError
+            return tuple(value for value in results if value is not None)
 
         try:
             translate = find(domain, node.op_type, self.versions.get(domain, 1))
@@ -214,6 +222,8 @@ class _Importer:
                 body,
             )
             made = translate(self.builder, seen)
+        except _UntranslatedError:
+            return  # what is not supported in the body has been noted
         except Unsupported as problem:
             self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
             return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 
 from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
-from ..table import OnnxNode, onnx_op
+from ..table import OnnxNode, Reason, Unsupported, onnx_op
 
 
 @onnx_op("Reshape", since=5)
@@ -129,9 +129,15 @@ def _sliced(
 @onnx_op("Pad", since=11)
 def pad(b: Builder, node: OnnxNode) -> Value:
     x, widths, axes = node[0], node.integers(1) or (), node.integers(3)
-    fill = node.known(2)
-    value = 0 if fill is None or not fill.size else fill.reshape(-1)[0].item()
-    return _padded(b, x, widths, axes, value, node.attribute("mode", "constant"))
+    fill, mode = node.get(2), node.attribute("mode", "constant")
+    if fill is None or not fill.type.size or mode != "constant":
+        return _padded(b, x, widths, axes, 0, mode)
+    if isinstance(fill, Constant):
+        return _padded(b, x, widths, axes, fill.data.reshape(-1)[0].item(), mode)
+    inside = _padded(b, b.constant(np.ones(x.shape, bool)), widths, axes, 0, mode)
+    own = _padded(b, x, widths, axes, 0, mode)
+    value: Value = b.add("where", inside, own, b.add("reshape", fill, shape=()))
+    return value
 
 
 @onnx_op("Pad", since=2)
@@ -150,7 +156,8 @@ def _padded(
 ) -> Value:
     before, after = [0] * x.type.rank, [0] * x.type.rank
     axes = tuple(range(x.type.rank)) if axes is None else axes
-    for n, axis in enumerate(axes):
+    for n, given in enumerate(axes):
+        axis = given % x.type.rank
         before[axis], after[axis] = widths[n], widths[n + len(axes)]
     cut = [min(w, 0) for w in before], [min(w, 0) for w in after]
     if any((*cut[0], *cut[1])):
@@ -164,27 +171,103 @@ def _padded(
     return value
 
 
-@onnx_op("Gather")
-def gather(b: Builder, node: OnnxNode) -> Value:
-    x, indices = node[0], node[1]
+@onnx_op("Tile", since=6)
+def tile(b: Builder, node: OnnxNode) -> Value:
+    x, repeats = node[0], node.integers(1) or ()
+    between = [e for pair in zip((1,) * x.type.rank, x.shape, strict=True) for e in pair]
+    wide = [e for pair in zip(repeats, x.shape, strict=True) for e in pair]
+    spread = b.add("broadcast_to", b.add("reshape", x, shape=tuple(between)), shape=tuple(wide))
+    shape = tuple(e * n for e, n in zip(x.shape, repeats, strict=True))
+    value: Value = b.add("reshape", spread, shape=shape)
+    return value
+
+
+@onnx_op("DepthToSpace")
+def depth_to_space(b: Builder, node: OnnxNode) -> Value:
+    x, block = node[0], node.attribute("blocksize")
+    n, c, h, w = x.shape
+    depth = c // (block * block)
+    if node.attribute("mode", "DCR") == "DCR":
+        shape, axes = (n, block, block, depth, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        shape, axes = (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3)
+    moved = b.add("transpose", b.add("reshape", x, shape=shape), axes=axes)
+    value: Value = b.add("reshape", moved, shape=(n, depth, h * block, w * block))
+    return value
+
+
+@onnx_op("SpaceToDepth")
+def space_to_depth(b: Builder, node: OnnxNode) -> Value:
+    x, block = node[0], node.attribute("blocksize")
+    n, c, h, w = x.shape
+    parts = b.add("reshape", x, shape=(n, c, h // block, block, w // block, block))
+    dcr = node.attribute("mode", "DCR") == "DCR"
+    moved = b.add("transpose", parts, axes=(0, 3, 5, 1, 2, 4) if dcr else (0, 1, 3, 5, 2, 4))
+    shape = (n, c * block * block, h // block, w // block)
+    value: Value = b.add("reshape", moved, shape=shape)
+    return value
+
+
+@onnx_op("Split")
+def split(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    """Before opset 13 the lengths are an attribute; without lengths the last part is shorter."""
+    x, count = node[0], len(node.outputs)
     axis = node.attribute("axis", 0) % x.type.rank
-    if isinstance(indices, Constant):
-        part = _as_slice(b, x, indices, axis)
-        if part is not None:
-            return part
-    value: Value = b.add("take", x, indices, axis=axis)
+    lengths = node.integers(1) or node.attribute("split")
+    if lengths is None:
+        each = -(-x.shape[axis] // node.attribute("num_outputs", count))
+        lengths = [max(min(each, x.shape[axis] - k * each), 0) for k in range(count)]
+    if sum(lengths) != x.shape[axis]:
+        raise ModelError("parts of {0} do not make {1} of {2}", list(lengths), x.shape[axis], x)
+    parts: list[Value] = []
+    start = 0
+    for length in lengths:
+        parts.append(_sliced(b, x, (start,), (start + length,), (axis,), None))
+        start += length
+    return parts
+
+
+@onnx_op("Trilu")
+def triangle(b: Builder, node: OnnxNode) -> Value:
+    x = node[0]
+    k = node.number(1) if node.get(1) is not None else 0
+    rows, columns = x.shape[-2:]
+    upper = node.attribute("upper", 1)
+    mask = ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
+    value: Value = b.add("where", b.constant(mask), x, b.constant(0, x.dtype))
     return value
 
 
-def _as_slice(b: Builder, x: Value, indices: Constant, axis: int) -> Value | None:
-    """Elements at known indices that are a slice, as one."""
-    flat = [int(i) % max(x.shape[axis], 1) for i in indices.data.reshape(-1)]
-    steps = {q - p for p, q in pairwise(flat)} or {1}
-    if len(steps) > 1 or not flat or steps == {0}:
-        return None
-    starts, strides, shape = [0] * x.type.rank, [1] * x.type.rank, list(x.shape)
-    starts[axis], strides[axis], shape[axis] = flat[0], steps.pop(), len(flat)
-    part = b.add("slice", x, starts=tuple(starts), steps=tuple(strides), shape=tuple(shape))
-    final = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    value: Value = b.add("reshape", part, shape=final)
-    return value
+@onnx_op("CenterCropPad")
+def center_crop_pad(b: Builder, node: OnnxNode) -> Value:
+    x, wanted = node[0], node.integers(1) or ()
+    axes = node.attribute("axes") or tuple(range(x.type.rank))
+    for axis, extent in zip(axes, wanted, strict=True):
+        axis %= x.type.rank
+        own = x.shape[axis]
+        if extent < own:
+            start = (own - extent) // 2
+            x = _sliced(b, x, (start,), (start + extent,), (axis,), None)
+        elif extent > own:
+            before = (extent - own) // 2
+            x = _padded(b, x, (before, extent - own - before), (axis,), 0, "constant")
+    return x
+
+
+@onnx_op("ReverseSequence")
+def reverse_sequence(b: Builder, node: OnnxNode) -> Value:
+    """The places within the length of a sequence are counted from its end."""
+    x, lengths = node[0], node[1]
+    along, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
+    if {along, batch} != {0, 1}:
+        raise Unsupported(Reason.ATTRIBUTE, f"time_axis={along}, batch_axis={batch}")
+    steps, count = x.shape[along], x.shape[batch]
+    place = b.constant(np.arange(steps).reshape(1, steps), "int64")
+    ends = b.add("reshape", b.add("cast", lengths, dtype="int64"), shape=(count, 1))
+    turned = b.add("subtract", b.add("subtract", ends, b.constant(1, "int64")), place)
+    places = b.add("where", b.add("less", place, ends), turned, place)
+    swap = (1, 0, *range(2, x.type.rank))
+    rows = b.add("transpose", x, axes=swap) if along == 0 else x
+    at = b.add("reshape", places, shape=(count, steps, 1))
+    taken: Value = b.add("take_nd", rows, at, batch=1)
+    return b.add("transpose", taken, axes=swap) if along == 0 else taken  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ import numpy as np
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, onnx_op
+from .pointwise import dtype_of
 
 
 @onnx_op("Shape")
@@ -42,3 +43,11 @@ def constant_of_shape(b: Builder, node: OnnxNode) -> Value:
 def arange(b: Builder, node: OnnxNode) -> Value:
     start, stop, step = (node.number(n) for n in range(3))
     return b.constant(np.arange(start, stop, step), node[0].dtype)
+
+
+@onnx_op("EyeLike", since=9)
+def eye(b: Builder, node: OnnxNode) -> Value:
+    rows, columns = node[0].shape
+    wanted = node.attribute("dtype")
+    dtype = node[0].dtype if wanted is None else dtype_of(wanted)
+    return b.constant(np.eye(rows, columns, node.attribute("k", 0)), dtype)
