@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -61,7 +61,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
     else:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for k in least:
-            align = "right" if ">" in columns[k] else "left"
+            align: Literal["left", "right"] = "right" if ">" in columns[k] else "left"
             table.add_column(Text(titles[k]), justify=align, no_wrap="~" not in columns[k])
         for row in body:
             table.add_row(*(Text(row[k], overflow="fold") for k in least))

@@ -18,7 +18,7 @@ from tilewright.base.hints import INSTEAD, KINDS, OPTIONS, Hinted
 from tilewright.lab import plot
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te as _te
-from tilewright.tir.pair import Pair
+from tilewright.tir.te_arguments import Pair
 
 from .lab.test_result import RESULT
 

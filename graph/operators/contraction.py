@@ -10,7 +10,7 @@ import numpy as np
 from ... import ops
 from ...base import dtypes
 from ...base.errors import IRError
-from ...ops.precision import accumulator
+from ...ops.operands import accumulator
 from ...tir import te
 from ...tir.te import Expr, Tensor
 from ..operator import Array, Kind, operator

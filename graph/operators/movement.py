@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import ops
 from ...base.errors import IRError
-from ...ops import broadcast
+from ...ops import operands as broadcast
 from ...tir import te
 from ...tir.te import Expr, Tensor
 from ..ir import TensorType

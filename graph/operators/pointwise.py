@@ -14,8 +14,8 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import IRError
-from ...ops import broadcast
-from ...ops.precision import widened
+from ...ops import operands as broadcast
+from ...ops.operands import widened
 from ...tir import te
 from ...tir.te import Expr, Operand, Tensor
 from ..ir import TensorType

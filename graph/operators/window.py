@@ -9,8 +9,8 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import IRError
+from ...ops.operands import widened
 from ...ops.pooling import pooled
-from ...ops.precision import widened
 from ...ops.window import Window
 from ...tir import te
 from ...tir.te import Axis, Expr, Tensor

@@ -188,7 +188,7 @@ def test_all_that_is_unsupported_is_listed() -> None:
     with pytest.raises(UnsupportedError) as caught:
         tw.import_onnx(model)
     found = [(reason[1], reason[2]) for reason in caught.value.data["reasons"]]
-    assert found == [("StringNormalizer", "OPERATOR"), ("NoSuchOperator", "DOMAIN")]
+    assert found == [("StringNormalizer", "TYPE"), ("NoSuchOperator", "DOMAIN")]
 
 
 def test_inputs_that_decide_are_given_as_constants() -> None:

@@ -12,7 +12,7 @@ from tilewright.base.errors import ModelError
 from tilewright.graph import Builder, TensorType
 
 TARGET = "cpu -threads=1"
-SQUARE = {
+SQUARE: dict[str, Any] = {
     "kernel": (3, 2),
     "strides": (2, 1),
     "before": (1, 0),
@@ -22,7 +22,7 @@ SQUARE = {
 
 
 def check(
-    operator: str, arrays: list[Any], held: int = 0, **attributes: Any
+    operator: str, arrays: list[Any], held: int = 0, /, **attributes: Any
 ) -> np.ndarray[Any, Any]:
     """Compare a kernel with the reference; the last `held` operands are constants."""
     b = Builder("one")
@@ -53,10 +53,16 @@ def test_pooling(operator: str, dtype: str) -> None:
 
 
 def test_pooling_along_one_and_three_dimensions() -> None:
-    one = {"kernel": (3,), "strides": (2,), "before": (1,), "after": (0,), "dilations": (1,)}
+    one: dict[str, Any] = {
+        "kernel": (3,),
+        "strides": (2,),
+        "before": (1,),
+        "after": (0,),
+        "dilations": (1,),
+    }
     found = check("max_pool", [-abs(floats(1, 2, 7))], **one)
     assert found.max() < 0  # nothing around the input wins
-    three = {name: value * 3 for name, value in one.items()}
+    three: dict[str, Any] = {name: value * 3 for name, value in one.items()}
     check("sum_pool", [floats(1, 2, 5, 6, 7)], **three)
 
 

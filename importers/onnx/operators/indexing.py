@@ -127,7 +127,7 @@ def compress(b: Builder, node: OnnxNode) -> Value:
     axis = node.attribute("axis")
     if axis is None:
         x, axis = b.add("reshape", x, shape=(x.type.size,)), 0
-    places = np.flatnonzero(kept)
+    places = np.flatnonzero(np.asarray(kept))
     if not len(places):
         raise Unsupported(Reason.DATA_DEPENDENT, "nothing is kept")
     value: Value = b.add("take", x, b.constant(places, "int64"), axis=axis % x.type.rank)

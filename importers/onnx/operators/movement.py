@@ -270,4 +270,4 @@ def reverse_sequence(b: Builder, node: OnnxNode) -> Value:
     rows = b.add("transpose", x, axes=swap) if along == 0 else x
     at = b.add("reshape", places, shape=(count, steps, 1))
     taken: Value = b.add("take_nd", rows, at, batch=1)
-    return b.add("transpose", taken, axes=swap) if along == 0 else taken  # type: ignore[no-any-return]
+    return b.add("transpose", taken, axes=swap) if along == 0 else taken
