@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload, runtime_checkable
 
 from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
 from ..codegen.detect import check_runnable, resolve, usable_processors
@@ -33,6 +33,15 @@ from .tasks import tasks, weights_of
 _log = logging.getLogger(__name__)
 
 
+@runtime_checkable
+class HasKernels(Protocol):
+    """What is built to several kernels, such as a graph."""
+
+    def kernels(self) -> Mapping[Func, int]:
+        """Their programs, and how often a call runs each."""
+        ...
+
+
 @overload
 def tune(
     func: Func | Schedule | Sequence[Schedule],
@@ -53,7 +62,7 @@ def tune(
 ) -> TuneResult: ...
 @overload
 def tune(
-    func: Sequence[Func],
+    func: Sequence[Func] | HasKernels,
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
@@ -90,7 +99,7 @@ def tune(
 ) -> TuningRun[TuneResult, BestResult | None]: ...
 @overload
 def tune(
-    func: Sequence[Func],
+    func: Sequence[Func] | HasKernels,
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
@@ -109,7 +118,7 @@ def tune(
 ) -> TuningRun[list[TuneResult], list[BestResult | None]]: ...
 @checked_call(TuningError, 'tw.tune(func, database="tuning.db")')
 def tune(  # noqa: PLR0913 - each option of a session has a name
-    func: Func | Schedule | Sequence[Schedule] | Sequence[Func],
+    func: Func | Schedule | Sequence[Schedule] | Sequence[Func] | HasKernels,
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
@@ -133,6 +142,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     of the rules, and what they sampled is open again: half of the trials are for those with
     `sample_` steps. `TuneResult.schedules` says how each ranked. Primitives of the user must come
     from modules that can be imported.
+
+    Of a graph all kernels are tuned, each weighted by how often a call runs it.
 
     Several programs share one budget, and a list of results is returned. Each batch goes to the
     program for which it is expected to gain most, in seconds of a call times its weight (how often
@@ -178,6 +189,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     `result`.
     """
     with system_errors(TuningError, "preparing to tune"):
+        if isinstance(func, HasKernels):
+            runs = func.kernels()
+            func, weights = list(runs), list(runs.values()) if weights is None else weights
         programs, several = tasks(func)
         require_tolerance(tolerance, TuningError)
         for program in programs:

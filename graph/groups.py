@@ -24,7 +24,10 @@ MAX_NODES = 32
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Nodes that one kernel computes, in order; what it reads, constants among it, and writes."""
+    """Nodes that one kernel computes, in order; what it reads, constants among it, and writes.
+
+    Constants of one element are no inputs: they are part of the program.
+    """
 
     nodes: tuple[Node, ...]
     inputs: tuple[Value, ...]
@@ -256,5 +259,11 @@ def _group(graph: Graph, nodes: Sequence[Node], kept: set[Value]) -> Group:
         if value in kept or any(r not in own for r in graph.consumers.get(value, ()))
     ]
     data = [v for v in inputs if not isinstance(v, Constant)]
-    held = [v for v in inputs if isinstance(v, Constant)]
+    whole = _takes_whole(nodes)
+    held = [v for v in inputs if isinstance(v, Constant) and (whole or v.type.size != 1)]
     return Group(tuple(nodes), (*data, *held), tuple(outputs))
+
+
+def _takes_whole(nodes: Sequence[Node]) -> bool:
+    """Whether it is a node that is a program by itself, whose operands are all parameters."""
+    return len(nodes) == 1 and find(nodes[0].operator).program is not None

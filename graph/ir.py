@@ -17,12 +17,15 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..base import dtypes
 from ..base.display import html
+
+if TYPE_CHECKING:
+    from ..tir.ir import Func
 
 Attribute: TypeAlias = "bool | int | float | str | tuple[Attribute, ...] | None"
 Attributes: TypeAlias = Mapping[str, Attribute]
@@ -180,6 +183,12 @@ class Graph:
         from .reference import run
 
         return run(self, arguments, named, dtype)
+
+    def kernels(self) -> Mapping[Func, int]:
+        """The programs that a build makes kernels of, and how often a call runs each."""
+        from .lower import kernels_of
+
+        return kernels_of(self)
 
     def __str__(self) -> str:
         from .text import graph_text

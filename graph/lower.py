@@ -7,6 +7,7 @@ name ends with a digest of the program.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import replace
 
 from ..base.errors import UnsupportedError
@@ -14,8 +15,8 @@ from ..tir import te
 from ..tir.ir import Func
 from ..tir.printer import func_text
 from ..tir.te import Tensor
-from .groups import Group
-from .ir import Constant, Value
+from .groups import Group, divide
+from .ir import Constant, Graph, Value
 from .operator import find, placeholder
 
 _MAX_NAME = 48
@@ -24,8 +25,8 @@ _MAX_NAME = 48
 def lowered(group: Group) -> Func:
     """The program of a group: its inputs, then its outputs, are the parameters.
 
-    Small constants are written into the program. Raises `UnsupportedError` for an operator without
-    a lowering.
+    Constants of one element are written into the program. Raises `UnsupportedError` for an operator
+    without a lowering.
     """
     func = _programmed(group) or _formulas(group)
     digest = hashlib.sha256(func_text(func).encode()).hexdigest()[:10]
@@ -42,6 +43,23 @@ def _programmed(group: Group) -> Func | None:
     return replace(func, name="group")
 
 
+def kernels_of(graph: Graph) -> dict[Func, int]:
+    """The programs of the kernels of a graph, each once, and how often a call runs it."""
+    programs: dict[str, Func] = {}
+    runs = Counter[str]()
+    for group in divide(graph):
+        func = lowered(group)
+        programs.setdefault(func.name, func)
+        runs[func.name] += 1
+    return {func: runs[name] for name, func in programs.items()}
+
+
+def _written(value: Constant) -> Tensor:
+    """A constant of one element, as part of the program."""
+    number = te.const(value.data.reshape(-1)[0].item(), value.dtype)
+    return te.compute(value.shape, lambda *_: number, name="number")
+
+
 def _formulas(group: Group) -> Func:
     tensors: dict[Value, Tensor] = {}
     parameters = list[Tensor]()
@@ -53,6 +71,9 @@ def _formulas(group: Group) -> Func:
         parameters.append(tensors[value])
     for node in group.nodes:
         record = find(node.operator)
+        for value in node.inputs:
+            if value not in tensors and isinstance(value, Constant):
+                tensors[value] = _written(value)
         if record.lower is None:
             raise UnsupportedError("{0} has no kernel", node.operator, reasons=[node.operator])
         made = record.lower(*(tensors[v] for v in node.inputs), **node.attributes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,28 @@ def test_cycles_and_missing_values_are_refused() -> None:
     ):
         with pytest.raises(ModelError):
             tw.import_onnx(onnx_model(nodes, {"x": [2]}, ["b"]))
+
+
+def test_a_graph_is_tuned_kernel_by_kernel(tmp_path: Path) -> None:
+    graph = mlp()
+    assert sorted(graph.kernels().values()) == [1, 1, 1]
+    results = tw.tune(graph, TARGET, database=tmp_path / "t.db", trials=6, progress=False)
+    assert len(results) == 3
+    model = tw.build(graph, TARGET, database=tmp_path / "t.db", allow=["record"])
+    (x,) = given(graph)
+    np.testing.assert_allclose(model(x)[0], graph.reference(x)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_equal_layers_share_a_kernel_and_numbers_are_part_of_it() -> None:
+    b = Builder("layers")
+    y = b.input("x", TensorType("float32", (4, 8)))
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        h = b.add("matmul", y, b.constant(rng.standard_normal((8, 8)), "float32"))
+        y = b.add("relu", b.add("multiply", h, b.constant(0.5, "float32")))
+    graph = b.graph({"y": y})
+    ((func, runs),) = graph.kernels().items()
+    assert runs == 3
+    assert "0.5" in str(func)
+    (x,) = given(graph)
+    np.testing.assert_allclose(tw.build(graph, TARGET)(x), graph.reference(x)[0], rtol=1e-5)
