@@ -114,6 +114,20 @@ register(
     )
 )
 
+
+def _bits(x: TensorType, *, source: str, to: str) -> TensorType:
+    if x.dtype != source or dtypes.nbytes(source) != dtypes.nbytes(to):
+        raise IRError("bitcast: {0} from {1} to {2}", x, source, to)
+    return TensorType(to, x.shape)
+
+
+def _bits_array(x: Array, *, source: str, to: str) -> Array:
+    return x.astype(dtypes.to_numpy(source)).view(dtypes.to_numpy(to))
+
+
+register(Operator("bitcast", Kind.VIEW, _bits_array, infer=_bits, source=_bits_array))
+"""The bits of `source`, the dtype of the operand, as those of `to`, which is as wide."""
+
 _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 

@@ -204,6 +204,17 @@ def cast_to(b: Builder, x: Value, dtype: str, *, saturate: bool = False) -> Valu
     return value
 
 
+@onnx_op("BitCast")
+def bit_cast(b: Builder, node: OnnxNode) -> Value:
+    x, dtype = node[0], dtype_of(node.attributes["to"])
+    if x.dtype == dtype:
+        return x
+    if dtype == "bool":
+        raise Unsupported(Reason.DTYPE, "the bits of other numbers as bool")
+    value: Value = b.add("bitcast", x, source=x.dtype, to=dtype)
+    return value
+
+
 @onnx_op("Dropout", since=7)
 def dropout(b: Builder, node: OnnxNode) -> Sequence[Value]:
     """As a model is used: nothing is dropped."""
