@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ....base import dtypes
 from ....base.errors import ModelError
 from ....graph.builder import Builder
@@ -177,6 +179,9 @@ def _product(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value
 
 
 def _sum(b: Builder, x: Value, *axes: int) -> Value:
+    """The int32 sum; at once if `x` is known, whose cast may be too large to fold."""
+    if isinstance(x, Constant):
+        return b.constant(x.data.sum(axes, np.int32, keepdims=True))
     value: Value = b.add("sum", cast_to(b, x, "int32"), axes=axes, keepdims=True)
     return value
 
