@@ -312,11 +312,11 @@ def qlinear_concat(b: Builder, node: OnnxNode) -> Value:
 
 @onnx_op("FusedMatMul", domain=_MICROSOFT)
 def fused_matmul(b: Builder, node: OnnxNode) -> Value:
-    node.require("transBatchA", 0)
-    node.require("transBatchB", 0)
     x, y = node[0], node[1]
     if x.type.rank < 2 or y.type.rank < 2:
         raise Unsupported(Reason.ATTRIBUTE, "a product of vectors")
+    x = _batch_last(b, x) if node.attribute("transBatchA", 0) else x
+    y = _batch_last(b, y) if node.attribute("transBatchB", 0) else y
     value: Value = b.add(
         "matmul",
         x,
@@ -326,3 +326,9 @@ def fused_matmul(b: Builder, node: OnnxNode) -> Value:
     )
     alpha = node.attribute("alpha", 1.0)
     return value if alpha == 1 else b.add("multiply", value, b.constant(alpha, value.dtype))
+
+
+def _batch_last(b: Builder, x: Value) -> Value:
+    """A tensor (n, *batch, m) as (*batch, n, m)."""
+    value: Value = b.add("transpose", x, axes=(*range(1, x.type.rank - 1), 0, x.type.rank - 1))
+    return value
