@@ -166,10 +166,10 @@ class CellText:
         return f"Y[{self.time}, i, j] = {self._narrowed(value)}"
 
     def _widened(self, value: str) -> str:
-        return value if self.wide == self.dtype else f'T.cast({value}, "{self.wide}")'
+        return value if self.wide == self.dtype else f'T.cast("{self.wide}", {value})'
 
     def _narrowed(self, value: str) -> str:
-        return value if self.wide == self.dtype else f'T.cast({value}, "{self.dtype}")'
+        return value if self.wide == self.dtype else f'T.cast("{self.dtype}", {value})'
 
     def _gates(self, *lines: str) -> Iterator[str]:
         """Statements on elements i, j of the states."""

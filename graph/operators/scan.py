@@ -169,9 +169,9 @@ def accumulate(
         return f"{buffer}[{', '.join(own)}]"
 
     def widened(value: str) -> str:
-        return value if wide == x.dtype else f'T.cast({value}, "{wide}")'
+        return value if wide == x.dtype else f'T.cast("{wide}", {value})'
 
-    unit = f'T.cast({1 if product else 0}, "{wide}")'
+    unit = f"{int(product)}.0" if dtypes.is_float(wide) else f"{int(product)}"
     sign = "*" if product else "+"
     buffer = "Y" if wide == x.dtype else "S"
     before = f"T.select({names[axis]} > 0, {at(buffer, 1)}, {unit})"
@@ -185,7 +185,7 @@ def accumulate(
     lines = [f'S = T.alloc({x.shape}, "{wide}")'] if buffer == "S" else []
     lines += [f"{grid}:", f"    {at(buffer, 0)} = {value}"]
     if buffer == "S":
-        lines += [f"{grid}:", f'    Y{own} = T.cast(S{own}, "{x.dtype}")']
+        lines += [f"{grid}:", f'    Y{own} = T.cast("{x.dtype}", S{own})']
     body = "\n".join(f"    {line}" for line in lines)
     kinds = f'X: T.Buffer({x.shape}, "{x.dtype}"), Y: T.Buffer({x.shape}, "{x.dtype}")'
     return parse(f"@tw.script\ndef accumulate({kinds}):\n{body}\n")

@@ -42,7 +42,7 @@ def _check(name: str, x: TensorType, updates: TensorType, reduction: str) -> Non
 
 def _clipped(index: str, extent: int) -> str:
     """An index that counts from the end if it is negative, kept within the dimension."""
-    wide = f'T.cast({index}, "int64")'
+    wide = f'T.cast("int64", {index})'
     counted = f"T.select({wide} < 0, {wide} + {extent}, {wide})"
     return f"T.minimum(T.maximum({counted}, 0), {extent - 1})"
 

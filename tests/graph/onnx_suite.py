@@ -112,7 +112,8 @@ def constants(case: Case, inputs: dict[str, Any]) -> dict[str, Any]:
     except UnsupportedError as error:
         if any(r[2] == "DATA_DEPENDENT" for r in error.data.get("reasons", ())):
             first = next(iter(inputs), None)
-            rest = {n: a for n, a in inputs.items() if n != first or np.size(a) <= 1}
+            free = len(inputs) == 1
+            rest = {n: a for n, a in inputs.items() if free or n != first or np.size(a) <= 1}
             whole = {n: a for n, a in rest.items() if a.dtype.kind in "iub" or np.size(a) <= 1}
             return whole or rest
     return {}

@@ -124,6 +124,7 @@ def one_hot(b: Builder, node: OnnxNode) -> Value:
 def compress(b: Builder, node: OnnxNode) -> Value:
     """What is kept has to be known."""
     x, kept = node[0], node.known(1)
+    assert kept is not None
     axis = node.attribute("axis")
     if axis is None:
         x, axis = b.add("reshape", x, shape=(x.type.size,)), 0
