@@ -1,0 +1,161 @@
+"""Operators that are programs, and those that read and write at places of data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base import dtypes
+from tilewright.base.errors import GuardError
+from tilewright.graph.builder import Builder
+from tilewright.graph.ir import Graph, TensorType
+from tilewright.graph.operators.cells import ACTIVATIONS, GATES
+from tilewright.graph.verify import verify
+
+RNG = np.random.default_rng(0)
+DEFAULTS = {
+    "rnn": (("tanh", 0.0, 0.0),),
+    "gru": (("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0)),
+    "lstm": (("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0), ("tanh", 0.0, 0.0)),
+}
+
+
+def graph_of(operator: str, *arrays: Any, **attributes: Any) -> Graph:
+    builder = Builder("one")
+    inputs = [
+        builder.input(f"x{n}", TensorType(dtypes.from_numpy(a.dtype), a.shape))
+        for n, a in enumerate(arrays)
+    ]
+    made = builder.add(operator, *inputs, **attributes)
+    outputs = made if isinstance(made, tuple) else (made,)
+    graph = builder.graph({f"y{n}": value for n, value in enumerate(outputs)})
+    verify(graph)
+    return graph
+
+
+def check(operator: str, *arrays: Any, tolerance: float = 0, **attributes: Any) -> Any:
+    """The kernel computes what the reference does, which is returned."""
+    graph = graph_of(operator, *arrays, **attributes)
+    expected = graph.reference(*arrays)
+    found = tw.build(graph, "cpu -threads=1")(*arrays)
+    found = found if isinstance(found, tuple) else (found,)
+    for own, right in zip(found, expected, strict=True):
+        assert own.dtype == right.dtype
+        np.testing.assert_allclose(own, right, rtol=tolerance, atol=tolerance)
+    return expected[0] if len(expected) == 1 else expected
+
+
+def normal(*shape: int, dtype: str = "float32") -> Any:
+    return (RNG.standard_normal(shape) * 0.5).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("cell", "n", "hidden", "given"),
+    [
+        ("rnn", 1, 5, ()),
+        ("rnn", 5, 67, ("lengths",)),
+        ("gru", 2, 130, ("lengths",)),
+        ("gru", 1, 33, ("bias",)),
+        ("lstm", 1, 64, ("cell",)),
+        ("lstm", 6, 9, ("cell", "peepholes", "lengths")),
+    ],
+)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_recurrence(
+    cell: str, n: int, hidden: int, given: tuple[str, ...], backwards: bool
+) -> None:
+    shapes = {"cell": (n, hidden), "bias": (hidden,), "peepholes": (3 * hidden,)}
+    others = [
+        RNG.integers(0, 4, n).astype(np.int32) if name == "lengths" else normal(*shapes[name])
+        for name in given
+    ]
+    columns = GATES[cell] * hidden
+    check(
+        "recurrence", normal(3, n, columns), normal(hidden, columns), normal(n, hidden), *others,
+        cell=cell, activations=DEFAULTS[cell], given=given, backwards=backwards,
+        clip=0.8 if backwards else None, input_forget=backwards, tolerance=1e-5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name: str) -> None:
+    check(
+        "recurrence", normal(2, 1, 8), normal(8, 8), normal(1, 8),
+        cell="rnn", activations=((name, 0.3, 0.4),), tolerance=1e-5,
+    )  # fmt: skip
+
+
+def test_recurrence_of_narrow_floats_keeps_its_states_wide() -> None:
+    x, r, h = (normal(*s, dtype="float16") for s in ((20, 1, 8), (8, 8), (1, 8)))
+    options: dict[str, Any] = {"cell": "rnn", "activations": DEFAULTS["rnn"]}
+    check("recurrence", x, r, h, tolerance=1e-3, **options)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_accumulate(dtype: str, axis: int) -> None:
+    x = (RNG.integers(-3, 4, (6, 7))).astype(dtype)
+    expected = check("accumulate", x, axis=axis)
+    np.testing.assert_array_equal(expected, np.cumsum(x, axis, dtype=dtype))
+    check("accumulate", x, axis=axis, exclusive=True, reverse=True)
+    check("accumulate", x, axis=axis, product=True)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_top(dtype: str, largest: bool) -> None:
+    x = RNG.integers(-4, 5, (3, 17)).astype(dtype)
+    if dtype == "float32":
+        x[1, 5] = x[1, 9] = np.nan
+        x[2, 0] = -np.inf
+    for axis, count in ((1, 17), (0, 2)):
+        values, places = check("top", x, axis=axis, count=count, largest=largest)
+        np.testing.assert_array_equal(np.take_along_axis(x, places, axis), values)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_scatter(reduction: str) -> None:
+    x, updates = (RNG.integers(-3, 4, s).astype("float32") for s in ((4, 5), (3, 5)))
+    places = RNG.integers(-4, 4, (3, 5))
+    check("scatter", x, places, updates, axis=0, reduction=reduction)
+    check("scatter_nd", x, RNG.integers(-4, 4, (3, 1)), updates, reduction=reduction)
+
+
+def test_scatter_of_single_elements() -> None:
+    x, places = normal(4, 5), np.array([[0, -1], [3, 2]])
+    expected = check("scatter_nd", x, places, np.array([7, 8], np.float32))
+    assert expected[0, 4] == 7
+    assert expected[3, 2] == 8
+
+
+def test_take_along_and_nd() -> None:
+    x = normal(3, 4, 5)
+    places = RNG.integers(-4, 4, (3, 2, 5))
+    expected = check("take_along", x, places, axis=1)
+    np.testing.assert_array_equal(expected, np.take_along_axis(x, places % 4, 1))
+    check("take_nd", x, np.array([[0, -1], [2, 3]]))
+    check("take_nd", x, RNG.integers(-4, 4, (3, 6, 1)), batch=1)
+
+
+@pytest.mark.parametrize("operator", ["take_along", "scatter"])
+def test_indices_out_of_range_stay_within_memory(operator: str) -> None:
+    x, places = normal(4, 5), np.full((2, 5), 1 << 40)
+    others = [normal(2, 5)] if operator == "scatter" else []
+    graph = graph_of(operator, x, places, *others, axis=0)
+    with pytest.raises(GuardError):
+        graph.reference(x, places, *others)
+    found = tw.build(graph, "cpu -threads=1")(x, places, *others)
+    np.testing.assert_array_equal(found[-1], others[0][-1] if others else x[-1])
+
+
+def test_what_follows_a_program_is_another_kernel() -> None:
+    builder = Builder("two")
+    x = builder.input("x", TensorType("float32", (4, 6)))
+    total = builder.add("accumulate", builder.add("relu", x), axis=1)
+    graph = builder.graph({"y": builder.add("add", total, x)})
+    a = normal(4, 6)
+    expected = np.cumsum(np.maximum(a, 0), 1) + a
+    np.testing.assert_allclose(tw.build(graph, "cpu -threads=1")(a), expected, atol=1e-5)
