@@ -19,9 +19,12 @@ def layer_norm(
     *,
     dims: int = 1,
     epsilon: float = 1e-5,
+    centered: bool = True,
     name: str = "layer_norm",
 ) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last `dims` dimensions.
+
+    Without `centered` the mean is taken as zero: x / sqrt(mean(x * x) + epsilon) * gamma + beta.
 
     Floats only; gamma and beta have the shape of those dimensions. The variance is the mean of
     squared distances from the mean: a second pass, because the difference of two sums would lose
@@ -44,11 +47,17 @@ def layer_norm(
     def stage(suffix: str, fn: Callable[..., Expr]) -> Tensor:
         return te.compute(outer, fn, name=f"{name}_{suffix}", axes=names[:rest])
 
-    total = stage("sum", lambda *i: te.sum(x[(*i, *axes)], axis=axes))
-    mean = stage("mean", lambda *i: total[i] / count)
+    mean: Tensor | None = None
+    if centered:
+        total = stage("sum", lambda *i: te.sum(x[(*i, *axes)], axis=axes))
+        mean = stage("mean", lambda *i: total[i] / count)
+
+    def distance_at(*i: Expr) -> Expr:
+        value = widened(x[i])
+        return value if mean is None else value - mean[i[:rest]]
 
     def square(*i: Expr) -> Expr:
-        distance = widened(x[(*i, *axes)]) - mean[i]
+        distance = distance_at(*i, *axes)
         return te.sum(distance * distance, axis=axes)
 
     squares = stage("square", square)
@@ -56,7 +65,7 @@ def layer_norm(
     wide = accumulator(x.dtype)
 
     def element(*i: Expr) -> Expr:
-        value = (widened(x[i]) - mean[i[:rest]]) * scale[i[:rest]]
+        value = distance_at(*i) * scale[i[:rest]]
         if gamma is not None:
             value = value * te.cast(gamma[i[rest:]], wide)
         if beta is not None:

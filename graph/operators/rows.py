@@ -91,3 +91,22 @@ def top(x: Tensor, *, axis: int, count: int, largest: bool = True) -> tuple[Tens
         name="top",
     )  # fmt: skip
     return values, places
+
+
+def _normalized(x: Array, *, axis: int, epsilon: float, centered: bool) -> Array:
+    axes = tuple(range(axis, x.ndim))
+    wide = x.astype(np.float32) if x.itemsize < 4 else x
+    distance = wide - wide.mean(axes, keepdims=True) if centered else wide
+    variance = (distance * distance).mean(axes, keepdims=True)
+    return np.asarray(distance / np.sqrt(variance + epsilon), x.dtype)
+
+
+@operator(Kind.ROWS, reference=_normalized)
+def normalize(x: Tensor, *, axis: int, epsilon: float, centered: bool = True) -> Tensor:
+    """Rows, which all dimensions from `axis` on make up, with mean 0 and variance 1.
+
+    It is `(x - mean) / sqrt(variance + epsilon)`; without `centered` the mean is taken as zero.
+    """
+    return ops.layer_norm(
+        x, dims=x.ndim - axis, epsilon=epsilon, centered=centered, name="normalize"
+    )

@@ -119,33 +119,6 @@ def global_pool(b: Builder, node: OnnxNode) -> Value:
     return value
 
 
-@onnx_op("BatchNormalization", since=7)
-def batch_normalization(b: Builder, node: OnnxNode) -> Value:
-    """By the running mean and variance: one product and one sum, whose factors fold."""
-    node.require("training_mode", 0)
-    x, scale, bias, mean, variance = (node[n] for n in range(5))
-    epsilon = b.constant(node.attribute("epsilon", 1e-5), variance.dtype)
-    factor = b.add("divide", scale, b.add("sqrt", b.add("add", variance, epsilon)))
-    shift = b.add("subtract", bias, b.add("multiply", mean, factor))
-    shape = (x.shape[1] if x.type.rank > 1 else 1, *(1,) * (x.type.rank - 2))
-    product = b.add("multiply", x, b.add("reshape", factor, shape=shape))
-    value: Value = b.add("add", product, b.add("reshape", shift, shape=shape))
-    return value
-
-
-@onnx_op("LayerNormalization")
-def layer_normalization(b: Builder, node: OnnxNode) -> Value:
-    x, scale, bias = node[0], node[1], node.get(2)
-    axis = node.attribute("axis", -1) % x.type.rank
-    axes = tuple(range(axis, x.type.rank))
-    centred = b.add("subtract", x, b.add("mean", x, axes=axes, keepdims=True))
-    variance = b.add("mean", b.add("multiply", centred, centred), axes=axes, keepdims=True)
-    epsilon = b.constant(node.attribute("epsilon", 1e-5), x.dtype)
-    normal = b.add("divide", centred, b.add("sqrt", b.add("add", variance, epsilon)))
-    value: Value = b.add("multiply", normal, scale)
-    return value if bias is None else b.add("add", value, bias)
-
-
 @onnx_op("Softmax", "LogSoftmax", "Hardmax", since=13)
 def softmax(b: Builder, node: OnnxNode) -> Value:
     return _along(b, node.operator, node[0], node.attribute("axis", -1) % node[0].type.rank)
