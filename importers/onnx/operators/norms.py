@@ -1,4 +1,4 @@
-"""Normalisations. What stands for rows is `normalize`; scales and biases are pointwise behind it."""
+"""Normalisations: rows by `normalize`, scales and biases as pointwise operators behind it."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _group_norm(b: Builder, node: OnnxNode, groups: int, *, grouped: bool) -> Va
         "normalize", b.add("reshape", x, shape=shape), axis=2,
         epsilon=node.attribute("epsilon", 1e-5),
     )  # fmt: skip
-    factors = (groups, 1) if grouped else (groups, x.shape[1] // groups)
+    factors: tuple[int, ...] = (groups, 1) if grouped else (groups, x.shape[1] // groups)
     factors = (*factors, *(1,) * (x.type.rank - 2))
     scaled = b.add("multiply", normal, b.add("reshape", node[1], shape=factors))
     moved = b.add("add", scaled, b.add("reshape", node[2], shape=factors))
