@@ -12,8 +12,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, onnx_op
-from .common import cast_to
-from .pointwise import dtype_of
+from .pointwise import cast_to, dtype_of
 
 
 def heads_first(b: Builder, x: Value, heads: int) -> Value:

@@ -10,7 +10,8 @@ import numpy as np
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, onnx_op
-from .common import cast_to, wide
+from .common import wide
+from .pointwise import cast_to
 
 TRAINING = "ai.onnx.preview.training"
 Step: TypeAlias = "Callable[[_Arithmetic, OnnxNode, Value, Value, list[Value]], list[Value]]"

@@ -13,7 +13,8 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import cast_to, wide
+from .common import wide
+from .pointwise import cast_to
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

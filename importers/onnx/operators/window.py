@@ -10,8 +10,9 @@ import numpy as np
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import cast_to, wide
+from .common import wide
 from .contraction import edges
+from .pointwise import cast_to
 
 
 def _window(node: OnnxNode) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
