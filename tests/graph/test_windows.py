@@ -96,3 +96,33 @@ def test_interleaving_channels() -> None:
     b = Builder("one")
     with pytest.raises(ModelError):
         b.add("interleave", b.constant(x), factors=(3, 2), starts=(1, 0), shape=(6, 6))
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_normalizing_rows(centered: bool, dtype: str) -> None:
+    x = floats(2, 3, 4, dtype=dtype) + 3
+    found = check("normalize", [x], axis=1, epsilon=1e-5, centered=centered)
+    if centered:
+        np.testing.assert_allclose(found.mean((1, 2), np.float64), 0, atol=1e-2)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    ("mode", "align"), [("nearest", False), ("linear", True), ("linear", False), ("cubic", True)]
+)
+def test_sampling_on_a_grid(mode: str, padding: str, align: bool) -> None:
+    grid = 2 * floats(2, 4, 3, 2)
+    grid[0, 0, 0], grid[0, 0, 1] = np.nan, np.inf
+    check("grid_sample", [floats(2, 3, 5, 6), grid], mode=mode, padding=padding, align=align)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("half", [True, False])
+def test_regions_of_interest(largest: bool, half: bool) -> None:
+    rois = np.array([[0, 0, 7, 7], [-3, 2, 30, 4], [5, 5, 1, 1]], np.float32)
+    batches = np.array([0, 1, 1], np.int64)
+    check(
+        "roi_align", [floats(2, 3, 8, 9), rois, batches],
+        size=(3, 2), samples=2, scale=0.9, half=half, largest=largest,
+    )  # fmt: skip

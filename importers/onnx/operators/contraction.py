@@ -117,24 +117,39 @@ def convolution(
 
 @onnx_op("ConvTranspose")
 def conv_transpose(b: Builder, node: OnnxNode) -> Value:
-    """A convolution with stride 1 for each phase of the outputs, and their interleaving.
+    x, w, bias = node[0], node[1], node.get(2)
+    rank = x.type.rank - 2
+    strides = tuple(node.attribute("strides") or (1,) * rank)
+    dilations = tuple(node.attribute("dilations") or (1,) * rank)
+    spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+    before, sizes = _transposed_edges(node, x.shape[2:], spans, strides)
+    groups = node.attribute("group", 1)
+    return _biased(b, interleaved_conv(b, x, w, strides, dilations, groups, before, sizes), bias)
+
+
+def interleaved_conv(
+    b: Builder,
+    x: Value,
+    w: Value,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    before: Sequence[int],
+    sizes: Sequence[int],
+) -> Value:
+    """A transposed convolution: one with stride 1 for each phase of the outputs, interleaved.
 
     Output y is the sum over taps k of `x[i] * w[k]` where `y + before = i * stride + k`. Those
     of one phase `(y + before) % stride` read each `stride`-th tap: phases are channels.
     """
-    x, w, bias = node[0], node[1], node.get(2)
-    rank, groups = x.type.rank - 2, node.attribute("group", 1)
-    strides = tuple(node.attribute("strides") or (1,) * rank)
-    dilations = tuple(node.attribute("dilations") or (1,) * rank)
+    rank = x.type.rank - 2
     if any(d > 1 for d in dilations):
         w = _spread(b, w, dilations)
-    spans = w.shape[2:]
-    before, sizes = _transposed_edges(node, x.shape[2:], spans, strides)
-    taps = tuple(-(-k // s) for k, s in zip(spans, strides, strict=True))
+    taps = tuple(-(-k // s) for k, s in zip(w.shape[2:], strides, strict=True))
     # The first input that the first output of a phase reads, and the last one.
     first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
     last = [(p + n - 1) // s for p, n, s in zip(before, sizes, strides, strict=True)]
-    y = b.add(
+    y: Value = b.add(
         "conv",
         x,
         _phases(b, w, strides, taps, groups),
@@ -147,7 +162,28 @@ def conv_transpose(b: Builder, node: OnnxNode) -> Value:
     starts = tuple(p - f * s for p, f, s in zip(before, first, strides, strict=True))
     if any(s > 1 for s in strides) or (*starts, *sizes) != (*(0,) * rank, *y.shape[2:]):
         y = b.add("interleave", y, factors=strides, starts=starts, shape=sizes)
-    return _biased(b, y, bias)
+    return y
+
+
+@onnx_op("CausalConvWithState")
+def causal_conv_with_state(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    """A depthwise convolution of what came before and the input; the state is its last elements."""
+    x, w, past = node[0], node[1], node.get(3)
+    rest = w.shape[2] - 1
+    if past is None:
+        past = b.add("broadcast_to", b.constant(0, x.dtype), shape=(*x.shape[:2], rest))
+    whole = b.add("concatenate", past, x, axis=2) if rest else x
+    one: dict[str, Sequence[int]] = dict.fromkeys(("strides", "dilations"), (1,))
+    y = b.add("conv", whole, w, before=(0,), after=(0,), groups=x.shape[1], **one)
+    y = _biased(b, y, node.get(2))
+    activation = node.attribute("activation", "none")
+    if activation not in ("none", "silu", "swish"):
+        raise Unsupported(Reason.ATTRIBUTE, f"activation={activation!r}")
+    if activation != "none":
+        y = b.add("multiply", y, b.add("sigmoid", y))
+    shape = (*x.shape[:2], rest)
+    start = (0, 0, whole.shape[2] - rest)
+    return y, b.add("slice", whole, starts=start, steps=(1, 1, 1), shape=shape)
 
 
 def _transposed_edges(

@@ -56,7 +56,9 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     ]
     if not arrow:
         joined = "".join(terms).replace("...", "")
-        wanted = "..." * ("..." in text) + "".join(sorted(c for c in joined if joined.count(c) == 1))
+        wanted = "..." * ("..." in text) + "".join(
+            sorted(c for c in joined if joined.count(c) == 1)
+        )
     result = wanted.replace("...", digits)
     if len(set(result)) != len(result) or not set(result) <= set("".join(full)):
         raise ModelError("{0}: the result has labels that operands have not, or twice", equation)
@@ -132,6 +134,6 @@ def _product(b: Builder, left: _Labelled, right: _Labelled, needed: set[str]) ->
 
     value = b.add("matmul", matrix(left, rows, inner), matrix(right, inner, columns))
     labels = batch + rows + columns
-    extents = {c: max(left.extent(c), right.extent(c)) for c in labels}
-    value = b.add("reshape", value, shape=tuple(extents[c] for c in labels))
+    whole = tuple(max(left.extent(c), right.extent(c)) for c in labels)
+    value = b.add("reshape", value, shape=whole)
     return _Labelled(value, labels)
