@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import IRError
-from ...ops.precision import accumulator, widened
+from ...ops.operands import accumulator, widened
 from ...tir import te
 from ...tir.te import Expr, Tensor
 from ..operator import Array, Kind, operator
