@@ -72,7 +72,8 @@ def _sampled(x: Array, grid: Array, *, mode: str, padding: str, align: bool) -> 
         factor: Any = np.ones(grid.shape[:-1], wide)
         places = list[Array]()
         for (k, tap), first, own, extent in zip(taps, firsts, ratios, x.shape[2:], strict=True):
-            place, weight = first + tap, own[k]
+            place: Any = first + tap
+            weight: Any = own[k]
             if padding == "zeros":
                 weight = np.where((place >= 0) & (place < extent), weight, 0)
             elif padding == "reflection":
