@@ -84,6 +84,7 @@ class DiskCache:
         self._mark = f"tilewright {kind} {version}\n".encode()
         self._names = re.compile(rf"[0-9a-f]{{64}}\.{kind}|{PARTIAL}")
         self._warned = False
+        self._room = 0
 
     def get(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Returns the content of the entry of that name, decoded by `decode`.
@@ -132,7 +133,9 @@ class DiskCache:
         try:
             _make_folder(self.folder)
             with self._opened() as folder:
-                self._evict(folder, self.limit_bytes - len(entry))
+                if len(entry) > self._room:
+                    self._room = self._evict(folder, self.limit_bytes - len(entry)) + len(entry)
+                self._room -= len(entry)
                 _write_entry(folder, f"{name}.{self._kind}", entry)
         except OSError as error:
             self._warn(error)
@@ -174,10 +177,12 @@ class DiskCache:
         self._warned = True
         _log.log(level, "%ss are not cached in %s: %s", self._kind, self.folder, error)
 
-    def _evict(self, folder: int, limit: int) -> None:
+    def _evict(self, folder: int, limit: int) -> int:
         """Remove the least recently used entries, and temporary files of killed writers.
 
-        Other files in the folder are not counted and not touched.
+        Other files in the folder are not counted and not touched. Returns the bytes that may be
+        stored before the folder is looked through again, which takes long where it has thousands
+        of entries: less than are free, since other processes store too.
         """
         files = []
         with os.scandir(folder) as entries:
@@ -191,14 +196,14 @@ class DiskCache:
                 if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
                     files.append((facts.st_mtime_ns, facts.st_size, entry.name))
         total = sum(size for _, size, _ in files)
-        if total <= limit:
-            return
-        for _, size, name in sorted(files):
-            if total <= _KEPT * limit:
-                break
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
-            total -= size
+        if total > limit:
+            for _, size, name in sorted(files):
+                if total <= _KEPT * limit:
+                    break
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+                total -= size
+        return min(limit - total, limit // 16)
 
 
 @cache

@@ -70,7 +70,7 @@ def _sampled(x: Array, grid: Array, *, mode: str, padding: str, align: bool) -> 
     total: Any = 0
     for taps in product(enumerate(_TAPS[mode]), repeat=rank):
         factor: Any = np.ones(grid.shape[:-1], wide)
-        places = list[Array]()
+        corners = list[Array]()
         for (k, tap), first, own, extent in zip(taps, firsts, ratios, x.shape[2:], strict=True):
             place: Any = first + tap
             weight: Any = own[k]
@@ -78,9 +78,9 @@ def _sampled(x: Array, grid: Array, *, mode: str, padding: str, align: bool) -> 
                 weight = np.where((place >= 0) & (place < extent), weight, 0)
             elif padding == "reflection":
                 place = _reflected(place.astype(wide), extent, align).astype(np.int64)
-            places.append(np.clip(place, 0, extent - 1))
+            corners.append(np.clip(place, 0, extent - 1))
             factor = factor * weight
-        taken = np.moveaxis(x[(batch, slice(None), *places)], -1, 1)
+        taken = np.moveaxis(x[(batch, slice(None), *corners)], -1, 1)
         total = total + taken * np.expand_dims(factor, 1)
     return np.asarray(total, x.dtype)
 
