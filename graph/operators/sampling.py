@@ -71,9 +71,10 @@ def _sampled(x: Array, grid: Array, *, mode: str, padding: str, align: bool) -> 
     for taps in product(enumerate(_TAPS[mode]), repeat=rank):
         factor: Any = np.ones(grid.shape[:-1], wide)
         corners = list[Array]()
-        for (k, tap), first, own, extent in zip(taps, firsts, ratios, x.shape[2:], strict=True):
+        parts = zip(taps, firsts, ratios, x.shape[2:], strict=True)
+        for (k, tap), first, ratio, extent in parts:
             place: Any = first + tap
-            weight: Any = own[k]
+            weight: Any = ratio[k]
             if padding == "zeros":
                 weight = np.where((place >= 0) & (place < extent), weight, 0)
             elif padding == "reflection":
