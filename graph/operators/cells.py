@@ -29,6 +29,18 @@ _LANES = 64
 _ROWS = 4
 """Rows of the state whose products are summed at once."""
 
+
+def tile_width(hidden: int, n: int) -> int:
+    """The columns of a tile of weights for n rows of a state, that tiles of a gate have no rest.
+
+    Weights lie as tiles (columns / width, hidden, width), each of which is read as it lies in
+    memory; 0 where the hidden size has no fitting divisor, and there is one tile for all.
+    """
+    most = _SUMS // min(n, _ROWS)
+    width = max(w for w in range(1, most + 1) if hidden % w == 0)
+    return width if width >= most // 4 else 0
+
+
 Activation = tuple[str, float, float]
 """Its name and its parameters, alpha and beta, which not all have."""
 
@@ -70,6 +82,7 @@ class CellText:
 
     cell: str
     inputs: tuple[int, ...]
+    weights: tuple[int, ...]
     hidden: int
     dtype: str
     given: tuple[str, ...]
@@ -185,28 +198,28 @@ class CellText:
         """`G = X[time] + state @ R` of some columns; without inputs `state @ R`."""
         n = self.inputs[1]
         rows = min(n, _ROWS)
-        width = _SUMS // rows
+        tiles, _, tile = self.weights
+        width = tile if tiles > 1 else _SUMS // rows
         for loop, start, size in _pieces(n, rows, "m"):
             for columns, left, count in _pieces(end - first, width, "p"):
-                i, j, own = f"{start} + s", f"{first} + {left} + q", f"A[s * {width} + q]"
-                begin = self._widened(f"X[{self.time}, {i}, {j}]") if inputs else "0.0"
+                j = f"{first} + {left} + q"
+                weight = f"R[0, k, {j}]" if tiles == 1 else f"R[{first // width} + p, k, q]"
+                own = [f"A[{s * width} + q]" for s in range(size)]
+                row = [f"{start} + {s}" for s in range(size)]
+                begin = [f"X[{self.time}, {i}, {j}]" if inputs else "" for i in row]
                 yield loop
                 yield f"    {columns}"
-                for around, line in (
-                    ("", f"{own} = {begin}"),
-                    (
-                        f"for k in range({self.hidden}):",
-                        f"{own} = {own} + {state}[{i}, k] * {self._widened(f'R[k, {j}]')}",
-                    ),
-                    ("", f"G[{i}, {j}] = {own}"),
-                ):
-                    deep = "        "
-                    if around:
-                        yield deep + around
-                        deep += "    "
-                    yield f"{deep}for s in T.unrolled({size}):"
-                    yield f"{deep}    for q in T.vectorized({count}):"
-                    yield f"{deep}        {line}"
+                yield f"        for q in T.vectorized({count}):"
+                for sums, value in zip(own, begin, strict=True):
+                    yield f"            {sums} = {self._widened(value) if value else '0.0'}"
+                yield f"        for k in range({self.hidden}):"
+                yield f"            for q in T.vectorized({count}):"
+                for sums, i in zip(own, row, strict=True):
+                    product = f"{state}[{i}, k] * {self._widened(weight)}"
+                    yield f"                {sums} = {sums} + {product}"
+                yield f"        for q in T.vectorized({count}):"
+                for sums, i in zip(own, row, strict=True):
+                    yield f"            G[{i}, {j}] = {sums}"
 
 
 def _pieces(extent: int, size: int, variable: str) -> Iterator[tuple[str, str, int]]:

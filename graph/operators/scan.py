@@ -17,7 +17,7 @@ from ...tir.ir import Func
 from ...tir.parser import parse
 from ..ir import TensorType
 from ..operator import Array, Kind, programmed
-from .cells import ACTIVATIONS, GATES, Activation, CellText
+from .cells import ACTIVATIONS, GATES, Activation, CellText, tile_width
 
 _OPTIONS = ("cell", "bias", "peepholes", "lengths")
 
@@ -32,7 +32,9 @@ def _infer(
         raise IRError("recurrence: inputs {0} and state {1}", x, h)
     n, hidden = h.shape
     columns = GATES[cell] * hidden
-    if x.shape[2] != columns or r.shape != (hidden, columns):
+    tiles, depth, width = r.shape if r.rank == 3 else (0, 0, 0)
+    fits = tiles == 1 or (tiles and hidden % width == 0 and width == tile_width(hidden, n))
+    if x.shape[2] != columns or depth != hidden or tiles * width != columns or not fits:
         raise IRError("recurrence: inputs {0}, weights {1} and state {2}", x, r, h)
     wanted = {"cell": (n, hidden), "bias": (hidden,), "peepholes": (3 * hidden,), "lengths": (n,)}
     for name, type in zip(extra, others, strict=True):
@@ -59,6 +61,7 @@ def _stepped(
     if x.itemsize < 4:
         x, r, h = (a.astype(np.float32) for a in (x, r, h))
     hidden = h.shape[1]
+    r = np.moveaxis(r, 0, 1).reshape(hidden, -1)
     c = np.asarray(options.get("cell", h), x.dtype)
     bias = options.get("bias")
     p = np.split(np.asarray(options.get("peepholes", np.zeros(3 * hidden)), x.dtype), 3)
@@ -111,10 +114,11 @@ def recurrence(
 ) -> Func:
     """The states of a recurrent cell (rnn, gru, lstm) at all steps, and the last.
 
-    `x` (steps, n, gates * hidden) are the inputs times their weights, with all biases; `r`
-    (hidden, gates * hidden) the weights of the state, `h` (n, hidden) the first state. The results
-    are the states (steps, n, hidden), the last state, and of an lstm the last cell. The gates are
-    in the order of ONNX: z r h of a gru, i o f c of an lstm. `given` names further operands:
+    `x` (steps, n, gates * hidden) are the inputs times their weights, with all biases; `r` the
+    weights of the state, as one tile (1, hidden, gates * hidden) or as tiles of `tile_width`; `h`
+    (n, hidden) the first state. The results are the states (steps, n, hidden), the last state, and
+    of an lstm the last cell. The gates are in the order of ONNX: z r h of a gru, i o f c of an
+    lstm. `given` names further operands:
     `cell` (n, hidden) of an lstm at first, `peepholes` (3 * hidden) of i, o and f, `bias` (hidden)
     of a gru whose reset gate scales the product of the state, and `lengths` (n) of sequences: later
     steps are 0, and leave the state. `clip` bounds what activations are given.
@@ -127,7 +131,16 @@ def recurrence(
     operands |= dict(zip(("Y", "HT", "CT"), outputs, strict=False))
     parameters = ", ".join(f'{k}: T.Buffer({t.shape}, "{t.dtype}")' for k, t in operands.items())
     text = CellText(
-        cell, x.shape, h.shape[1], x.dtype, given, tuple(activations), clip, backwards, input_forget
+        cell,
+        x.shape,
+        r.shape,
+        h.shape[1],
+        x.dtype,
+        given,
+        tuple(activations),
+        clip,
+        backwards,
+        input_forget,
     )
     body = "\n".join(f"    {line}" for line in text.lines())
     return parse(f"@tw.script\ndef recurrence({parameters}):\n{body}\n")

@@ -12,7 +12,7 @@ from tilewright.base import dtypes
 from tilewright.base.errors import GuardError
 from tilewright.graph.builder import Builder
 from tilewright.graph.ir import Graph, TensorType
-from tilewright.graph.operators.cells import ACTIVATIONS, GATES
+from tilewright.graph.operators.cells import ACTIVATIONS, GATES, tile_width
 from tilewright.graph.verify import verify
 
 RNG = np.random.default_rng(0)
@@ -73,8 +73,10 @@ def test_recurrence(
         for name in given
     ]
     columns = GATES[cell] * hidden
+    width = tile_width(hidden, n) or columns
     check(
-        "recurrence", normal(3, n, columns), normal(hidden, columns), normal(n, hidden), *others,
+        "recurrence", normal(3, n, columns), normal(columns // width, hidden, width),
+        normal(n, hidden), *others,
         cell=cell, activations=DEFAULTS[cell], given=given, backwards=backwards,
         clip=0.8 if backwards else None, input_forget=backwards, tolerance=1e-5,
     )  # fmt: skip
@@ -83,13 +85,13 @@ def test_recurrence(
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name: str) -> None:
     check(
-        "recurrence", normal(2, 1, 8), normal(8, 8), normal(1, 8),
+        "recurrence", normal(2, 1, 8), normal(1, 8, 8), normal(1, 8),
         cell="rnn", activations=((name, 0.3, 0.4),), tolerance=1e-5,
     )  # fmt: skip
 
 
 def test_recurrence_of_narrow_floats_keeps_its_states_wide() -> None:
-    x, r, h = (normal(*s, dtype="float16") for s in ((20, 1, 8), (8, 8), (1, 8)))
+    x, r, h = (normal(*s, dtype="float16") for s in ((20, 1, 8), (1, 8, 8), (1, 8)))
     options: dict[str, Any] = {"cell": "rnn", "activations": DEFAULTS["rnn"]}
     check("recurrence", x, r, h, tolerance=1e-3, **options)
 

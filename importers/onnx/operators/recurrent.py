@@ -9,7 +9,7 @@ import numpy as np
 
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
-from ....graph.operators.cells import ACTIVATIONS, GATES
+from ....graph.operators.cells import ACTIVATIONS, GATES, tile_width
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
 
 _DEFAULTS = {
@@ -137,10 +137,12 @@ def _direction(
     lengths = node.get(4)
     if lengths is not None and not _all_whole(lengths, steps):
         given["lengths"] = lengths
+    width = tile_width(hidden, batch) or columns
+    tiles = (columns // width, width, hidden)
     made: Any = b.add(
         "recurrence",
         b.add("reshape", seen, shape=(steps, batch, columns)),
-        b.add("transpose", part(node[2]), axes=(1, 0)),
+        b.add("transpose", b.add("reshape", part(node[2]), shape=tiles), axes=(0, 2, 1)),
         first,
         *given.values(),
         cell=cell,
