@@ -62,7 +62,7 @@ def _stepped(
         x, r, h = (a.astype(np.float32) for a in (x, r, h))
     hidden = h.shape[1]
     r = np.moveaxis(r, 0, 1).reshape(hidden, -1)
-    c = np.asarray(options.get("cell", h), x.dtype)
+    c = np.asarray(options.get("cell", np.zeros_like(h)), x.dtype)
     bias = options.get("bias")
     p = np.split(np.asarray(options.get("peepholes", np.zeros(3 * hidden)), x.dtype), 3)
     lengths = options.get("lengths", np.full(len(h), len(x)))
@@ -118,7 +118,7 @@ def recurrence(
     weights of the state, as one tile (1, hidden, gates * hidden) or as tiles of `tile_width`; `h`
     (n, hidden) the first state. The results are the states (steps, n, hidden), the last state, and
     of an lstm the last cell. The gates are in the order of ONNX: z r h of a gru, i o f c of an
-    lstm. `given` names further operands:
+    lstm, whose cells are 0 at first. `given` names further operands:
     `cell` (n, hidden) of an lstm at first, `peepholes` (3 * hidden) of i, o and f, `bias` (hidden)
     of a gru whose reset gate scales the product of the state, and `lengths` (n) of sequences: later
     steps are 0, and leave the state. `clip` bounds what activations are given.

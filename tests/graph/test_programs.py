@@ -60,6 +60,7 @@ def normal(*shape: int, dtype: str = "float32") -> Any:
         ("gru", 2, 130, ("lengths",)),
         ("gru", 1, 33, ("bias",)),
         ("lstm", 1, 64, ("cell",)),
+        ("lstm", 3, 20, ()),
         ("lstm", 6, 9, ("cell", "peepholes", "lengths")),
     ],
 )
