@@ -121,7 +121,7 @@ def recurrence(
     lstm, whose cells are 0 at first. `given` names further operands:
     `cell` (n, hidden) of an lstm at first, `peepholes` (3 * hidden) of i, o and f, `bias` (hidden)
     of a gru whose reset gate scales the product of the state, and `lengths` (n) of sequences: later
-    steps are 0, and leave the state. `clip` bounds what activations are given.
+    steps are 0, and leave the state. `clip` bounds what the activations of gates are given.
     """
     given = tuple(given)
     names = {"cell": "C0", "bias": "B", "peepholes": "P", "lengths": "N"}
