@@ -52,7 +52,7 @@ def _reflected(x: Array, extent: int, align: bool) -> Array:
 def _sampled(x: Array, grid: Array, *, mode: str, padding: str, align: bool) -> Array:
     rank = x.ndim - 2
     wide: Any = np.float64 if x.dtype == np.float64 else np.float32
-    firsts, ratios = [], []
+    firsts, ratios = list[Array](), list[list[Any]]()
     for d, extent in enumerate(x.shape[2:]):
         own = grid[..., rank - 1 - d].astype(wide)
         at = (own + 1) / 2 * (extent - 1) if align else ((own + 1) * extent - 1) / 2
