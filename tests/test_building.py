@@ -18,15 +18,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.result import BestResult, TuneResult
+from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search import unmeasured
 from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.autotune.session.records import (
     target_record,
     workload_record,
 )
-from tilewright.autotune.session.tuning_run import TuningRun
-from tilewright.autotune.show.recorded_run import RecordedRun
 from tilewright.building.build import build_library
 from tilewright.building.choose import Choices
 from tilewright.codegen import cache as compiling
@@ -870,19 +868,8 @@ def test_names_that_are_spelt_otherwise_here(name: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "hint"),
     [
-        (TuneResult, "trace", "write result.best.trace"),
         (TuneResult, "fials", "did you mean finals"),
-        (BestResult, "schedule", "write best.trace.apply(func)"),
-        (TuningRun, "wait", "write run.result(), or `await run`"),
-        (TuningRun, "cancel", "write run.stop()"),
-        (
-            RecordedRun,
-            "result",
-            "write run.best; database.explain(workload, target) says why it is",
-        ),
-        (tw.TuningDatabase, "sessions", 'write db.to_pandas("sessions"), or tw.open_run(db)'),
         (tw.TuningDatabase, "exprt_lines", "did you mean export_lines"),
-        (tw.Module, "run", "write mod(*arrays), the outputs among them"),
     ],
 )
 def test_attributes_that_are_spelt_otherwise_here(kind: type[Any], name: str, hint: str) -> None:
