@@ -135,10 +135,9 @@ def _join_digits(context: Context, p: Poly, k: Key, c: int, top: Poly, scale: in
         size = constant(under)
         if size is None:
             continue
-        if op is Op.FLOORDIV and size == scale and context.fits(over):
-            apart = add(over, top, -1)
-            if all(n % scale == 0 for n in apart.values()):
-                return add(add(add(p, {k: -c}), {other: -d}), over, c)
+        divided = op is Op.FLOORDIV and size == scale and context.fits(over)
+        if divided and not remainder(context, add(over, top, -1), {ONE: scale}):
+            return add(add(add(p, {k: -c}), {other: -d}), over, c)
         if len(over) != 1:
             continue
         ((inner, one),) = over.items()
