@@ -23,6 +23,8 @@ from .show.frame import trials_frame
 if TYPE_CHECKING:
     import pandas
 
+_TOLD = 5
+"""Lines that `repr` tells."""
 _LONGER = 1.01
 """From this factor on, finals that are slower than the trials are explained."""
 
@@ -192,82 +194,51 @@ class TuneResult(Hinted):
         return trials_frame(self.history)
 
     @property
-    def gains_text(self) -> str | None:
-        """The gains as a phrase, with the session if that is another one; `None` without any."""
-        return self._gains_text(explained=False)
-
-    @property
-    def pinned_text(self) -> str | None:
-        """That builds take a pinned schedule instead of the best, if so, as a sentence."""
-        return None if self.best is None else instead_text(self.pinned, self.best.schedule_id)
-
-    @property
-    def schedules_text(self) -> str | None:
-        """How the schedules that `tune` was given ranked, as a sentence; `None` without any."""
-        text = schedules_text(self.schedules, self.trials)
-        return None if text is None else f"schedules of your own: {text}"
-
-    @property
-    def roofline_text(self) -> str | None:
-        """The share of the roofline that the best reaches, as a phrase; `None` without a best."""
-        if self.best is None:
-            return None
-        return f"{self.roofline.seconds / self.best.seconds:.0%} of the roofline ({self.roofline})"
-
-    def trials_text(self, unit: str = "") -> str:
-        """The trials of this call by outcome (`21 (20 ok, 1 crash)`), and how many came before it.
-
-        `unit`, a plural, follows the number.
-        """
-        unit = unit.removesuffix("s") if self.trials == 1 else unit
-        counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
+    def lines(self) -> list[str]:
+        """What is said of it in texts and pictures, the most important first."""
+        trials = "trial" if self.trials == 1 else "trials"
+        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items()) or "none"
         before = self.earlier_trials
         more = f"; {before} more before the interruption" if before else ""
-        return f"{self.trials} {unit}".rstrip() + f" ({counts or 'none'}{more})"
+        after = f"after {self.trials} {trials} ({outcomes}{more})" if self.trials else ""
+        ended = f"{after} in {self.seconds:.1f} s: {self.reason}".lstrip()
+        own, given = (
+            rules_text(self.rules, self.trials),
+            schedules_text(self.schedules, self.trials),
+        )
+        rules = None if own is None else f"rules of your own: {own}"
+        schedules = None if given is None else f"schedules of your own: {given}"
+        gains = gains_text(self.gains, explained=True)
+        if self.best is None:
+            head = "no correct candidate" if self.trials else "nothing was measured"
+            error = None if self.error is None else f"  last error: {self.error}"
+            lines = [f"{head} {ended}", error if self.trials else None, schedules]
+        else:
+            best, session = self.best, self.session
+            share = f"{self.roofline.seconds / best.seconds:.0%} of the roofline ({self.roofline})"
+            lines = [
+                f"best {best.time}{origin_text(best.session, session, self.own_seconds)} {ended}",
+                slower_finals_text(self.trial_seconds, self.finals),
+                None if gains is None else f"{gains}{origin_text(best.session, session)}",
+                share,
+                instead_text(self.pinned, best.schedule_id),
+                rules,
+                schedules,
+            ]
+        return [line for line in (*lines, *self.warnings, self.kept) if line]
 
-    def _gains_text(self, *, explained: bool) -> str | None:
-        gained = gains_text(self.gains, explained=explained)
-        if gained is None or self.best is None:
-            return gained
-        return f"{gained}{origin_text(self.best.session, self.session)}"
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with the session: its noise and its doubts, those that there are."""
+        return [text for text in (self.noise, self.doubts) if text]
 
     def __str__(self) -> str:
-        return printable(self._text())
-
-    def _text(self) -> str:
-        rest = f"{self.trials_text('trials')} in {self.seconds:.1f} s: {self.reason}"
-        if self.best is not None:
-            whose = origin_text(self.best.session, self.session, self.own_seconds)
-            best = f"best {self.best.time}{whose} after {rest}"
-            own = rules_text(self.rules, self.trials)
-            rules = None if own is None else f"rules of your own: {own}"
-            ranks = self.schedules_text
-            gains = self._gains_text(explained=True)
-            finals = slower_finals_text(self.trial_seconds, self.finals)
-            pinned = self.pinned_text
-            lines = (best, finals, gains, self.roofline_text, pinned, rules, ranks)
-            return "\n".join(filter(None, (*lines, self.noise, self.doubts, self.kept)))
-        more = "" if self.kept is None else f"\n{self.kept}"
-        if not self.trials:
-            return f"nothing was measured in {self.seconds:.1f} s: {self.reason}{more}"
-        error = "" if self.error is None else f"\n  last error: {self.error}"
-        more += "" if self.schedules_text is None else f"\n{self.schedules_text}"
-        return f"no correct candidate after {rest}{error}{more}"
+        return printable("\n".join(self.lines))
 
     def __repr__(self) -> str:
-        if self.best is None:
-            rest = "nothing was measured" if not self.trials else "no correct candidate"
-            lines = [rest]
-        else:
-            whose = origin_text(self.best.session, self.session, self.own_seconds)
-            lines = [f"best {self.best.time}{whose}"]
-            texts = [self.gains_text, self.roofline_text, self.pinned_text, self.schedules_text]
-            lines += filter(None, texts)
-        lines.append(
-            f"{self.trials_text('trials')} in {self.seconds:.1f} s: {excerpt(self.reason)}"
-        )
         first = in_lines(f"<TuneResult of {excerpt(self.workload)}".split())
-        rest = "\n".join(in_lines(printable(line).split(), LINE - 3) for line in lines)
+        lines = (printable(excerpt(line)) for line in self.lines[:_TOLD])
+        rest = "\n".join(in_lines(line.split(), LINE - 3) for line in lines)
         return f"{first}\n{indent(rest, '  ')}>"
 
 

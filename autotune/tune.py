@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, Protocol, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
 
 from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
 from ..codegen.detect import check_runnable, resolve, usable_processors
@@ -42,23 +42,28 @@ class HasKernels(Protocol):
         ...
 
 
+class _Options(TypedDict, total=False):
+    weights: Sequence[float] | None
+    trials: int | None
+    seconds: float | None
+    stop_at: float | None
+    min_gain: float | None
+    seed: int
+    resume: bool
+    tolerance: float | None
+    callback: Callback | None
+    config: TuneConfig | None
+    progress: bool
+
+
 @overload
 def tune(
     func: Func | Schedule | Sequence[Schedule],
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
-    trials: int | None = 64,
-    seconds: float | None = None,
-    stop_at: float | None = None,
-    min_gain: float | None = None,
-    seed: int = 0,
-    resume: bool = False,
-    tolerance: float | None = None,
-    callback: Callback | None = None,
-    config: TuneConfig | None = None,
-    progress: bool = True,
     background: Literal[False] = False,
+    **options: Unpack[_Options],
 ) -> TuneResult: ...
 @overload
 def tune(
@@ -66,18 +71,8 @@ def tune(
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
-    weights: Sequence[float] | None = None,
-    trials: int | None = 64,
-    seconds: float | None = None,
-    stop_at: float | None = None,
-    min_gain: float | None = None,
-    seed: int = 0,
-    resume: bool = False,
-    tolerance: float | None = None,
-    callback: Callback | None = None,
-    config: TuneConfig | None = None,
-    progress: bool = True,
     background: Literal[False] = False,
+    **options: Unpack[_Options],
 ) -> list[TuneResult]: ...
 @overload
 def tune(
@@ -85,17 +80,8 @@ def tune(
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
-    trials: int | None = 64,
-    seconds: float | None = None,
-    stop_at: float | None = None,
-    min_gain: float | None = None,
-    seed: int = 0,
-    resume: bool = False,
-    tolerance: float | None = None,
-    callback: Callback | None = None,
-    config: TuneConfig | None = None,
-    progress: bool = True,
     background: Literal[True],
+    **options: Unpack[_Options],
 ) -> TuningRun[TuneResult, BestResult | None]: ...
 @overload
 def tune(
@@ -103,18 +89,8 @@ def tune(
     target: Target | str = "cpu",
     *,
     database: DatabaseOrPath,
-    weights: Sequence[float] | None = None,
-    trials: int | None = 64,
-    seconds: float | None = None,
-    stop_at: float | None = None,
-    min_gain: float | None = None,
-    seed: int = 0,
-    resume: bool = False,
-    tolerance: float | None = None,
-    callback: Callback | None = None,
-    config: TuneConfig | None = None,
-    progress: bool = True,
     background: Literal[True],
+    **options: Unpack[_Options],
 ) -> TuningRun[list[TuneResult], list[BestResult | None]]: ...
 @checked_call(TuningError, 'tw.tune(func, database="tuning.db")')
 def tune(  # noqa: PLR0913 - each option of a session has a name

@@ -65,7 +65,6 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     or searched. Every measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the
     best so far.
     """
-    from ..autotune.session.records import flops
     from ..autotune.tune import tune as run
 
     given = [load_tunable(program, param or ()) for program in programs]
@@ -89,10 +88,10 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         found = run(tuned, target, database=database, progress=not as_json, **options)
         results = found if isinstance(found, list) else [found]
         if as_json:
-            rows = [tune_row(r, f.name, flops(f)) for f, r in zip(funcs, results, strict=True)]
+            rows = [tune_row(r, f.name) for f, r in zip(funcs, results, strict=True)]
             print_json(rows if len(rows) > 1 else rows[0])
         else:
-            print_results([(f.name, flops(f), r) for f, r in zip(funcs, results, strict=True)])
+            print_results(results)
     if any(result.interrupted for result in results):
         raise typer.Exit(130)
     if any(result.best is None for result in results):

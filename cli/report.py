@@ -88,7 +88,7 @@ def _best(workload: Workload, choice: Best) -> dict[str, Any]:
     }
 
 
-def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
+def tune_row(result: TuneResult, name: str) -> dict[str, Any]:
     from ..tuning_db import to_plain
 
     best = result.best
@@ -100,7 +100,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
             "seconds": best.seconds,
             "interval": best.time.interval,
             "samples": best.time.samples,
-            "gflops": _rate(flops, best.seconds),
+            "gflops": _rate(result.flops, best.seconds),
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
             "generator": best.generator,
@@ -167,15 +167,16 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
-    """Print tuning results of programs (name, floating-point operations, result)."""
-    for n, (name, flops, result) in enumerate(results):
+def print_results(results: Sequence[TuneResult]) -> None:
+    """Print the results of programs that shared a budget."""
+    for n, result in enumerate(results):
         if len(results) > 1:
-            print_headings(n, name)
-        _print_result(result, flops)
+            print_headings(n, result.workload)
+        print_text(str(result))
+        print_facts({**_facts_of_best(result), "session": short_id(result.session)})
     typer.echo()
-    spent = [vars(result.spent) for _, _, result in results]
-    total = sum(result.seconds for _, _, result in results)
+    spent = [vars(result.spent) for result in results]
+    total = sum(result.seconds for result in results)
     parts = {part: sum(seconds[part] for seconds in spent) for part in spent[0]}
     rows = [
         [part, f"{seconds:.1f} s", f"{seconds / total:.0%}"]
@@ -185,46 +186,21 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
     print_table(("time", ">spent", ">share"), rows, "")
 
 
-def _print_result(result: TuneResult, flops: int) -> None:
-    from ..autotune.own_schedules import schedules_text
-    from ..autotune.result import origin_text
-    from ..autotune.session.own_rules import rules_text
+def _facts_of_best(result: TuneResult) -> dict[str, object]:
     from ..tuning_db.interleaved_comparison import summary
     from ..tuning_db.resources import resources_text
 
-    best = "no candidate is correct; `tilewright db list` shows what became of them"
-    if not result.trials:
-        best = "nothing was measured"
-    roof, whose = None, ""
-    if result.best is not None:
-        roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
-        rate = _rate(flops, result.best.seconds)
-        speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
-        whose = origin_text(result.best.session, result.session)
-        own = origin_text(result.best.session, result.session, result.own_seconds)
-        best = f"{result.best.time}{speed}{own}"
-    comparison = () if result.best is None else result.best.comparison
-    resources = [] if result.best is None else resources_text(result.best.resources)
-    print_facts(
-        {
-            "best": best,
-            "gain": result.gains_text,
-            "pinned": result.pinned_text,
-            "finals": f"{summary(comparison)}{whose}" if comparison else None,
-            "roofline": roof,
-            "rules": None if result.best is None else result.best.generator or None,
-            "resources": None if result.best is None else "; ".join(resources) or None,
-            "own rules": rules_text(result.rules, result.trials),
-            "own schedules": schedules_text(result.schedules, result.trials),
-            "schedule": None if result.best is None else short_id(result.best.schedule_id),
-            "trials": result.trials_text(),
-            "last error": result.error if result.best is None else None,
-            "session": short_id(result.session),
-            "ended": result.reason,
-            "kept": result.kept,
-            "warning": result.doubts,  # noise is said where the progress ends
-        }
-    )
+    best = result.best
+    if best is None:
+        return {}
+    rate = _rate(result.flops, best.seconds)
+    return {
+        "rate": None if rate is None else f"{rate:.4g} GFLOP/s",
+        "finals": summary(best.comparison) if best.comparison else None,
+        "rules": best.generator or None,
+        "resources": "; ".join(resources_text(best.resources)) or None,
+        "schedule": short_id(best.schedule_id),
+    }
 
 
 def print_new(new: Mapping[str, int], as_json: bool) -> None:

@@ -61,8 +61,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
     else:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for k in least:
-            align: Literal["left", "right"] = "right" if ">" in columns[k] else "left"
-            table.add_column(Text(titles[k]), justify=align, no_wrap="~" not in columns[k])
+            table.add_column(Text(titles[k]), no_wrap="~" not in columns[k])
+            if ">" in columns[k]:
+                table.columns[-1].justify = "right"
         for row in body:
             table.add_row(*(Text(row[k], overflow="fold") for k in least))
         _print(table)

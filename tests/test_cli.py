@@ -77,7 +77,10 @@ Run = Callable[..., Result]
 def spawn(*arguments: object) -> Result:
     """Runs the command in a process of its own."""
     command = [str(COMMAND), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    env = {**os.environ, "COLUMNS": ""}  # lines as they are
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, env=env
+    )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
@@ -332,7 +335,7 @@ def test_a_session_that_measured_nothing_says_so(
     monkeypatch.setattr(Measurer, "measure", interrupted)
     result = run("tune", matmul, *SIZES, "--trials", 2, "--db", tmp_path / "tuning.db")
     assert result.code == 130
-    assert "nothing was measured\n" in result.out
+    assert "nothing was measured in " in result.out
     assert "0 trials are kept in " in result.out
     assert (
         "; resume=True (--resume) with the same target and budget continues the session"

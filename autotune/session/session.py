@@ -32,7 +32,7 @@ from ..measure.measurer import Measurer
 from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
 from ..own_schedules import OwnSchedules
-from ..result import BestResult, Spent, TuneResult
+from ..result import BestResult, Spent, TuneResult, instead_text
 from ..search.search import Candidate, Search
 from .budget import Meter
 from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
@@ -248,7 +248,7 @@ class Tuning:
                 own_seconds=result.own_seconds,
                 kept=kept,
                 noise=noise,
-                pinned=result.pinned_text,
+                pinned=None if chosen is None else instead_text(result.pinned, chosen),
             )
         )
         return result

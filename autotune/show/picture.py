@@ -143,15 +143,6 @@ class Picture:
         return f"predictions are off by a factor of {factor} (median)"
 
     @property
-    def failures(self) -> list[tuple[str, str, int]]:
-        """The trials that failed, by outcome and reason, with their number."""
-        failed = (t for t in self.trials if t.outcome is not Outcome.OK)
-        return [
-            (*why, n)
-            for why, n in Counter((str(t.outcome), t.reason) for t in failed).most_common()
-        ]
-
-    @property
     def counts(self) -> str:
         """The trials by outcome."""
         return "  ".join(f"{outcome} {n}" for outcome, n in sorted(self.outcomes.items()))

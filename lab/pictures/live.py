@@ -66,7 +66,7 @@ def _picture(picture: Picture) -> h.Node:
         h.div(".grid")[
             convergence(tried, picture.comparison),
             predictions(tried),
-            failures(picture.failures),
+            failures(picture.trials),
         ],
         h.p(".soft")[note] if note else None,
         finals(picture.comparison),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import htpy as h
 
-from ...autotune.result import BestResult, TuneResult, origin_text, slower_finals_text
-from ...autotune.session.own_rules import rules_text
+from ...autotune.result import BestResult, TuneResult
 from ...base.durations import format_seconds
 from ...base.text import count, short_id
 from ...schedule import Trace
@@ -34,39 +33,21 @@ def view(value: TuneResult | BestResult) -> h.Node:
 
 
 def _result(result: TuneResult) -> h.Node:
-    best = result.best
+    best, (head, *lines) = result.best, result.lines
     spent = [(name, getattr(result.spent, part)) for part, name in _SPENT.items()]
     return h.section(".result")[
         h.h3[text(result.workload)],
         h.p(".soft")[text(f"{result.target}, session {short_id(result.session)}")],
-        _headline(result),
+        lead(head, _rate(result.flops, best.seconds) if best is not None else None),
+        [remarks(line, kind="bad" if line in result.warnings else "") for line in lines],
         h.div(".grid")[
             convergence(result.history, result.finals),
             predictions(result.history),
-            h.div[gains(result.gains), failures([f[:3] for f in result.failures])],
+            h.div[gains(result.gains), failures(result.history)],
             parts("Where the time went", spent, format_seconds),
         ],
         finals(result.finals),
         trace(best.trace, best.generator) if best is not None else None,
-    ]
-
-
-def _headline(result: TuneResult) -> h.Node:
-    rest = f"{result.trials_text('trials')} in {result.seconds:.1f} s: {result.reason}"
-    troubles = remarks(result.noise, result.doubts, kind="bad")
-    if result.best is None:
-        what = "no correct candidate" if result.trials else "nothing was measured"
-        error = None if result.error is None else f"Last error: {result.error}"
-        return [lead(what), remarks(rest, error, result.kept), troubles]
-    best = result.best
-    whose = origin_text(best.session, result.session, result.own_seconds)
-    slower = slower_finals_text(result.trial_seconds, result.finals)
-    rules, own = rules_text(result.rules, result.trials), result.schedules_text
-    return [
-        lead(f"{best.time}{whose}", _rate(result.flops, best.seconds), result.roofline_text),
-        remarks(gains_text(result.gains, explained=True), rest, slower, result.pinned_text),
-        remarks(f"Rules of your own: {rules}" if rules else None, own, result.kept),
-        troubles,
     ]
 
 

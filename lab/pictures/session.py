@@ -37,8 +37,6 @@ from .trials import convergence, failures, finals, gains, lead, predictions, rem
 
 _GENERATOR = 160
 """Characters of the name of a generator."""
-_REASONS = 12
-"""Reasons that are listed."""
 _FEW_OF_MANY = 200
 """Candidates whose decisions are drawn: the fastest, and others evenly by rank."""
 _FASTEST = 50
@@ -60,14 +58,13 @@ class Timed(NamedTuple):
 
 @dataclass
 class SessionTrials:
-    """The measurements of a session: trials in order, failures by reason, the last finals.
+    """The measurements of a session: trials in order, those that ran, the last finals.
 
     `trial_seconds` is the time of the fastest trial, `own_seconds` that of the finals or else it.
     """
 
     tried: list[Trial] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
-    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     finals: SessionFinals | None = None
     in_finals: Mapping[str, tuple[Measurement, str]] = field(default_factory=dict)
     trial_seconds: float | None = None
@@ -82,9 +79,8 @@ class SessionTrials:
     def outcomes(self) -> str:
         """How many trials there were, by outcome."""
         counts = Counter({"ok": len(self.timed)})
-        for (outcome, _), failed in self.reasons.items():
-            counts[outcome] += failed
-        named = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items() if n)
+        counts += Counter(t.outcome.value for t in self.tried if t.seconds is None)
+        named = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
         return f"{count(len(self.tried), 'trial')} ({named or 'none'})"
 
 
@@ -93,9 +89,7 @@ def session_trials(database: TuningDatabase, session: Session) -> SessionTrials:
     history, trials = SessionHistory(database, session), SessionTrials()
     for trial, measured, generator in history.read():
         trials.tried.append(trial)
-        if trial.seconds is None:
-            trials.reasons[trial.outcome.value, trial.reason] += 1
-        else:
+        if trial.seconds is not None:
             more = (trial.schedule, generator, trial.predicted, trial.elapsed)
             trials.timed.append(Timed(trial.seconds, measured.id, *more))
     trials.timed.sort()
@@ -122,7 +116,7 @@ def session_section(
             convergence(trials.tried, trials.comparison),
             predictions(trials.tried),
             gains(gained) if here is not None or trials.finals is not None else None,
-            failures(_frequent(trials.reasons)),
+            failures(trials.tried),
         ],
         finals(trials.comparison),
         _decisions(database, ranked, tuned.workload),
@@ -159,14 +153,6 @@ def _headline(trials: SessionTrials, session: Session, tuned: Tuned) -> h.Node:
         remarks(gains_text(tuned.gains, explained=True), trials.outcomes, elsewhere, slower),
         troubles,
     ]
-
-
-def _frequent(reasons: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
-    """The most frequent reasons, and how many trials failed for others."""
-    shown = [(outcome, reason, n) for (outcome, reason), n in reasons.most_common(_REASONS)]
-    rest = reasons.total() - sum(n for _, _, n in shown)
-    others = len(reasons) - len(shown)
-    return [*shown, ("other", f"{others:,} more reasons", rest)] if rest else shown
 
 
 def _ranked(trials: SessionTrials) -> list[Timed]:

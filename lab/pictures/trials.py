@@ -5,6 +5,7 @@ They are made of results of this process and of records of a database alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from ...autotune.session.events import Trial
 from ...base.durations import format_seconds
 from ...base.text import short_id
 from ...tuning_db.gains import Gains, gains_text
-from ...tuning_db.values import Baseline, ComparedSchedule, Verdict
+from ...tuning_db.values import Baseline, ComparedSchedule, Outcome, Verdict
 from .bars import Interval, bars, intervals
 from .charts import Layer, chart
 from .page import text
@@ -27,6 +28,8 @@ CLOCK = Axis("seconds since the first trial", "{:g} s".format, zero=True)
 CALL = Axis("time of a call", format_seconds, logarithmic=True)
 _SQUEEZED = 4.0
 """How many times as far from the fastest as the other finalists a baseline is still on the axis."""
+_REASONS = 12
+"""Reasons of failures that are listed."""
 _FEW = 3
 """Points from which on a correlation says anything."""
 Point: TypeAlias = tuple[float, float]
@@ -160,13 +163,16 @@ def gains(found: Gains) -> h.Node:
     return intervals("Gain", rows, head=[Column("")], axis=axis, beside=1.0)
 
 
-def failures(rows: Sequence[tuple[str, str, int]]) -> h.Node:
-    """Failed trials by outcome and reason; nothing where none failed."""
-    if not rows:
+def failures(trials: Iterable[Trial]) -> h.Node:
+    """Failed trials by outcome and reason, the most frequent first; nothing where none failed."""
+    counts = Counter((str(t.outcome), t.reason) for t in trials if t.outcome is not Outcome.OK)
+    if not counts:
         return None
-    named = [
-        (f"{outcome}: {reason}" if reason else outcome, count) for outcome, reason, count in rows
-    ]
+    shown = counts.most_common(_REASONS)
+    named = [(f"{outcome}: {why}" if why else outcome, n) for (outcome, why), n in shown]
+    if others := len(counts) - len(shown):
+        rest = counts.total() - sum(n for _, n in shown)
+        named.append((f"other: {others:,} more reasons", rest))
     return bars("Failures by reason", named, head=("reason", "trials"), write="{:,.0f}".format)
 
 

@@ -166,7 +166,8 @@ def test_what_a_pack_knows_of_its_candidates_is_recorded(tmp_path: Path) -> None
         assert elapsed[:3] == [0.0] * 3
         assert elapsed[-1] == session.elapsed
         (picture,) = tw.open_run(database, session.id).pictures.pictures.values()
-        assert list(picture.failures) == [("build_error", "the compiler says no", 3)]
+        failed = [(t.outcome, t.reason) for t in picture.trials if t.outcome is not Outcome.OK]
+        assert failed == [(Outcome.BUILD_ERROR, "the compiler says no")] * 3
 
 
 def schedules(folder: Path) -> set[str]:

@@ -80,9 +80,9 @@ def test_the_result_of_a_session_is_its_finals_whatever_is_pinned(
     assert INSTEAD in html_of(result)
     assert isinstance(events[-1], Ended)
     assert events[-1].pinned == INSTEAD
-    print_results([("matmul", 8192, result)])
+    print_results([result])
     assert INSTEAD in " ".join(capsys.readouterr().out.split())
-    assert tune_row(result, "matmul", 8192)["pinned"] == WRITTEN.id
+    assert tune_row(result, "matmul")["pinned"] == WRITTEN.id
     choice = db.best(workload_record(matmul()).id, target_record(resolve(TARGET)))
     assert choice is not None
     assert choice.pinned

@@ -85,20 +85,19 @@ def test_the_text_says_what_share_of_the_roofline_the_best_reaches(
     result = replace(run(db), roofline=Roofline(compute=0.3, memory=0.1))
     share = "10% of the roofline (300 ms, bound by arithmetic)"
     assert share in str(result).splitlines()
-    assert f"  {share}" in repr(result).splitlines()
-    assert replace(result, best=None).roofline_text is None
+    assert f"  {share}" in repr(result)
+    assert share not in str(replace(result, best=None))
 
 
 def test_the_repr_is_a_few_short_lines(db: TuningDatabase, play: Play) -> None:
     play(ok(3.0), CRASH, ok(2.0))
     lines = repr(run(db)).splitlines()
     assert lines[0].startswith("<TuneResult of matmul A:float32")
-    assert lines[1] == "  best 2 s"
-    assert lines[-1].startswith("  6 trials (5 ok, 1 crash) in ")
-    assert lines[-1].endswith(": all 6 trials are done>")
-    assert len(lines) <= 4
+    assert lines[1].startswith("  best 2 s after 6 trials (5 ok, 1 crash) in ")
+    assert lines[-1].endswith(">")
+    assert len(lines) <= 5
 
 
 def test_the_repr_of_a_session_without_a_best(db: TuningDatabase, play: Play) -> None:
     play(CRASH)
-    assert repr(run(db)).splitlines()[1] == "  no correct candidate"
+    assert repr(run(db)).splitlines()[1].startswith("  no correct candidate after 6 trials")

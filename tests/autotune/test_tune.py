@@ -347,10 +347,9 @@ def test_an_interrupted_session_has_a_result_and_is_resumed(
     assert rest.trials == 5
     assert (result.earlier_trials, rest.earlier_trials) == (0, 3)
     assert " after 5 trials (5 ok; 3 more before the interruption) in " in str(rest)
-    assert rest.trials_text() == "5 (5 ok; 3 more before the interruption)"
-    assert result.trials_text() == "3 (3 ok)"
+    assert " after 3 trials (3 ok) in " in str(result)
     one = replace(result, trials=1, outcomes={Outcome.OK: 1})
-    assert one.trials_text("trials") == "1 trial (1 ok)"
+    assert " after 1 trial (1 ok) in " in str(one)
     assert rest.kept is None
     assert isinstance(events[0], Started)
     assert events[0].done == 3

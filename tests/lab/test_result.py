@@ -75,9 +75,10 @@ def test_a_result_shows_time_gain_and_course() -> None:
     for expected in (
         "matmul A:float32[64,64]",
         f"cpu -threads=2, session {SESSION[:12]}",
-        "2 ms (1.9 to 2.1) · 2 GFLOP/s · 50% of the roofline (1 ms, bound by arithmetic)",
+        "best 2 ms (1.9 to 2.1) after 4 trials (3 ok, 1 crash) in 10.0 s: all 4 trials are done · "
+        "2 GFLOP/s",
         "48x faster than the program as written, more than 130x faster than the untuned build",
-        "4 trials (3 ok, 1 crash) in 10.0 s: all 4 trials are done",
+        "50% of the roofline (1 ms, bound by arithmetic)",
         "finals: 2 ms",
         "Rank correlation 1.00",
         "crash: signal 11",
@@ -99,13 +100,13 @@ def test_noise_and_doubts_stand_out() -> None:
 def test_a_result_without_a_best_says_why() -> None:
     failed = replace(RESULT, best=None, finals=(), gains={}, error="signal 11", kept="1 is kept")
     shown = words(replace(failed, history=RESULT.history[1:2], outcomes={Outcome.CRASH: 4}))
-    assert "no correct candidate 4 trials (4 crash) in 10.0 s" in shown
-    assert "Last error: signal 11" in shown
+    assert "no correct candidate after 4 trials (4 crash) in 10.0 s" in shown
+    assert "last error: signal 11" in shown
     assert "No trial ran to its end." in shown
     assert "No trial that ran had a prediction." in shown
     assert "1 is kept" in shown
     empty = words(replace(failed, history=(), trials=0, outcomes={}))
-    assert "nothing was measured 0 trials (none)" in empty
+    assert "nothing was measured in 10.0 s" in empty
 
 
 def test_a_best_of_an_earlier_session_is_named() -> None:
