@@ -71,7 +71,9 @@ def steps_of(
         operands: list[Place] = []
         for value, argument in zip(group.inputs, kernel.signature.arguments, strict=False):
             base = root(graph, value)
-            if isinstance(base, Constant):
+            if not value.type.bytes:
+                operands.append(Place(len(inputs)))  # any pointer: nothing is read there
+            elif isinstance(base, Constant):
                 operands.append(Place(blob, weights.place(base, kernel, argument)))
             else:
                 operands.append(place(value))

@@ -256,3 +256,12 @@ def test_equal_layers_share_a_kernel_and_numbers_are_part_of_it() -> None:
     assert "0.5" in str(func)
     (x,) = given(graph)
     np.testing.assert_allclose(tw.build(graph, TARGET)(x), graph.reference(x)[0], rtol=1e-5)
+
+
+def test_operands_without_elements() -> None:
+    b = Builder("empty")
+    x = b.input("x", TensorType("float32", (2, 3)))
+    none = b.constant(np.zeros((2, 0)), "float32")
+    graph = b.graph({"y": b.add("concatenate", x, none, axis=1)})
+    (x0,) = given(graph)
+    np.testing.assert_array_equal(tw.build(graph, TARGET)(x0), x0)
