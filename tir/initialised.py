@@ -7,7 +7,7 @@ decide, exactly by integer sets.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,7 +22,6 @@ from .ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     ForKind,
@@ -31,13 +30,15 @@ from .ir import (
     Load,
     Op,
     Select,
+    Store,
     Var,
     binary,
     const,
 )
+from .nests import read_by
 from .polynomial import Poly, Ranges, add, factors, number
 from .simplify import Simplifier
-from .structure import key_of, same
+from .structure import conjuncts, key_of, same
 from .survey import Survey, Touch
 from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
 
@@ -50,23 +51,6 @@ class Side(NamedTuple):
     low: Poly
     high: Poly
     limit: int
-
-
-class _Digits:
-    """Replaces `v // c` and `v % c` of fused loops by variables of their own.
-
-    While `v` counts up, `v % c` starts at zero for each `v // c`: they are like two loops.
-    """
-
-    def __init__(self) -> None:
-        self._parts: dict[tuple[Var, Op, int], Var] = {}
-
-    def __call__(self, e: Expr) -> Expr:
-        match e:
-            case Binary(op=Op.FLOORDIV | Op.MOD, a=Var() as v, b=Const(value=int(c))) if c > 0:
-                return self._parts.setdefault((v, e.op, c), Var(v.name))
-            case _:
-                return rewrite_children(e, self)
 
 
 def _hint(t: Touch, writes: Sequence[Touch]) -> str:
@@ -99,6 +83,12 @@ class Initialised:
             if t.is_write:
                 self.writes.setdefault(t.buffer, []).append(t)
         self.inputs = {b for b in func.params if b not in self.writes} | set(func.inplace)
+        self._scalars = {p for p in func.params if isinstance(p, Var)}
+        self._stores: dict[Buffer, list[Store]] = {}
+        for n in walk(func.body):
+            if type(n) is Store:
+                self._stores.setdefault(n.buffer, []).append(n)
+        self._axes: list[Var] = []
         self._dense: dict[tuple[int, int], list[Side] | None] = {}
         self._found: list[Touch] = []
         self._conditions = {block: place.conditions for block, place in survey.blocks}
@@ -153,33 +143,25 @@ class Initialised:
             return False
         spatial: set[Var] = set()
         reduce: set[Var] = set()
-        digits = _Digits()
         for i in block.iters:
             value = self.survey.resolved(i.value)
-            split = digits(value)
-            if i.kind is not IterKind.REDUCE:
-                spatial.update(variables(split))
-                continue
-            reduce.update(variables(split))
-            apart = (v for v in self.apart if self.survey.ranges.get(v) != (0, 0))
-            if not self._starts_at_zero(split) or not variables(value).isdisjoint(apart):
+            (reduce if i.kind is IterKind.REDUCE else spatial).update(variables(value))
+            if i.kind is IterKind.REDUCE and not self._starts_at_zero(value):
                 return False
-        return reduce.isdisjoint(spatial)
+        found_by_others = {v for v in self.apart if self.survey.ranges.get(v) != (0, 0)}
+        return reduce.isdisjoint(spatial) and reduce.isdisjoint(found_by_others)
 
     def _starts_under(self, w: Touch, t: Touch, block: Block) -> bool:
         """Whether the store `w` of an init runs if the read `t` does in any reduce iteration."""
         own = w.place.conditions[len(self._conditions.get(block, ())) :]
         if not own:
             return True
-        digits = _Digits()
-        reduced = [self.survey.resolved(i.value) for i in block.iters if i.kind is IterKind.REDUCE]
-        moving = variables(*reduced)
+        reduced = [i for i in block.iters if i.kind is IterKind.REDUCE]
+        moving = variables(*(self.survey.resolved(i.value) for i in reduced))
         loops = [f for f in t.place.loops if f.var in moving]
         stored = stored_buffers(loops[0].body) if loops else stored_buffers(block.body)
-        moved = variables(*map(digits, reduced))
         return {key_of(c) for c in own} <= {key_of(c) for c in t.place.conditions} and all(
-            moved.isdisjoint(variables(digits(self.survey.resolved(c))))
-            and not reads_from(c, stored)
+            moving.isdisjoint(variables(self.survey.resolved(c))) and not reads_from(c, stored)
             for c in own
         )
 
@@ -287,6 +269,8 @@ class Initialised:
         return Side(low, high, limit)
 
     def _covered_exactly(self, t: Touch, writes: Sequence[Touch]) -> bool:
+        told = {key_of(c) for _, c in self._conditions_on_element(t)}
+        writes = [self._without(w, told) for w in writes]
         loops = telling_loops(self.survey, (t, *writes), t.place.loops)
         common = _wrapping(self.survey, t, loops)
         read = elements(self.survey, t, loops, common)
@@ -298,6 +282,54 @@ class Initialised:
             for w in sorted(writes, key=lambda w: -w.order)
         )
         return affine.covered(read, (w for w in before if w is not None))
+
+    def _without(self, w: Touch, told: Set[object]) -> Touch:
+        """`w` without the conditions on its element that are `told` of it, and so hold."""
+        known = {id(c) for c, new in self._conditions_on_element(w) if key_of(new) in told}
+        left = [c for k in w.place.conditions for c in conjuncts(k) if id(c) not in known]
+        return w._replace(place=w.place._replace(conditions=tuple(left)))
+
+    def _conditions_on_element(self, t: Touch) -> Iterator[tuple[Expr, Expr]]:
+        """Conditions that data make for the element of `t`, the same at all times.
+
+        Each comes again with a variable for each index of the element, and originals for copies.
+        """
+        self._axes += [Var("axis") for _ in t.indices[len(self._axes) :]]
+        axes = {key_of(i): v for i, v in zip(t.indices, self._axes, strict=False)}
+
+        def visit(n: Any) -> Any:
+            axis = axes.get(key_of(n)) if isinstance(n, Expr) else None
+            if axis is not None:
+                return axis
+            if type(n) is Load and n.buffer in self._stores and n.mask is None:
+                (store,) = self._stores[n.buffer]
+                place = zip(store.indices, n.indices, strict=True)
+                return visit(substitute(store.value, {v: i for v, i in place if type(v) is Var}))
+            return rewrite_children(n, visit)
+
+        for c in (c for k in t.place.conditions for c in conjuncts(k)):
+            asked = read_by(c)
+            if asked and all(map(self._is_constant, asked)):
+                new = visit(c)
+                if variables(new) <= {*axes.values(), *self._scalars}:
+                    yield c, new
+
+    def _is_constant(self, buffer: Buffer, users: Set[Buffer] = frozenset()) -> bool:
+        """Whether an element has the same value at all times at which it has one, as in a copy.
+
+        Then all that is stored to it is a function of its indices and of what is constant too.
+        """
+        stores = self._stores.get(buffer, [])
+        if not stores:
+            return True
+        place = {e for e in stores[0].indices if type(e) is Var}
+        value = stores[0].value
+        return (
+            len(stores) == 1
+            and buffer not in self.inputs | users
+            and all(v in place or v in self._scalars for v in variables(value))
+            and all(self._is_constant(b, users | {buffer}) for b in read_by(value))
+        )
 
 
 Common: TypeAlias = Mapping[object, tuple[Var, int, int]]

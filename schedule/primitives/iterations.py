@@ -126,11 +126,20 @@ def _inputs_of(mapping: IndexMap, output: Expr) -> list[int]:
 
 
 def _rebound(n: Any, values: Mapping[Var, Expr], s: Simplifier) -> Any:
-    """`n` with variables replaced, and new quotients and remainders simplified."""
-    is_index = type(n) is Binary and n.dtype == INDEX and not any(type(e) is Load for e in walk(n))
-    if type(n) is Var or is_index:
-        return rebound_value(n, values, s)
-    return rewrite_children(n, lambda child: _rebound(child, values, s))
+    """`n` with variables replaced, and new quotients and remainders simplified.
+
+    Indices of elements are, also in what is no index: a value may be of the dtype of indices.
+    """
+
+    def inside(child: Any) -> Any:
+        return _rebound(child, values, s)
+
+    def with_elements(e: Any) -> Any:
+        return rewrite_children(e, inside if type(e) is Load else with_elements)
+
+    if type(n) is Var or (type(n) is Binary and n.dtype == INDEX):
+        return rebound_value(with_elements(n), values, s)
+    return rewrite_children(n, inside)
 
 
 def _extents(block: Block) -> list[int]:

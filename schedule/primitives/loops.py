@@ -173,11 +173,12 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
     values: dict[Var, Expr] = {}
     stride: Dim = 1
     for n in reversed(nest):
+        size = max(n.extent, 1) if isinstance(n.extent, int) else n.extent  # nothing divides by 0
         value: Expr = binary(Op.FLOORDIV, fused, as_expr(stride))
         if n is not nest[0]:
-            value = binary(Op.MOD, value, as_expr(n.extent))
+            value = binary(Op.MOD, value, as_expr(size))
         values[n.var] = value
-        stride = n.extent * stride
+        stride = size * stride
     body = rebound(nest[-1].body, values, None, ranges)
     return rebuild(fn, path, For(fused, extent, body, kind)), fused
 

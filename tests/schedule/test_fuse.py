@@ -8,9 +8,10 @@ from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
-from .machinery import check_meaning
+from .machinery import check_compiled, check_meaning
 from .programs import chain, elementwise, loops, matmul
 
 
@@ -155,3 +156,20 @@ def test_later_nests_have_the_fused_loop_whatever_its_extent(factors: list[int])
     sch.fuse(*inner)
     init = sch.decompose_reduction(block, outer)
     assert len(sch.get_loops(init)) == 2
+
+
+def test_an_empty_loop_divides_by_nothing_after_a_split_that_runs() -> None:
+    func = parse("""
+@tw.script
+def empty(A: T.Buffer((0, 1), "int32"), B: T.Buffer((1, 0), "int32")):
+    for i, j in T.grid(1, 0):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] + 3
+""")
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops(sch.get_block("B")))
+    sch.split(fused, [8, 2], perfect=False)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)

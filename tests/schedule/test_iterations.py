@@ -272,6 +272,24 @@ def repeated(A: T.Buffer((6, 2), "float32"), B: T.Buffer((12,), "float32")):
     check_replays(func, sch)
 
 
+def test_indices_in_values_and_in_indices_are_simplified() -> None:
+    # Both are int64, as indices are.
+    func = parse("""
+@tw.script
+def looked_up(A: T.Buffer((24,), "int64"), P: T.Buffer((12,), "int64", value_range=(0, 2)),
+              B: T.Buffer((12,), "int64")):
+    for i, j in T.grid(3, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 4 + vj] = A[P[vi * 4 + vj] * 12 + vi * 4 + vj] * 2 + P[vi * 4 + vj]
+""")
+    sch = Schedule(func)
+    sch.transform_block_layout(sch.get_block("B"), lambda i, j: (i * 4 + j,))
+    assert "B[vi_j] = A[P[vi_j] * 12 + vi_j] * 2 + P[vi_j]" in str(sch.func)
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
+
+
 def test_digits_that_become_dimensions_are_simplified() -> None:
     func = parse("""
 @tw.script

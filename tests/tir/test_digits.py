@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.base.errors import VerifyError
 from tilewright.tir.digits import Digit, digit_of, free, telling
+from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Expr, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.simplify import Simplifier
@@ -122,3 +124,41 @@ def test_iterations_that_meet_are_found() -> None:
     verify(parse(MEET.format(kind="serial")))
     with pytest.raises(VerifyError, match="different elements of C"):
         verify(parse(MEET.format(kind="parallel")))
+
+
+SUM = """
+@tw.script
+def total(A: T.Buffer((4, 6), "int32"), M: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for w, v in T.grid({loops}):
+        with T.block("B"):
+            i = T.axis.spatial(4, {i})
+            k = T.axis.reduce(6, {k})
+            with T.init():
+                if M[i] > 0:
+                    B[i] = 0
+            if M[i] > 0:
+                B[i] = B[i] + A[i, k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("loops", "i", "k"),
+    [
+        ("1, 24", "v // 6", "v % 6"),
+        ("1, 24", "v // 3 % 4", "v // 12 * 3 + v % 3"),
+        ("4, 6", "w", "v % 3 * 2 + v // 3"),
+    ],
+)
+def test_a_reduction_over_digits_starts_where_they_are_zero(loops: str, i: str, k: str) -> None:
+    func = parse(SUM.format(loops=loops, i=i, k=k))
+    verify(func)
+    a = np.arange(24, dtype="int32").reshape(4, 6)
+    m, b = np.array([1, 0, 2, 3], "int32"), np.full(4, -1, "int32")
+    interpret(func, a, m, b)
+    np.testing.assert_array_equal(b, np.where(m > 0, a.sum(1), -1))
+
+
+def test_digits_that_overlap_start_no_reduction() -> None:
+    # Its domain is covered one to one; at w = 0, v = 3 it adds to B[1], which is not started yet.
+    with pytest.raises(VerifyError, match="not shown to be stored"):
+        verify(parse(SUM.format(loops="2, 12", i="(v // 3 + w) % 4", k="v % 6")))

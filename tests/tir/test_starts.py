@@ -280,3 +280,135 @@ def f(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6,), "float32")):
     sch = Schedule(func)
     with pytest.raises(ScheduleError, match="under a condition"):
         sch.merge_reduction(sch.get_block("Z"), sch.get_block("B"))
+
+
+COPIED = """
+def f(A: T.Buffer((6, 8), "float32"), M: T.Buffer((6, 8), "int32"), B: T.Buffer((6,), "float32")):
+    C = T.alloc(({shape}), "int32")
+    D = T.alloc((6, 8), "int32")
+    for i, k in T.grid(6, 8):
+        for j in range(8):
+            with T.block("D"):
+                vi, vj, vk = T.axis.remap("SSO", [i, j, k])
+                D[vi, vj] = {original}
+        for j in range(8):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSO", [i, j, k])
+                C[{element}] = {value}
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                if C[{read}] > 0:
+                    B[vi] = 0
+            if C[{read}] > 0:
+                B[vi] = B[vi] + A[vi, vk]
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "element", "value", "read", "original", "holds"),
+    [
+        ("6, 8", "vi, vj", "M[vi, vj] * 2", "vi, 1", "0", True),
+        ("8, ", "vj", "M[0, vj]", "1", "0", True),
+        ("6, 8", "vi, vj", "D[vi, vj]", "vi, 1", "M[vi, vj]", True),
+        ("6, 8", "vi, vj", "D[vi, vj]", "vi, 1", "M[vi, vj] - T.int32(vk)", False),
+        ("6, 8", "vi, vj", "M[vi, vk]", "vi, 1", "0", False),
+        ("6, 8", "vi, vj", "M[vi, vj] + T.int32(vk)", "vi, 1", "0", False),
+        ("6, 8", "vi, vj", "M[vi, vj] * 2", "vi, vk", "0", False),
+        ("6, 8", "vi, (vj + vk) % 8", "M[vi, vj]", "vi, 1", "0", False),
+    ],
+)
+def test_a_condition_on_copies_stays_while_they_are_copied_again(
+    shape: str, element: str, value: str, read: str, original: str, *, holds: bool
+) -> None:
+    parts = {"shape": shape, "element": element, "value": value, "read": read}
+    func = parse(COPIED.format(**parts, original=original))
+    if not holds:
+        with pytest.raises(VerifyError, match="reads B"):
+            verify(func)
+        return
+    verify(func)
+    start = np.full(6, -1, "float32")
+    interpret(func, A, M, found := start.copy())
+    asked = M[:, 1] if "vi" in read else np.full(6, M[0, 1])
+    np.testing.assert_allclose(found, np.where(asked > 0, A.sum(1), start), rtol=1e-5)
+
+
+TWO_BLOCKS = """
+def f(A: T.Buffer((6, 8), "float32"), M: T.Buffer((6, 8), "int32"), B: T.Buffer((6, 8), "float32")):
+    {inplace}
+    for i, j in T.grid(6, 8):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            if {stored}:
+                B[vi, vj] = 0
+    for i, j in T.grid(6, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            if {read}:
+                B[vi, vj] = B[{element}] + A[vi, vj]
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "element", "holds"),
+    [
+        ("M[vi, vj] > 0", "M[vi, vj] > 0", "vi, vj", True),
+        ("M[vi, 3] > 0", "(M[vi, 3] > 0) & (vj < 4)", "vi, vj", True),
+        ("M[vi, vj] > 0", "M[vi, vj] > -1", "vi, vj", False),
+        ("M[vi, vj] > 0", "M[vj % 6, vi] > 0", "vi, vj", False),
+        ("M[vi, 3] > 0", "M[vi, 3] > 0", "0, vj", False),
+        ("(M[vi, vj] > 0) & (vj < 4)", "M[vi, vj] > 0", "vi, vj", False),
+    ],
+)
+def test_elements_are_read_under_the_conditions_under_which_they_are_stored(
+    stored: str, read: str, element: str, *, holds: bool
+) -> None:
+    func = parse(TWO_BLOCKS.format(stored=stored, read=read, element=element, inplace=""))
+    if not holds:
+        with pytest.raises(VerifyError, match="not shown to be stored"):
+            verify(func)
+        return
+    verify(func)
+
+
+def test_conditions_on_data_that_change_tell_nothing_of_an_element() -> None:
+    text = TWO_BLOCKS.format(
+        stored="M[vi, vj] > 0", read="M[vi, vj] > 0", element="vi, vj", inplace="T.inplace(M)"
+    )
+    verify(parse(text.replace("T.inplace(M)", "")))
+    raised = text.replace('block("B")', 'block("M")', 1).replace(
+        """            if M[vi, vj] > 0:
+                B[vi, vj] = B[vi, vj] + A[vi, vj]
+""",
+        "            M[vi, vj] = 1\n",
+    )
+    changed = raised + text[text.rindex("    for i, j") :]
+    with pytest.raises(VerifyError, match="not shown to be stored"):
+        verify(parse(changed))
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("step", ["decompose_reduction", "loop_partition", "fuse"])
+def test_steps_keep_reductions_that_start_under_a_condition(step: str, *, copied: bool) -> None:
+    func = program(
+        "True",
+        f"if M[vi, 3] > 0:\n    {SUM}",
+        init="if M[vi, 3] > 0:\n                    B[vi] = 0",
+    )
+    sch: Any = Schedule(func)
+    i, k = sch.get_loops("B")
+    if step == "decompose_reduction":
+        sch.decompose_reduction("B", i)
+    elif step == "loop_partition":
+        sch.loop_partition(k, at=3)
+    else:
+        sch.fuse(i, k)
+    if copied:
+        block = "B_tail" if step == "loop_partition" else "B"
+        sch.cache_read(block, "M", "local")
+    verify(sch.func)
+    expected = np.where(M[:, 3] > 0, A.sum(1), -1)
+    found = np.full(ROWS, -1, "float32")
+    interpret(sch.func, A, M, 3, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
