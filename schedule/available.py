@@ -47,8 +47,8 @@ from .block_queries import (
 )
 from .distinct import distinct
 from .facts import last, truths
-from .find import find_path, last_block, loops_above, path_to, statements
-from .legality import require_concurrent, reuses, touches_apart
+from .find import find_path, last_block, path_to, statements
+from .legality import require_concurrent, touches_apart
 from .loop_dependence import Finding, conflicts, served, uses_of
 from .order import ordered
 from .require import require
@@ -59,53 +59,6 @@ _AT_ONCE = {
     ForKind.VECTOR: "be vectorized",
     ForKind.THREAD: "be bound to threads",
 }
-
-
-def _updating(writer: Block, buffer: Buffer) -> set[Var]:
-    """The loops in whose iterations `writer` may store an element again.
-
-    Those of an axis that is an index of the element, up to a constant, store others, and so do
-    those of spatial axes, unless the iterations of these use an internal buffer again.
-    """
-    regions = [r for r in writer.writes if r.buffer is buffer]
-    told = [{v for x in r.ranges if (v := _shifted(x)) is not None} for r in regions]
-    telling = set[Var].intersection(*told)
-    again = reuses(writer, buffer)
-    axes = [i for i in writer.iters if again or i.kind is not IterKind.SPATIAL]
-    return {v for i in axes if again or i.var not in telling for v in variables(i.value)}
-
-
-def _shifted(x: Range) -> Var | None:
-    """The variable that a range of one element is, up to a constant."""
-    e = x.min
-    if type(e) is Binary and e.op in (Op.ADD, Op.SUB) and type(e.b) is Const:
-        e = e.a
-    return e if type(e) is Var and x.extent == 1 else None
-
-
-def require_steady(
-    fn: Func, block: Block, buffers: Collection[Buffer], around: Sequence[For]
-) -> None:
-    """Require that no loop which `block` leaves or enters updates an element that it reads.
-
-    It reads `buffers`, and moves from its own loops into those of `around`. Between iterations of
-    an opaque or reduce axis of a writer elements change, so a reader has to stay in that iteration.
-    """
-    changed = {s.var for s in loops_above(fn, block.label)} ^ {s.var for s in around}
-    for buffer in sorted(buffers, key=lambda b: b.name):
-        for w in writers_of(fn, buffer):
-            if w.label is block.label:
-                continue
-            updating = _updating(w, buffer)
-            loops = [s.var for s in loops_above(fn, w.label) if s.var in updating & changed]
-            require(
-                not loops,
-                "block {0} reads {1} in each iteration of loop {2}, in which block {3} updates it",
-                block.label,
-                buffer.name,
-                lambda loops=loops: ", ".join(v.name for v in loops),
-                w.label.name,
-            )
 
 
 def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) -> None:
@@ -129,7 +82,7 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
         filled = buffer in fn.inplace or any(order[w.label] < order[label] for w in writers)
         for writer in writers:
             other = path_to(fn, writer.label)
-            together = bool(_shared(other, path))
+            together = bool(common_loops(other, path))
             if order[writer.label] > order[label]:
                 require(
                     filled,
@@ -148,9 +101,9 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
             )
             (sharing if together else apart).append(other)
         if sharing and buffer not in settled:
-            _require_one_covers(path, buffer, sharing)
+            require_one_covers(path, buffer, sharing)
         elif apart and buffer not in settled and not _complete(fn, apart):
-            _require_one_covers(path, buffer, apart)
+            require_one_covers(path, buffer, apart)
 
 
 def _require_not_overwritten(
@@ -160,7 +113,7 @@ def _require_not_overwritten(
 
     `path` leads to the block that reads, `other` to the one that writes.
     """
-    shared = _shared(other, path)
+    shared = common_loops(other, path)
     if not shared:
         return
     reader, writer, body = last_block(path), last_block(other), shared[-1].body
@@ -236,7 +189,7 @@ def _in_window(path: Sequence[Stmt], buffer: Buffer, other: Sequence[Stmt]) -> b
     at most that many elements, and the reader stays within them.
     """
     reader, writer = last_block(path), last_block(other)
-    shared = _shared(other, path)
+    shared = common_loops(other, path)
     ranges = loop_ranges(shared)
     below = ({s.var: s.extent for s in p if type(s) is For and s not in shared}
              for p in (path, other))  # fmt: skip
@@ -283,7 +236,7 @@ def require_readers_served(fn: Func, label: Label) -> None:
     path = path_to(fn, label)
     block = last_block(path)
     for reader in readers_of(fn, region_buffers(block.writes), but=label):
-        if _shared(path_to(fn, reader.label), path):
+        if common_loops(path_to(fn, reader.label), path):
             require_available(fn, reader.label)
 
 
@@ -323,7 +276,7 @@ def require_left_behind(fn: Func, label: Label, loops: Iterable[Var]) -> None:
     require_still_concurrent(fn, [v for v in loops if v not in around])
 
 
-def _shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> list[For]:
+def common_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> list[For]:
     """The loops that two paths have in common, outermost first."""
     both: list[For] = []
     for x, y in zip(a, b, strict=False):
@@ -334,14 +287,14 @@ def _shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> list[For]:
     return both
 
 
-def _require_one_covers(
+def require_one_covers(
     path: tuple[Stmt, ...], buffer: Buffer, writers: Sequence[tuple[Stmt, ...]]
 ) -> None:
     reader = last_block(path)
     covered = False
     for other in writers:
         writer = last_block(other)
-        shared = {s.var for s in _shared(other, path)}
+        shared = {s.var for s in common_loops(other, path)}
         unfinished = feeding(writer, IterKind.REDUCE) & shared
         require(
             not unfinished,
@@ -371,7 +324,7 @@ def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stm
     reader = last_block(path)
     found = Finding(False)
     for other in writers:
-        writer, shared = last_block(other), _shared(other, path)
+        writer, shared = last_block(other), common_loops(other, path)
         body = shared[-1].body if shared else path[0]
         reads = [u for u in uses_of(reader, buffer, body) if not u.writes]
         found = served(reads, [u for u in uses_of(writer, buffer, body) if u.writes], shared)
@@ -386,7 +339,7 @@ def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> 
     In one iteration of the loops that both are in.
     """
     reader, writer = last_block(path), last_block(other)
-    shared = _shared(other, path)
+    shared = common_loops(other, path)
     ranges = loop_ranges(shared)
     inner = {s.var: s.extent for s in other if type(s) is For and s not in shared}
     given = {key_of(c) for c in conjuncts(reader.predicate)}

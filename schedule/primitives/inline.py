@@ -32,7 +32,6 @@ from ..available import (
     require_available,
     require_read_first,
     require_readers_served,
-    require_steady,
     require_still_concurrent,
 )
 from ..block_queries import (
@@ -57,6 +56,7 @@ from ..find import blocks_in, find_block, loops_above, replace, statements
 from ..places import always_read, place_of
 from ..primitive import primitive
 from ..require import current_space, require
+from ..steady import require_steady, require_used_at_once
 from ..written import visited
 
 MAX_SIZE = 4096
@@ -157,6 +157,7 @@ def _require_unchanged(
     last = max(order[b.label] for b in later)
     for b in later:
         require_steady(fn, first, region_buffers(regions), loops_above(fn, b.label))
+    require_used_at_once(fn, first, region_buffers(regions), later)
     overwritten: list[Buffer] = []
     for buffer in sorted(region_buffers(regions), key=lambda b: b.name):
         for w in writers_of(fn, buffer):
@@ -241,6 +242,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     )
     others = [r for r in consumer.reads if r.buffer is not buffer]
     _require_unchanged(fn, producer, others, [consumer])
+    require_steady(fn, consumer, region_buffers(others), loops_above(fn, producer.label))
     order = order_of(fn)
     before = [r.label for r in readers_of(fn, region_buffers(consumer.writes))
               if order[r.label] < order[block]]  # fmt: skip

@@ -35,7 +35,6 @@ from ..available import (
     require_available,
     require_left_behind,
     require_readers_served,
-    require_steady,
     require_still_concurrent,
 )
 from ..block_queries import (
@@ -73,6 +72,7 @@ from ..placement import may_shrink, placed
 from ..places import always_read
 from ..primitive import primitive
 from ..require import certain, current_space, note_provisional, require, require_some
+from ..steady import require_same_points, require_steady, require_used_at_once, updated_around
 from ..written import varying_ends, visited, written_box
 
 
@@ -115,7 +115,9 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         if order[w.label] > order[block]
     ]
     outer = (*loops_above(fn, loop), target)
-    require_steady(fn, producer, region_buffers(producer.reads) - outputs, outer)
+    inputs = region_buffers(producer.reads) - outputs
+    require_steady(fn, producer, inputs, outer)
+    require_used_at_once(fn, producer, inputs, consumers)
     _require_stored_once(producer, outputs)
     _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
@@ -265,8 +267,10 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
             block.name,
         )
     _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
+    path, updated = path_to(fn, block), list[For]()
     if moves:
         require_steady(fn, consumer, region_buffers(consumer.reads), outer)
+        updated = updated_around(fn, consumer, region_buffers(consumer.reads), outer)
         _require_stored_once(consumer, outputs)
     produced = _produced(fn, consumer, inside, target, outer)
     # What it reads is written by then, wherever that is; where it reads nothing, all must be.
@@ -286,6 +290,8 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
     old = outer_ranges(fn, block)
     moved = placed(consumer, produced.ranges, loop_ranges(outer), old, produced.limits)
     fn = _move(fn, consumer, target, position, moved)
+    if updated:
+        require_same_points(path, path_to(fn, block), updated)
     order = order_of(fn)
     for reader in before:
         require(

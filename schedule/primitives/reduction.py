@@ -40,7 +40,6 @@ from ...tir.visit import reads_from, substitute
 from ..available import (
     require_available,
     require_readers_served,
-    require_steady,
     require_still_concurrent,
 )
 from ..block_queries import (
@@ -69,6 +68,7 @@ from ..places import copied
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import note_provisional, require, require_some
+from ..steady import require_steady, require_used_at_once
 from ..written import require_whole_domain
 
 _NAMES = tuple(COMBINERS)
@@ -482,7 +482,9 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     entered = [
         s for s in loops_above(fn, reduction) if s.var not in feeding(block, IterKind.REDUCE)
     ]
-    require_steady(fn, consumer, region_buffers(consumer.reads) - {matched.buffer}, entered)
+    others = region_buffers(consumer.reads) - {matched.buffer}
+    require_steady(fn, consumer, others, entered)
+    require_used_at_once(fn, block, others, [consumer])
     term, variables = _added_term(consumer, matched.buffer)
     require_whole_domain(fn, consumer, variables, matched.buffer)
     assert isinstance(consumer.body, Store)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilewright.base.errors import ScheduleError
+from tilewright.codegen.build import compile_func, to_module
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -149,3 +151,214 @@ def test_a_scan_over_an_internal_buffer_keeps_its_order(body: str) -> None:
     outer, inner = sch.split(sch.get_loops("W")[0], [None, 3])
     with pytest.raises(ScheduleError, match="use the same elements again"):
         sch.reorder(inner, outer)
+
+
+MOVES = """
+@tw.script
+def f(X: T.Buffer((8,), "int64"), Z: T.Buffer((8,), "int64"), O: T.Buffer((8,), "int64")):
+    {head}
+    {fill}
+    for i in range(8):
+        with T.block("s"):
+            v = T.axis.spatial(8, i)
+            S[v] = X[v] * 2
+    for j in range(8):
+        with T.block("{first}"):
+            v = T.axis.{first_kind}(8, j)
+            {first_body}
+        with T.block("{second}"):
+            v = T.axis.{second_kind}(8, j)
+            {second_body}
+    {tail}
+"""
+FILL = """for l in range(8):
+        with T.block("y"):
+            v = T.axis.spatial(8, l)
+            {y}[v] = X[v] * 5"""
+EMPTY = """
+    for l in range(8):
+        with T.block("Z"):
+            v = T.axis.spatial(8, l)
+            Z[v] = 0"""
+STATES = {
+    "in place": (["T.inplace(Z)"], ""),
+    "internal": (['Y = T.alloc((8,), "int64")'], FILL.format(y="Y") + EMPTY),
+    "parameter": ([], FILL.format(y="Z")),
+}
+TAIL = """for l in range(8):
+        with T.block("c"):
+            v = T.axis.spatial(8, l)
+            O[v] = A[v] * 2"""
+
+
+def _moves(state: str, read: str, kind: str, *, before: bool, tail: bool = False) -> Func:
+    """A block `a` that reads a state at `read`, before or behind `z`, which updates it."""
+    place = "Y" if state == "internal" else "Z"
+    out = "A" if tail else "O"
+    blocks = [
+        ("a", "spatial", f"{out}[v] = {place}[{read}] + S[v]"),
+        ("z", kind, f"{place}[v] = {place}[v] * 2 - 3"),
+    ]
+    (n, k, b), (m, q, c) = blocks if before else reversed(blocks)
+    head, fill = STATES[state]
+    head = [*head, *(f'{n} = T.alloc((8,), "int64")' for n in ("SA" if tail else "S"))]
+    parts: dict[str, str] = {"head": "\n    ".join(head), "fill": fill}
+    parts |= {"first": n, "first_kind": k, "first_body": b}
+    parts |= {"second": m, "second_kind": q, "second_body": c}
+    return parse(MOVES.format(tail=TAIL if tail else "", **parts))
+
+
+def _wanted(state: str, read: str, x: Any, z: Any, *, before: bool, tail: bool) -> Any:
+    z = z.copy() if state == "in place" else x * 5
+    found = np.zeros(8, np.int64)
+    for v in range(8):
+        at = {"v": v, "v - 1": max(v - 1, 0), "v + 1": min(v + 1, 7), "0": 0, "7 - v": 7 - v}[read]
+        if not before:
+            z[v] = z[v] * 2 - 3
+        found[v] = z[at] + x[v] * 2
+        if before:
+            z[v] = z[v] * 2 - 3
+    return found * 2 if tail else found
+
+
+READS = {
+    "v": "v",
+    "v - 1": "T.maximum(v - 1, 0)",
+    "v + 1": "T.minimum(v + 1, 7)",
+    "0": "0",
+    "7 - v": "7 - v",
+}
+LEAVING: dict[str, Callable[[Any], object]] = {
+    "reverse_compute_at": lambda s: s.reverse_compute_at("a", s.get_loops("s")[0]),
+    "reverse_compute_inline": lambda s: s.reverse_compute_inline("a"),
+    "compute_at": lambda s: s.compute_at("a", s.get_loops("c")[0]),
+    "compute_inline": lambda s: s.compute_inline("a"),
+    "fission": lambda s: s.fission(s.get_loops("a")[0]),
+}
+RIGHT = {  # before the update and behind it: who may leave the loop
+    True: {
+        "reverse_compute_at": {"v", "v + 1"},
+        "reverse_compute_inline": {"v", "v + 1"},
+        "fission": {"v", "v + 1"},
+    },
+    False: {
+        "compute_at": {"v", "v - 1", "0"},
+        "compute_inline": {"v", "v - 1", "0"},
+        "fission": {"v", "v - 1", "0"},
+    },
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("kind", ["spatial", "opaque"])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("move", LEAVING)
+def test_a_reader_leaves_the_loop_of_an_update_in_order(
+    state: str, kind: str, before: bool, move: str
+) -> None:
+    tail = move in ("compute_at", "compute_inline")
+    x, z = np.arange(8) + 10, np.arange(8) ** 2
+    for read, text in READS.items():
+        sch: Any = Schedule(_moves(state, text, kind, before=before, tail=tail))
+        wanted = _wanted(state, read, x, z, before=before, tail=tail)
+        one = state != "internal" or move != "reverse_compute_inline"  # internal buffer to be left
+        if one and read in RIGHT[before].get(move, ()):
+            LEAVING[move](sch)
+        else:
+            with pytest.raises(ScheduleError):
+                LEAVING[move](sch)
+        found = np.zeros(8, np.int64)
+        to_module(compile_func(sch.func, "cpu -threads=1"))(x.copy(), z.copy(), found)
+        assert found.tolist() == wanted.tolist(), read
+
+
+STEPS = """
+@tw.script
+def f(X: T.Buffer((8,), "int64"), Z: T.Buffer((8,), "int64"), O: T.Buffer((8,), "int64")):
+    T.inplace(Z)
+    S = T.alloc((8,), "int64")
+    for t in range(8):
+        with T.block("w"):
+            v = T.axis.opaque(8, t)
+            Z[0] = Z[0] + X[v]
+        for i in range(1):
+            with T.block("a"):
+                v, u = T.axis.remap("SS", [t, i])
+                S[v] = Z[u]
+        for j in range(1):
+            with T.block("c"):
+                v, u = T.axis.remap("SS", [t, j])
+                O[v] = S[{read}]
+"""
+WITHIN: dict[str, Callable[[Any], object]] = {
+    "compute_at": lambda s: s.compute_at("a", s.get_loops("c")[1]),
+    "compute_inline": lambda s: s.compute_inline("a"),
+}
+
+
+@pytest.mark.parametrize("move", WITHIN)
+@pytest.mark.parametrize("read", ["v", "T.maximum(v - 1, 0)", "0"])
+def test_what_an_earlier_step_read_is_not_computed_in_a_later_one(move: str, read: str) -> None:
+    func = parse(STEPS.format(read=read))
+    verify(func)
+    if read == "v":
+        _kept(func, WITHIN[move])
+    else:
+        with pytest.raises(ScheduleError):
+            WITHIN[move](Schedule(func))
+
+
+ROWS = """
+@tw.script
+def f(X: T.Buffer((8, 4), "int64"), O: T.Buffer((8, 4), "int64")):
+    S = T.alloc((4,), "int64")
+    for t in range(8):
+        for i in range(4):
+            with T.block("p"):
+                v = T.axis.opaque(8, t)
+                u = T.axis.spatial(4, i)
+                S[u] = X[v, u] * 3
+        for j in range(4):
+            with T.block("r"):
+                v, u = T.axis.remap("SS", [t, j])
+                O[v, u] = S[u] + 1
+"""
+
+
+def test_a_reader_of_what_each_step_stores_again_runs_in_its_own_step() -> None:
+    sch: Any = Schedule(parse(ROWS))
+    with pytest.raises(ScheduleError):
+        sch.reverse_compute_at("r", sch.get_loops("p")[1])
+
+
+PAIRS = """
+@tw.script
+def f(X: T.Buffer((8,), "int64"), Z: T.Buffer((9,), "int64"), O: T.Buffer((8,), "int64")):
+    S = T.alloc((8,), "int64")
+    for i in range(8):
+        with T.block("w"):
+            v = T.axis.spatial(8, i)
+            Z[v + 1] = X[v] * 5
+        with T.block("x"):
+            v = T.axis.spatial(8, i)
+            Z[v{shift}] = X[v] * 7
+        with T.block("s"):
+            v = T.axis.spatial(8, i)
+            S[v] = X[v] + 1
+    for j in range(8):
+        with T.block("a"):
+            v = T.axis.spatial(8, j)
+            O[v] = S[v] + Z[v + 1]
+"""
+
+
+@pytest.mark.parametrize("shift", ["", " + 1"])
+def test_a_reader_does_not_enter_the_loop_in_which_two_blocks_store_an_element(shift: str) -> None:
+    func = parse(PAIRS.format(shift=shift))
+    verify(func)
+    if shift:
+        _kept(func, lambda s: s.reverse_compute_at("a", s.get_loops("s")[0]))
+        return
+    sch: Any = Schedule(func)
+    with pytest.raises(ScheduleError, match="in which block"):
+        sch.reverse_compute_at("a", sch.get_loops("s")[0])
