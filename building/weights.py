@@ -66,7 +66,8 @@ class Weights:
             return
         self._offsets[key] = self.bytes
         self._arrays.append((self.bytes, array))
-        self.bytes += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        # What has no elements has an address too.
+        self.bytes += max(1, -(-array.nbytes // ALIGNMENT)) * ALIGNMENT
 
     def _offset(self, constant: Constant, form: str | None) -> int:
         return self._offsets[constant.digest, form]

@@ -15,7 +15,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ModelError
 from .ir import Attributes, Constant, Graph, Node, TensorType, Value, constant
-from .operator import find
+from .operator import checked_size, find
 
 Rule: TypeAlias = "Callable[[Builder, Node], Value | Sequence[Value] | None]"
 """Returns the values that stand for a node's outputs, or `None`. The node is not yet added."""
@@ -42,7 +42,7 @@ class Builder:
         """A new input."""
         if name in self.inputs:
             raise ModelError("two inputs are named {0}", name)
-        value = self.inputs[name] = Value(type, name)
+        value = self.inputs[name] = Value(checked_size(type), name)
         return value
 
     def constant(self, data: Any, dtype: str | None = None, name: str = "") -> Constant:

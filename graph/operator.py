@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..base import dtypes
 from ..base.errors import IRError, ModelError, similar
 from ..tir import te
 from ..tir.ir import Func
@@ -91,20 +92,31 @@ class Operator:
         try:
             if self.infer is not None:
                 found = self.infer(*inputs, **attributes)
-                return (found,) if isinstance(found, TensorType) else tuple(found)
+                return _sized((found,) if isinstance(found, TensorType) else tuple(found))
             assert self.lower is not None, f"{self.name} has neither `infer` nor `lower`"
             made = self.lower(*map(placeholder, inputs), **attributes)
         except IRError as error:
             taken = ", ".join(map(str, inputs))
             raise ModelError("{0}({1}): {2}", self.name, taken, error) from error
         made = (made,) if isinstance(made, Tensor) else made
-        return tuple(TensorType(t.dtype, tuple(t.extents)) for t in made)
+        return _sized(tuple(TensorType(t.dtype, tuple(t.extents)) for t in made))
 
     def evaluate(self, arrays: Sequence[Array], attributes: Attributes) -> tuple[Array, ...]:
         """The outputs as numpy arrays."""
         found = self.reference(*arrays, **attributes)
         results = found if isinstance(found, tuple) else (found,)
         return tuple(np.asarray(r) for r in results)
+
+
+def checked_size(type: TensorType) -> TensorType:
+    """The type. Raises `ModelError` if no array has its shape: extents are integers from 0 on."""
+    if any(extent < 0 for extent in type.shape) or type.bytes > dtypes.MAX_BYTES:
+        raise ModelError("no array is {0}; it has at most {1} bytes", type, dtypes.MAX_BYTES)
+    return type
+
+
+def _sized(types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    return tuple(map(checked_size, types))
 
 
 def placeholder(type: TensorType, name: str = "x", *, constant: bool = False) -> Tensor:

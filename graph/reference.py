@@ -45,6 +45,11 @@ def run(
         own = attributes.get("dtype")
         if dtype is not None and isinstance(own, str) and dtypes.is_float(own):
             attributes["dtype"] = dtype
+        if not any(output.type.size for output in node.outputs):
+            held.update(
+                (o, cast(np.empty(o.shape, dtypes.to_numpy(o.dtype)))) for o in node.outputs
+            )
+            continue
         try:
             with np.errstate(all="ignore"):
                 results = record.evaluate([held[v] for v in node.inputs], attributes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,9 @@ from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError, similar
 from ...graph.builder import Builder
 from ...graph.ir import Graph, TensorType, Value
-from .table import OnnxNode, Reason, Unsupported, find
+from .reader import array, loaded
+from .schema import check_node
+from .table import NEWEST, OnnxNode, Reason, Unsupported, find
 
 
 def import_onnx(
@@ -39,34 +40,15 @@ def import_onnx(
         raise ModelError(
             "onnx_ir is not installed", hint="pip install 'tilewright[onnx]'"
         ) from error
-    loaded = _loaded(model)
+    for name, given in (("shapes", shapes), ("constants", constants)):
+        if not isinstance(given, Mapping | None):
+            raise ModelError("{0}: expected values by name, found {1!r:.40}", name, given)
+    read = loaded(model)
     try:
-        importer = _Importer(loaded, dict(shapes or {}), dict(constants or {}))
+        importer = _Importer(read, dict(shapes or {}), dict(constants or {}))
         return importer.graph()
     except (onnx_ir.passes.PassError, OSError) as error:
         raise ModelError("the model cannot be read: {0}", error) from error
-
-
-def _loaded(model: Any) -> Any:
-    import onnx_ir
-
-    try:
-        if isinstance(model, bytes):
-            import onnx
-
-            return onnx_ir.serde.deserialize_model(onnx.load_model_from_string(model))
-        if isinstance(model, str | os.PathLike):
-            path = Path(model)
-            if not path.is_file():
-                raise ModelError("there is no file {0}", path)
-            return onnx_ir.load(path)
-        if type(model).__name__ == "ModelProto":
-            return onnx_ir.serde.deserialize_model(model)
-    except TilewrightError:
-        raise
-    except Exception as error:  # the reader raises whatever a damaged file leads to
-        raise ModelError("the model cannot be read: {0}", error) from error
-    raise ModelError("expected a path, bytes or a ModelProto, found {0}", type(model).__name__)
 
 
 class _UntranslatedError(Exception):
@@ -82,7 +64,11 @@ class _Importer:
         self.model = model
         self.versions: dict[str, int] = dict(model.opset_imports)
         self.versions.setdefault("", self.versions.get("ai.onnx", 1))
+        if self.versions[""] > NEWEST:
+            detail = f"opset {self.versions['']}, {NEWEST} is the newest"
+            raise _unsupported([("", "opset_import", Reason.VERSION, detail)])
         self.shapes = shapes
+        self.bound: dict[str, int] = {}
         self.given = constants
         name = model.graph.name or "model"
         self.builder = Builder(name)
@@ -107,11 +93,13 @@ class _Importer:
         names: set[str] = set()
         wanted: list[tuple[Any, TensorType]] = []
         for value in graph.inputs:
-            if value.name in held:
+            if value.name in held and value.name not in self.given:
                 continue
             names.add(value.name)
+            _check_type(value)
             if value.name in self.given:
-                data = np.asarray(self.given[value.name], _dtype(value))
+                data = _given(value, self.given[value.name])
+                self._bind(value, data.shape)
                 scope[value] = self.builder.constant(data, name=value.name)
                 continue
             shape = self._shape(value, open_dims, names)
@@ -138,12 +126,8 @@ class _Importer:
         self, value: Any, open_dims: dict[str, None], names: set[str]
     ) -> tuple[int, ...] | None:
         whole = self.shapes.get(value.name)
-        if isinstance(whole, Sequence):
-            known = () if value.shape is None else value.shape
-            for place, dim in enumerate(known):
-                if isinstance(dim, int) and dim > 0 and place < len(whole) and whole[place] != dim:
-                    raise ModelError("{0}: dim {1} is {2}, not {3}", value.name, place, dim, whole)
-            return tuple(int(e) for e in whole)
+        if isinstance(whole, Sequence) and not isinstance(whole, str):
+            return self._bind(value, tuple(_extent(value.name, e) for e in whole))
         if value.shape is None:
             open_dims[value.name] = None
             return None
@@ -154,34 +138,64 @@ class _Importer:
                 continue
             # Dims without a name, and those exporters call `?`, 0 or -1, are named by their place.
             own = None if isinstance(dim, int) else dim.value
+            if isinstance(own, bytes):
+                raise ModelError("{0}: the name of dim {1} is no text", value.name, place)
             name = own if own and own != "?" else f"{value.name}.{place}"
             names.add(name)
             found = self.shapes.get(name)
-            if isinstance(found, int | np.integer):
-                shape.append(int(found))
-            elif isinstance(dim, int) and dim == 0 and own is None and found is None:
+            if found is None:
                 open_dims[name] = None
             else:
-                open_dims[name] = None
-        return tuple(shape)
+                shape.append(_extent(name, found))
+        return self._bind(value, tuple(shape)) if len(shape) == len(value.shape) else ()
+
+    def _bind(self, value: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an input. Raises `ModelError` if it is not as declared, or if a named dim
+        would have two values."""
+        if value.shape is None:
+            return shape
+        if len(shape) != len(value.shape):
+            raise ModelError(
+                "{0}: expected {1} dims, {2}; found {3}",
+                value.name, len(value.shape), value.shape, list(shape),
+            )  # fmt: skip
+        for place, (dim, extent) in enumerate(zip(value.shape, shape, strict=True)):
+            if isinstance(dim, int):
+                if 0 < dim != extent:
+                    raise ModelError("{0}: dim {1} is {2}, not {3}", value.name, place, dim, extent)
+            elif dim.value and dim.value != "?":
+                known = self.bound.setdefault(dim.value, extent)
+                if known != extent:
+                    raise ModelError("the dim {0} is {1} and {2}", dim.value, known, extent)
+        return shape
 
     def _nodes(self, graph: Any, scope: dict[Any, Value | None]) -> dict[str, Value]:
         """Translate the nodes of a graph or body; returns its outputs by name."""
-        for name, value in graph.initializers.items():
-            if value not in scope:
-                scope[value] = self.builder.constant(_array(value.const_value), name=name)
         read = {i for node in graph for i in node.inputs} | set(graph.outputs)
         read |= {i for node in graph for i in _captured(node)}
+        for name, value in graph.initializers.items():
+            if value in read and value not in scope:
+                self._initializer(name, value, scope)
         for node in graph:
             self._node(node, scope, read)
         outputs: dict[str, Value] = {}
         for value in graph.outputs:
             found = scope.get(value)
             if found is not None:
+                _check_declared(value, found.type, strict=graph is self.model.graph)
                 outputs[value.name] = found
             elif not self.unsupported:
                 raise ModelError("the output {0} is computed by no node", value.name)
         return outputs
+
+    def _initializer(self, name: str, value: Any, scope: dict[Any, Value | None]) -> None:
+        try:
+            made = self.builder.constant(array(value.const_value), name=name)
+        except Unsupported as problem:
+            self.unsupported.append((name, "initializer", problem.reason, problem.detail))
+            return
+        _check_declared(value, made.type, strict=value.is_graph_input())
+        scope[value] = made
 
     def _node(self, node: Any, scope: dict[Any, Value | None], read: set[Any]) -> None:
         inputs: list[Value | None] = []
@@ -211,6 +225,7 @@ class _Importer:
 
         try:
             translate = find(domain, node.op_type, self.versions.get(domain, 1))
+            check_node(node, domain, self.versions.get(domain, 1))
             seen = OnnxNode(
                 node.op_type,
                 domain,
@@ -231,6 +246,12 @@ class _Importer:
             raise ModelError(
                 "node {0} ({1}): {2}", node.name or "without a name", node.op_type, error
             ) from error
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            # Values that no translation expects, such as steps of 0.
+            raise ModelError(
+                "node {0} ({1}) is malformed: {2!r}",
+                node.name or "without a name", node.op_type, error,
+            ) from error  # fmt: skip
         results = (made,) if isinstance(made, Value) else tuple(made)
         scope.update(zip(node.outputs, results, strict=False))
 
@@ -272,24 +293,53 @@ def _unsupported(found: Sequence[tuple[str, str, Reason, str]]) -> UnsupportedEr
 def _attribute(attribute: Any) -> Any:
     kind = attribute.type.name
     if kind == "TENSOR":
-        return _array(attribute.as_tensor())
+        return array(attribute.as_tensor())
     if kind in ("GRAPH", "GRAPHS"):
         return attribute.value
     value = attribute.value
     return tuple(value) if isinstance(value, list | tuple) else value
 
 
-def _array(tensor: Any) -> np.ndarray[Any, Any]:
-    array = np.asarray(tensor.numpy())
+def _extent(name: str, given: Any) -> int:
+    if isinstance(given, int | np.integer) and not isinstance(given, bool) and given >= 0:
+        return int(given)
+    raise ModelError("{0}: expected an integer from 0 on, found {1!r:.40}", name, given)
+
+
+def _given(value: Any, given: Any) -> np.ndarray[Any, Any]:
+    """The value of an input that is a constant, in its dtype, if that changes no element."""
+    dtype = dtypes.to_numpy(_dtype_name(value))
     try:
-        dtypes.from_numpy(array.dtype)
-    except (TilewrightError, ValueError, KeyError, TypeError) as error:
-        raise Unsupported(Reason.DTYPE, str(array.dtype)) from error
-    return array
+        found = np.asarray(given)
+        with np.errstate(all="ignore"):
+            data = found.astype(dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ModelError("{0}: {1}", value.name, error) from error
+    floats = dtypes.is_float(_dtype_name(value)) and found.dtype.kind == "f"
+    if not floats and not np.array_equal(data, found):
+        raise ModelError(
+            "{0}: expected {1}, found {2!r:.40}", value.name, _dtype_name(value), given
+        )
+    return data
 
 
-def _dtype(value: Any) -> np.dtype[Any]:
-    return dtypes.to_numpy(_dtype_name(value))
+def _check_type(value: Any) -> None:
+    """Raise for an input that is no tensor; an optional tensor is one that is given."""
+    kind = type(value.type).__name__
+    if kind not in ("TensorType", "OptionalType", "NoneType", "SequenceType"):
+        raise _unsupported([(value.name, "input", Reason.TYPE, kind)])
+
+
+def _check_declared(value: Any, type: TensorType, *, strict: bool) -> None:
+    """Raise `ModelError` if a value is not of its declared dtype or, where strict, shape.
+
+    Declarations with open dims are not relied on: exporters get them wrong, ranks too.
+    """
+    declared = "" if value.type is None or value.dtype is None else _dtype_name(value)
+    shape = () if value.shape is None else tuple(value.shape)
+    concrete = strict and shape and all(isinstance(d, int) and d > 0 for d in shape)
+    if (declared and declared != type.dtype) or (concrete and shape != type.shape):
+        raise ModelError("{0} is declared as {1}{2}, and is {3}", value.name, declared, shape, type)
 
 
 def _dtype_name(value: Any) -> str:

@@ -20,6 +20,9 @@ from ...graph.builder import Builder
 from ...graph.ir import Constant, Value
 from ...graph.operator import Array
 
+NEWEST = 28
+"""The newest opset of ONNX whose definitions have been read."""
+
 
 class Reason(Enum):
     """Why a node is not translated: the closed list."""

@@ -10,12 +10,13 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import in_rank
 
 
 @onnx_op("Gather")
 def gather(b: Builder, node: OnnxNode) -> Value:
     x, indices = node[0], node[1]
-    axis = node.attribute("axis", 0) % x.type.rank
+    axis = in_rank(node.attribute("axis", 0), x.type.rank)
     if isinstance(indices, Constant):
         part = _as_slice(b, x, indices, axis)
         if part is not None:
@@ -40,7 +41,7 @@ def _as_slice(b: Builder, x: Value, indices: Constant, axis: int) -> Value | Non
 
 @onnx_op("GatherElements")
 def gather_elements(b: Builder, node: OnnxNode) -> Value:
-    axis = node.attribute("axis", 0) % node[0].type.rank
+    axis = in_rank(node.attribute("axis", 0), node[0].type.rank)
     value: Value = b.add("take_along", node[0], node[1], axis=axis)
     return value
 
@@ -56,7 +57,7 @@ def scatter_elements(b: Builder, node: OnnxNode) -> Value:
     x, indices, updates = node[0], node[1], node[2]
     if not updates.type.size:
         return x
-    axis = node.attribute("axis", 0) % x.type.rank
+    axis = in_rank(node.attribute("axis", 0), x.type.rank)
     reduction = _reduction(node, x)
     value: Value = b.add("scatter", x, indices, updates, axis=axis, reduction=reduction)
     return value
@@ -82,7 +83,7 @@ def _reduction(node: OnnxNode, x: Value) -> str:
 def tensor_scatter(b: Builder, node: OnnxNode) -> Value:
     """Updates of each sequence of a batch from its own place on along `axis`."""
     past, update, first = node[0], node[1], node.get(2)
-    axis = node.attribute("axis", -2) % past.type.rank
+    axis = in_rank(node.attribute("axis", -2), past.type.rank)
     circular = node.attribute("mode", "linear") == "circular"
     shape = [1] * past.type.rank
     shape[axis] = update.shape[axis]
@@ -105,7 +106,7 @@ def one_hot(b: Builder, node: OnnxNode) -> Value:
     """Indices that are out of range have no `on`; they may be floats."""
     indices, depth, values = node[0], int(node.number(1)), node[2]
     rank = indices.type.rank + 1
-    axis = node.attribute("axis", -1) % rank
+    axis = in_rank(node.attribute("axis", -1), rank)
     wide = indices.dtype if indices.dtype in ("float32", "float64") else "int64"
     own = b.add("cast", indices, dtype=wide)
     counted = b.add("add", own, b.constant(depth, wide))
@@ -131,7 +132,7 @@ def compress(b: Builder, node: OnnxNode) -> Value:
     places = np.flatnonzero(np.asarray(kept))
     if not len(places):
         raise Unsupported(Reason.DATA_DEPENDENT, "nothing is kept")
-    value: Value = b.add("take", x, b.constant(places, "int64"), axis=axis % x.type.rank)
+    value: Value = b.add("take", x, b.constant(places, "int64"), axis=in_rank(axis, x.type.rank))
     return value
 
 
@@ -157,7 +158,7 @@ def top_k(b: Builder, node: OnnxNode) -> tuple[Value, Value]:
     """Before opset 10 the count is an attribute."""
     x = node[0]
     count = node.number(1) if len(node.inputs) > 1 else node.attribute("k")
-    axis = node.attribute("axis", -1) % x.type.rank
+    axis = in_rank(node.attribute("axis", -1), x.type.rank)
     if count > x.shape[axis]:
         raise ModelError("the {0} largest of {1} elements", count, x.shape[axis])
     largest = bool(node.attribute("largest", 1))
@@ -171,7 +172,7 @@ def accumulate(b: Builder, node: OnnxNode) -> Value:
     value: Value = b.add(
         "accumulate",
         x,
-        axis=node.number(1) % max(x.type.rank, 1),
+        axis=in_rank(node.number(1), max(x.type.rank, 1)),
         product=node.operator == "CumProd",
         exclusive=bool(node.attribute("exclusive", 0)),
         reverse=bool(node.attribute("reverse", 0)),

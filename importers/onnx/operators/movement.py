@@ -10,6 +10,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import in_rank
 
 
 @onnx_op("Reshape", since=5)
@@ -28,7 +29,7 @@ def reshape(b: Builder, node: OnnxNode) -> Value:
 def flatten(b: Builder, node: OnnxNode) -> Value:
     x = node[0]
     axis = node.attribute("axis", 1)
-    axis = axis + x.type.rank if axis < 0 else axis
+    axis = x.type.rank if axis == x.type.rank else in_rank(axis, x.type.rank)
     rows = int(np.prod(x.shape[:axis], dtype=object))
     value: Value = b.add("reshape", x, shape=(rows, x.type.size // max(rows, 1)))
     return value
@@ -42,7 +43,9 @@ def _axes(node: OnnxNode) -> tuple[int, ...] | None:
 def squeeze(b: Builder, node: OnnxNode) -> Value:
     x, axes = node[0], _axes(node)
     rank = x.type.rank
-    places = {a % rank for a in axes} if axes else {n for n, e in enumerate(x.shape) if e == 1}
+    places = (
+        {in_rank(a, rank) for a in axes} if axes else {n for n, e in enumerate(x.shape) if e == 1}
+    )
     if any(x.shape[p] != 1 for p in places):
         raise ModelError("axes {0} of {1} are not 1", sorted(places), x.type)
     shape = tuple(e for n, e in enumerate(x.shape) if n not in places)
@@ -54,7 +57,7 @@ def squeeze(b: Builder, node: OnnxNode) -> Value:
 def unsqueeze(b: Builder, node: OnnxNode) -> Value:
     x, axes = node[0], _axes(node) or ()
     rank = x.type.rank + len(axes)
-    places = {a % rank for a in axes}
+    places = {in_rank(a, rank) for a in axes}
     rest = iter(x.shape)
     shape = tuple(1 if n in places else next(rest) for n in range(rank))
     value: Value = b.add("reshape", x, shape=shape)
@@ -73,7 +76,7 @@ def concat(b: Builder, node: OnnxNode) -> Value:
     parts = [node[n] for n in range(len(node.inputs))]
     if len(parts) == 1:
         return parts[0]
-    axis = node.attribute("axis", 1) % parts[0].type.rank
+    axis = in_rank(node.attribute("axis", 1), parts[0].type.rank)
     value: Value = b.add("concatenate", *parts, axis=axis)
     return value
 
@@ -157,12 +160,14 @@ def _padded(
     before, after = [0] * x.type.rank, [0] * x.type.rank
     axes = tuple(range(x.type.rank)) if axes is None else axes
     for n, given in enumerate(axes):
-        axis = given % x.type.rank
+        axis = in_rank(given, x.type.rank)
         before[axis], after[axis] = widths[n], widths[n + len(axes)]
     cut = [min(w, 0) for w in before], [min(w, 0) for w in after]
     if any((*cut[0], *cut[1])):
         starts = tuple(-w for w in cut[0])
         ends = tuple(e + w for e, w in zip(x.shape, cut[1], strict=True))
+        if any(end < start for start, end in zip(starts, ends, strict=True)):
+            raise ModelError("{0} is cut by {1}", x.type, widths)
         x = _sliced(b, x, starts, ends, None, None)
         before, after = [max(w, 0) for w in before], [max(w, 0) for w in after]
     if not any((*before, *after)):
@@ -212,7 +217,7 @@ def space_to_depth(b: Builder, node: OnnxNode) -> Value:
 def split(b: Builder, node: OnnxNode) -> Sequence[Value]:
     """Before opset 13 the lengths are an attribute; without lengths the last part is shorter."""
     x, count = node[0], len(node.outputs)
-    axis = node.attribute("axis", 0) % x.type.rank
+    axis = in_rank(node.attribute("axis", 0), x.type.rank)
     lengths = node.integers(1) or node.attribute("split")
     if lengths is None:
         each = -(-x.shape[axis] // node.attribute("num_outputs", count))

@@ -20,6 +20,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import in_rank
 from .contraction import along_channels, convolution, edges
 from .pointwise import cast_to, dtype_of, promoted
 
@@ -306,7 +307,7 @@ def qlinear_unary(b: Builder, node: OnnxNode) -> Value:
 def qlinear_concat(b: Builder, node: OnnxNode) -> Value:
     places = range(2, len(node.inputs), 3)
     parts = [_dequantised(b, node[n], *_scalars(b, node, n + 1)) for n in places]
-    y = b.add("concatenate", *parts, axis=node.attribute("axis") % parts[0].type.rank)
+    y = b.add("concatenate", *parts, axis=in_rank(node.attribute("axis"), parts[0].type.rank))
     return _requantised(b, node, 0, y, node[2].dtype)
 
 

@@ -8,6 +8,7 @@ from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import in_rank
 
 _REDUCTIONS = {
     "ReduceSum": "sum",
@@ -31,7 +32,7 @@ def reduction(b: Builder, node: OnnxNode) -> Value:
         rest = () if node.attribute("noop_with_empty_axes", 0) else range(x.type.rank)
         places = tuple(rest)
     else:
-        places = tuple(sorted(a % x.type.rank for a in axes))
+        places = tuple(sorted(in_rank(a, x.type.rank) for a in axes))
     return _reduced(b, node.operator, x, places, keep)
 
 
@@ -98,7 +99,7 @@ def _log_sum_exp(b: Builder, x: Value, axes: tuple[int, ...], keep: bool) -> Val
 def place(b: Builder, node: OnnxNode) -> Value:
     """The last of equal ones is the first in the reverse order."""
     x, keep = node[0], bool(node.attribute("keepdims", 1))
-    axis = node.attribute("axis", 0) % x.type.rank
+    axis = in_rank(node.attribute("axis", 0), x.type.rank)
     operator = node.operator.lower()
     if not node.attribute("select_last_index", 0):
         return b.add(operator, x, axis=axis, keepdims=keep)  # type: ignore[no-any-return]
@@ -121,7 +122,7 @@ def global_pool(b: Builder, node: OnnxNode) -> Value:
 
 @onnx_op("Softmax", "LogSoftmax", "Hardmax", since=13)
 def softmax(b: Builder, node: OnnxNode) -> Value:
-    return _along(b, node.operator, node[0], node.attribute("axis", -1) % node[0].type.rank)
+    return _along(b, node.operator, node[0], in_rank(node.attribute("axis", -1), node[0].type.rank))
 
 
 @onnx_op("Softmax", "LogSoftmax", "Hardmax")

@@ -13,7 +13,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import wide
+from .common import in_rank, wide
 from .pointwise import cast_to
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -58,7 +58,7 @@ class _Along:
 def resize(b: Builder, node: OnnxNode) -> Value:
     x = node[0]
     rank = x.type.rank
-    axes = [a % rank for a in node.attribute("axes") or range(rank)]
+    axes = [in_rank(a, rank) for a in node.attribute("axes") or range(rank)]
     scales, sizes = node.known(2), node.integers(3)
     roi = node.known(1) if node.attribute("coordinate_transformation_mode") == _CROP else None
     along = list[_Along]()
