@@ -33,6 +33,8 @@ class Model:
         self.evidence = evidence
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}
+        self._exact = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.inputs.values())
+        self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
         self._held = () if weights is None else (weights,)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -64,11 +66,24 @@ class Model:
         return self.module.time(*given.values(), *self._empty(), *self._held, **options)
 
     def _run(self, arguments: Sequence[Any], named: Mapping[str, Any], out: Sequence[Any]) -> None:
-        given = bound(self.inputs, arguments, named)
-        self.module(*given.values(), *out, *self._held)
+        if named or not self._is_exact(arguments):
+            arguments = tuple(bound(self.inputs, arguments, named).values())
+        self.module(*arguments, *out, *self._held)
+
+    def _is_exact(self, arguments: Sequence[Any]) -> bool:
+        """Whether these are all inputs, in a form that needs no conversion and leads to no error
+        but those of `module`. It costs a call less than binding them."""
+        if len(arguments) != len(self._exact):
+            return False
+        for array, (shape, dtype) in zip(arguments, self._exact, strict=True):
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                return False
+            if not array.flags.c_contiguous:
+                return False
+        return True
 
     def _empty(self) -> tuple[Array, ...]:
-        return tuple(np.empty(a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
+        return tuple([np.empty(shape, dtype) for shape, dtype in self._made])
 
     def __repr__(self) -> str:
         given = ", ".join(f"{a.name}: {a.type_text}" for a in self.inputs.values())

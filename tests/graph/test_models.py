@@ -265,3 +265,18 @@ def test_operands_without_elements() -> None:
     graph = b.graph({"y": b.add("concatenate", x, none, axis=1)})
     (x0,) = given(graph)
     np.testing.assert_array_equal(tw.build(graph, TARGET)(x0), x0)
+
+
+def test_arguments_in_other_forms_are_bound() -> None:
+    graph = mlp()
+    model = tw.build(graph, TARGET)
+    (x,) = given(graph)
+    wanted = model(x)[0]
+    wide = np.zeros((4, 32), np.float32)
+    wide[:, ::2] = x
+    for form in (np.asfortranarray(x), wide[:, ::2], x.view(np.matrix)):
+        np.testing.assert_array_equal(model(form)[0], wanted)
+        np.testing.assert_array_equal(model(x=form)[0], wanted)
+    for wrong in (x.astype(">f4"), x.reshape(1, 4, 16), x[:, :8], x.astype(np.float64)):
+        with pytest.raises(ArgumentError):
+            model(wrong)
