@@ -1,34 +1,264 @@
-"""The cost models compared with a peer's: `python -m benchmarks.models [DATABASE ...]`.
+"""Whole models beside onnxruntime: `python -m benchmarks.models FOLDER [NAMES] [--threads 2]`.
 
-`tilewright model report`, with the cost model of the leading tuner as one more method. Without a
-database the programs that come with the package are judged.
+The models of `TABLE` are looked for below a folder of `.onnx` files, one folder for each package.
+Each is built without a database, with an empty cache and again with that cache, compared with the
+graph's reference in float64, and timed in turns with onnxruntime on as many threads. Ratios are
+onnxruntime's time over ours: above 1 is faster. A model that fails is a line with its error, and
+the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from tilewright.autotune.model import assess, samples
-from tilewright.cli.report import print_assessment
-from tilewright.tuning_db import TuningDatabase
+import numpy as np
+import onnxruntime
 
-from .metaschedule import ThroughputModel
+import tilewright as tw
+from tilewright.codegen.disk_cache import LOCATION
+from tilewright.graph.groups import divide
+from tilewright.graph.lower import lowered
+from tilewright.runtime import time_interleaved
 
-KIND = "cpu"
+from .peers.tilewright import target
+from .zero import geometric
+
+Array = np.ndarray[Any, Any]
+Shapes = dict[str, "int | list[int]"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("databases", nargs="*")
-    parser.add_argument("--folds", type=int, default=8, help="base models trained")
-    options = parser.parse_args()
-    own = [s for path in options.databases for s in samples.sweeps_of(TuningDatabase(path), KIND)]
-    learned = samples.featurise(samples.merged(own, samples.shipped(KIND)), KIND)
-    sessions = {s.session for s in own} or {t.session for t in learned.tasks}
-    judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
-    peers = {"metaschedule": ThroughputModel}
-    print_assessment(assess.assess(learned, judged, folds=options.folds, peers=peers))
+@dataclass(frozen=True)
+class Model:
+    """A file, the values of its open dims, each set a run of its own, and what its inputs hold.
+
+    `kinds` are ranges, of integers without their end; other inputs hold normal floats.
+    """
+
+    file: str
+    shapes: tuple[Shapes, ...] = ({},)
+    constants: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def _each(names: Sequence[str], *values: Sequence[int]) -> tuple[Shapes, ...]:
+    """Sets of values of these dims."""
+    return tuple(dict(zip(names, each, strict=True)) for each in values)
+
+
+_IMAGE = [f"p2o.DynamicDimension.{n}" for n in range(3)]
+_STEPS = _each(["batch", "sequence"], [1, 576], [2, 576], [8, 576])
+_AUDIO = {"input": (-0.5, 0.5)}
+_SR = {"sr": 16000}
+
+TABLE = (
+    Model("magika/model.onnx", _each(["unk__214"], [1], [4], [16]), kinds={"bytes": (0, 257)}),
+    Model(
+        "silero-vad/silero_vad.onnx",
+        tuple({"input": [b, 512], "state": [2, b, 128]} for b in (1, 2, 8)),
+        _SR, _AUDIO,
+    ),
+    Model("silero-vad/silero_vad_16k_op15.onnx", _STEPS, _SR, _AUDIO),
+    Model("silero-vad/silero_vad_op18_ifless.onnx", _STEPS, _SR, _AUDIO),
+    Model("silero-vad/silero_vad_half.onnx", _STEPS, {}, _AUDIO),
+    Model(
+        "silero-vad/silero_vad_16k_sequence.onnx",
+        _each(["sequence_length"], [1], [3], [16]), kinds=_AUDIO,
+    ),
+    Model("silero-vad/silero_vad_openvino_16k.onnx", kinds=_AUDIO),
+    Model(
+        "rapidocr-onnxruntime/ch_PP-OCRv4_det_infer.onnx",
+        _each(_IMAGE, [1, 320, 320], [1, 480, 640], [2, 160, 224]),
+    ),
+    Model(
+        "rapidocr-onnxruntime/ch_PP-OCRv4_rec_infer.onnx",
+        tuple({"x": [b, 3, 48, width]} for b, width in ((1, 320), (1, 160), (4, 320))),
+    ),
+    Model(
+        "rapidocr-onnxruntime/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        tuple({"x": [b, 3, 48, 192]} for b in (1, 2, 6)),
+    ),
+    Model("basic-pitch/nmp.onnx", _each(["unk__749"], [1], [2], [4])),
+    Model(
+        "ddddocr/common.onnx",
+        _each(["image_width"], [128], [96], [200]), kinds={"input1": (0, 1)},
+    ),
+    Model("ddddocr/common_det.onnx", kinds={"images": (0, 255)}),
+    Model(
+        "chython-rxnmap/rxnmap.onnx", _each(["seq_len"], [32], [17], [100]),
+        kinds={"atoms": (1, 60), "neighbors": (0, 8), "distances": (0, 8), "roles": (0, 3)},
+    ),
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    chosen = [m for m in TABLE if not options.names or any(n in m.file for n in options.names)]
+    if not chosen:
+        print(f"no model is named {' '.join(options.names)}", file=sys.stderr)
+        return 2
+    rows: list[dict[str, Any]] = []
+    for model in chosen:
+        for shapes in model.shapes[: options.bindings]:
+            row = judged(model, shapes, options)
+            rows.append(row)
+            print(line(row), flush=True)
+            if options.out is not None:
+                with options.out.open("a") as out:
+                    out.write(json.dumps(row) + "\n")
+    ratios = [row["ratio"] for row in rows if "error" not in row]
+    failed = [row for row in rows if "error" in row or not row["right"]]
+    print(f"geometric mean {geometric(ratios):.3f} of {len(ratios)}, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="benchmarks.models", description=__doc__)
+    found.add_argument("folder", type=Path)
+    found.add_argument("names", nargs="*", help="parts of file names; all without")
+    found.add_argument("--threads", type=int, choices=(1, 2), default=1)
+    found.add_argument("--rounds", type=int, default=15)
+    found.add_argument("--bindings", type=int, help="so many sets of dims of each, the first ones")
+    found.add_argument("--out", type=Path, help="a file that gets a line of JSON for each")
+    return found
+
+
+def judged(model: Model, shapes: Shapes, options: argparse.Namespace) -> dict[str, Any]:
+    """What came of one model; `error` if it failed."""
+    row: dict[str, Any] = {"model": model.file, "shapes": shapes, "threads": options.threads}
+    try:
+        row |= _measured(options.folder / model.file, model, shapes, options)
+    except Exception as error:  # noqa: BLE001  # any failure is a line, and the others go on
+        row["error"] = f"{type(error).__name__}: {error}"
+    return row
+
+
+def _measured(
+    path: Path, model: Model, shapes: Shapes, options: argparse.Namespace
+) -> dict[str, Any]:
+    graph = tw.import_onnx(path, shapes=shapes, constants=model.constants)
+    groups = divide(graph)
+    where = target(options.threads)
+    with tempfile.TemporaryDirectory() as cache:
+        before = os.environ.get(LOCATION)
+        os.environ[LOCATION] = cache
+        try:
+            cold, built = _timed(lambda: tw.build(graph, where))
+            warm, built = _timed(lambda: tw.build(graph, where))
+        finally:
+            os.environ.pop(LOCATION)
+            if before is not None:
+                os.environ[LOCATION] = before
+    feeds = _inputs(graph, model)
+    session = _session(path, options.threads)
+    named = {i.name for i in session.get_inputs()}
+    fed = {**feeds, **{n: np.array(v, np.int64) for n, v in model.constants.items() if n in named}}
+    exact = graph.reference(*feeds.values(), dtype="float64")
+    names = list(graph.outputs)
+    ours = built(*feeds.values())
+    errors = [
+        error(found, exact)
+        for found in (ours if isinstance(ours, tuple) else (ours,), session.run(names, fed))
+    ]
+    timings = time_interleaved(
+        [lambda: built(*feeds.values()), lambda: session.run(names, fed)], rounds=options.rounds
+    )
+    medians = [t.median for t in timings]
+    return {
+        "nodes": len(graph.nodes),
+        "groups": len(groups),
+        "kernels": len({lowered(g).name for g in groups}),
+        "cold_seconds": cold,
+        "warm_seconds": warm,
+        "our_error": errors[0],
+        "their_error": errors[1],
+        "right": errors[0] <= max(2 * errors[1], 1e-6),
+        "our_seconds": medians[0],
+        "their_seconds": medians[1],
+        "our_spread": timings[0].spread,
+        "their_spread": timings[1].spread,
+        "ratio": medians[1] / medians[0],
+    }
+
+
+def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    result = run()
+    return time.perf_counter() - began, result
+
+
+def _session(path: Path, threads: int) -> Any:
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.inter_op_num_threads = 1
+    settings.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+
+
+def _inputs(graph: tw.Graph, model: Model) -> dict[str, Array]:
+    """Inputs from a seed, by the names of the graph's."""
+    rng = np.random.default_rng(0)
+
+    def make(name: str, value: Any) -> Array:
+        floats = value.dtype.startswith(("float", "bfloat"))
+        if name not in model.kinds and not floats:
+            raise ValueError(f"{model.file}: the integers {name} need a range")
+        if name not in model.kinds:
+            data: Array = rng.standard_normal(value.shape)
+        else:
+            low, high = model.kinds[name]
+            draw = rng.uniform if floats else rng.integers
+            data = np.asarray(draw(low, high, value.shape))
+        return data.astype(value.dtype)
+
+    return {name: make(name, value) for name, value in graph.inputs.items()}
+
+
+def error(found: Sequence[Any], exact: Sequence[Any]) -> float:
+    """The largest difference, relative to the largest element of its output; infinite where one is
+    no number and the other is, or where integers differ."""
+    return max(map(_error, found, exact))
+
+
+def _error(found: Any, exact: Any) -> float:
+    if found.dtype.kind in "biu":
+        return 0.0 if np.array_equal(found, exact) else float("inf")
+    a, b = np.asarray(found, np.float64), np.asarray(exact, np.float64)
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return float("inf")
+    finite = np.isfinite(b)
+    scale = np.abs(b[finite]).max(initial=0.0)
+    return float(np.abs(a - b)[finite].max(initial=0.0) / (scale or 1.0))
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row as a line of text."""
+    where = ",".join(f"{name}={value}" for name, value in row["shapes"].items())
+    name = f"{row['model']} {where}".strip()
+    if "error" in row:
+        return f"{name}: {row['error'].splitlines()[0]}"
+    return "  ".join(_parts(name, row))
+
+
+def _parts(name: str, row: dict[str, Any]) -> Iterator[str]:
+    yield f"{name}:"
+    yield f"{row['nodes']} nodes, {row['groups']} groups, {row['kernels']} kernels;"
+    yield f"build {row['cold_seconds']:.1f} s, {row['warm_seconds']:.2f} s warm;"
+    wrong = "" if row["right"] else " WRONG"
+    yield f"error {row['our_error']:.1e} beside {row['their_error']:.1e}{wrong};"
+    for who in ("our", "their"):
+        spread = row[f"{who}_spread"]
+        yield f"{row[f'{who}_seconds'] * 1e3:.3f} ms" + (f" ±{spread:.0%}" if spread else "")
+    yield f"ratio {row['ratio']:.2f}"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -232,7 +232,7 @@ def folder(tmp_path: Path) -> Path:
     """A model's folder: data in it, and ways out of it."""
     inside = tmp_path / "model"
     (inside / "in").mkdir(parents=True)
-    data = np.float32([10, 20, 30, 40]).tobytes()
+    data = np.array([10, 20, 30, 40], np.float32).tobytes()
     for path in (tmp_path / "secret", inside / "w.bin", inside / "in" / "w.bin"):
         path.write_bytes(data)
     (inside / "empty").touch()
