@@ -51,19 +51,40 @@ def import_onnx(
         raise ModelError("the model cannot be read: {0}", error) from error
 
 
+def inlined(model: Any) -> Any:
+    """The model without functions: their bodies stand where they are called."""
+    from onnx_ir.passes.common import InlinePass
+
+    return InlinePass()(model).model if model.functions else model
+
+
+def versions(model: Any) -> dict[str, int]:
+    """The opsets of a model by domain; ONNX's own is the domain without a name."""
+    found = dict(model.opset_imports)
+    found.setdefault("", found.get("ai.onnx", 1))
+    return found
+
+
+def dim_name(value: str, place: int, dim: Any) -> str:
+    """The name by which an open dim of an input gets its value.
+
+    Dims without a name, and those that exporters call `?`, 0 or -1, are named by their place. Raises `ModelError` for a name
+    that is no text.
+    """
+    own = None if isinstance(dim, int) else dim.value
+    if isinstance(own, bytes):
+        raise ModelError("{0}: the name of dim {1} is no text", value, place)
+    return own if own and own != "?" else f"{value}.{place}"
+
+
 class _UntranslatedError(Exception):
     """An output of a body is not known, as something in it is not supported."""
 
 
 class _Importer:
     def __init__(self, model: Any, shapes: dict[str, Any], constants: dict[str, Any]) -> None:
-        from onnx_ir.passes.common import InlinePass
-
-        if model.functions:
-            model = InlinePass()(model).model
-        self.model = model
-        self.versions: dict[str, int] = dict(model.opset_imports)
-        self.versions.setdefault("", self.versions.get("ai.onnx", 1))
+        self.model = model = inlined(model)
+        self.versions = versions(model)
         if self.versions[""] > NEWEST:
             detail = f"opset {self.versions['']}, {NEWEST} is the newest"
             raise _unsupported([("", "opset_import", Reason.VERSION, detail)])
@@ -104,7 +125,7 @@ class _Importer:
                 continue
             shape = self._shape(value, open_dims, names)
             if shape is not None:
-                wanted.append((value, TensorType(_dtype_name(value), shape)))
+                wanted.append((value, TensorType(dtype_name(value), shape)))
         if open_dims:
             raise ModelError(
                 "these dims have no value: {0}", ", ".join(open_dims),
@@ -136,11 +157,7 @@ class _Importer:
             if isinstance(dim, int) and dim > 0:
                 shape.append(dim)
                 continue
-            # Dims without a name, and those exporters call `?`, 0 or -1, are named by their place.
-            own = None if isinstance(dim, int) else dim.value
-            if isinstance(own, bytes):
-                raise ModelError("{0}: the name of dim {1} is no text", value.name, place)
-            name = own if own and own != "?" else f"{value.name}.{place}"
+            name = dim_name(value.name, place, dim)
             names.add(name)
             found = self.shapes.get(name)
             if found is None:
@@ -211,7 +228,7 @@ class _Importer:
                 raise ModelError(
                     "{0} reads {1}, which no node computes", node.op_type, operand.name
                 )
-        domain = _domain(node)
+        domain = domain_of(node)
 
         def body(name: str, values: Sequence[Value] = ()) -> tuple[Value, ...]:
             inner = node.attributes[name].as_graph()
@@ -257,14 +274,14 @@ class _Importer:
 
     def _look_up(self, node: Any) -> None:
         """Note that an operator is not supported, of a node whose operands are not known."""
-        domain = _domain(node)
+        domain = domain_of(node)
         try:
             find(domain, node.op_type, self.versions.get(domain, 1))
         except Unsupported as problem:
             self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
 
 
-def _domain(node: Any) -> str:
+def domain_of(node: Any) -> str:
     return "" if node.domain == "ai.onnx" else str(node.domain)
 
 
@@ -308,17 +325,17 @@ def _extent(name: str, given: Any) -> int:
 
 def _given(value: Any, given: Any) -> np.ndarray[Any, Any]:
     """The value of an input that is a constant, in its dtype, if that changes no element."""
-    dtype = dtypes.to_numpy(_dtype_name(value))
+    dtype = dtypes.to_numpy(dtype_name(value))
     try:
         found = np.asarray(given)
         with np.errstate(all="ignore"):
             data = found.astype(dtype)
     except (OverflowError, TypeError, ValueError) as error:
         raise ModelError("{0}: {1}", value.name, error) from error
-    floats = dtypes.is_float(_dtype_name(value)) and found.dtype.kind == "f"
+    floats = dtypes.is_float(dtype_name(value)) and found.dtype.kind == "f"
     if not floats and not np.array_equal(data, found):
         raise ModelError(
-            "{0}: expected {1}, found {2!r:.40}", value.name, _dtype_name(value), given
+            "{0}: expected {1}, found {2!r:.40}", value.name, dtype_name(value), given
         )
     return data
 
@@ -335,14 +352,14 @@ def _check_declared(value: Any, type: TensorType, *, strict: bool) -> None:
 
     Declarations with open dims are not relied on: exporters get them wrong, ranks too.
     """
-    declared = "" if value.type is None or value.dtype is None else _dtype_name(value)
+    declared = "" if value.type is None or value.dtype is None else dtype_name(value)
     shape = () if value.shape is None else tuple(value.shape)
     concrete = strict and shape and all(isinstance(d, int) and d > 0 for d in shape)
     if (declared and declared != type.dtype) or (concrete and shape != type.shape):
         raise ModelError("{0} is declared as {1}{2}, and is {3}", value.name, declared, shape, type)
 
 
-def _dtype_name(value: Any) -> str:
+def dtype_name(value: Any) -> str:
     if value.dtype is None:
         raise ModelError("the input {0} has no type", value.name)
     try:
