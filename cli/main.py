@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 from ..base.errors import TilewrightError
 from ..base.text import masked
 from ..target import registered_kinds
-from . import checking, database, measuring, models, pages, programs, showing, watching
+from . import checking, database, graphs, measuring, models, pages, programs, showing, watching
 from .options import OPTIONS
 from .table import output_text
 
@@ -59,6 +59,8 @@ app.command()(programs.build)
 app.command()(programs.target)
 app.command()(showing.show)
 app.command()(checking.check)
+app.command()(graphs.inspect)
+app.command()(graphs.run)
 app.command()(pages.report)
 app.command()(watching.watch)
 app.add_typer(database.app, name="db")

@@ -237,6 +237,8 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
             "build",
             "show",
             "target",
+            "inspect",
+            "run",
             "db",
             "db list",
             "db show",

@@ -85,6 +85,7 @@ LIBRARIES: dict[str, set[str]] = {
     "pandas": {"lab", "tuning_db", "autotune"},
     "onnx": {"importers"},
     "onnx_ir": {"importers"},
+    "onnxruntime": {"cli"},
 }
 
 
@@ -251,7 +252,7 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = {_requirement(text) for text in (*project["dependencies"], *extras["cuda"])}
-    optional = (*extras["notebook"], *extras["plot"], *extras["onnx"])
+    optional = (*extras["notebook"], *extras["plot"], *extras["onnx"], *extras["bench"])
     shown = {_requirement(text) for text in optional}
     used = {
         name.split(".")[0]

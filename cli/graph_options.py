@@ -1,0 +1,124 @@
+"""Options of commands on models: values of dims, of constants and of inputs, given as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..graph.ir import Graph, TensorType
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model's file.")]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=N,...",
+        help="Values of dims such as N=1,H=320, or an input's shape such as x=[1,3]; repeatable.",
+    ),
+]
+Constants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constant",
+        metavar="NAME=VALUE",
+        help="An input's value, as a number, as JSON or a .npy file; it is no input then. "
+        "Repeatable.",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", metavar="NAME=FILE.npy", help="A file with an input's values; repeatable."
+    ),
+]
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma that is not within brackets."""
+
+
+def shapes(texts: Iterable[str] | None) -> dict[str, int | list[int]]:
+    """The values of `--shape`: of a dim a number, of an input a list of them."""
+    parts = (part for text in texts or () for part in _COMMA.split(text))
+    found: dict[str, int | list[int]] = {}
+    for name, value in _pairs(parts, "--shape", "NAME=N"):
+        if not re.fullmatch(r"\d+|\[\s*(\d+\s*(,\s*\d+\s*)*)?\]", value):
+            raise typer.BadParameter(
+                f"{name}={value}: expected a number such as 320, or a shape such as [1,3]",
+                param_hint="--shape",
+            )
+        found[name] = json.loads(value) if value.startswith("[") else int(value)
+    return found
+
+
+def values(texts: Iterable[str] | None) -> dict[str, Any]:
+    """The values of `--constant`: a number, lists of numbers, or the array of a file."""
+    found: dict[str, Any] = {}
+    for name, value in _pairs(texts or (), "--constant", "NAME=VALUE"):
+        if value.endswith(".npy"):
+            found[name] = _read(value, "--constant")
+            continue
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{name}={value}: expected a number, JSON, or a file such as {name}.npy",
+                param_hint="--constant",
+            ) from None
+    return found
+
+
+def arrays(graph: Graph, files: Iterable[str], seed: int) -> dict[str, Any]:
+    """The inputs of a graph, in order: those of files, and random ones for the others."""
+    import numpy as np
+
+    given: dict[str, Any] = {}
+    for name, file in _pairs(files, "--input", "NAME=FILE.npy"):
+        if name not in graph.inputs:
+            listed = ", ".join(graph.inputs) or "none"
+            raise typer.BadParameter(
+                f"the model has no input {name!r}; it has {listed}", param_hint="--input"
+            )
+        given[name] = _read(file, "--input")
+    rng = np.random.default_rng(seed)
+    drawn = {name: _random(value.type, rng) for name, value in graph.inputs.items()}
+    return {name: given.get(name, drawn[name]) for name in graph.inputs}
+
+
+def _random(type: TensorType, rng: Any) -> Any:
+    from ..base import dtypes
+
+    dtype = dtypes.to_numpy(type.dtype)
+    if dtypes.is_float(type.dtype):
+        return rng.standard_normal(type.shape).astype(dtype)
+    low, high = (-128, 128) if type.dtype == "int8" else (0, 256 if type.dtype == "uint8" else 2)
+    return rng.integers(low, high, type.shape).astype(dtype)
+
+
+def _pairs(texts: Iterable[str], option: str, form: str) -> Iterator[tuple[str, str]]:
+    """Names and values; the names of models may have `=` in them."""
+    seen: set[str] = set()
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        if not name or not equals or not value:
+            raise typer.BadParameter(f"expected {form}, found {text!r}", param_hint=option)
+        if name in seen:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint=option)
+        seen.add(name)
+        yield name, value
+
+
+def _read(file: str, option: str) -> Any:
+    import numpy as np
+
+    try:
+        array = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise typer.BadParameter(f"{file!r} cannot be read: {error}", param_hint=option) from None
+    if not isinstance(array, np.ndarray):
+        raise typer.BadParameter(f"{file!r} has several arrays", param_hint=option)
+    return array

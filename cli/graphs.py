@@ -1,0 +1,306 @@
+"""Commands on models: `inspect` and `run`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..base.errors import ModelError, UnsupportedError
+from ..base.text import count, format_bytes, short_id
+from .graph_options import Constants, Inputs, ModelFile, Shapes, arrays, shapes, values
+from .options import AsJson, TargetText, open_database
+from .report import print_json, time_text
+from .table import output_text, print_facts, print_headings, print_table, print_text
+
+if TYPE_CHECKING:
+    from ..graph.ir import Graph
+    from ..importers.onnx.summary import Summary
+
+
+class Beside(StrEnum):
+    """What `run` compares with."""
+
+    ONNXRUNTIME = "onnxruntime"
+    REFERENCE = "reference"
+
+
+def inspect(
+    model: ModelFile,
+    shape: Shapes = None,
+    constant: Constants = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Print the graph, as text that parses back.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a model: inputs, outputs, operators, what is not supported, and its kernels.
+
+    Fails where a dim has no value, and where a node is not supported; what is known is shown.
+    """
+    from ..importers.onnx.summary import summary
+
+    told = summary(model)
+    facts: dict[str, Any] = {"model": str(model), **_of_file(told)}
+    graph, problem = None, None
+    try:
+        graph = import_graph(model, shape, constant, told)
+        facts |= _of_graph(graph)
+    except ModelError as error:
+        problem = error
+        facts["open_dims"] = list(error.data.get("dims", ()))
+        if isinstance(error, UnsupportedError):
+            facts["unsupported"] = _unsupported(error)
+        elif not facts["open_dims"]:
+            raise
+    if as_json:
+        told_text = {"text": str(graph)} if text and graph is not None else {}
+        print_json({**facts, **told_text})
+    elif text and graph is not None:
+        print_text(str(graph).rstrip("\n"))
+    else:
+        _print(facts)
+    if isinstance(problem, UnsupportedError):
+        many = count(len(facts["unsupported"]), "node")
+        is_or_are = "is" if len(facts["unsupported"]) == 1 else "are"
+        typer.echo(f"tilewright: {many} {is_or_are} not supported", err=True)
+        raise typer.Exit(1)
+    if problem is not None:
+        raise problem
+
+
+def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
+    model: ModelFile,
+    shape: Shapes = None,
+    constant: Constants = None,
+    input_files: Inputs = None,
+    random: Annotated[int, typer.Option(help="The seed of inputs without a file.", min=0)] = 0,
+    check: Annotated[
+        list[Beside] | None,
+        typer.Option(
+            help="Compare with `onnxruntime`, or with the `reference` alone, which computes in "
+            "float64; repeatable."
+        ),
+    ] = None,
+    target: TargetText = "cpu",
+    db: Annotated[
+        str | None,
+        typer.Option(envvar="TILEWRIGHT_DB", help="The database to look schedules up in."),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(help="Calls, of which all have to give equal outputs.", min=1)
+    ] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Compile a model, run it, and time it; measures no schedules.
+
+    Random floats are normally distributed, random integers 0 or 1: as masks, lengths and indices
+    they are valid. Those of 8 bits take all values. Fails where outputs of calls differ, and where
+    an error is too large: more than twice that of the others, and more than rounding explains.
+    """
+    from ..building.build import build
+    from .parity import check_session, compare, session_of
+
+    graph = import_graph(model, shape, constant)
+    given = arrays(graph, input_files or (), random)
+    wanted = dict.fromkeys(check or ())
+    if Beside.ONNXRUNTIME in wanted:
+        check_session()
+    with nullcontext() if db is None else open_database(db) as database:
+        made = build(graph, target, database)
+    outputs = _called(made, given, len(graph.outputs), repeat)
+    facts: dict[str, Any] = {
+        "model": str(model),
+        "target": str(made.module.target),
+        "inputs": {name: str(value.type) for name, value in graph.inputs.items()},
+        "outputs": {
+            name: {"type": str(value.type), "digest": _digest(array), "first": _first(array)}
+            for (name, value), array in zip(graph.outputs.items(), outputs, strict=True)
+        },
+    }
+    timing = made.time(*given.values())
+    facts |= {"seconds": timing.median, "samples": timing.samples}
+    found = None
+    if wanted:
+        peer = None
+        if Beside.ONNXRUNTIME in wanted:
+            fixed = values(constant)
+            peer = session_of(model, {**given, **fixed}, made.module.target, list(graph.outputs))
+        found = compare(graph, given, outputs, peer, lambda: made(*given.values()))
+        facts |= found.to_json()
+    if as_json:
+        print_json(facts)
+    else:
+        rows = [
+            [name, one["type"], short_id(one["digest"]), " ".join(map(_number, one["first"]))]
+            for name, one in facts["outputs"].items()
+        ]
+        print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
+        print_text(f"\n{timing} for {facts['target']}")
+        if found is not None:
+            print_headings(1, f"largest errors beside the float64 reference, seed {random}")
+            print_table(*found.table(), "no outputs")
+            if found.times is not None:
+                ours, theirs = found.times
+                print_text(
+                    f"\nonnxruntime takes {time_text(theirs)}, this {time_text(ours)} (interleaved)"
+                )
+    if found is not None and found.wrong:
+        listed = ", ".join(found.wrong)
+        typer.echo(output_text(f"tilewright: wrong beside the reference: {listed}"), err=True)
+        raise typer.Exit(1)
+
+
+def import_graph(
+    model: Path,
+    shape: list[str] | None,
+    constant: list[str] | None,
+    told: Summary | None = None,
+) -> Graph:
+    """The graph of a model's file, by the options of a command."""
+    from ..importers.onnx import import_onnx
+    from ..importers.onnx.summary import summary
+
+    try:
+        return import_onnx(model, shapes(shape), values(constant))
+    except ModelError as error:
+        dims = error.data.get("dims")
+        if dims is None:
+            raise
+        ranks = {t.name for t in (told or summary(model)).inputs if t.shape is None}
+        given = ",".join(f"{dim}=[1]" if dim in ranks else f"{dim}=1" for dim in dims)
+        raise ModelError(
+            "these dims have no value: {0}", ", ".join(dims),
+            hint=f"give them values, such as --shape {quote(given)}", dims=dims,
+        ) from error  # fmt: skip
+
+
+def _called(made: Any, given: dict[str, Any], outputs: int, repeat: int) -> tuple[Any, ...]:
+    """The outputs of a call, which are those of all. Raises `ModelError` where they differ."""
+    first: tuple[Any, ...] | None = None
+    for number in range(1, repeat + 1):
+        result = made(*given.values())
+        results = (result,) if outputs == 1 else result
+        if first is None:
+            first = results
+        for name, a, b in zip(made.outputs, first, results, strict=True):
+            if a.tobytes() != b.tobytes():
+                raise ModelError("{0}: call {1} gives other values than the first", name, number)
+    assert first is not None
+    return first
+
+
+def _of_file(told: Summary) -> dict[str, Any]:
+    def plain(tensors: Any) -> list[dict[str, Any]]:
+        return [{"name": t.name, "dtype": t.dtype, "shape": t.shape} for t in tensors]
+
+    return {
+        "name": told.name,
+        "producer": told.producer or None,
+        "opsets": told.opsets,
+        "inputs": plain(told.inputs),
+        "outputs": plain(told.outputs),
+        "operators": dict(told.operators.most_common()),
+        "open_dims": [],
+        "unsupported": [],
+    }
+
+
+def _of_graph(graph: Graph) -> dict[str, Any]:
+    """What is known once all dims have values: types, and the kernels that groups become."""
+    from ..graph.groups import divide
+    from ..graph.lower import lowered
+
+    kernels: dict[str, Counter[str]] = {}
+    for group in divide(graph):
+        kernels.setdefault(group.name, Counter())[lowered(group).name] += 1
+
+    def plain(values: Any) -> list[dict[str, Any]]:
+        return [{"name": n, "dtype": v.dtype, "shape": v.shape} for n, v in values.items()]
+
+    return {
+        "inputs": plain(graph.inputs),
+        "outputs": plain(graph.outputs),
+        "nodes": len(graph.nodes),
+        "weight_bytes": sum(value.type.bytes for value in graph.constants),
+        "digest": graph.digest,
+        "groups": [
+            {"operators": name, "groups": found.total(), "kernels": len(found)}
+            for name, found in sorted(kernels.items(), key=lambda item: -item[1].total())
+        ],
+    }
+
+
+def _unsupported(error: UnsupportedError) -> list[dict[str, Any]]:
+    """The nodes that are not supported, each with its reason."""
+    from ..importers.onnx.table import Reason
+
+    return [
+        {"node": node, "operator": operator, "reason": Reason[reason].value, "detail": detail}
+        for node, operator, reason, detail in error.data["reasons"]
+    ]
+
+
+def _print(facts: dict[str, Any]) -> None:
+    groups = facts.get("groups")
+    print_facts(
+        {
+            "model": facts["name"],
+            "producer": facts["producer"],
+            "opsets": [f"{domain} {version}" for domain, version in facts["opsets"].items()],
+            "nodes": f"{sum(facts['operators'].values())} in the file"
+            + (f", {facts['nodes']} in the graph" if groups is not None else ""),
+            "weights": format_bytes(facts["weight_bytes"]) if groups is not None else None,
+            "kernels": None
+            if groups is None
+            else f"{sum(g['kernels'] for g in groups)} for {count(_all(groups), 'group')}",
+        }
+    )
+    for what in ("inputs", "outputs"):
+        typer.echo()
+        rows = [[t["name"], _type(t)] for t in facts[what]]
+        print_table((f"~{what.removesuffix('s')}", "type"), rows, f"no {what}")
+    typer.echo()
+    rows = [[name, str(number)] for name, number in facts["operators"].items()]
+    print_table(("operator", ">nodes"), rows, "no operators")
+    if facts["unsupported"]:
+        typer.echo()
+        same = Counter((u["operator"], u["reason"], u["detail"]) for u in facts["unsupported"])
+        rows = [[op, str(n), reason, detail] for (op, reason, detail), n in same.items()]
+        print_table(("not supported", ">nodes", "~reason", "~detail"), rows, "")
+    if groups is not None:
+        typer.echo()
+        rows = [[g["operators"], str(g["groups"]), str(g["kernels"])] for g in groups]
+        print_table(("~group", ">groups", ">kernels"), rows, "no kernels")
+
+
+def _all(groups: list[dict[str, Any]]) -> int:
+    return sum(group["groups"] for group in groups)
+
+
+def _type(tensor: dict[str, Any]) -> str:
+    shape = tensor["shape"]
+    dims = "..." if shape is None else ", ".join(map(str, shape))
+    return f"{tensor['dtype'] or 'of no type'}[{dims}]"
+
+
+def _digest(array: Any) -> str:
+    from hashlib import sha256
+
+    return sha256(array.tobytes()).hexdigest()
+
+
+def _first(array: Any) -> list[float | str]:
+    """The first values of an array, as numbers of JSON; what is not finite as text."""
+    found = array.reshape(-1)[:4].tolist()
+    return [v if math.isfinite(v) else str(v) for v in found]
+
+
+def _number(value: float | str) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

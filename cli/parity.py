@@ -1,0 +1,146 @@
+"""The outputs of a model beside those of others: the float64 reference decides who is nearer."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..base import dtypes
+from ..base.errors import ModelError
+from ..target import Target
+
+if TYPE_CHECKING:
+    from ..graph.ir import Graph
+
+FACTOR = 2.0
+"""How many times the largest error of the others an error may be."""
+ROUNDINGS = 64
+"""Units in the last place that rounding explains, whatever the others are."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The largest error of each output, by the names of who computed it.
+
+    Errors of floats are relative to an element and to the typical size of its output; those of
+    integers are the share of elements that differ. `wrong` are outputs with too large ones.
+    """
+
+    errors: Mapping[str, Mapping[str, float]]
+    wrong: Sequence[str]
+    times: tuple[float, float] | None
+    """Seconds of a call, and of one of onnxruntime, interleaved."""
+
+    def to_json(self) -> dict[str, Any]:
+        seconds = (
+            None if self.times is None else dict(zip(("own", "peer"), self.times, strict=True))
+        )
+        errors = {
+            who: {n: e if math.isfinite(e) else str(e) for n, e in found.items()}
+            for who, found in self.errors.items()
+        }
+        return {"errors": errors, "wrong": list(self.wrong), "interleaved_seconds": seconds}
+
+    def table(self) -> tuple[Sequence[str], list[list[str]]]:
+        """Columns and rows for `print_table`."""
+        names = list(self.errors["tilewright"])
+        rows = [[n, *(f"{found[n]:.2g}" for found in self.errors.values())] for n in names]
+        return ("~output", *(f">{who}" for who in self.errors)), rows
+
+
+def compare(
+    graph: Graph,
+    given: Mapping[str, Any],
+    outputs: Sequence[Any],
+    peer: Callable[[], Sequence[Any]] | None,
+    call: Callable[[], object],
+) -> Comparison:
+    """Compare outputs with the float64 reference, beside numpy in the model's dtypes and a peer.
+
+    With a peer, both calls are timed, interleaved.
+    """
+    exact = graph.reference(*given.values(), dtype="float64")
+    results = {"tilewright": outputs, "numpy": graph.reference(*given.values())}
+    if peer is not None:
+        results["onnxruntime"] = peer()
+    errors = {
+        who: {n: _error(a, e) for n, a, e in zip(graph.outputs, found, exact, strict=True)}
+        for who, found in results.items()
+    }
+    wrong = list[str]()
+    for name, value in graph.outputs.items():
+        own, *others = (found[name] for found in errors.values())
+        if not own <= max(FACTOR * max(others), _rounding(value.dtype)):
+            wrong.append(name)
+    return Comparison(errors, wrong, None if peer is None else _times(call, peer))
+
+
+def _error(found: Any, exact: Any) -> float:
+    import numpy as np
+
+    from ..runtime.measure.comparison import deviation
+
+    if found.shape != exact.shape:
+        return float("inf")
+    if not dtypes.is_float(dtypes.from_numpy(exact.dtype)):
+        return float((found != exact).mean()) if exact.size else 0.0
+    return deviation(found.astype(np.float64), exact, exact).largest
+
+
+def _rounding(dtype: str) -> float:
+    return float(ROUNDINGS * 2.0 ** -dtypes.info(dtype).mantissa) if dtypes.is_float(dtype) else 0.0
+
+
+def check_session() -> None:
+    """Raise `ModelError` where onnxruntime is not installed."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise ModelError("onnxruntime is not installed", hint="pip install onnxruntime") from error
+
+
+def session_of(
+    model: str | os.PathLike[str], feeds: Mapping[str, Any], target: Target, outputs: Sequence[str]
+) -> Callable[[], Sequence[Any]]:
+    """A call of onnxruntime with as many threads as the target has.
+
+    Raises `ModelError` where onnxruntime does not take the model or its inputs.
+    """
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = getattr(target, "threads", 0) or 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(
+            os.fspath(model), options, providers=["CPUExecutionProvider"]
+        )
+        inputs = {i.name: _numpy_of(i.type) for i in session.get_inputs()}
+        given = {n: np.asarray(a, inputs[n]) for n, a in feeds.items() if n in inputs}
+        session.run(list(outputs), given)
+    except Exception as error:  # it has no public base of its errors
+        raise ModelError("onnxruntime does not run the model: {0}", error) from error
+    return lambda: list(session.run(list(outputs), given))
+
+
+def _numpy_of(type: str) -> Any:
+    """The dtype of `tensor(float)`, as onnxruntime writes types; `None` for what numpy has not."""
+    import numpy as np
+
+    name = type.removeprefix("tensor(").removesuffix(")")
+    try:
+        return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
+    except TypeError:
+        return None
+
+
+def _times(call: Callable[[], object], peer: Callable[[], object]) -> tuple[float, float]:
+    from ..runtime.timer import time_interleaved, wait_for_threads
+
+    own, other = time_interleaved([call, peer], before_turn=wait_for_threads)
+    return own.median, other.median

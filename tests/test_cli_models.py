@@ -1,0 +1,234 @@
+"""The commands `inspect` and `run`, on small models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tilewright.base.errors import ModelError
+from tilewright.cli import parity
+from tilewright.cli.main import main as command_line
+from tilewright.graph.text import parse_graph
+from tilewright.importers.onnx import import_onnx
+
+onnx = pytest.importorskip("onnx")
+ONE = ["--target", "cpu -threads=1"]
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in this process."""
+
+    def command(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            command_line()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return Result(int(ended.value.code or 0), out, err)
+
+    return command
+
+
+def saved(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Path:
+    weights = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    graph = onnx.helper.make_graph(
+        nodes, "small", inputs, outputs, [onnx.numpy_helper.from_array(weights, "w")]
+    )
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=opsets), path)
+    return path
+
+
+def info(name: str, dtype: str, shape: list[Any] | None) -> Any:
+    kind = getattr(onnx.TensorProto, dtype)
+    return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> Path:
+    """`relu(x @ w) * scale`, with `N` rows."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("Relu", ["h"], ["r"]),
+        node("Cast", ["scale"], ["s"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["r", "s"], ["y"]),
+    ]
+    inputs = [info("x", "FLOAT", ["N", 8]), info("scale", "INT64", [])]
+    return saved(tmp_path / "layer.onnx", nodes, inputs, [info("y", "FLOAT", ["N", 4])])
+
+
+@pytest.fixture
+def unsupported(tmp_path: Path) -> Path:
+    """Two operators that nobody has."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("Nothing", ["x"], ["a"], name="first", domain="nowhere"),
+        node("NonZero", ["x"], ["b"], name="second"),
+        node("Relu", ["x"], ["y"]),
+    ]
+    ends = [info(n, "FLOAT", None) for n in "ay"] + [info("b", "INT64", None)]
+    return saved(tmp_path / "unsupported.onnx", nodes, [info("x", "FLOAT", [2, 8])], ends)
+
+
+def test_inspect_shows_a_model(run: Run, layer: Path) -> None:
+    found = run("inspect", layer, "--shape", "N=3", "--json").json
+    assert found["inputs"][0] == {"name": "x", "dtype": "float32", "shape": [3, 8]}
+    assert found["outputs"] == [{"name": "y", "dtype": "float32", "shape": [3, 4]}]
+    assert found["operators"] == {"MatMul": 1, "Relu": 1, "Cast": 1, "Mul": 1}
+    assert found["weight_bytes"] == 8 * 4 * 4
+    assert sum(group["kernels"] for group in found["groups"]) >= 1
+    assert found["open_dims"] == found["unsupported"] == []
+    told = run("inspect", layer, "--shape", "N=3")
+    assert told.code == 0
+    assert "float32[3, 8]" in told.out
+    assert "MatMul" in told.out
+
+
+def test_inspect_prints_text_that_parses_back(run: Run, layer: Path) -> None:
+    done = run("inspect", layer, "--shape", "x=[3,8]", "--constant", "scale=2", "--text")
+    graph = import_onnx(layer, {"N": 3}, {"scale": 2})
+    held = {value.digest: value.data for value in graph.constants}
+    assert parse_graph(done.out, held).digest == graph.digest
+    assert list(graph.inputs) == ["x"]
+
+
+def test_open_dims_are_listed_with_what_is_known(run: Run, layer: Path) -> None:
+    done = run("inspect", layer, "--json")
+    assert done.code == 1
+    assert done.json["open_dims"] == ["N"]
+    assert done.json["inputs"][0]["shape"] == ["N", 8]
+    assert "--shape N=1" in done.err
+    assert run("run", layer).err == done.err
+
+
+def test_what_is_not_supported_is_listed(run: Run, unsupported: Path) -> None:
+    done = run("inspect", unsupported, "--json")
+    assert done.code == 1
+    assert [(u["node"], u["operator"]) for u in done.json["unsupported"]] == [
+        ("first", "Nothing"),
+        ("second", "NonZero"),
+    ]
+    assert all(u["reason"] and u["detail"] for u in done.json["unsupported"])
+    assert "NonZero" in run("inspect", unsupported).out
+    assert run("run", unsupported).code == 1
+
+
+def test_run_computes_and_checks(run: Run, layer: Path) -> None:
+    words = ["run", layer, "--shape", "N=3", "--constant", "scale=2", *ONE, "--json"]
+    found = run(*words, "--check", "reference", "--repeat", 2).json
+    assert found["outputs"]["y"]["type"] == "float32[3, 4]"
+    assert found["seconds"] > 0
+    assert found["wrong"] == []
+    assert set(found["errors"]) == {"tilewright", "numpy"}
+    assert found["errors"]["tilewright"]["y"] < 1e-5
+    assert run(*words).json["outputs"] == found["outputs"]
+    other = run(*words, "--random", 1).json["outputs"]
+    assert other["y"]["digest"] != found["outputs"]["y"]["digest"]
+    told = run(*words[:-1], "--check", "reference")
+    assert told.code == 0
+    assert "float32[3, 4]" in told.out
+
+
+def test_run_takes_files(run: Run, layer: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((2, 8), np.float32))
+    np.save(tmp_path / "scale.npy", np.int64(3))
+    words = ["run", layer, "--shape", "N=2", *ONE, "--input", f"x={tmp_path / 'x.npy'}"]
+    found = run(*words, "--constant", f"scale={tmp_path / 'scale.npy'}", "--json").json
+    assert found["outputs"]["y"]["first"] == [0, 0, 0, 0]
+    np.save(tmp_path / "x.npy", np.zeros((1, 8), np.float32))
+    assert run(*words).code == 1
+
+
+def test_run_beside_onnxruntime(run: Run, layer: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    words = ["run", layer, "--shape", "N=3", "--constant", "scale=2", *ONE]
+    found = run(*words, "--check", "onnxruntime", "--json").json
+    assert set(found["errors"]) == {"tilewright", "numpy", "onnxruntime"}
+    assert found["interleaved_seconds"]["peer"] > 0
+
+
+def test_without_onnxruntime_the_check_is_refused(
+    run: Run, layer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModelError):
+        parity.check_session()
+    done = run("run", layer, "--shape", "N=3", "--check", "onnxruntime")
+    assert done.code == 1
+    assert "pip install onnxruntime" in done.err
+
+
+def test_what_is_wrong_is_found(layer: Path) -> None:
+    graph = import_onnx(layer, {"N": 3}, {"scale": 2})
+    given: dict[str, Any] = {"x": np.ones((3, 8), np.float32)}
+    right = graph.reference(**given)
+    assert parity.compare(graph, given, right, None, tuple).wrong == []
+    for wrong in (right[0] * np.float32(1.001), right[0] * np.nan, right[0][:2]):
+        assert parity.compare(graph, given, [wrong], None, tuple).wrong == ["y"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--shape N",
+        "--shape N=x",
+        "--shape N=-1",
+        "--shape x=[1,",
+        "--shape N=1,N=2",
+        "--shape N=1 --constant scale=two",
+        "--shape N=1 --constant scale=missing.npy",
+        "--shape N=1 --input z=z.npy",
+        "--shape N=1 --repeat 0",
+        "--shape N=1 --check nobody",
+    ],
+)
+def test_wrong_usage(run: Run, layer: Path, words: str) -> None:
+    assert run("run", layer, *words.split()).code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--shape M=1",
+        "--shape N=1 --constant scale=2.5",
+        "--shape N=1 --constant scale=[2]",
+        "--shape x=[1,7]",
+        f"--shape N=1 --constant scale={10**30}",
+    ],
+)
+def test_values_that_do_not_fit_are_refused(run: Run, layer: Path, words: str) -> None:
+    done = run("inspect", layer, *words.split())
+    assert done.code == 1
+    assert done.err.startswith("tilewright: ")
+
+
+def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    for name in ("bad.onnx", "missing.onnx"):
+        for command in ("inspect", "run"):
+            done = run(command, tmp_path / name)
+            assert done.code == 1
+            assert done.err.startswith("tilewright: ")
+            assert done.out == ""
