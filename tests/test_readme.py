@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
+
 SMALLER = {"1024": "48", "trials=64": "trials=2"}
 
 
@@ -33,6 +35,25 @@ def test_readme_runs(blocks: list[str], tmp_path: Path, monkeypatch: pytest.Monk
     names["c"][:] = 0
     names["mod"](names["a"], names["b"], names["c"])
     np.testing.assert_array_equal(names["c"], 48)
+
+
+def test_readme_runs_a_model(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    text = (root / "README.md").read_text()
+    (source,) = re.findall(r"```python model\n(.*?)```", text, re.DOTALL)
+    assert source.count("\n") == 6
+    monkeypatch.chdir(tmp_path)
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", 8])
+        for name in ("image", "y")
+    ]
+    node = onnx.helper.make_node("Sigmoid", ["image"], ["y"])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    made = onnx.helper.make_graph([node], "small", ends[:1], ends[1:])
+    onnx.save(onnx.helper.make_model(made, ir_version=8, opset_imports=opsets), "model.onnx")
+    names: dict[str, Any] = {"np": np, "tw": tilewright, "db": None}
+    exec(compile(source, "README.md", "exec"), names)
+    np.testing.assert_array_equal(names["y"], np.full((1, 8), 0.5, np.float32))
 
 
 def test_readme_opens_with_the_two_commands(root: Path) -> None:
