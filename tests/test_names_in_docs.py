@@ -16,8 +16,11 @@ PAGES = [
 ]
 ROOMS = (
     "autotune",
+    "building",
     "cli",
     "codegen",
+    "graph",
+    "importers",
     "lab",
     "ops",
     "runtime",
