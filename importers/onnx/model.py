@@ -68,8 +68,8 @@ def versions(model: Any) -> dict[str, int]:
 def dim_name(value: str, place: int, dim: Any) -> str:
     """The name by which an open dim of an input gets its value.
 
-    Dims without a name, and those that exporters call `?`, 0 or -1, are named by their place. Raises `ModelError` for a name
-    that is no text.
+    Dims without a name, and those that exporters call `?`, 0 or -1, are named by their place.
+    Raises `ModelError` for a name that is no text.
     """
     own = None if isinstance(dim, int) else dim.value
     if isinstance(own, bytes):
@@ -334,9 +334,7 @@ def _given(value: Any, given: Any) -> np.ndarray[Any, Any]:
         raise ModelError("{0}: {1}", value.name, error) from error
     floats = dtypes.is_float(dtype_name(value)) and found.dtype.kind == "f"
     if not floats and not np.array_equal(data, found):
-        raise ModelError(
-            "{0}: expected {1}, found {2!r:.40}", value.name, dtype_name(value), given
-        )
+        raise ModelError("{0}: expected {1}, found {2!r:.40}", value.name, dtype_name(value), given)
     return data
 
 
