@@ -215,7 +215,7 @@ def _inputs(graph: tw.Graph, model: Model) -> dict[str, Array]:
             data: Array = rng.standard_normal(value.shape)
         else:
             low, high = model.kinds[name]
-            draw = rng.uniform if floats else rng.integers
+            draw: Any = rng.uniform if floats else rng.integers
             data = np.asarray(draw(low, high, value.shape))
         return data.astype(value.dtype)
 
