@@ -91,6 +91,12 @@ MALFORMED = {
     "stride of 0": model(
         [node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[0])], x=(1, 1, 4)
     ),
+    "stride beyond any array": model(
+        [node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[2**62])], x=(1, 1, 4)
+    ),
+    "window of another rank": model(
+        [node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], x=(1, 1, 4)
+    ),
     "padding to less than nothing": model([node("Pad", ["x", "a"], ["y"])], held("a", -9, 0)),
     "expanded to no array": model([node("Expand", ["x", "a"], ["y"])], held("a", 2**62, 2)),
     "expanded twice to no array": model(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
@@ -49,6 +50,9 @@ def gemm(b: Builder, node: OnnxNode) -> Value:
     return value
 
 
+MAX_STEP = 2**31 - 1
+
+
 def edges(
     node: OnnxNode,
     extents: Sequence[int],
@@ -56,8 +60,16 @@ def edges(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding before and after each spatial dimension, by `pads` or `auto_pad`."""
+    """The padding before and after each spatial dimension, by `pads` or `auto_pad`.
+
+    Raises `ModelError` for windows of another rank, and for steps that none takes.
+    """
     rank = len(extents)
+    for name, steps in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
+        if len(steps) != rank or not all(0 < step <= MAX_STEP for step in steps):
+            raise ModelError(
+                "expected {0} {1} from 1 to {2}, found {3}", rank, name, MAX_STEP, steps
+            )
     auto = node.attribute("auto_pad", "NOTSET")
     if auto == "NOTSET":
         pads = node.attribute("pads") or (0,) * (2 * rank)
