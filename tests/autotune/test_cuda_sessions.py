@@ -92,7 +92,7 @@ def test_the_commands(
 
     taken = "add_relu_kernel: 32 registers, 8 stack bytes, 4 spill store bytes, 4 spill load bytes"
     tuned = run("tune", program, "--target", "cuda", "--trials", "4")
-    assert "trials     4 (4 ok)" in tuned
+    assert "after 4 trials (4 ok)" in tuned
     assert taken in tuned
     assert taken in run("db", "explain", program, "--target", "cuda")
     best = json.loads(run("db", "best", "--json"))
