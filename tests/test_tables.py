@@ -90,6 +90,8 @@ COMMANDS = {
 """Words that follow `tilewright`, and `--db tables.db` where they name no database."""
 WITHOUT_GOLDEN = {
     "show": "tests/lab/test_terminal.py has its goldens",
+    "inspect": "tests/test_cli_models.py reads it",
+    "run": "it prints times; tests/test_cli_models.py reads it",
     "report": "it writes a page for browsers, and prints the name of its file",
     "db export": "it prints JSON lines, of any width",
 }

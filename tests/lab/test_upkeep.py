@@ -66,15 +66,16 @@ def test_databases_that_differ(database: TuningDatabase, tmp_path: Path) -> None
     assert "the same records" in shown(database.compare(database))
 
 
-def test_removals(database: TuningDatabase, tmp_path: Path) -> None:
+def test_removals(tmp_path: Path) -> None:
     unused = ScheduleRecord('{"version":1,"steps":[]}', 1)
-    database.put(unused)
-    planned = database.prune(dry_run=True)
+    with TuningDatabase(tmp_path / "unused.db") as database:
+        database.put(unused)
+        planned, done = database.prune(dry_run=True), database.prune()
     text = shown(planned)
     assert "to be deleted: 1 schedule" in text
     assert f"nothing refers to it schedule 1 {unused.id[:12]}" in text
     assert text.count("To be deleted") == 1
     assert "\x1b" not in shown(replace(planned, location=HOSTILE))
-    assert "deleted: 1 schedule" in shown(database.prune())
+    assert "deleted: 1 schedule" in shown(done)
     with TuningDatabase(tmp_path / "empty.db") as empty:
         assert "nothing to delete" in shown(empty.prune(dry_run=True))
