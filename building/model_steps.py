@@ -6,7 +6,7 @@ that is an input, a constant or another output too is copied at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from ..codegen.compiled import Compiled
@@ -38,10 +38,11 @@ def steps_of(
     The arguments are the inputs, the outputs, and the weights as bytes, where there are any.
     """
     inputs = [Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()]
-    outputs = [
-        Argument(_distinct(n, graph), v.dtype, v.shape, role="out")
-        for n, v in graph.outputs.items()
-    ]
+    taken = {*graph.inputs, WEIGHTS}
+    outputs = list[Argument]()
+    for wanted, v in graph.outputs.items():
+        outputs.append(Argument(_distinct(wanted, taken), v.dtype, v.shape, role="out"))
+        taken.add(outputs[-1].name)
     held = weights.bytes
     last = [Argument(WEIGHTS, "uint8", (held,), constant=True)] if held else []
     places: dict[Value, Place] = {v: Place(n) for n, v in enumerate(graph.inputs.values())}
@@ -96,8 +97,10 @@ def root(graph: Graph, value: Value) -> Value:
     return value
 
 
-def _distinct(name: str, graph: Graph) -> str:
-    return f"{name}_out" if name in graph.inputs else name
+def _distinct(name: str, taken: Set[str]) -> str:
+    while name in taken:
+        name = f"{name}_out"
+    return name
 
 
 def _blocks(

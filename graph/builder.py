@@ -7,7 +7,7 @@ finished graph. So a rewrite is a rebuilding of the graph with rules: `rebuilt`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -145,8 +145,3 @@ def rebuilt(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> tuple[Graph, d
 def _signs(attributes: Attributes) -> object:
     """What tells attributes apart that compare equal: 0.0 and -0.0, 1 and True and 1.0."""
     return repr(tuple(attributes.values()))
-
-
-def used(values: Iterable[Value]) -> list[Value]:
-    """Distinct values in their order."""
-    return list(dict.fromkeys(values))

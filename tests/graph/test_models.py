@@ -280,3 +280,14 @@ def test_arguments_in_other_forms_are_bound() -> None:
     for wrong in (x.astype(">f4"), x.reshape(1, 4, 16), x[:, :8], x.astype(np.float64)):
         with pytest.raises(ArgumentError):
             model(wrong)
+
+
+def test_outputs_that_are_named_as_inputs_have_names_of_their_own() -> None:
+    b = Builder("names")
+    x, other = (b.input(n, TensorType("float32", (3,))) for n in ("x", "x_out"))
+    graph = b.graph({"x": b.add("relu", x), "y": other, "weights": b.add("exp", x)})
+    model = tw.build(graph, TARGET)
+    assert list(model.outputs) == ["x_out_out", "y", "weights_out"]
+    found = model(*given(graph))
+    for one, wanted in zip(found, graph.reference(*given(graph)), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-6)
