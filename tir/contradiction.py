@@ -16,9 +16,9 @@ from .ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Op, Select, 
 from .polynomial import Ranges
 from .structure import key_of, tree_size
 
-LARGE = 64
+LARGE = 32
 """Nodes of a condition that may take the library too long: it is asked about its surface first."""
-DEPTH = 4
+DEPTHS = (2, 4)
 
 
 def contradict(conditions: Sequence[Expr], ranges: Ranges) -> bool:
@@ -29,7 +29,8 @@ def contradict(conditions: Sequence[Expr], ranges: Ranges) -> bool:
     if any(type(c) is Const and not c.value for c in conditions):
         return True
     large = any(tree_size(c, {}) > LARGE for c in conditions)
-    return (large and _shown(conditions, ranges, DEPTH)) or _shown(conditions, ranges, None)
+    depths = (*DEPTHS, None) if large else (None,)
+    return any(_shown(conditions, ranges, depth) for depth in depths)
 
 
 def _shown(conditions: Sequence[Expr], ranges: Ranges, depth: int | None) -> bool:

@@ -120,7 +120,7 @@ def test_what_is_contradicted_holds_nowhere(
 ) -> None:
     """Also where only the surface of most conditions is looked at first."""
     monkeypatch.setattr(contradiction, "LARGE", large)
-    monkeypatch.setattr(contradiction, "DEPTH", 2)
+    monkeypatch.setattr(contradiction, "DEPTHS", (1, 2))
     shown = 0
     for seed in range(first, first + 100):
         draw = Conditions(seed)
@@ -186,6 +186,19 @@ def test_a_large_part_of_a_condition_is_not_looked_into() -> None:
     guard = binary(Op.MIN, least, R[I] - 3) > 0
     assert contradict([guard, R[I] < 3], {I: (0, 7)})
     assert not contradict([guard, R[I] < 5], {I: (0, 7)})
+
+
+def test_what_two_conditions_share_is_not_looked_into_first() -> None:
+    p, a = Buffer("P", (8,), "int64"), Buffer("A", (8,), "int64")
+    u = Buffer("U", (8,), "uint64")
+
+    def chosen(at: Expr) -> Expr:
+        negative = a[at] < 0
+        return select(~negative & binary(Op.EQ, cast("uint64", a[at]), u[at]), a[at], a[at] ^ 5)
+
+    shared = (chosen(I) * 3 + chosen(I % 4)) * 2 + 1
+    assert contradict([binary(Op.EQ, p[I] - shared, 0), shared > p[I]], {I: (0, 7)})
+    assert not contradict([binary(Op.EQ, p[I] - shared, 1), shared < p[I]], {I: (0, 7)})
 
 
 def test_shifts_by_the_width_or_more_leave_the_sign() -> None:
