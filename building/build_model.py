@@ -10,7 +10,7 @@ from ..codegen.compiled import Compiled
 from ..codegen.sequence import joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
-from ..graph.lower import lowered
+from ..graph.lower import lowered_all
 from ..runtime.model import Model
 from ..runtime.module import Origin
 from ..target import Target
@@ -33,7 +33,7 @@ def build_graph(
 ) -> Model:
     """Compile a graph for a resolved target; see `tw.build`."""
     groups = divide(graph)
-    funcs = [lowered(group) for group in groups]
+    funcs = lowered_all(groups)
     distinct = {func.name: func for func in funcs}
     choices = [Choices(f, target, database, allow, tolerance) for f in distinct.values()]
     made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp)

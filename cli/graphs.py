@@ -215,11 +215,12 @@ def _of_file(told: Summary) -> dict[str, Any]:
 def _of_graph(graph: Graph) -> dict[str, Any]:
     """What is known once all dims have values: types, and the kernels that groups become."""
     from ..graph.groups import divide
-    from ..graph.lower import lowered
+    from ..graph.lower import lowered_all
 
     kernels: dict[str, Counter[str]] = {}
-    for group in divide(graph):
-        kernels.setdefault(group.name, Counter())[lowered(group).name] += 1
+    groups = divide(graph)
+    for group, func in zip(groups, lowered_all(groups), strict=True):
+        kernels.setdefault(group.name, Counter())[func.name] += 1
 
     def plain(values: Any) -> list[dict[str, Any]]:
         return [{"name": n, "dtype": v.dtype, "shape": v.shape} for n, v in values.items()]

@@ -34,6 +34,7 @@ class Builder:
         self.producers: dict[Value, Node] = {}
         self._nodes: dict[object, Node] = {}
         self._constants: dict[str, Constant] = {}
+        self._types: dict[object, tuple[TensorType, ...]] = {}
         self._count = 0
         self.applied: dict[str, int] = {}
         """How often each rule answered, by its name."""
@@ -69,11 +70,15 @@ class Builder:
     ) -> tuple[Value, ...]:
         record = find(name)
         attributes = record.checked(dict(given))
-        key = (name, tuple(map(id, inputs)), tuple(attributes.items()), _signs(attributes))
+        exact = (name, tuple(attributes.items()), _signs(attributes))
+        key = (exact, tuple(map(id, inputs)))
         known = self._nodes.get(key)
         if known is not None:
             return known.outputs
-        types = record.types([value.type for value in inputs], attributes)
+        taken = tuple(value.type for value in inputs)
+        types = self._types.get((exact, taken))
+        if types is None:
+            types = self._types[exact, taken] = record.types(taken, attributes)
         folded = self._folded(record, inputs, attributes, types)
         if folded is not None:
             return folded

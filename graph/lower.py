@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..base.errors import UnsupportedError
@@ -22,6 +23,18 @@ from .operator import find, placeholder
 _MAX_NAME = 48
 
 
+def lowered_all(groups: Iterable[Group]) -> list[Func]:
+    """The program of each group; equal groups share one."""
+    known: dict[str, Func] = {}
+    funcs = list[Func]()
+    for group in groups:
+        form = _form(group)
+        if form not in known:
+            known[form] = lowered(group)
+        funcs.append(known[form])
+    return funcs
+
+
 def lowered(group: Group) -> Func:
     """The program of a group: its inputs, then its outputs, are the parameters.
 
@@ -31,6 +44,23 @@ def lowered(group: Group) -> Func:
     func = _programmed(group) or _formulas(group)
     digest = hashlib.sha256(func_text(func).encode()).hexdigest()[:10]
     return replace(func, name=f"{group.name[:_MAX_NAME]}_{digest}")
+
+
+def _form(group: Group) -> str:
+    """A text that is equal for groups of one program."""
+    names: dict[Value, str] = {}
+    for n, value in enumerate(group.inputs):
+        kind = "constant" if isinstance(value, Constant) else "data"
+        names[value] = f"{n} {kind} {value.type}"
+    lines = [*names.values()]
+    for count, node in enumerate(group.nodes):
+        for v in node.inputs:
+            if v not in names and isinstance(v, Constant):
+                names[v] = f"{v.type} {v.data.tobytes()!r}"
+        operands = [names[v] for v in node.inputs]
+        lines.append(f"{node.operator} {operands} {node.attributes!r}")
+        names.update((v, f"{count}.{place}") for place, v in enumerate(node.outputs))
+    return "\n".join([*lines, *(names[v] for v in group.outputs)])
 
 
 def _programmed(group: Group) -> Func | None:
@@ -47,8 +77,7 @@ def kernels_of(graph: Graph) -> dict[Func, int]:
     """The programs of the kernels of a graph, each once, and how often a call runs it."""
     programs: dict[str, Func] = {}
     runs = Counter[str]()
-    for group in divide(graph):
-        func = lowered(group)
+    for func in lowered_all(divide(graph)):
         programs.setdefault(func.name, func)
         runs[func.name] += 1
     return {func: runs[name] for name, func in programs.items()}
