@@ -104,10 +104,12 @@ def largest(extent: Expr, ranges: Ranges) -> int | None:
 def where(block: Block, conditions: Collection[Expr], ranges: Ranges) -> Block:
     """`block` where `conditions` on the loops around it hold too, asked in their order.
 
+    They may be on its iteration variables too.
     Raises `IRError` for a condition that reads memory and depends on loops that the block's
     iteration variables do not tell.
     """
-    predicate = [c for c in conditions if not read_by(c)]
+    values = {i.var: i.value for i in block.iters}
+    predicate = [substitute(c, values) for c in conditions if not read_by(c)]
     inside = [c for c in conditions if read_by(c)]
     block = replace(block, predicate=conjunction([*predicate, *conjuncts(block.predicate)]))
     for c in reversed(inside):
@@ -164,7 +166,7 @@ def _told(block: Block, cond: Expr, ranges: Ranges) -> tuple[Block, Expr]:
 
     A loop that none of them depends on becomes an opaque one.
     """
-    bound_to = {v for i in block.iters for v in variables(i.value)}
+    bound_to = {v for i in block.iters for v in (i.var, *variables(i.value))}
     more = [
         Iter(Var(f"v{v.name}"), ranges[v][1] + 1, IterKind.OPAQUE, v)
         for v in sorted((variables(cond) & ranges.keys()) - bound_to, key=lambda v: v.name)

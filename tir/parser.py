@@ -81,7 +81,7 @@ from .ir import (
     seq,
     store,
 )
-from .nests import binding, conditional, read_by, where
+from .nests import binding, conditional, where
 from .regions import infer_regions
 from .source import Source, guarded, syntax_tree, too_deep
 from .starts import with_guarded_updates
@@ -345,8 +345,6 @@ class _Parser(Declarations):
             return block
         self.may_skip_inits |= init is not None
         asked = conjuncts(self.resolved(predicate))
-        if not any(map(read_by, asked)):
-            return block
         plain = replace(block, predicate=None)
         return self.checked(nodes[0], lambda: where(plain, asked, self.ranges))
 

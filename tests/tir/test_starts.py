@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from textwrap import indent
 from typing import Any
@@ -81,6 +82,16 @@ def test_a_condition_on_terms_keeps_the_init(where: str, loops: str) -> None:
     np.testing.assert_allclose(result(tw.build(func, "cpu -threads=1")), expected, rtol=1e-5)
     again = parse(func_text(func))
     assert first_difference(again, func) is None
+
+
+@pytest.mark.parametrize("where", [*TERMS_LEFT_OUT, "i >= 2", "M[i, 3] != 0"])
+@pytest.mark.parametrize("loops", ["i, k", "i, k0, k1"])
+def test_a_condition_may_be_on_iteration_variables(where: str, loops: str) -> None:
+    on_loops = where.replace("k", "(k0 * 2 + k1)") if "k0" in loops else where
+    on_iterations = re.sub(r"\b([ik])\b", r"v\1", where)
+    func = program(on_iterations, loops=loops)
+    verify(func)
+    assert first_difference(func, program(on_loops, loops=loops)) is None
 
 
 @pytest.mark.parametrize("where", TERMS_LEFT_OUT)
