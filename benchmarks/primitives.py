@@ -366,6 +366,7 @@ ELSEWHERE = {
     "online_softmax": "needs a sum of exponentials with their maximum",
     "online_variance": "needs a sum of squared distances from their mean",
     "locate_extremum": "needs an argmax",
+    "select_terms": "needs a condition that leaves out terms",
     "expand_reduction": "needs a reduction of few terms",
     "hoist_factor": "needs a factor that the reduction does not move",
     "fuse_reduction_epilogue": "needs a sum as epilogue",

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from ..tir.ir import Block, Buffer, Const, Func, IterKind, Store
+from ..tir.ir import Block, Buffer, Const, Expr, Func, If, IterKind, Stmt, Store
 from ..tir.updates import Reduction, simple_update
 from .block_queries import writers_of
 from .require import require
+
+
+def without_conditions(stmt: Stmt) -> tuple[list[Expr], Stmt]:
+    """The conditions around what `stmt` does, from the outermost one, and that without them."""
+    conditions: list[Expr] = []
+    while type(stmt) is If and stmt.other is None:
+        conditions.append(stmt.cond)
+        stmt = stmt.then
+    return conditions, stmt
 
 
 def match_reduction(block: Block, combiner: str | None = None) -> Reduction | None:

@@ -284,6 +284,7 @@ class Schedule:
 
     decompose_reduction = method(p.decompose_reduction)
     merge_reduction = method(p.merge_reduction)
+    select_terms = method(p.select_terms)
     rfactor = method(p.rfactor)
     split_reduction = method(p.split_reduction)
     online_softmax = method(p.online_softmax)

@@ -8,6 +8,8 @@
     for i: { A[i] = ..; A[i] = max(A[i], 0) }   ->   for i: A_before[i] = ..
                                                      for i: A[i] = max(A_before[i], 0)
 
+    if M[i, k]: C[i] = C[i] + A[i, k]   ->   C[i] = C[i] + select(M[i, k], A[i, k], -0.0)
+
 That is the form in which operators are defined and from which the other rules start. What the
 primitives refuse stays as its author wrote it.
 """
@@ -27,6 +29,7 @@ from ...tir.ir import (
     For,
     ForKind,
     Func,
+    If,
     IterKind,
     Label,
     Seq,
@@ -45,7 +48,8 @@ AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
 def needs_nests(func: Func) -> bool:
     """Whether something is not in a block that is plain, or buffers are written more than once."""
     plain = all(is_plain(func, b) for b in in_order(func))
-    return not plain or _has_statements(func.body) or bool(_inits(func) or _updates(func))
+    parts = _inits(func) or _updates(func) or _guarded(func)
+    return not plain or _has_statements(func.body) or bool(parts)
 
 
 def canonicalise(sch: Schedule) -> tuple[Label, ...]:
@@ -76,6 +80,9 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     for init, label in _inits(sch.func):
         with suppress(ScheduleError):
             sch.merge_reduction(init, label)
+    for label in _guarded(sch.func):
+        with suppress(ScheduleError):
+            sch.select_terms(label)
     for label in _updates(sch.func):
         with suppress(ScheduleError):
             sch.distinguish_updates(label, 0)
@@ -143,6 +150,11 @@ def _inits(func: Func) -> list[tuple[Label, Label]]:
         if before and not has_reduction(before[-1]):
             pairs.append((before[-1].label, block.label))
     return pairs
+
+
+def _guarded(func: Func) -> list[Label]:
+    """Reductions of which a condition leaves out terms."""
+    return [b.label for b in in_order(func) if has_reduction(b) and type(b.body) is If]
 
 
 def _updates(func: Func) -> list[Label]:

@@ -65,6 +65,7 @@ from .storage import set_scope as set_scope
 from .storage import storage_align as storage_align
 from .storage import stream as stream
 from .storage import swizzle as swizzle
+from .terms import select_terms as select_terms
 from .unit import blockize as blockize
 from .unit import tensorize as tensorize
 from .variance import online_variance as online_variance

@@ -41,6 +41,7 @@ from ..legality import require_visited_once
 from ..loop_dependence import Finding, served, uses_of
 from ..places import place_of
 from ..primitive import primitive
+from ..reduction_blocks import without_conditions
 from ..require import certain, require
 from ..written import written_box
 
@@ -55,21 +56,23 @@ def merge_reduction(fn: Func, init: Label, block: Label) -> tuple[Func, None]:
 
     The inverse of `decompose_reduction`, and for programs that were written in this form. Both
     blocks store to the same elements of one buffer, at plain iteration variables and without
-    guards. No statement in between may touch these elements or change what `init` reads. The
+    predicates. No statement in between may touch these elements or change what `init` reads. The
     reduction must visit each element first with all its reduce variables at zero. The handle
     `block` stays with it.
     """
-    first, update = find_block(fn, init), find_block(fn, block)
+    first, guarded = find_block(fn, init), find_block(fn, block)
+    # A condition in the body leaves out terms. The init runs for all elements.
+    update = _replace(guarded, body=without_conditions(guarded.body)[1])
     mapping = _matched(first, update)
     assert isinstance(first.body, Store)
     buffer = first.body.buffer
-    nests = _nests_of(fn, first, update)
+    nests = _nests_of(replace(fn, guarded, update), first, update)
     _require_from_zero(first, update, nests)
     _require_same_elements(first, update, buffer, nests)
     _require_undisturbed(first, update, buffer, nests)
     start = substitute(first.body, mapping)
-    reads, writes = infer_regions(update.iters, update.body, start)
-    fn = replace(fn, update, _replace(update, init=start, reads=reads, writes=writes))
+    reads, writes = infer_regions(guarded.iters, guarded.body, start)
+    fn = replace(fn, guarded, _replace(guarded, init=start, reads=reads, writes=writes))
     fn = without_block(fn, init)
     require_still_concurrent(fn, (block,))
     return fn, None

@@ -27,11 +27,12 @@ from ...tir.ir import (
 )
 from ...tir.structure import same
 from ...tir.updates import OPERATORS
-from ...tir.visit import nested, substitute, walk
+from ...tir.visit import nested, reads_from, substitute, walk
 from ..block_queries import free_vars, loop_ranges, with_regions
 from ..distinct import distinct
 from ..find import blocks_in, replace
 from ..primitive import primitive
+from ..reduction_blocks import without_conditions
 from ..require import require
 
 
@@ -137,14 +138,17 @@ def _determined(
 def _chosen(statement: Stmt) -> set[Var] | None:
     """The indices of the element that a statement combines with others in a free order.
 
-    `None` for other statements.
+    `None` for other statements. Conditions around it may not read what it stores.
     """
+    conditions, statement = without_conditions(statement)
     if type(statement) is not Store or type(statement.value) is not Binary:
         return None
     value = statement.value
     old = [n for n in _accesses(statement, statement.buffer) if n is not statement]
     updates = value.op in OPERATORS and len(old) == 1 and (value.a is old[0] or value.b is old[0])
     if not updates or not _same_place(old[0].indices, statement.indices):
+        return None
+    if any(reads_from(c, {statement.buffer}) for c in conditions):
         return None
     return {v for e in statement.indices for v in free_vars(e)}
 

@@ -123,7 +123,7 @@ THEMES = (
     ),
     Theme(
         (stages.reduce_stage, stages.total_stage, stages.product_stage, stages.map_stage),
-        (steps.decompose_reduction, steps.merge_reduction, steps.fission, steps.split),
+        (steps.decompose_reduction, steps.merge_reduction, steps.select_terms, steps.fission),
         update=True,
     ),
     *(

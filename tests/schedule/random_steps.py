@@ -15,7 +15,7 @@ from tilewright.schedule import IndexMap, Schedule
 from tilewright.schedule.block_queries import feeding, has_reduction, writers_of
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.instruction_set import instruction_names
-from tilewright.tir.ir import Block, Dim, Expr, ForKind, IterKind, Label, Seq, Var
+from tilewright.tir.ir import Block, Dim, Expr, ForKind, If, IterKind, Label, Seq, Var
 
 from .random_instructions import SMALL
 from .random_stages import Pick
@@ -560,6 +560,12 @@ def merge_reduction(sch: Schedule, pick: Pick) -> None:
     sch.merge_reduction(init, a_block(sch, pick) if sometimes(pick) else label)
 
 
+def select_terms(sch: Schedule, pick: Pick) -> None:
+    guarded = [b for b in blocks_in(sch.func.body) if has_reduction(b) and type(b.body) is If]
+    block = one_of(pick, guarded).label if guarded else a_block(sch, pick, reduces)
+    sch.select_terms(referred(sch, block) if guarded else block)
+
+
 def rfactor(sch: Schedule, pick: Pick) -> None:
     sch.rfactor(a_loop(sch, pick, reduces), one_of(pick, (0, 0, 1, 1, -1, -2, 2, 5)))
 
@@ -708,9 +714,9 @@ STEPS: tuple[Step, ...] = (
     transform_layout, join_block, join_layout, join_tile, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
-    compute_inline, reverse_compute_inline, decompose_reduction, merge_reduction, rfactor, rfactor,
-    fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, hoist_factor,
-    locate_extremum,    expand_reduction,
+    compute_inline, reverse_compute_inline, decompose_reduction, merge_reduction, select_terms,
+    rfactor, rfactor, fuse_reduction_epilogue, split_reduction, online_softmax, online_variance,
+    hoist_factor, locate_extremum, expand_reduction,
     pad_einsum, decompose_padding, make_blocks, blockize, tensorize, pipeline, double_buffer,
     swizzle, work_on, winograd,
 )  # fmt: skip

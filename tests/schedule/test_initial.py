@@ -91,6 +91,11 @@ def biased(
 """
 
 
+def test_a_condition_leaves_out_terms_alone() -> None:
+    guarded = SUM.replace("C[vi] =", "if (vk < 4) & (vi != 2):\n            C[vi] =")
+    merged(program(FIRST, guarded))
+
+
 def test_nests_that_were_written_apart(golden: Golden) -> None:
     def script(sch: Schedule) -> None:
         sch.merge_reduction(sch.get_block("start"), sch.get_block("sum"))
@@ -258,7 +263,7 @@ BOUND = "vi = T.axis.spatial(6, {0})\n        vk = T.axis.reduce(8, {1})"
          "block sum has an init already"),
         ("C[vi] = C[vi] +", "D[vi] = D[vi] +", "first stores to C, block sum to D; expected the"),
         ("C[vi] + A", "C[vi] + C[vk % 6] + A", "block sum accesses C at 2 different places"),
-        ("C[vi] = C[vi] + A[vi, vk]", "if vk < 4:\n            C[vi] = C[vi] + A[vi, vk]",
+        ("C[vi] = C[vi] + A[vi, vk]", "D[vi] = 0\n        C[vi] = C[vi] + A[vi, vk]",
          "block sum must store one value"),
         ("C[vi]", "C[vi // 2 * 2]", "block sum must store at its plain iteration variables"),
         ("C[vi] = C[vi]", "C[2] = C[2]", "block sum must store at its plain iteration variables"),
