@@ -31,7 +31,7 @@ class File(NamedTuple):
     """A file to write. `mode` has its permissions before the umask."""
 
     path: Path
-    content: bytes
+    content: bytes | memoryview
     mode: int = 0o666
 
 

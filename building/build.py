@@ -161,7 +161,7 @@ def build_all(
 @checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
 @system_errors(BuildError, "building")
 def build_library(
-    program: Func | Schedule,
+    program: Func | Schedule | Graph,
     path: str | os.PathLike[str],
     target: Target | str = "cpu",
     database: DatabaseOrPath | None = None,
@@ -171,13 +171,14 @@ def build_library(
     tolerance: float | None = None,
     object_file: bool = False,
 ) -> Library:
-    """Compile one kernel, chosen as by `build`, into files.
+    """Compile one kernel, or a graph, chosen as by `build`, into files.
 
-    They are a shared library at `path`, its manifest (`<path>.json`) and a C header.
-    `tilewright.runtime.load(path)` returns the module, on machines that have only the runtime and
-    numpy. With `object_file` they are an object file at `path` and the header, which needs no
-    linker. The target may be another machine. The code contains a description of itself, the text
-    `<kernel>.description`.
+    They are a shared library at `path`, its manifest (`<path>.json`) and a C header, and of a graph
+    its constants (`<path>.weights`). `tilewright.runtime.load(path)` returns the module, of a graph
+    the model, on machines that have only the runtime and numpy. With `object_file` they are no
+    library, which takes a linker, and no manifest, but an object file at `path`; of a graph it is
+    an archive, a static library. The target may be another machine. The code contains a description
+    of itself, the text `<kernel>.description`.
 
     All files are written or none: after a failure, the old ones are still there.
 
@@ -188,6 +189,7 @@ def build_library(
     from ..base.files import replace_files
     from ..codegen.detect import resolve
     from ..codegen.generator import generator_for
+    from ..graph.ir import Graph
     from ..runtime.artifact import Provenance
 
     path = Path(path)
@@ -198,10 +200,19 @@ def build_library(
     resolved = resolve(target)
     generator = generator_for(resolved)
     generator.check_path(path, intermediate=object_file)
-    choices = Choices(program, resolved, _opened(database), allow, tolerance)
-    choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
     versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
-    provenance = Provenance(choice.origin, choice.schedule_id, choice.measurement_id, versions)
+    if isinstance(program, Graph):
+        from .build_model import compile_graph
+
+        built = compile_graph(
+            program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
+        )
+        compiled = built.compiled
+        provenance = Provenance(built.origin, None, None, versions, built.kernels)
+    else:
+        choices = Choices(program, resolved, _opened(database), allow, tolerance)
+        choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
+        provenance = Provenance(choice.origin, choice.schedule_id, choice.measurement_id, versions)
     new = generator.files(compiled, path, provenance, intermediate=object_file)
     try:
         replace_files(new)
@@ -209,7 +220,7 @@ def build_library(
         where = error.filename or path
         raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
     code, *descriptions = (file.path for file in new)
-    return Library((code, *reversed(descriptions)), compiled.target, choice.origin)
+    return Library((code, *reversed(descriptions)), compiled.target, provenance.origin)
 
 
 @dataclass(frozen=True)

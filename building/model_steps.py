@@ -38,13 +38,14 @@ def steps_of(
     The arguments are the inputs, the outputs, and the weights as bytes, where there are any.
     """
     inputs = [Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()]
-    taken = {*graph.inputs, WEIGHTS}
+    held = weights.bytes
+    own = _distinct(WEIGHTS, graph.inputs.keys(), "_bytes")
+    last = [Argument(own, "uint8", (held,), constant=True)] if held else []
+    taken = {*graph.inputs, own}
     outputs = list[Argument]()
     for wanted, v in graph.outputs.items():
-        outputs.append(Argument(_distinct(wanted, taken), v.dtype, v.shape, role="out"))
+        outputs.append(Argument(_distinct(wanted, taken, "_out"), v.dtype, v.shape, role="out"))
         taken.add(outputs[-1].name)
-    held = weights.bytes
-    last = [Argument(WEIGHTS, "uint8", (held,), constant=True)] if held else []
     places: dict[Value, Place] = {v: Place(n) for n, v in enumerate(graph.inputs.values())}
     copies: list[tuple[Value, int]] = []
     made = {v for group in groups for v in group.outputs}
@@ -97,9 +98,9 @@ def root(graph: Graph, value: Value) -> Value:
     return value
 
 
-def _distinct(name: str, taken: Set[str]) -> str:
+def _distinct(name: str, taken: Set[str], ending: str) -> str:
     while name in taken:
-        name = f"{name}_out"
+        name += ending
     return name
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ..base.checked_json import read, show
 from ..base.errors import ArtifactError
 from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
@@ -62,7 +64,8 @@ class Compiled:
     `text` is what the image was made of, in the code generator's own language; `lowered` are the
     programs it is of, or their text. `remarks` say what its schedule should do better. `strict_fp`
     says that nothing is fused. `scheduled` is the text of the program before lowering, of a kernel
-    that this process built.
+    that this process built. `weights` are the bytes that the last argument of a model takes, if
+    there are any.
     """
 
     signature: Signature
@@ -74,6 +77,7 @@ class Compiled:
     remarks: tuple[str, ...] = ()
     strict_fp: bool = False
     scheduled: str | None = field(default=None, compare=False)
+    weights: np.ndarray[Any, Any] | None = field(default=None, compare=False)
 
     @property
     def tir(self) -> str:

@@ -8,6 +8,7 @@ another. What all kinds have in common is beside this file, and asks `generator_
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ..base.errors import ArtifactError, BuildError, TilewrightError
+from ..runtime.c_names import is_function_name
 from ..target import Fact, Target
 from ..target.registry import Registry
 
@@ -222,6 +224,11 @@ class CodeGenerator(ABC, Generic[T, E]):
         """
         del steps, kernels
         raise BuildError("{0}: models are built for processors, found {1}", signature.name, target)
+
+    def function_name(self, text: str) -> str:
+        """A name like a text, of any characters, that a function can have, also in files."""
+        plain = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+        return plain if is_function_name(plain) else f"model_{plain}"
 
     def loops_of_lines(self, compiled: Compiled, loops: ProgramLoops) -> list[int | None] | None:
         """For each line of the assembly text the number of the innermost loop that runs it.

@@ -1,15 +1,14 @@
 """Artifacts: a file of code, and the manifest that describes it.
 
-That of a processor is a shared library: `matmul.so` comes with `matmul.so.json` and `matmul.h`. The
-manifest has everything that loading needs to know before the code is opened, a digest of the code,
-and a digest of itself. The first word of its target is the kind of target, which says what else the
-manifest has. The facts that a safe call depends on are embedded in the code too, so that a manifest
-written for other code is detected.
+That of a processor is a shared library: `matmul.so` comes with `matmul.so.json` and `matmul.h`. A
+model has the file of `weights_file.py` besides. The manifest has everything that loading needs to
+know before the code is opened, digests of code and weights, and a digest of itself. The first word
+of its target is the kind of target, which says what else the manifest has. The facts that a safe
+call depends on are embedded in the code too, so that a manifest written for other code is detected.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from ..target import Target, registered_kinds
 from .module import Origin
 from .signature import ABI_VERSION, Signature
 from .target_runtime import TargetRuntime, runtime_for
+from .weights_file import Array, WeightsFile, digest_of_bytes, weights_path
 
 FORMAT_VERSION = 4
 MAX_CODE_BYTES = 256 << 20
@@ -44,13 +44,15 @@ class Provenance(NamedTuple):
     """Where the schedule of a kernel comes from, and what it was made with.
 
     `schedule_id` and `measurement_id` are the records in the tuning database that it was built
-    from. `toolchain` has versions by name.
+    from. `toolchain` has versions by name. Of a model, `kernels` has where their schedules come
+    from, by their names.
     """
 
     origin: Origin
     schedule_id: str | None
     measurement_id: str | None
     toolchain: Mapping[str, str]
+    kernels: Mapping[str, Origin] = {}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Manifest:
     """The description of the code of an artifact.
 
     `features` are those of the target that the code uses. `needs` are the facts that the runtime of
-    its kind asks for: that of processors whether the code calls `openmp`.
+    its kind asks for: that of processors whether the code calls `openmp`. Models have `weights`,
+    which are their last argument if there are any.
     """
 
     signature: Signature
@@ -68,9 +71,10 @@ class Manifest:
     size: int
     needs: Mapping[str, Any]
     provenance: Provenance
+    weights: WeightsFile | None = None
 
     def to_json(self) -> dict[str, Any]:
-        origin, schedule_id, measurement_id, toolchain = self.provenance
+        origin, schedule_id, measurement_id, toolchain, kernels = self.provenance
         data = {
             "format": FORMAT_VERSION,
             "abi": ABI_VERSION,
@@ -84,6 +88,9 @@ class Manifest:
             "measurement_id": measurement_id,
             "toolchain": dict(toolchain),
         }
+        if self.weights is not None:
+            data["weights"] = asdict(self.weights)
+            data["kernels"] = {name: asdict(origin) for name, origin in kernels.items()}
         return sealed(_with_needs(data, self.needs))
 
     @staticmethod
@@ -101,6 +108,8 @@ class Manifest:
         unknown = [name for name in found.features if name not in target.feature_names]
         if unknown:
             raise ArtifactError("manifest: unknown features {0} of {1}", show(unknown), target.kind)
+        if found.weights is not None:
+            _check_weights(found.signature, found.weights)
         return Manifest(
             signature=found.signature,
             target=target,
@@ -109,8 +118,13 @@ class Manifest:
             size=found.size,
             needs=runtime.needs(data),
             provenance=Provenance(
-                found.origin, found.schedule_id, found.measurement_id, found.toolchain
+                found.origin,
+                found.schedule_id,
+                found.measurement_id,
+                found.toolchain,
+                found.kernels or {},
             ),
+            weights=found.weights,
         )
 
 
@@ -127,6 +141,8 @@ class _Fields:
     schedule_id: str | None
     measurement_id: str | None
     toolchain: Mapping[str, str]
+    weights: WeightsFile | None
+    kernels: Mapping[str, Origin] | None
 
 
 def manifest_path(code: Path) -> Path:
@@ -172,21 +188,27 @@ def artifact_files(
     needs: Mapping[str, Any],
     provenance: Provenance,
     beside: Sequence[File] = (),
+    weights: Array | None = None,
 ) -> tuple[File, ...]:
-    """Returns the code, the files `beside` it and the manifest, for `replace_files`.
+    """Returns the code, the weights of a model, the files `beside` and the manifest, to be written
+    by `replace_files`.
 
     The manifest comes last: while they are replaced, no manifest is newer than the others. `needs`
     are those of `TargetRuntime.needs`. Raises `ArtifactError` for what could not be read back, for
     instance a name that is not valid in C, or code without its `description`.
     """
+    content = bytes(code.content)
     manifest = Manifest(
         signature=signature,
         target=target,
         features=target.features,
-        sha256=hashlib.sha256(code.content).hexdigest(),
-        size=len(code.content),
+        sha256=digest_of_bytes(content),
+        size=len(content),
         needs=needs,
         provenance=provenance,
+        weights=None
+        if weights is None
+        else WeightsFile(weights.nbytes, digest_of_bytes(weights.data)),
     )
     path = manifest_path(code.path)
     try:
@@ -194,8 +216,11 @@ def artifact_files(
     except (TypeError, ValueError) as error:
         raise ArtifactError("the manifest of {0} is not JSON: {1}", code.path, error) from error
     parse_manifest(text.encode(), path)
-    check_code(code.path, code.content, manifest)
-    return (code, *beside, File(path, text.encode()))
+    check_code(code.path, content, manifest)
+    held = []
+    if weights is not None and weights.nbytes:
+        held = [File(weights_path(code.path), weights.data)]
+    return (code, *held, *beside, File(path, text.encode()))
 
 
 def read_artifact(code_path: Path) -> tuple[Manifest, bytes]:
@@ -246,7 +271,7 @@ def check_code(code_path: Path, code: bytes, manifest: Manifest) -> None:
     Compares the digest and the embedded description. The description is read from the bytes of the
     file, not from loaded code, because loading may run code.
     """
-    digest = hashlib.sha256(code).hexdigest()
+    digest = digest_of_bytes(code)
     if digest != manifest.sha256:
         raise ArtifactError(
             "{0} is not the file of its manifest: expected sha256 {1}, found {2}",
@@ -288,6 +313,18 @@ def _read_code(code_path: Path, expected: int) -> bytes:
             "{0} is damaged: expected {1} bytes, found {2}", code_path, expected, found, hint=_HINT
         )
     return code
+
+
+def _check_weights(signature: Signature, weights: WeightsFile) -> None:
+    """Raise `ArtifactError` unless the last argument takes all of the weights, and no other."""
+    arguments = signature.arguments
+    found = {n: (a.dtype, a.shape) for n, a in enumerate(arguments) if a.constant}
+    wanted = {len(arguments) - 1: ("uint8", (weights.size,))} if weights.size else {}
+    if found != wanted:
+        raise ArtifactError(
+            "manifest: {0} bytes of weights, and the arguments that take them are {1}",
+            weights.size, show(found), hint=_HINT,
+        )  # fmt: skip
 
 
 def _missing(code_path: Path) -> ArtifactError:

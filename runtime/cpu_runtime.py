@@ -24,7 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 class CpuRuntime(TargetRuntime):
-    """The code of an artifact is a shared library. `openmp` says that it calls OpenMP's runtime."""
+    """The code of an artifact is a shared library.
+
+    `openmp` says that it calls OpenMP's runtime. The code of a model lists the `teams` of its
+    kernels, variables as `Signature.teams_symbol`.
+    """
 
     memory: ClassVar[Memory] = HOST_MEMORY
 
@@ -32,7 +36,10 @@ class CpuRuntime(TargetRuntime):
         return {"model": model_name()}
 
     def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        return {"openmp": read(bool, data.get("openmp"), "manifest: openmp")}
+        needs: dict[str, Any] = {"openmp": read(bool, data.get("openmp"), "manifest: openmp")}
+        if (teams := data.get("teams")) is not None:
+            needs["teams"] = read(list[str], teams, "manifest: teams")
+        return needs
 
     def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
         """Open exactly the bytes that were checked; they stay loaded until the process ends."""
@@ -50,7 +57,8 @@ class CpuRuntime(TargetRuntime):
             raise ArtifactError("{0} does not load: {1}", path, error) from error
         addresses = [_symbol(loaded, symbol, path) for symbol in signature.symbols]
         if parallel:
-            openmp.connect(_symbol(loaded, signature.teams_symbol, path))
+            for variable in manifest.needs.get("teams", (signature.teams_symbol,)):
+                openmp.connect(_symbol(loaded, variable, path))
         return Module(
             signature,
             addresses,

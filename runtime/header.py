@@ -5,8 +5,11 @@ from __future__ import annotations
 from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Signature
 
 
-def c_header(signature: Signature) -> str:
-    """The C header: declares the kernel and its packing functions, documents the arguments."""
+def c_header(signature: Signature, weights: tuple[str, int] | None = None) -> str:
+    """The C header: declares the kernel and its packing functions, documents the arguments.
+
+    `weights` are the name and bytes of the file that the last argument of a model has.
+    """
     guard = f"TILEWRIGHT_{signature.name}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
     functions = (signature, *signature.packers)
@@ -24,11 +27,13 @@ def c_header(signature: Signature) -> str:
             "/*",
             *(f" * {line}" for line in lines),
             " *",
+            *_weights_note(signature, weights),
             *_WORKSPACE_NOTE,
             " * Outputs must not overlap with any other argument. Calls are thread-safe.",
             *_range_note(signature),
             " */",
             *(f"#define {_size_name(f)} {f.workspace_bytes}" for f in functions),
+            *([] if weights is None else [f"#define {signature.name}_WEIGHTS_BYTES {weights[1]}"]),
             *(f"{f.c_declaration()};" for f in functions),
             "",
             "#ifdef __cplusplus",
@@ -48,6 +53,16 @@ _WORKSPACE_NOTE = [
     " *",
     f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a needed workspace is null or not aligned.",
 ]
+
+
+def _weights_note(signature: Signature, weights: tuple[str, int] | None) -> list[str]:
+    if weights is None:
+        return []
+    return [
+        f" * {signature.arguments[-1].name} has the bytes of {weights[0]}, and is only read. It is",
+        f" * aligned to {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
+        " *",
+    ]
 
 
 def _size_name(function: Signature) -> str:

@@ -8,34 +8,44 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import ArgumentError
-from .module import Module
+from ..base.errors import ArgumentError, ArtifactError
+from ..base.hints import Hinted
+from ..base.in_process import InProcess
+from .module import Module, Origin
 from .signature import Argument
 from .timer import Timing
 
 Array = np.ndarray[Any, Any]
 WEIGHTS = "weights"
 """The name of the argument that has the constants of a model as bytes, its last one."""
+_INSTEAD = (
+    'write it once, tw.build_library(graph, "model.so"), and in each process take '
+    'tw.load("model.so"); or import and build the graph there'
+)
 
 
-class Model:
+class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     """A compiled graph. Calls may run concurrently in several threads.
 
     `module` is the kernel that runs all others: its arguments are the inputs, the outputs, and the
-    bytes of `weights` where the model has constants.
+    bytes of `weights` where the model has constants. `kernels` has where the schedules of these
+    kernels come from, by their names.
+
+    Copies, deep ones too, are the model itself. It cannot be pickled: `ArtifactError` says what to
+    do.
     """
 
-    def __init__(self, module: Module, weights: Array | None, evidence: Any = None) -> None:
+    def __init__(self, module: Module, weights: Array, kernels: Mapping[str, Origin]) -> None:
         arguments = module.signature.arguments
-        data = arguments if weights is None else arguments[:-1]
+        data = arguments[:-1] if weights.size else arguments
         self.module = module
         self.weights = weights
-        self.evidence = evidence
+        self.kernels = dict(kernels)
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}
         self._exact = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.inputs.values())
         self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
-        self._held = () if weights is None else (weights,)
+        self._held = (weights,) if weights.size else ()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The output, or the tuple of outputs, as new numpy arrays.

@@ -14,6 +14,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.session.tuning_run import TuningRun
+from tilewright.graph import Builder, TensorType
 from tilewright.ops import matmul_func
 
 
@@ -23,7 +24,14 @@ def module(tmp_path: Path) -> tw.Module:
 
 def loaded(tmp_path: Path) -> tw.Module:
     tw.build_library(matmul_func(4, 4, 4), tmp_path / "matmul.so", "cpu -threads=1")
-    return tw.load(tmp_path / "matmul.so")
+    module: tw.Module = tw.load(tmp_path / "matmul.so")
+    return module
+
+
+def model(tmp_path: Path) -> tw.Model:
+    b = Builder("model")
+    x = b.input("x", TensorType("float32", (4,)))
+    return tw.build(b.graph({"y": b.add("relu", x)}), "cpu -threads=1")
 
 
 def database(tmp_path: Path) -> tw.TuningDatabase:
@@ -39,6 +47,7 @@ def run(tmp_path: Path) -> TuningRun[object, None]:
     [
         (module, tw.ArtifactError),
         (loaded, tw.ArtifactError),
+        (model, tw.ArtifactError),
         (database, tw.DatabaseError),
         (run, tw.TuningError),
     ],

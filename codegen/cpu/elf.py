@@ -1,14 +1,14 @@
-"""ELF object files: read embedded constants, and add one to a compiled object.
+"""ELF object files: read their symbols, rename these, and add a constant to a compiled object.
 
 Only 64-bit little-endian relocatable ELF is read, the format of kernels on supported systems
 (System V ABI, chapters 4 and 5). Every offset and size is checked against the length of the file.
-Adding a constant leaves the code unchanged, byte for byte.
+Adding and renaming leave the code unchanged, byte for byte.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from ...base.errors import ArtifactError
@@ -23,6 +23,7 @@ _PROGBITS, _SYMBOL_TABLE, _STRING_TABLE = 1, 2, 3
 _ALLOC = 2
 _LOCAL, _UNDEFINED = 0, 0
 _GLOBAL_OBJECT = 1 << 4 | 1
+_HIDDEN = 2
 _MAX_SECTIONS = 0xFF00  # beyond it numbers of sections are kept elsewhere
 _MAX_NAME = 4096
 _ARCHITECTURES = {62: "x86_64", 183: "aarch64"}
@@ -87,6 +88,32 @@ def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes | No
     return bytes(file)
 
 
+def renamed(object_code: bytes, names: Mapping[str, str], visible: Set[str]) -> bytes:
+    """The object file with other names of its global symbols, by their old ones.
+
+    A library that it is linked to does not show those that are renamed, but for the `visible` ones
+    of the new names. Raises `ArtifactError` for a file of another format.
+    """
+    header, sections = _read(object_code)
+    file = bytearray(object_code)
+    for table in (s for s in sections if s.type == _SYMBOL_TABLE):
+        strings = sections[table.link]
+        added = bytearray(file[strings.offset : strings.offset + strings.size])
+        for n, (old, _) in enumerate(_symbols(object_code, table, sections, local=True)):
+            if (new := names.get(old)) is None:
+                continue
+            place = table.offset + n * _SYMBOL.size
+            _, info, seen, *rest = _SYMBOL.unpack_from(file, place)
+            if info >> 4 != _LOCAL:
+                seen |= 0 if new in visible else _HIDDEN
+                _SYMBOL.pack_into(file, place, len(added), info, seen, *rest)
+                added += new.encode() + b"\0"
+        moved = strings._replace(offset=len(file), size=len(added))
+        file += added
+        _SECTION.pack_into(file, header.sections_at + table.link * _SECTION.size, *moved)
+    return bytes(file)
+
+
 class _Header(NamedTuple):
     ident: bytes
     type: int
@@ -130,8 +157,10 @@ def _read(code: bytes) -> tuple[_Header, list[_Section]]:
     return header, [_Section(*s) for s in _SECTION.iter_unpack(code[at : at + size])]
 
 
-def _symbols(code: bytes, table: _Section, sections: Sequence[_Section]) -> list[tuple[str, bool]]:
-    """The global symbols of a table, and whether each is defined."""
+def _symbols(
+    code: bytes, table: _Section, sections: Sequence[_Section], *, local: bool = False
+) -> list[tuple[str, bool]]:
+    """The global symbols of a table, and whether each is defined; with `local` all of them."""
     names = sections[table.link] if table.link < len(sections) else None
     if (
         names is None
@@ -147,7 +176,7 @@ def _symbols(code: bytes, table: _Section, sections: Sequence[_Section]) -> list
     for name, info, _, section, _, _ in _SYMBOL.iter_unpack(
         code[table.offset : table.offset + table.size]
     ):
-        if info >> 4 != _LOCAL:
+        if local or info >> 4 != _LOCAL:
             end = strings.find(b"\0", name, name + _MAX_NAME)
             if end < 0:
                 raise ArtifactError(

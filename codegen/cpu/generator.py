@@ -176,6 +176,13 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
 
         return entry(signature, steps, kernels, target)
 
+    def function_name(self, text: str) -> str:
+        """Not that of a function of the system, which a library cannot have."""
+        from .library import is_system_name
+
+        plain = super().function_name(text)
+        return f"model_{plain}" if is_system_name(plain) else plain
+
     def object_file(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
         """One object file of the modules of a kernel and of what packs its operands."""
         from ..compiled import Launch
@@ -220,7 +227,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
                 "an" if parallel else "no",
                 "one" if runs_parallel(compiled) else "none",
             )
-        wanted = [*signature.symbols, *_teams(compiled)]
+        wanted = [*signature.symbols, *teams_of(compiled)]
         missing = [symbol for symbol in wanted if symbol not in defined]
         if missing:
             raise ArtifactError("its code does not define {0}", ", ".join(missing))
@@ -242,7 +249,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
                 )
             imports = {symbol: runtime.symbol_address(symbol) for symbol in OPENMP}
         symbols = signature.symbols
-        variables = _teams(compiled)
+        variables = teams_of(compiled)
         loaded = load_object(compiled.image, (*symbols, *variables), imports)
         addresses, teams = loaded.addresses[: len(symbols)], loaded.addresses[len(symbols) :]
         for address in teams:
@@ -298,7 +305,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return target.threads * _PER_THREAD
 
 
-def _teams(compiled: Compiled) -> tuple[str, ...]:
+def teams_of(compiled: Compiled) -> tuple[str, ...]:
     """The variables that `openmp.connect` sets: one of each parallel kernel of the image."""
     if not runs_parallel(compiled):
         return ()

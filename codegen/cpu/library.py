@@ -23,11 +23,12 @@ from ...base.files import File
 from ...runtime.artifact import Provenance, artifact_files, description
 from ...runtime.header import c_header
 from ...runtime.signature import Signature
+from ...runtime.weights_file import weights_path
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
-from .archive import archive, members
-from .elf import with_constant
-from .generator import runs_parallel
+from .archive import archive, indexed, members
+from .elf import read_object, renamed, with_constant
+from .generator import runs_parallel, teams_of
 
 _log = logging.getLogger(__name__)
 _COMPILERS = ("cc", "gcc", "clang")
@@ -37,7 +38,7 @@ Find = Callable[[str], str | None]
 
 
 def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tuple[File, ...]:
-    """A shared library at `path`, its C header, and its manifest.
+    """A shared library at `path`, its C header, its manifest, and the weights of a model.
 
     Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
@@ -45,14 +46,21 @@ def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tup
     _check_names(signature)
     code = File(path, link(_described(compiled), target), 0o777)
     return artifact_files(
-        code, signature, target, _needs(compiled), provenance, [_header(path, signature)]
-    )
+        code, signature, target, _needs(compiled), provenance, [_header(path, compiled)],
+        compiled.weights,
+    )  # fmt: skip
 
 
 def object_files(compiled: Compiled, path: Path) -> tuple[File, ...]:
-    """An object file at `path`, and its C header. Raises `BuildError` as `library_files` does."""
+    """An object file at `path`, of a model an archive of several, and its C header.
+
+    Raises `BuildError` as `library_files` does.
+    """
     _check_names(compiled.signature)
-    return File(path, _described(compiled)), _header(path, compiled.signature)
+    code = indexed(_described(compiled), lambda code: read_object(code).defined)
+    held = compiled.weights
+    beside = [] if held is None or not held.size else [File(weights_path(path), held.data)]
+    return File(path, code), *beside, _header(path, compiled)
 
 
 def check_path(path: Path, *, object_file: bool) -> None:
@@ -85,11 +93,25 @@ def _check_names(signature: Signature) -> None:
 
 def _needs(compiled: Compiled) -> dict[str, Any]:
     """What the runtime of processors asks a manifest for (`TargetRuntime.needs`)."""
-    return {"openmp": runs_parallel(compiled)}
+    needs: dict[str, Any] = {"openmp": runs_parallel(compiled)}
+    if compiled.weights is not None:
+        needs["teams"] = [_own(compiled, symbol) for symbol in teams_of(compiled)]
+    return needs
 
 
-def _header(path: Path, signature: Signature) -> File:
-    return File(path.with_suffix(".h"), c_header(signature).encode())
+def _own(compiled: Compiled, symbol: str) -> str:
+    """The name of a symbol of a model's kernel in files.
+
+    Models have equal kernels under equal names, with other schedules, and a program may have
+    several models.
+    """
+    return f"{compiled.signature.name}.{symbol}"
+
+
+def _header(path: Path, compiled: Compiled) -> File:
+    held = compiled.weights
+    file = None if held is None or not held.size else (weights_path(path).name, held.nbytes)
+    return File(path.with_suffix(".h"), c_header(compiled.signature, file).encode())
 
 
 def _described(compiled: Compiled) -> bytes:
@@ -97,6 +119,11 @@ def _described(compiled: Compiled) -> bytes:
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
     text = description(signature, target, target.features, _needs(compiled))
     first, *others = members(compiled.image)
+    if others:
+        defined = frozenset[str]().union(*(read_object(code).defined for code in others))
+        names = {symbol: _own(compiled, symbol) for symbol in defined}
+        seen = {_own(compiled, symbol) for symbol in teams_of(compiled)}
+        first, *others = (renamed(code, names, seen) for code in (first, *others))
     described = with_constant(first, f"{signature.name}.description", text)
     if described is None:
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)

@@ -84,7 +84,7 @@ def describe(
     **changes: Any,
 ) -> None:
     """Write the header and the manifest of a library that has a description."""
-    provenance = Provenance(ORIGIN, "s1", "m1", {"llvm": "22.1.0"})._replace(**changes)
+    provenance = Provenance(ORIGIN, "s1", "m1", {"llvm": "22.1.0"}, {})._replace(**changes)
     code = File(path, path.read_bytes())
     header = File(path.with_suffix(".h"), c_header(signature).encode())
     _, *files = artifact_files(code, signature, target, {"openmp": openmp}, provenance, [header])
@@ -114,7 +114,7 @@ def test_an_artifact_is_three_files(library: Path) -> None:
 def test_the_manifest_reads_back(library: Path) -> None:
     manifest = read_manifest(library)
     assert manifest.signature == SIGNATURE
-    assert manifest.provenance == (ORIGIN, "s1", "m1", {"llvm": "22.1.0"})
+    assert manifest.provenance == (ORIGIN, "s1", "m1", {"llvm": "22.1.0"}, {})
     assert manifest.target == GENERIC
     assert manifest.size == library.stat().st_size
 

@@ -1,0 +1,309 @@
+"""Models as files: what is written, loaded, refused, and called from C."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base import files
+from tilewright.base.checked_json import sealed
+from tilewright.codegen.cpu.archive import members
+from tilewright.codegen.cpu.elf import read_object
+from tilewright.codegen.cpu.generator import CALLED
+from tilewright.codegen.disk_cache import LOCATION
+from tilewright.graph import Builder, Graph, TensorType
+
+SERIAL = "cpu -threads=1"
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+
+
+def layers(name: str = "layers", seed: int = 0, rows: int = 4) -> Graph:
+    """Two products; weights are from the seed."""
+    rng = np.random.default_rng(seed)
+    b = Builder(name)
+    x = b.input("x", TensorType("float32", (rows, 16)))
+    for _ in range(2):
+        w = b.constant(rng.standard_normal((16, 16)) / 4, "float32")
+        x = b.add("sigmoid", b.add("matmul", x, w))
+    return b.graph({"y": x, "top": b.add("max", x, axes=(1,), keepdims=False)})
+
+
+def x_of(graph: Graph) -> Any:
+    return np.random.default_rng(1).standard_normal(graph.inputs["x"].shape).astype(np.float32)
+
+
+def written(graph: Graph, path: Path, target: str = SERIAL, **options: Any) -> Path:
+    return tw.build_library(graph, path, target, allow=("default",), **options).files[0]
+
+
+def weights_of(path: Path) -> Path:
+    return path.with_name(path.name + ".weights")
+
+
+def manifest_of(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def is_right(model: tw.Model, graph: Graph) -> bool:
+    x = x_of(graph)
+    found, wanted = model(x), graph.reference(x)
+    return all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def compile_once(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled here is the same in most tests."""
+    monkeypatch.setenv(LOCATION, cache)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return written(layers(), tmp_path / "layers.so")
+
+
+def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
+    graph = layers()
+    made = tw.build_library(graph, tmp_path / "layers.so", SERIAL, allow=("default",))
+    names = [path.name for path in made.files]
+    assert names == ["layers.so", "layers.so.json", "layers.h", "layers.so.weights"]
+    model, built = tw.load(made.files[0]), tw.build(graph, SERIAL, allow=("default",))
+    assert is_right(model, graph)
+    assert repr(model) == repr(built)
+    assert model.kernels == built.kernels
+    assert made.origin.kind == model.module.origin.kind == "default"
+    assert [*model.weights] == [*built.weights]
+    assert not model.weights.flags.writeable
+    with ThreadPoolExecutor(8) as pool:
+        x = x_of(graph)
+        assert {y.tobytes() for y, _ in pool.map(lambda _: model(x), range(64))} == {
+            built(x)[0].tobytes()
+        }
+
+
+def test_threads_of_kernels_are_connected(tmp_path: Path) -> None:
+    graph = layers(rows=512)
+    path = written(graph, tmp_path / "layers.so", "cpu -threads=2")
+    listed = json.loads(manifest_of(path).read_text())["teams"]
+    assert listed
+    assert all(name.startswith("layers.") and name.endswith(".teams") for name in listed)
+    assert is_right(tw.load(path), graph)
+
+
+def test_a_model_without_constants_has_no_file_of_them(tmp_path: Path) -> None:
+    b = Builder("plain")
+    graph = b.graph({"y": b.add("relu", b.input("weights", TensorType("float32", (3,))))})
+    path = written(graph, tmp_path / "plain.so")
+    assert not weights_of(path).exists()
+    assert tw.load(path)(np.array([-1, 0, 2], np.float32)).tolist() == [0, 0, 2]
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def lengthen(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"!")
+
+
+def change(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def swap(path: Path) -> None:
+    shutil.copy(weights_of(written(layers(seed=1), path.with_name("other.so"))), path)
+
+
+def turn_into_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def turn_into_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, lengthen, change, swap, Path.unlink, turn_into_folder, turn_into_pipe]
+)
+def test_weights_that_are_not_those_of_the_model(
+    path: Path, damage: Callable[[Path], object]
+) -> None:
+    damage(weights_of(path))
+    with pytest.raises(tw.ArtifactError) as refused:
+        tw.load(path)
+    assert weights_of(path) in refused.value.arguments
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 2**40])
+def test_a_manifest_that_says_another_size_is_refused(path: Path, size: int) -> None:
+    data = json.loads(manifest_of(path).read_text())
+    assert data["weights"]["size"] != size
+    data["weights"]["size"] = size
+    manifest_of(path).write_text(json.dumps(sealed(data)))
+    with pytest.raises(tw.ArtifactError):
+        tw.load(path)
+
+
+def test_a_model_that_is_replaced_stays_what_it_was(path: Path) -> None:
+    first, other = tw.load(path), layers(seed=1)
+    written(other, path)
+    assert is_right(first, layers())
+    assert is_right(tw.load(path), other)
+
+
+def test_a_full_disk_leaves_the_old_model(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {p.name: p.read_bytes() for p in path.parent.iterdir()}
+    real = files._write
+
+    def write(where: Path, file: files.File) -> None:
+        if file.path == weights_of(path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
+        real(where, file)
+
+    monkeypatch.setattr(files, "_write", write)
+    with pytest.raises(tw.BuildError) as refused:
+        written(layers(seed=1), path)
+    assert str(weights_of(path)) in map(str, refused.value.arguments)
+    assert {p.name: p.read_bytes() for p in path.parent.iterdir()} == before
+
+
+def test_an_interrupt_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("replace", "_write"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path if place == "replace" else files, place, interrupt)
+            written(layers(), tmp_path / "layers.so")
+        assert not list(tmp_path.iterdir())
+
+
+LOADED = """
+import json, sys
+import numpy as np
+import tilewright as tw
+model = tw.load(sys.argv[1])
+np.save(sys.argv[3], model(np.load(sys.argv[2]))[0])
+parts = {name.split(".")[1] for name in sys.modules if name.startswith("tilewright.")}
+foreign = {"llvmlite", "sqlalchemy", "xgboost", "ml_dtypes", "onnx", "onnx_ir"} & {*sys.modules}
+print(json.dumps([sorted(parts), sorted(foreign)]))
+"""
+
+
+def test_a_model_needs_the_runtime_and_numpy_alone(path: Path) -> None:
+    x, y = path.with_name("x.npy"), path.with_name("y.npy")
+    np.save(x, x_of(layers()))
+    command = [sys.executable, "-c", LOADED, *map(str, (path, x, y))]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == [["base", "runtime", "target"], []]
+    np.testing.assert_allclose(np.load(y), layers().reference(np.load(x))[0], rtol=1e-5)
+
+
+PROGRAM = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "{0}.h"
+#include "{1}.h"
+
+static const uint8_t *mapped(const char *name, size_t size) {{
+    int file = open(name, O_RDONLY);
+    void *found = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (file < 0 || found == MAP_FAILED) exit(3);
+    return found;
+}}
+
+int main(void) {{
+    static float x[64], y[64], top[4];
+    const uint8_t *w0 = mapped("{2}.weights", {0}_WEIGHTS_BYTES);
+    const uint8_t *w1 = mapped("{3}.weights", {1}_WEIGHTS_BYTES);
+    char *memory = aligned_alloc(64, {0}_WORKSPACE_BYTES + {1}_WORKSPACE_BYTES + 64);
+    for (int i = 0; i < 64; i++) x[i] = i / 64.0f;
+    printf("%d ", {0}(x, y, top, w0, NULL));
+    printf("%d ", {0}(x, y, top, w0, memory));
+    printf("%.5f ", top[3]);
+    printf("%d ", {1}(x, y, top, w1, memory));
+    printf("%.5f", top[3]);
+    return 0;
+}}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("ending", "threads"), [("so", 1), ("a", 2)])
+def test_a_program_in_c_has_two_models(tmp_path: Path, ending: str, threads: int) -> None:
+    graphs = [layers("first"), layers("second", seed=1)]
+    names = [f"{graph.name}.{ending}" for graph in graphs]
+    for graph, name in zip(graphs, names, strict=True):
+        written(graph, tmp_path / name, f"cpu -threads={threads}", object_file=ending == "a")
+    (tmp_path / "main.c").write_text(PROGRAM.format("first", "second", *names))
+    linked = [f"./{name}" for name in names] + ["-lgomp"] * (threads > 1)
+    command = ["cc", "-Wall", "-Werror", "main.c", *linked, "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    run = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    x = (np.arange(64, dtype=np.float32) / 64).reshape(4, 16)
+    tops = [graph.reference(x)[1][3] for graph in graphs]
+    found = run.stdout.split()
+    assert [found[0], found[1], found[3]] == ["1", "0", "0"]
+    assert [float(found[2]), float(found[4])] == pytest.approx(tops, abs=2e-5)
+
+
+def test_models_share_no_symbols(tmp_path: Path) -> None:
+    """Their kernels have equal names, and may have other schedules."""
+    defined = []
+    for name in ("first", "second"):
+        path = written(layers(name), tmp_path / f"{name}.a", object_file=True)
+        objects = [read_object(code) for code in members(path.read_bytes())]
+        defined.append(frozenset[str]().union(*(found.defined for found in objects)))
+        called = frozenset[str]().union(*(found.undefined for found in objects)) - CALLED
+        assert len(objects) == 3
+        assert called <= defined[-1]
+    assert not defined[0] & defined[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["main", "exp", "int", "2nd", "", "é", "_init"])
+def test_graphs_of_any_name_are_functions_in_c(tmp_path: Path, name: str) -> None:
+    graph = layers(name)
+    path = written(graph, tmp_path / "layers.so")
+    assert is_right(tw.load(path), graph)
+    command = ["cc", "-xc", "-Wall", "-Werror", "-fsyntax-only", "layers.h"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+
+
+def test_a_header_tells_weights_from_an_input_of_that_name(tmp_path: Path) -> None:
+    b = Builder("named")
+    x = b.input("weights", TensorType("float32", (2, 2)))
+    graph = b.graph({"y": b.add("matmul", x, b.constant(np.ones((2, 2)), "float32"))})
+    path = written(graph, tmp_path / "named.so")
+    declared = path.with_suffix(".h").read_text().partition("int32_t named(")[2].split(";")[0]
+    assert declared.split(", ")[0] == "const float *weights_in"
+    assert declared.count(" *weights_in") == 1
+    assert tw.load(path)(weights=np.ones((2, 2), np.float32)).tolist() == [[2, 2], [2, 2]]
