@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..tir.ir import Func
     from ..tuning_db import Explanation, TuningDatabase
     from ..tuning_db.store import DatabaseOrPath
+    from .explain_model import GraphExplanation
 
 
 @overload
@@ -232,27 +233,55 @@ class Library:
     origin: Origin
 
 
-@checked_call(BuildError, 'tw.explain(program, "cpu", "tuning.db")')
-@system_errors(BuildError, "a lookup")
+@overload
 def explain(
     program: Func,
     target: Target | str,
     database: DatabaseOrPath,
     *,
     tolerance: float | None = None,
-) -> Explanation:
+) -> Explanation: ...
+
+
+@overload
+def explain(
+    program: Graph,
+    target: Target | str,
+    database: DatabaseOrPath,
+    *,
+    tolerance: float | None = None,
+) -> GraphExplanation: ...
+
+
+@checked_call(BuildError, 'tw.explain(program, "cpu", "tuning.db")')
+@system_errors(BuildError, "a lookup")
+def explain(
+    program: Func | Graph,
+    target: Target | str,
+    database: DatabaseOrPath,
+    *,
+    tolerance: float | None = None,
+) -> Explanation | GraphExplanation:
     """Say which records a build of a program would consider, take and refuse, and why.
 
     Like `TuningDatabase.explain`, and schedules are applied to the program as in `build`: those
     that do not apply are listed with the reason. Nothing is compiled.
 
+    Of a graph there is an explanation for each kernel, with the origin of its schedule.
+
     Raises `DatabaseError`, `TargetError` for an invalid target, and `BuildError` for what is no
     program or no database.
     """
     from ..codegen.detect import resolve
+    from ..graph.ir import Graph
     from ..tuning_db.arguments import opened
 
-    return explained(program, resolve(target), opened(database, BuildError), tolerance)
+    resolved, store = resolve(target), opened(database, BuildError)
+    if isinstance(program, Graph):
+        from .explain_model import explain_graph
+
+        return explain_graph(program, resolved, store, tolerance)
+    return explained(program, resolved, store, tolerance)
 
 
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..base.errors import NotTunedError
 from ..base.text import count
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
@@ -20,6 +20,7 @@ from ..target import Target
 from ..tuning_db import TuningDatabase
 from .choose import POLICIES, Choice, Choices
 from .compile_all import compile_all
+from .explain_model import by_kind
 from .model_steps import root, steps_of
 from .weights import Weights
 
@@ -39,12 +40,9 @@ class BuiltGraph:
     @property
     def origin(self) -> Origin:
         """The least certain origin of a kernel, and how many are of each kind."""
-        kinds = Counter(origin.kind for origin in self.kernels.values())
-        if not kinds:
-            return Origin("schedule", detail="without kernels")
-        found = sorted(kinds, key=POLICIES.index)
-        told = ", ".join(f"{kinds[kind]} {kind}" for kind in found)
-        return Origin(found[-1], detail=f"of {count(kinds.total(), 'kernel')}: {told}")
+        origins = [*self.kernels.values()]
+        last = max(origins, key=lambda o: POLICIES.index(o.kind), default=Origin("schedule"))
+        return Origin(last.kind, detail=by_kind(origins))
 
 
 def build_graph(
@@ -74,7 +72,11 @@ def compile_graph(
     funcs = lowered_all(groups)
     distinct = {func.name: func for func in funcs}
     choices = [Choices(f, target, database, allow, tolerance) for f in distinct.values()]
-    made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp)
+    try:
+        made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp)
+    except NotTunedError as error:
+        again = (Choices(f, target, database, allow, tolerance) for f in distinct.values())
+        raise _not_tuned(graph, target, allow, [*again], error) from error
     chosen = {name: choice for name, (choice, _) in zip(distinct, made, strict=True)}
     kernels: dict[str, Compiled] = {
         name: compiled for name, (_, compiled) in zip(distinct, made, strict=True)
@@ -91,3 +93,22 @@ def compile_graph(
     where = called[0].target if called else target
     compiled = joined(plan.signature, plan.steps, where)
     return BuiltGraph(replace(compiled, weights=weights.content()), chosen)
+
+
+def _not_tuned(
+    graph: Graph, target: Target, allow: Sequence[str], choices: list[Choices], first: NotTunedError
+) -> NotTunedError:
+    """The error that lists all kernels without a permitted schedule; `first` is that of one."""
+    lacking = []
+    for choice in choices:
+        try:
+            next(choice)
+        except NotTunedError:
+            lacking.append(choice.name)
+    return NotTunedError(
+        "allow={0} permits no schedule on {1} for {2} of {3} of {4}: {5}",
+        [*allow], str(target), len(lacking), count(len(choices), "kernel"), graph.name,
+        ", ".join(lacking),
+        hint="tune the graph into the database, tw.tune(graph, database=...), or allow more",
+        kernels=lacking, **first.data,
+    )  # fmt: skip

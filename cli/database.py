@@ -12,6 +12,7 @@ import typer
 from ..base.errors import DatabaseError
 from ..base.text import FEWEST_DIGITS, count, masked_url, short_id
 from . import upkeep
+from .graph_options import Constants, Shapes
 from .options import (
     OPTIONS,
     AsJson,
@@ -19,14 +20,14 @@ from .options import (
     DatabaseArgument,
     DatabaseOption,
     Parameters,
-    Program,
+    ProgramOrModel,
     SomeProgram,
     TargetText,
     Tolerance,
     database_named,
     open_database,
 )
-from .program_file import load_program
+from .program_file import Options, load_buildable, load_program
 from .report import (
     best_rows,
     decisions_text,
@@ -41,6 +42,7 @@ from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
 
 if TYPE_CHECKING:
+    from ..tir.ir import Func
     from ..tuning_db import Measurement, ScheduleRecord, Workload
 
 app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS)
@@ -318,24 +320,61 @@ def merge(
 
 @app.command()
 def explain(
-    program: Program,
+    program: ProgramOrModel,
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="Of a model: what is said of this kernel, by its name.")
+    ] = None,
     db: Database = "tuning.db",
     target: TargetText = "cpu",
     tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which records a build would consider, which it takes, and why it refuses the others."""
+    """Say which records a build would consider, which it takes, and why it refuses the others.
+
+    Of a model, where a build takes the schedule of each kernel from.
+    """
     from ..building.build import explain as explain_build
+    from ..graph.ir import Graph
     from ..tuning_db import to_plain
 
-    func = load_program(program, param or ())
+    made: Any = load_buildable(program, Options(param, shape, constant))
+    if kernel is not None:
+        made = _kernel(made, kernel)
     with open_database(db) as database:
-        told = explain_build(func, target, database, tolerance=tolerance)
+        told = explain_build(made, target, database, tolerance=tolerance)
     if as_json:
         print_json(to_plain(told))
+    elif isinstance(made, Graph):
+        rows = [
+            [
+                k.name,
+                str(k.runs),
+                k.origin.kind,
+                short_id(k.origin.schedule_id or ""),
+                k.origin.detail,
+            ]
+            for k in told.kernels
+        ]
+        print_table(("~kernel", ">runs", "from", "?schedule", "~detail"), rows, "no kernels")
+        print_text(f"\n{told.summary}")
     else:
         print_text(str(told))
+
+
+def _kernel(made: Any, name: str) -> Func:
+    """The program of a graph's kernel of that name."""
+    from ..graph.ir import Graph
+
+    named = {func.name: func for func in made.kernels()} if isinstance(made, Graph) else {}
+    if name not in named:
+        listed = ", ".join(named) or "none"
+        raise typer.BadParameter(
+            f"there is no kernel {name!r}; there is {listed}", param_hint="--kernel"
+        )
+    return named[name]
 
 
 for _command in (upkeep.pin, upkeep.prune, upkeep.diff):

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..base.errors import ModelError
+
 if TYPE_CHECKING:
-    from ..graph.ir import Graph, TensorType
+    from ..graph.ir import Graph
+    from ..importers.onnx.summary import Summary
+    from ..runtime.signature import Argument
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model's file.")]
+ModelOrLibrary = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL.onnx|MODEL.so", help="The model's file, or what `build` wrote."),
+]
 Shapes = Annotated[
     list[str] | None,
     typer.Option(
@@ -72,31 +81,55 @@ def values(texts: Iterable[str] | None) -> dict[str, Any]:
     return found
 
 
-def arrays(graph: Graph, files: Iterable[str], seed: int) -> dict[str, Any]:
-    """The inputs of a graph, in order: those of files, and random ones for the others."""
+def import_graph(
+    model: Path,
+    shape: list[str] | None,
+    constant: list[str] | None,
+    told: Summary | None = None,
+) -> Graph:
+    """The graph of a model's file, by the options of a command."""
+    from ..importers.onnx import import_onnx
+    from ..importers.onnx.summary import summary
+
+    try:
+        return import_onnx(model, shapes(shape), values(constant))
+    except ModelError as error:
+        dims = error.data.get("dims")
+        if dims is None:
+            raise
+        ranks = {t.name for t in (told or summary(model)).inputs if t.shape is None}
+        given = ",".join(f"{dim}=[1]" if dim in ranks else f"{dim}=1" for dim in dims)
+        raise ModelError(
+            "these dims have no value: {0}", ", ".join(dims),
+            hint=f"give them values, such as --shape {quote(given)}", dims=dims,
+        ) from error  # fmt: skip
+
+
+def arrays(inputs: Mapping[str, Argument], files: Iterable[str], seed: int) -> dict[str, Any]:
+    """The inputs of a model, in order: those of files, and random ones for the others."""
     import numpy as np
 
     given: dict[str, Any] = {}
     for name, file in _pairs(files, "--input", "NAME=FILE.npy"):
-        if name not in graph.inputs:
-            listed = ", ".join(graph.inputs) or "none"
+        if name not in inputs:
+            listed = ", ".join(inputs) or "none"
             raise typer.BadParameter(
                 f"the model has no input {name!r}; it has {listed}", param_hint="--input"
             )
         given[name] = _read(file, "--input")
     rng = np.random.default_rng(seed)
-    drawn = {name: _random(value.type, rng) for name, value in graph.inputs.items()}
-    return {name: given.get(name, drawn[name]) for name in graph.inputs}
+    drawn = {name: _random(kind.dtype, kind.shape, rng) for name, kind in inputs.items()}
+    return {name: given.get(name, drawn[name]) for name in inputs}
 
 
-def _random(type: TensorType, rng: Any) -> Any:
+def _random(name: str, shape: tuple[int, ...], rng: Any) -> Any:
     from ..base import dtypes
 
-    dtype = dtypes.to_numpy(type.dtype)
-    if dtypes.is_float(type.dtype):
-        return rng.standard_normal(type.shape).astype(dtype)
-    low, high = (-128, 128) if type.dtype == "int8" else (0, 256 if type.dtype == "uint8" else 2)
-    return rng.integers(low, high, type.shape).astype(dtype)
+    dtype = dtypes.to_numpy(name)
+    if dtypes.is_float(name):
+        return rng.standard_normal(shape).astype(dtype)
+    low, high = (-128, 128) if name == "int8" else (0, 256 if name == "uint8" else 2)
+    return rng.integers(low, high, shape).astype(dtype)
 
 
 def _pairs(texts: Iterable[str], option: str, form: str) -> Iterator[tuple[str, str]]:

@@ -7,14 +7,22 @@ from collections import Counter
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..base.errors import ModelError, UnsupportedError
 from ..base.text import count, format_bytes, short_id
-from .graph_options import Constants, Inputs, ModelFile, Shapes, arrays, shapes, values
+from .graph_options import (
+    Constants,
+    Inputs,
+    ModelFile,
+    ModelOrLibrary,
+    Shapes,
+    arrays,
+    import_graph,
+    values,
+)
 from .options import AsJson, TargetText, open_database
 from .report import print_json, time_text
 from .table import output_text, print_facts, print_headings, print_table, print_text
@@ -22,6 +30,7 @@ from .table import output_text, print_facts, print_headings, print_table, print_
 if TYPE_CHECKING:
     from ..graph.ir import Graph
     from ..importers.onnx.summary import Summary
+    from ..runtime.model import Model
 
 
 class Beside(StrEnum):
@@ -76,7 +85,7 @@ def inspect(
 
 
 def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
-    model: ModelFile,
+    model: ModelOrLibrary,
     shape: Shapes = None,
     constant: Constants = None,
     input_files: Inputs = None,
@@ -98,36 +107,42 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a model, run it, and time it; measures no schedules.
+    """Compile a model or load one that was built, run it, and time it; measures no schedules.
 
     Random floats are normally distributed, random integers 0 or 1: as masks, lengths and indices
     they are valid. Those of 8 bits take all values. Fails where outputs of calls differ, and where
     an error is too large: more than twice that of the others, and more than rounding explains.
     """
     from ..building.build import build
+    from ..runtime.artifact import manifest_path
     from .parity import check_session, compare, session_of
 
-    graph = import_graph(model, shape, constant)
-    given = arrays(graph, input_files or (), random)
     wanted = dict.fromkeys(check or ())
     if Beside.ONNXRUNTIME in wanted:
         check_session()
-    with nullcontext() if db is None else open_database(db) as database:
-        made = build(graph, target, database)
-    outputs = _called(made, given, len(graph.outputs), repeat)
+    graph: Graph | None = None
+    if manifest_path(model).is_file():
+        made = _loaded(model, [shape, constant, check, db])
+    else:
+        graph = import_graph(model, shape, constant)
+        with nullcontext() if db is None else open_database(db) as database:
+            made = build(graph, target, database)
+    given = arrays(made.inputs, input_files or (), random)
+    outputs = _called(made, given, repeat)
+    names = made.outputs if graph is None else graph.outputs
     facts: dict[str, Any] = {
         "model": str(model),
         "target": str(made.module.target),
-        "inputs": {name: str(value.type) for name, value in graph.inputs.items()},
+        "inputs": {name: argument.type_text for name, argument in made.inputs.items()},
         "outputs": {
-            name: {"type": str(value.type), "digest": _digest(array), "first": _first(array)}
-            for (name, value), array in zip(graph.outputs.items(), outputs, strict=True)
+            name: {"type": a.type_text, "digest": _digest(array), "first": _first(array)}
+            for name, a, array in zip(names, made.outputs.values(), outputs, strict=True)
         },
     }
     timing = made.time(*given.values())
     facts |= {"seconds": timing.median, "samples": timing.samples}
     found = None
-    if wanted:
+    if wanted and graph is not None:
         peer = None
         if Beside.ONNXRUNTIME in wanted:
             fixed = values(constant)
@@ -157,36 +172,27 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         raise typer.Exit(1)
 
 
-def import_graph(
-    model: Path,
-    shape: list[str] | None,
-    constant: list[str] | None,
-    told: Summary | None = None,
-) -> Graph:
-    """The graph of a model's file, by the options of a command."""
-    from ..importers.onnx import import_onnx
-    from ..importers.onnx.summary import summary
+def _loaded(path: Path, options: list[Any]) -> Model:
+    """The model of an artifact, which takes none of the options of files that are compiled."""
+    from ..runtime import load
+    from ..runtime.model import Model
 
-    try:
-        return import_onnx(model, shapes(shape), values(constant))
-    except ModelError as error:
-        dims = error.data.get("dims")
-        if dims is None:
-            raise
-        ranks = {t.name for t in (told or summary(model)).inputs if t.shape is None}
-        given = ",".join(f"{dim}=[1]" if dim in ranks else f"{dim}=1" for dim in dims)
-        raise ModelError(
-            "these dims have no value: {0}", ", ".join(dims),
-            hint=f"give them values, such as --shape {quote(given)}", dims=dims,
-        ) from error  # fmt: skip
+    if any(option is not None for option in options):
+        raise typer.BadParameter(
+            f"{path} was built already: --shape, --constant, --check and --db are of MODEL.onnx"
+        )
+    made = load(path)
+    if not isinstance(made, Model):
+        raise typer.BadParameter(f"{path} is a kernel, expected a model")
+    return made
 
 
-def _called(made: Any, given: dict[str, Any], outputs: int, repeat: int) -> tuple[Any, ...]:
+def _called(made: Model, given: dict[str, Any], repeat: int) -> tuple[Any, ...]:
     """The outputs of a call, which are those of all. Raises `ModelError` where they differ."""
     first: tuple[Any, ...] | None = None
     for number in range(1, repeat + 1):
         result = made(*given.values())
-        results = (result,) if outputs == 1 else result
+        results = (result,) if len(made.outputs) == 1 else result
         if first is None:
             first = results
         for name, a, b in zip(made.outputs, first, results, strict=True):

@@ -33,14 +33,22 @@ Program = Annotated[
         metavar="FILE.py:FUNCTION", help="The function that makes the program; runs FILE.py."
     ),
 ]
+ProgramOrModel = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:FUNCTION|MODEL.onnx",
+        help="The function that makes a program or graph (runs FILE.py), or a model's file.",
+    ),
+]
 SomeProgram = Annotated[
     str | None,
     typer.Argument(metavar="[FILE.py:FUNCTION]", help="The function that makes the program."),
 ]
-Programs = Annotated[
+ProgramsOrModels = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILE.py:FUNCTION...", help="The functions that make the programs; runs the files."
+        metavar="FILE.py:FUNCTION|MODEL.onnx...",
+        help="Functions that make programs or graphs (runs the files), or files of models.",
     ),
 ]
 Parameters = Annotated[

@@ -1,10 +1,11 @@
-"""Load a program from `FILE.py:FUNCTION` with parameters given as text."""
+"""Load a program or graph from `FILE.py:FUNCTION`, with parameters given as text, or a model."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
@@ -12,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import typer
 
+from .graph_options import import_graph
+
 if TYPE_CHECKING:
+    from ..graph.ir import Graph
     from ..schedule import Schedule
     from ..tir.ir import Func
 
@@ -27,20 +31,61 @@ def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
     return func
 
 
-def load_tunable(name: str, parameters: Iterable[str] = ()) -> Func | list[Schedule]:
-    """Returns the program, or the schedules of one, that the function makes; see `_made`."""
+@dataclass(frozen=True)
+class Options:
+    """What a command is told about the programs and models that it takes."""
+
+    parameters: list[str] | None
+    shape: list[str] | None
+    constant: list[str] | None
+
+    @property
+    def words(self) -> list[str]:
+        """They as words of a command line."""
+        given = (("-p", self.parameters), ("--shape", self.shape), ("--constant", self.constant))
+        return [word for flag, texts in given for text in texts or () for word in (flag, text)]
+
+
+def load_buildable(name: str, options: Options) -> Func | Graph:
+    """Returns the program or graph that a function makes, or the graph of a model's file."""
+    made = load_tunable(name, options)
+    if isinstance(made, list):
+        raise typer.BadParameter(f"{name} gives schedules, expected a program (Func) or a Graph")
+    return made
+
+
+def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
+    """Returns what the function makes: a program, schedules of one, or a graph; see `_made`.
+
+    A name that ends in `.onnx` is the file of a model, and its graph is returned.
+    """
+    from ..graph.ir import Graph
     from ..schedule import Schedule
     from ..tir.ir import Func
 
-    made = _made(name, parameters)
+    if Path(name).suffix == ".onnx":
+        if options.parameters:
+            raise typer.BadParameter("-p sets what functions take; a model has --shape, --constant")
+        return import_graph(Path(name), options.shape, options.constant)
+    if options.shape or options.constant:
+        raise typer.BadParameter(f"--shape and --constant are of models (.onnx), found {name!r}")
+    made = _made(name, options.parameters or ())
     schedules = [made] if isinstance(made, Schedule) else made
     if isinstance(schedules, list) and schedules and isinstance(schedules[0], Schedule):
         return schedules
-    if not isinstance(made, Func):
+    if not isinstance(made, Func | Graph):
         raise typer.BadParameter(
-            f"{name} gives a {type(made).__name__}, expected a program (Func), or schedules of one"
+            f"{name} gives a {type(made).__name__}, expected a program (Func), schedules of one, "
+            "or a Graph"
         )
     return made
+
+
+_MORE = {
+    ".db": "; a database is given by --db",
+    ".onnx": "; models have the commands inspect, run, tune, build and db explain",
+}
+"""What else a name may mean, by its ending."""
 
 
 def _made(name: str, parameters: Iterable[str]) -> Any:
@@ -53,7 +98,7 @@ def _made(name: str, parameters: Iterable[str]) -> Any:
     """
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
-        more = "; a database is given by --db" if Path(name).suffix == ".db" else ""
+        more = _MORE.get(Path(name).suffix, "")
         raise typer.BadParameter(f"expected FILE.py:FUNCTION, found {name!r}{more}")
     if not Path(file).is_file():
         raise typer.BadParameter(f"there is no file {file!r}")

@@ -1,38 +1,50 @@
-"""Commands on programs and targets: `tune`, `build` and `target`."""
+"""Commands on programs, models and targets: `tune`, `build` and `target`."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..base.errors import BuildError, TargetError
 from ..base.text import masked_url
 from ..target import Target
+from .graph_options import Constants, Shapes
 from .options import (
     AsJson,
     Database,
     Parameters,
-    Program,
-    Programs,
+    ProgramOrModel,
+    ProgramsOrModels,
     TargetText,
     Tolerance,
     open_database,
 )
-from .program_file import load_program, load_tunable
-from .report import print_json, print_results, tune_row
+from .program_file import Options, load_buildable, load_tunable
+from .report import print_json, print_kernels, print_results, tune_row
 from .table import print_facts, print_text
+
+if TYPE_CHECKING:
+    from ..graph.ir import Graph
+    from ..tir.ir import Func
 
 
 def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
-    programs: Programs,
+    programs: ProgramsOrModels,
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
     trials: Annotated[
         int | None,
-        typer.Option(help="New measurements; default 64, with --seconds unlimited.", min=1),
+        typer.Option(
+            help="New measurements; default 64, for each kernel of a model, with --seconds "
+            "unlimited.",
+            min=1,
+        ),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Wall-clock time in seconds.", min=0)
@@ -45,7 +57,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     ] = None,
     weight: Annotated[
         list[float] | None,
-        typer.Option(help="How often a program is called; one for each, in order."),
+        typer.Option(help="How often a program or model is called; one for each, in order."),
     ] = None,
     db: Database = "tuning.db",
     target: TargetText = "cpu",
@@ -59,54 +71,89 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find a fast schedule by measuring candidates; several programs share the budget.
+    """Find fast schedules by measuring candidates; several programs share the budget.
 
     A function may also return a schedule, or a list of schedules of one program, to be candidates
-    or searched. Every measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the
-    best so far.
+    or searched. Of a model all kernels are tuned, weighted by how often a call runs them. Every
+    measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the best so far.
     """
     from ..autotune.tune import tune as run
+    from ..graph.ir import Graph
 
-    given = [load_tunable(program, param or ()) for program in programs]
-    funcs = [made[0].original if isinstance(made, list) else made for made in given]
-    tuned: Any = given
-    if any(isinstance(made, list) for made in given):
-        if len(given) > 1:
-            raise typer.BadParameter("schedules are tuned by themselves: give one FILE.py:FUNCTION")
-        (tuned,) = given
-    options: dict[str, Any] = {
-        "weights": weight,
-        "trials": 64 if trials is None and seconds is None else trials,
-        "seconds": seconds,
-        "stop_at": stop_at,
-        "min_gain": min_gain,
-        "seed": seed,
-        "resume": resume,
-        "tolerance": tolerance,
-    }
+    options = Options(param, shape, constant)
+    given = [load_tunable(program, options) for program in programs]
+    alone = [made for made in given if not isinstance(made, list)]  # not schedules
+    if len(alone) < len(given) and len(given) > 1:
+        raise typer.BadParameter("schedules are tuned by themselves: give one FILE.py:FUNCTION")
+    tuned: Any = alone or given[0]
+    of_models = any(isinstance(made, Graph) for made in alone)
+    if of_models:
+        tuned, weight = kernels_of(alone, weight)
+    if trials is None and seconds is None:
+        trials = 64 * len(tuned) if of_models else 64
     with open_database(db, create=True) as database:
-        found = run(tuned, target, database=database, progress=not as_json, **options)
+        found = run(
+            tuned,
+            target,
+            database=database,
+            weights=weight,
+            trials=trials,
+            seconds=seconds,
+            stop_at=stop_at,
+            min_gain=min_gain,
+            seed=seed,
+            resume=resume,
+            tolerance=tolerance,
+            progress=not as_json,
+        )
         results = found if isinstance(found, list) else [found]
         if as_json:
+            funcs = tuned if alone else [tuned[0].original]
             rows = [tune_row(r, f.name) for f, r in zip(funcs, results, strict=True)]
-            print_json(rows if len(rows) > 1 else rows[0])
+            print_json(rows if of_models or len(rows) > 1 else rows[0])
+        elif of_models:
+            print_kernels(results, tuned, weight or ())
         else:
             print_results(results)
     if any(result.interrupted for result in results):
         raise typer.Exit(130)
-    if any(result.best is None for result in results):
+    untuned = [result.best is None for result in results]
+    if all(untuned) if of_models else any(untuned):
         raise typer.Exit(1)
 
 
+def kernels_of(
+    given: Sequence[Func | Graph], weights: Sequence[float] | None
+) -> tuple[list[Any], list[float]]:
+    """Programs, and the kernels of graphs, each once; and how often all together run each."""
+    from ..graph.ir import Graph
+
+    if weights is not None and len(weights) != len(given):
+        raise typer.BadParameter(
+            f"found {len(weights)}, expected one for each of {len(given)}", param_hint="--weight"
+        )
+    found: dict[Any, tuple[Any, float]] = {}
+    for made, weight in zip(given, weights or [1.0] * len(given), strict=True):
+        runs = made.kernels() if isinstance(made, Graph) else {made: 1}
+        for func, count in runs.items():
+            # Equal kernels of two models have one name, which has a digest.
+            key = func.name if isinstance(made, Graph) else id(func)
+            _, before = found.get(key, (func, 0.0))
+            found[key] = func, before + count * weight
+    return [func for func, _ in found.values()], [weight for _, weight in found.values()]
+
+
 def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
-    program: Program,
+    program: ProgramOrModel,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The file to write, such as matmul.so.")
     ],
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
     db: Annotated[
         str | None,
-        typer.Option(envvar="TILEWRIGHT_DB", help="The database to look the schedule up in."),
+        typer.Option(envvar="TILEWRIGHT_DB", help="The database to look schedules up in."),
     ] = None,
     target: TargetText = "cpu",
     allow: Annotated[
@@ -124,19 +171,22 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile one kernel to a library; measure nothing.
+    """Compile one kernel, or a model, to a library; measure nothing.
 
-    Writes the shared library, its manifest (.json) and a C header (.h), or an object file and the
-    header; for GPUs machine code (.cubin) and its manifest. The schedule is the best recorded one,
-    else one of other sizes, else a prediction.
+    Writes the shared library, its manifest (.json), a C header (.h), and of a model its weights
+    (.weights); or an object file, of a model an archive of them, and the header; for GPUs machine
+    code (.cubin) and its manifest. Schedules are the best recorded ones, else of other sizes, else
+    predictions.
     """
     from ..building.build import build_library
     from ..building.choose import POLICIES
+    from ..graph.ir import Graph
 
-    func = load_program(program, param or ())
+    options = Options(param, shape, constant)
+    made = load_buildable(program, options)
     with nullcontext() if db is None else open_database(db) as database:
-        made = build_library(
-            func,
+        library = build_library(
+            made,
             output,
             target,
             database,
@@ -145,21 +195,27 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
             tolerance=tolerance,
             object_file=object_file,
         )
-    if database is not None and made.origin.kind != "record":
+    if database is not None and library.origin.kind != "record":
+        origin = library.origin
+        told = f"{made.name}, this is the {origin.kind} schedule"
+        if isinstance(made, Graph):
+            told = f"all kernels of {made.name} ({origin.detail})"
         typer.echo(
-            f"warning: {masked_url(str(db))} has no usable record of {func.name}, this is the "
-            f"{made.origin.kind} schedule; `tilewright db explain {shlex.quote(program)}` says why",
+            f"warning: {masked_url(str(db))} has no usable record of {told}; "
+            f"`{shlex.join(['tilewright', 'db', 'explain', program, *options.words])}` says why",
             err=True,
         )
     if as_json:
         from dataclasses import asdict
 
-        files = [str(path) for path in made.files]
-        print_json({"files": files, "target": str(made.target), "origin": asdict(made.origin)})
+        files = [str(path) for path in library.files]
+        print_json(
+            {"files": files, "target": str(library.target), "origin": asdict(library.origin)}
+        )
         return
-    for path in made.files:
+    for path in library.files:
         typer.echo(path)
-    print_text(f"{func.name} for {made.target}, from {made.origin}")
+    print_text(f"{made.name} for {library.target}, from {library.origin}")
 
 
 def target(

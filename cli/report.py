@@ -18,6 +18,7 @@ from .table import print_facts, print_headings, print_table, print_text
 if TYPE_CHECKING:
     from ..autotune.model.assess import Report, Score
     from ..autotune.result import TuneResult
+    from ..tir.ir import Func
     from ..tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
     from ..tuning_db.gains import Gains
 
@@ -167,6 +168,29 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+def print_kernels(
+    results: Sequence[TuneResult], kernels: Sequence[Func], weights: Sequence[float]
+) -> None:
+    """Print the results of the kernels of models, and how often these run each."""
+    from ..tuning_db.gains import gain_cell
+    from ..tuning_db.values import Baseline
+
+    rows = [
+        [
+            func.name,
+            f"{weight:g}",
+            time_text(None if result.best is None else result.best.seconds),
+            gain_cell(result.gains[Baseline.UNTUNED]) if Baseline.UNTUNED in result.gains else "",
+            str(result.trials),
+            "" if result.best is None else short_id(result.best.schedule_id),
+        ]
+        for result, func, weight in zip(results, kernels, weights, strict=True)
+    ]
+    print_table(("~kernel", ">runs", ">time", ">vs untuned", ">trials", "schedule"), rows, "")
+    print_text(f"\n{results[0].reason}")
+    _print_spent(results)
+
+
 def print_results(results: Sequence[TuneResult]) -> None:
     """Print the results of programs that shared a budget."""
     for n, result in enumerate(results):
@@ -174,6 +198,10 @@ def print_results(results: Sequence[TuneResult]) -> None:
             print_headings(n, result.workload)
         print_text(str(result))
         print_facts({**_facts_of_best(result), "session": short_id(result.session)})
+    _print_spent(results)
+
+
+def _print_spent(results: Sequence[TuneResult]) -> None:
     typer.echo()
     spent = [vars(result.spent) for result in results]
     total = sum(result.seconds for result in results)

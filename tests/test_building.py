@@ -848,7 +848,7 @@ def test_what_is_no_database() -> None:
     with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, .*, found 3"):
         tw.build(te.func([x, y], name="inc"), database=3)  # type: ignore[call-overload]
     with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, .*, found None"):
-        tw.explain(te.func([x, y], name="inc"), "cpu", None)  # type: ignore[arg-type]
+        tw.explain(te.func([x, y], name="inc"), "cpu", None)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The commands `inspect` and `run`, on small models."""
+"""The commands on models, `inspect`, `run`, `tune`, `build` and `db explain`, on small ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright.base.errors import ModelError
 from tilewright.cli import parity
 from tilewright.cli.main import main as command_line
+from tilewright.cli.programs import kernels_of
 from tilewright.graph.text import parse_graph
 from tilewright.importers.onnx import import_onnx
 
@@ -232,3 +234,95 @@ def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
             assert done.code == 1
             assert done.err.startswith("tilewright: ")
             assert done.out == ""
+
+
+# Tuning, and files
+
+
+@pytest.fixture
+def options(layer: Path) -> list[object]:
+    """The model, what it needs to be imported, and one thread."""
+    return [layer, "--shape", "N=2", "--constant", "scale=3", *ONE]
+
+
+def test_a_model_is_tuned_explained_built_and_run(
+    run: Run, options: list[object], tmp_path: Path
+) -> None:
+    db = ["--db", tmp_path / "tuning.db"]
+    library = tmp_path / "layer.so"
+    tuned = run("tune", *options, *db, "--trials", 1, "--json")
+    assert tuned.code == 0
+    (row,) = tuned.json
+    assert row["best"]["schedule"]
+    told = run("db", "explain", *options, *db, "--json").json
+    (kernel,) = told["kernels"]
+    assert (kernel["name"], kernel["runs"]) == (row["name"], 1)
+    assert kernel["origin"]["kind"] == "record"
+    assert kernel["origin"]["schedule_id"] == row["best"]["schedule"]
+    assert row["name"] in run("db", "explain", *options, *db).out
+    one = run("db", "explain", *options, *db, "--kernel", row["name"])
+    assert row["best"]["schedule"][:8] in one.out
+    built = run("build", *options, *db, "--allow", "record", "-o", library, "--json")
+    assert (built.code, built.err) == (0, "")
+    assert [Path(p).suffix for p in built.json["files"]] == [".so", ".json", ".h", ".weights"]
+    assert built.json["origin"]["kind"] == "record"
+    loaded = run("run", library, "--random", 5, "--json").json
+    compiled = run("run", *options, *db, "--random", 5, "--json").json
+    assert loaded["outputs"] == compiled["outputs"]
+    again = run("tune", *options, *db, "--trials", 1)
+    assert row["name"] in again.out
+
+
+def test_a_model_without_records_is_not_built_from_records_alone(
+    run: Run, options: list[object], tmp_path: Path
+) -> None:
+    with tw.TuningDatabase(tmp_path / "tuning.db"):
+        pass
+    output = ["-o", tmp_path / "layer.so", "--db", tmp_path / "tuning.db"]
+    refused = run("build", *options, *output, "--allow", "record")
+    assert refused.code == 1
+    assert "allow=['record'] permits no schedule" in refused.err
+    assert not (tmp_path / "layer.so").exists()
+    built = run("build", *options, *output, "--allow", "default")
+    assert built.code == 0
+    assert "`tilewright db explain" in built.err
+    assert "--shape N=2 --constant scale=3` says why" in built.err
+
+
+def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
+    graph, other = (import_onnx(layer, {"N": n}, {"scale": 3}) for n in (2, 4))
+    program = tw.ops.softmax_func(2, 8)
+    funcs, weights = kernels_of([graph, program, other, graph], [2.0, 3.0, 5.0, 7.0])
+    assert [*weights] == [9.0, 3.0, 5.0]
+    assert funcs[1] is program
+    assert [func.name for func in funcs[::2]] == [
+        f.name for g in (graph, other) for f in g.kernels()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("build LAYER -p n=2 -o x.so", "--shape, --constant"),
+        ("build LAYER -o x.so", "--shape N=1"),
+        ("build f.py:f --shape N=2 -o x.so", "are of models"),
+        ("show LAYER", "inspect"),
+        ("check LAYER", "inspect"),
+        ("tune LAYER --shape N=2 --constant scale=3 --weight 1 --weight 2", "--weight"),
+        ("db explain LAYER --shape N=2 --constant scale=3 --kernel x", "no kernel 'x'"),
+        ("run missing.onnx", "missing.onnx"),
+        ("run KERNEL", "is a kernel"),
+        ("run KERNEL --shape N=1", "was built already"),
+    ],
+)
+def test_words_that_do_not_fit(
+    run: Run, layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kernel = tmp_path / "kernel.so"
+    if "KERNEL" in words:
+        tw.build_library(tw.Schedule(tw.ops.softmax_func(2, 8)), kernel, "cpu -threads=1")
+    named = {"LAYER": layer, "KERNEL": kernel}
+    result = run(*(named.get(word, word) for word in words.split()))
+    assert result.code in {1, 2}
+    assert told in " ".join(result.err.split())

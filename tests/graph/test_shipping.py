@@ -307,3 +307,17 @@ def test_a_header_tells_weights_from_an_input_of_that_name(tmp_path: Path) -> No
     assert declared.split(", ")[0] == "const float *weights_in"
     assert declared.count(" *weights_in") == 1
     assert tw.load(path)(weights=np.ones((2, 2), np.float32)).tolist() == [[2, 2], [2, 2]]
+
+
+def test_kernels_without_records_are_listed(path: Path) -> None:
+    graph = layers()
+    with tw.TuningDatabase(path.with_name("tuning.db")) as database:
+        before = path.read_bytes()
+        with pytest.raises(tw.NotTunedError) as refused:
+            tw.build_library(graph, path, SERIAL, database, allow=("record",))
+        assert refused.value.data["kernels"] == [func.name for func in graph.kernels()]
+        told = tw.explain(graph, SERIAL, database)
+    assert path.read_bytes() == before
+    assert {k.name: k.runs for k in told.kernels} == {f.name: n for f, n in graph.kernels().items()}
+    assert {k.origin.kind for k in told.kernels} == {"model"}
+    assert all(k.name in str(told) for k in told.kernels)
