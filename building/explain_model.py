@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from ..base.display import html
 from ..base.text import count
 from ..graph.ir import Graph
 from ..runtime.module import Origin
@@ -38,6 +39,8 @@ class GraphExplanation:
     def summary(self) -> str:
         """How many kernels have a schedule of each kind: `3 kernels: 2 record, 1 model`."""
         return by_kind([kernel.origin for kernel in self.kernels])
+
+    _repr_html_ = html
 
     def __str__(self) -> str:
         lines = [f"{k.name} ({k.runs}x): {k.origin}" for k in self.kernels]

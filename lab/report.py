@@ -12,8 +12,11 @@ import htpy as h
 from markupsafe import Markup
 
 from .. import __version__
+from ..base.errors import TilewrightError
 from ..base.text import short_id
-from ..tuning_db import Session, TuningDatabase, utc_now
+from ..tuning_db import Session, utc_now
+from ..tuning_db.arguments import opened
+from ..tuning_db.store import DatabaseOrPath
 from .pictures.database import moment, outcomes_table, programs_table, sessions_table, summary
 from .pictures.page import page, text
 from .pictures.programs import Contents, Tuned
@@ -28,18 +31,20 @@ _ROWS, _ROWS_OF_SESSION = 30, 1000
 
 
 def report(
-    database: TuningDatabase, session: Session | None = None, *, now: datetime | None = None
+    database: DatabaseOrPath, session: Session | None = None, *, now: datetime | None = None
 ) -> str:
     """The page of a database, or of a session of it, as HTML.
 
-    The database is read once, at one moment for each session; memory and size are bounded.
+    The database is read once, at one moment for each session; memory and size are bounded. Raises
+    `TilewrightError` for what is no database.
     """
-    contents = Contents(database)
+    store = opened(database, TilewrightError)
+    contents = Contents(store)
     if session is not None:
         title, body = f"Session {short_id(session.id)}", _of_session(contents, session)
     else:
         title, body = "Tuning database", list(_of_database(contents))
-    made = f"{database.location}, read at {moment(now or utc_now())} (UTC) by Tilewright"
+    made = f"{store.location}, read at {moment(now or utc_now())} (UTC) by Tilewright"
     return page(
         title,
         h.h1[text(title)],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError
 from ..base.hints import Hinted
 from ..base.in_process import InProcess
@@ -94,6 +95,8 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
     def _empty(self) -> tuple[Array, ...]:
         return tuple([np.empty(shape, dtype) for shape, dtype in self._made])
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         given = ", ".join(f"{a.name}: {a.type_text}" for a in self.inputs.values())

@@ -266,6 +266,8 @@ def program_hint(found: object, call: str) -> str:
     if tensors and len(tensors) == len(parts):
         names = [t.name for t in tensors] if several else _arguments(tensors[0])
         return f"a program has arguments: {call}(te.func([{', '.join(names)}]))"
+    if any(callable(getattr(part, "kernels", None)) for part in parts):
+        return f"a graph has several programs: {call}([*graph.kernels()][0]) takes one"
     if isinstance(found, Expr):
         return (
             f"te.compute makes a tensor of it: {call}(te.func([X, te.compute(shape, lambda ..)]))"
