@@ -68,6 +68,7 @@ def compile_graph(
     tolerance: float | None = None,
 ) -> BuiltGraph:
     """Compile a graph for a resolved target; see `tw.build`."""
+    graph = graph.optimized()
     groups = divide(graph)
     funcs = lowered_all(groups)
     distinct = {func.name: func for func in funcs}

@@ -7,6 +7,7 @@ finished graph. So a rewrite is a rebuilding of the graph with rules: `rebuilt`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -15,10 +16,13 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ModelError
 from .ir import Attributes, Constant, Graph, Node, TensorType, Value, constant
-from .operator import checked_size, find
+from .operator import Kind, checked_size, find
 
 Rule: TypeAlias = "Callable[[Builder, Node], Value | Sequence[Value] | None]"
 """Returns the values that stand for a node's outputs, or `None`. The node is not yet added."""
+
+Rules: TypeAlias = "Mapping[str | Kind, Sequence[Rule]]"
+"""Rules by the operators, or the kinds of them, whose nodes they are asked about."""
 
 MAX_FOLDED_BYTES = 1 << 20
 """A constant is computed ahead if it takes at most so many bytes, or twice what it is made of."""
@@ -27,7 +31,7 @@ MAX_FOLDED_BYTES = 1 << 20
 class Builder:
     """A graph in the making."""
 
-    def __init__(self, name: str, rules: Mapping[str, Sequence[Rule]] | None = None) -> None:
+    def __init__(self, name: str, rules: Rules | None = None) -> None:
         self.name = name
         self.rules = rules or {}
         self.inputs: dict[str, Value] = {}
@@ -36,7 +40,8 @@ class Builder:
         self._constants: dict[str, Constant] = {}
         self._types: dict[object, tuple[TensorType, ...]] = {}
         self._count = 0
-        self.applied: dict[str, int] = {}
+        self._readers = Counter[Value]()
+        self.applied = Counter[str]()
         """How often each rule answered, by its name."""
 
     def input(self, name: str, type: TensorType) -> Value:
@@ -57,40 +62,55 @@ class Builder:
 
         Raises `ModelError` if the operator does not take these inputs or attributes.
         """
-        outputs = self._add(operator, inputs, attributes, ())
+        outputs = self._add(operator, inputs, attributes)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def copy(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
         """The outputs of another graph's node with these inputs."""
-        names = [output.name for output in node.outputs]
-        return self._add(node.operator, tuple(inputs), node.attributes, names)
+        same = all(a.type == b.type for a, b in zip(node.inputs, inputs, strict=True))
+        return self._add(node.operator, tuple(inputs), node.attributes, node.outputs, known=same)
+
+    def producer(self, value: Value, operator: str) -> Node | None:
+        """The node that computes a value, if it is of that operator."""
+        node = self.producers.get(value)
+        return node if node is not None and node.operator == operator else None
+
+    def read_once(self, value: Value) -> bool:
+        """Whether one node reads a value: in the graph that is rebuilt, as far as it is from it."""
+        return self._readers.get(value, 1) == 1
 
     def _add(
-        self, name: str, inputs: tuple[Value, ...], given: Attributes, names: Sequence[str]
+        self,
+        name: str,
+        inputs: tuple[Value, ...],
+        given: Attributes,
+        like: Sequence[Value] = (),
+        *,
+        known: bool = False,
     ) -> tuple[Value, ...]:
+        """The outputs of an operator, named as `like`, whose types they have too if `known`."""
         record = find(name)
-        attributes = record.checked(dict(given))
+        attributes = dict(given) if known else record.checked(dict(given))
         exact = (name, tuple(attributes.items()), _signs(attributes))
         key = (exact, tuple(map(id, inputs)))
-        known = self._nodes.get(key)
-        if known is not None:
-            return known.outputs
+        equal = self._nodes.get(key)
+        if equal is not None:
+            return equal.outputs
         taken = tuple(value.type for value in inputs)
-        types = self._types.get((exact, taken))
+        types = tuple(value.type for value in like) if known else self._types.get((exact, taken))
         if types is None:
             types = self._types[exact, taken] = record.types(taken, attributes)
         folded = self._folded(record, inputs, attributes, types)
         if folded is not None:
             return folded
         outputs = tuple(
-            Value(type, names[k] if k < len(names) else self._new_name())
-            for k, type in enumerate(types)
+            Value(type, like[k].name if like else self._new_name()) for k, type in enumerate(types)
         )
         node = Node(name, inputs, attributes, outputs)
-        for rule in self.rules.get(name, ()):
+        for rule in (*self.rules.get(name, ()), *self.rules.get(record.kind, ())):
             answer = rule(self, node)
             if answer is not None:
-                self.applied[rule.__name__] = self.applied.get(rule.__name__, 0) + 1
+                self.applied[rule.__name__] += 1
                 return (answer,) if isinstance(answer, Value) else tuple(answer)
         self._nodes[key] = node
         for output in outputs:
@@ -133,17 +153,25 @@ class Builder:
         return Graph(self.name, self.inputs, tuple(reversed(nodes)), dict(outputs))
 
 
-def rebuilt(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> tuple[Graph, dict[str, int]]:
+def rebuilt(graph: Graph, rules: Rules) -> tuple[Graph, Counter[str]]:
     """The graph with the rules of its operators applied once to each node, and their counts."""
     builder = Builder(graph.name, rules)
+    kept = set(graph.outputs.values())
     new: dict[Value, Value] = {}
+
+    def stands_for(old: Value, value: Value) -> None:
+        new[old] = value
+        builder._readers[value] += len(graph.consumers.get(old, ())) + (old in kept)
+
     for name, value in graph.inputs.items():
-        new[value] = builder.inputs[name] = value
+        builder.inputs[name] = value
+        stands_for(value, value)
     for held in graph.constants:
-        new[held] = builder._constants.setdefault(held.digest, held)
+        stands_for(held, builder._constants.setdefault(held.digest, held))
     for node in graph.nodes:
         outputs = builder.copy(node, [new[value] for value in node.inputs])
-        new.update(zip(node.outputs, outputs, strict=True))
+        for old, value in zip(node.outputs, outputs, strict=True):
+            stands_for(old, value)
     return builder.graph({n: new[v] for n, v in graph.outputs.items()}), builder.applied
 
 

@@ -184,11 +184,21 @@ class Graph:
 
         return run(self, arguments, named, dtype)
 
+    def optimized(self) -> Graph:
+        """The equal graph that is built: after all passes; see `graph/passes/__init__.py`."""
+        return self._optimized
+
+    @cached_property
+    def _optimized(self) -> Graph:
+        from .passes import stages
+
+        return stages(self)[-1].graph
+
     def kernels(self) -> Mapping[Func, int]:
         """The programs that a build makes kernels of, and how often a call runs each."""
         from .lower import kernels_of
 
-        return kernels_of(self)
+        return kernels_of(self.optimized())
 
     def __str__(self) -> str:
         from .text import graph_text

@@ -1,0 +1,72 @@
+"""Comparing a graph with what a pass made of it, on random data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import VerifyError
+from ..builder import rebuilt
+from ..ir import Graph, TensorType
+from ..operator import Array
+
+if TYPE_CHECKING:
+    from .driver import Pass
+
+
+def compare(by: Pass, before: Graph, after: Graph) -> None:
+    """Raise `VerifyError` with the pass and its wrong rules if the graphs differ.
+
+    Both are computed by their references in float64. Integers have to be equal.
+    """
+    name = _difference(before, after, by.tolerance)
+    if name is None:
+        return
+    wrong = list[str]()
+    for rule in dict.fromkeys(rule for rules in by.rules.values() for rule in rules):
+        only = {op: [rule] for op, rules in by.rules.items() if rule in rules}
+        if _difference(before, rebuilt(before, only)[0], by.tolerance) is not None:
+            wrong.append(rule.__name__)
+    raise VerifyError(
+        "the pass {0} changes the output {1} by the rules {2}",
+        by.name, name, ", ".join(wrong) or "together", rules=wrong,
+    )  # fmt: skip
+
+
+def _difference(before: Graph, after: Graph, tolerance: float) -> str | None:
+    """The first output that differs."""
+    given = random_inputs(before)
+    with np.errstate(all="ignore"):
+        pairs = zip(_run(before, given), _run(after, given), strict=True)
+        for name, (a, b) in zip(before.outputs, pairs, strict=True):
+            if a.dtype != b.dtype or a.shape != b.shape or not _close(a, b, tolerance):
+                return name
+    return None
+
+
+def _run(graph: Graph, given: list[Array]) -> tuple[Array, ...]:
+    return graph.reference(*given, dtype="float64")
+
+
+def _close(a: Array, b: Array, tolerance: float) -> bool:
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    tolerance = max(tolerance, 1e-12)
+    finite = np.abs(a[np.isfinite(a)])
+    scale = float(finite.max()) if finite.size else 1.0
+    return np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> list[Array]:
+    """Normally distributed floats, and integers 0 or 1, which are valid indices and lengths."""
+    rng = np.random.default_rng(seed)
+    return [_random(value.type, rng) for value in graph.inputs.values()]
+
+
+def _random(type: TensorType, rng: np.random.Generator) -> Array:
+    dtype = dtypes.to_numpy(type.dtype)
+    if dtypes.is_float(type.dtype):
+        return rng.standard_normal(type.shape).astype(dtype)
+    return rng.integers(0, 2, type.shape).astype(dtype)
