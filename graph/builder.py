@@ -111,7 +111,9 @@ class Builder:
             answer = rule(self, node)
             if answer is not None:
                 self.applied[rule.__name__] += 1
-                return (answer,) if isinstance(answer, Value) else tuple(answer)
+                values = (answer,) if isinstance(answer, Value) else tuple(answer)
+                assert [v.type for v in values] == types, f"{rule.__name__}: {values} for {node}"
+                return values
         self._nodes[key] = node
         for output in outputs:
             self.producers[output] = node

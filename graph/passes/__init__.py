@@ -5,8 +5,8 @@ docstring says before -> after; it answers with what stands for the node's outpu
 finds what computes its operands by `Builder.producer`. All passes are run in the order of `PASSES`,
 each until none of its rules answers.
 
-A rule that is exact keeps all values: NaN, infinities and the sign of zero too. The others (passes
-with a `tolerance`) are as precise or more so, computed in the reals they are equal.
+A rule is exact, and keeps all values: NaN, infinities and the sign of zero too; or it is equal over
+the reals and rounds no more than what it replaces does, as in passes with `roundings`.
 """
 
 from .driver import PASSES, Pass, Stage, stages

@@ -11,9 +11,13 @@ from ...base.errors import VerifyError
 from ..builder import rebuilt
 from ..ir import Graph, TensorType
 from ..operator import Array
+from .rules import EPSILON
 
 if TYPE_CHECKING:
     from .driver import Pass
+
+_FLOAT64 = 1e-12
+"""How much outputs may differ where all is computed in float64."""
 
 
 def compare(by: Pass, before: Graph, after: Graph) -> None:
@@ -21,13 +25,13 @@ def compare(by: Pass, before: Graph, after: Graph) -> None:
 
     Both are computed by their references in float64. Integers have to be equal.
     """
-    name = _difference(before, after, by.tolerance)
+    name = _difference(before, after, by.roundings)
     if name is None:
         return
     wrong = list[str]()
     for rule in dict.fromkeys(rule for rules in by.rules.values() for rule in rules):
         only = {op: [rule] for op, rules in by.rules.items() if rule in rules}
-        if _difference(before, rebuilt(before, only)[0], by.tolerance) is not None:
+        if _difference(before, rebuilt(before, only)[0], by.roundings) is not None:
             wrong.append(rule.__name__)
     raise VerifyError(
         "the pass {0} changes the output {1} by the rules {2}",
@@ -35,8 +39,10 @@ def compare(by: Pass, before: Graph, after: Graph) -> None:
     )  # fmt: skip
 
 
-def _difference(before: Graph, after: Graph, tolerance: float) -> str | None:
+def _difference(before: Graph, after: Graph, roundings: int) -> str | None:
     """The first output that differs."""
+    epsilon = max((EPSILON.get(v.dtype, 0) for v in before.values()), default=0)
+    tolerance = max(roundings * epsilon, _FLOAT64)
     given = random_inputs(before)
     with np.errstate(all="ignore"):
         pairs = zip(_run(before, given), _run(after, given), strict=True)
@@ -53,7 +59,6 @@ def _run(graph: Graph, given: list[Array]) -> tuple[Array, ...]:
 def _close(a: Array, b: Array, tolerance: float) -> bool:
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
-    tolerance = max(tolerance, 1e-12)
     finite = np.abs(a[np.isfinite(a)])
     scale = float(finite.max()) if finite.size else 1.0
     return np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...tir.node import CHECK
 from ..builder import Rules, rebuilt
 from ..ir import Graph
-from . import algebra, movement
+from . import activations, algebra, lookups, movement, rows, weights
 
 MAX_ROUNDS = 16
 """How often a graph is rebuilt by one pass, if its rules still answer."""
@@ -19,18 +19,18 @@ MAX_ROUNDS = 16
 class Pass:
     """Rules that are applied until none answers.
 
-    Outputs stay equal, or within `tolerance` times the largest in float64, if that is given.
+    Outputs stay equal, or within `roundings` of the largest, by the narrowest float of the graph.
     """
 
     name: str
     rules: Rules
-    tolerance: float = 0
+    roundings: int = 0
 
     def run(self, graph: Graph) -> tuple[Graph, Counter[str]]:
         """The graph with the rules applied, and how often each was; the same if none was."""
         counts = Counter[str]()
         for _ in range(MAX_ROUNDS):
-            new, found = rebuilt(graph, self.rules)
+            new, found = rebuilt(graph, {**movement.VIEWS, **self.rules})
             if not found and len(new.nodes) == len(graph.nodes):
                 break
             graph = new
@@ -43,6 +43,10 @@ class Pass:
 PASSES = (
     Pass("algebra", algebra.RULES),
     Pass("movement", movement.RULES),
+    Pass("lookups", lookups.RULES, roundings=16),
+    Pass("activations", activations.RULES, roundings=16),
+    Pass("rows", rows.RULES, roundings=16),
+    Pass("weights", weights.RULES, roundings=64),
 )
 """All passes, in their order."""
 

@@ -13,21 +13,14 @@ from collections.abc import Iterator, Sequence
 from ..builder import Builder, Rules
 from ..ir import Constant, Node, Value
 from ..operator import Kind
-from .rules import units
-
-
-def reshaped(b: Builder, x: Value, shape: Sequence[int]) -> Value:
-    value: Value = b.add("reshape", x, shape=tuple(shape))
-    return value
+from .rules import reshaped, units
 
 
 def reshape_of_reshape(b: Builder, node: Node) -> Value | None:
     """reshape(reshape(x))   ->   reshape(x), and x if that is its shape"""
     (x,) = node.inputs
-    inner = b.producer(x, "reshape")
-    if inner is not None:
-        return reshaped(b, inner.inputs[0], node.output.shape)
-    return x if x.shape == node.output.shape else None
+    is_last = b.producer(x, "reshape") is None and x.shape != node.output.shape
+    return None if is_last else reshaped(b, x, node.output.shape)
 
 
 def transpose_as_view(b: Builder, node: Node) -> Value | None:
@@ -85,16 +78,16 @@ def reshape_sinks(b: Builder, node: Node) -> Value | None:
     return reshaped(b, b.add(node.operator, *operands, **node.attributes), shape)
 
 
-def _regrouped(shape: Sequence[int], whole: Sequence[int], new: Sequence[int]) -> list[int] | None:
-    """The shape that broadcasts to `new` as `shape` does to `whole`, a reshape of `new`."""
+def _regrouped(shape: Sequence[int], whole: Sequence[int], to: Sequence[int]) -> list[int] | None:
+    """The shape that broadcasts to `to` as `shape` does to `whole`, which is a reshape of it."""
     padded = [1] * (len(whole) - len(shape)) + list(shape)
     found = list[int]()
-    for old_dims, new_dims in _runs(whole, new):
+    for old_dims, new_dims in _runs(whole, to):
         own = [padded[d] for d in old_dims]
         if all(e == 1 for e in own):
             found += [1] * len(new_dims)
         elif own == [whole[d] for d in old_dims]:
-            found += [new[d] for d in new_dims]
+            found += [to[d] for d in new_dims]
         else:
             return None
     return found
@@ -111,8 +104,11 @@ def _runs(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[range, range]]:
         yield range(first, i), range(second, j)
 
 
+VIEWS: Rules = {"reshape": [reshape_of_reshape]}
+"""What all passes do: their rules leave reshapes of reshapes."""
+
 RULES: Rules = {
-    "reshape": [reshape_of_reshape],
+    **VIEWS,
     "transpose": [transpose_as_view, transpose_of_transpose],
     Kind.POINTWISE: [reshape_sinks],
 }

@@ -53,6 +53,91 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "a: float32[4, 2, 3] = reshape(x, shape=(4, 2, 3)); y: float32[4, 2, 3] = multiply(c, a)",
          "multiply reshape"),
     ],
+    "one_hot_product": [
+        ("x: int32[5, 1]",
+         "const n: int32[3] = [0, 1, 2]; const w: float32[3, 2] = [[1, 2], [3, -0.0], [5, 6]];"
+         "a: bool[5, 3] = equal(n, x); b: float32[5, 3] = cast(a, dtype='float32');"
+         "y: float32[5, 2] = matmul(b, w)", "clip reshape take"),
+    ],
+    "pointwise_of_lookup": [
+        ("x: int64[2, 3]",
+         "const w: float32[3, 2] = [[1, 2], [3, 4], [5, 6]]; const c: float32[2] = [0.5, 0.25];"
+         "a: float32[2, 3, 2] = take(w, x, axis=0); b: float32[2, 3, 2] = add(c, a);"
+         "d: float32[2, 3, 2] = multiply(b, a); y: float32[2, 3, 2] = tanh(d)", "take"),
+    ],
+    "gelu": [
+        ("x: float32[2, 3]",
+         "const s: float32[] = 1.4142135; const h: float32[] = 0.5; const one: float32[] = 1.0;"
+         "a: float32[2, 3] = divide(x, s); b: float32[2, 3] = erf(a);"
+         "c: float32[2, 3] = add(b, one); d: float32[2, 3] = multiply(x, c);"
+         "y: float32[2, 3] = multiply(d, h)", "gelu"),
+        ("x: float16[2, 3]",
+         "const s: float16[] = 0.7071; const h: float16[] = 0.5; const one: float16[1, 1, 1] = "
+         "[[[1.0]]]; p: float16[2, 3] = multiply(x, x); a: float16[2, 3] = multiply(s, p);"
+         "b: float16[2, 3] = erf(a); c: float16[1, 2, 3] = add(one, b);"
+         "d: float16[1, 2, 3] = multiply(h, c); e: float16[1, 2, 3] = multiply(d, p);"
+         "y: float16[2, 3] = reshape(e, shape=(2, 3))", "multiply gelu"),
+    ],
+    "hard_swish": [
+        ("x: float32[2, 9]",
+         "const o: float32[] = 3; const z: float32[] = 0; const t: float32[] = 6;"
+         "a: float32[2, 9] = add(x, o); b: float32[2, 9] = maximum(z, a);"
+         "c: float32[2, 9] = minimum(b, t); d: float32[2, 9] = multiply(x, c);"
+         "y: float32[2, 9] = divide(d, t)", "hard_swish"),
+        ("x: float32[2, 9]",
+         "const o: float32[] = 1; const z: float32[] = 0; const t: float32[] = 2;"
+         "const h: float32[] = 0.5; a: float32[2, 9] = add(o, x);"
+         "b: float32[2, 9] = minimum(t, a); c: float32[2, 9] = maximum(b, z);"
+         "d: float32[2, 9] = multiply(h, c); y: float32[2, 9] = multiply(d, x)", "hard_swish"),
+    ],
+    "softmax": [
+        ("x: float32[3, 4]",
+         "a: float32[3] = max(x, axes=(1,)); m: float32[3, 1] = reshape(a, shape=(3, 1));"
+         "d: float32[3, 4] = subtract(x, m); e: float32[3, 4] = exp(d);"
+         "s: float32[3, 1] = sum(e, axes=(-1,), keepdims=True); y: float32[3, 4] = divide(e, s)",
+         "softmax"),
+    ],
+    "normalize": [
+        ("x: float32[3, 8]",
+         "const c: float32[] = 1e-5; m: float32[3, 1] = mean(x, axes=(1,), keepdims=True);"
+         "d: float32[3, 8] = subtract(x, m); q: float32[3, 8] = multiply(d, d);"
+         "v: float32[3, 1] = mean(q, axes=(-1,), keepdims=True); e: float32[3, 1] = add(v, c);"
+         "r: float32[3, 1] = sqrt(e); y: float32[3, 8] = divide(d, r)", "normalize"),
+        ("x: float32[3, 2, 4]",
+         "const c: float32[] = 1e-5; const one: float32[] = 1; const g: float32[4] = [1, 2, 3, 4];"
+         "const n: float32[] = 0.125; const z: float32[] = 0;"
+         "s: float32[3] = sum(x, axes=(1, 2)); m: float32[3] = multiply(s, n);"
+         "k: float32[3, 1, 1] = reshape(m, shape=(3, 1, 1)); d: float32[3, 2, 4] = subtract(x, k);"
+         "q: float32[3, 2, 4] = multiply(x, x); t: float32[3] = sum(q, axes=(1, 2));"
+         "u: float32[3] = multiply(t, n); w: float32[3] = multiply(m, m);"
+         "v: float32[3] = subtract(u, w); p: float32[3] = maximum(z, v); e: float32[3] = add(p, c);"
+         "r: float32[3] = sqrt(e); i: float32[3] = divide(one, r);"
+         "j: float32[3, 1, 1] = reshape(i, shape=(3, 1, 1)); h: float32[3, 1, 4] = multiply(j, g);"
+         "y: float32[3, 2, 4] = multiply(d, h)", "normalize multiply"),
+        ("x: float32[3, 8]",
+         "const c: float32[] = 1e-5; const one: float32[] = 1; q: float32[3, 8] = multiply(x, x);"
+         "v: float32[3, 1] = mean(q, axes=(1,), keepdims=True); e: float32[3, 1] = add(v, c);"
+         "r: float32[3, 1] = sqrt(e); i: float32[3, 1] = divide(one, r);"
+         "y: float32[3, 8] = multiply(x, i)", "normalize"),
+    ],
+    "scale_into_weights": [
+        ("x: float32[1, 2, 5]",
+         "const w: float32[2, 2, 2] = [[[1, 2], [3, 4]], [[5, 6], [7, 8]]];"
+         "const s: float32[2, 1] = [[3], [4]]; const c: float32[1, 2, 1] = [[[0.1], [0.2]]];"
+         "a: float32[1, 2, 4] = conv(x, w, strides=(1,), before=(0,), after=(0,), dilations=(1,));"
+         "b: float32[1, 2, 4] = add(c, a); y: float32[1, 2, 4] = multiply(s, b)", "conv add"),
+        ("x: float32[3, 2]",
+         "const w: float32[4, 2] = [[1, 2], [3, 4], [5, 6], [7, 8]];"
+         "const s: float32[4] = [1, 2, 3, 4];"
+         "a: float32[3, 4] = matmul(x, w, transpose_b=True); y: float32[3, 4] = multiply(a, s)",
+         "matmul"),
+    ],
+    "shift_of_shift": [
+        ("x: float32[3, 2]",
+         "const w: float32[2, 2] = [[1, 2], [3, 4]]; const c: float32[2] = [1, 2];"
+         "const d: float32[] = 0.3; a: float32[3, 2] = matmul(x, w); b: float32[3, 2] = add(a, c);"
+         "y: float32[3, 2] = add(d, b)", "matmul add"),
+    ],
 }  # fmt: skip
 """Of each rule: inputs, nodes, and the operators that are left of them."""
 
@@ -80,7 +165,7 @@ def test_rules_keep_what_is_computed(rule: str, inputs: str, nodes: str, wanted:
     for each in PASSES:
         once, _ = each.run(graph)
         assert each.run(once)[0] is once
-        if not each.tolerance:
+        if not each.roundings and "take" not in {node.operator for node in graph.nodes}:
             given = special(graph)
             for a, b in zip(graph.reference(*given), once.reference(*given), strict=True):
                 assert a.tobytes() == b.tobytes()
@@ -102,15 +187,39 @@ def special(graph: Graph) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "nodes",
+    ("inputs", "nodes"),
     [
-        "const z: float32[] = 0.0; y: float32[4] = add(x, z)",
-        "const z: float32[] = 1; y: float32[4] = subtract(z, x)",
-        "const z: float32[2, 1] = [[1], [1]]; y: float32[2, 4] = multiply(x, z)",
+        ("x: float32[4]", "const z: float32[] = 0.0; y: float32[4] = add(x, z)"),
+        ("x: float32[4]", "const z: float32[] = 1; y: float32[4] = subtract(z, x)"),
+        ("x: float32[4]",
+         "const z: float32[2, 1] = [[1], [1]]; y: float32[2, 4] = multiply(x, z)"),
+        ("x: uint8[5, 1]",  # no index says that there is none
+         "const n: uint8[2] = [0, 1]; const w: float32[2, 2] = [[1, 2], [3, 4]];"
+         "a: bool[5, 2] = equal(x, n); b: float32[5, 2] = cast(a, dtype='float32');"
+         "y: float32[5, 2] = matmul(b, w)"),
+        ("x: int32[5, 1]",  # 0 * inf is NaN
+         "const n: int32[2] = [0, 1]; const w: float32[2, 2] = [[1, 2], [3, Infinity]];"
+         "a: bool[5, 2] = equal(x, n); b: float32[5, 2] = cast(a, dtype='float32');"
+         "y: float32[5, 2] = matmul(b, w)"),
+        ("x: float32[3, 2]",  # the product would be infinite
+         "const w: float32[2, 2] = [[1e30, 2], [3, 4]]; const s: float32[] = 1e30;"
+         "a: float32[3, 2] = matmul(x, w); y: float32[3, 2] = multiply(a, s)"),
+        ("x: float32[3, 2]",  # the factor is that of a row
+         "const w: float32[2, 2] = [[1, 2], [3, 4]]; const s: float32[3, 1] = [[1], [2], [3]];"
+         "a: float32[3, 2] = matmul(x, w); y: float32[3, 2] = multiply(a, s)"),
+        ("x: float32[3, 8]",  # the sum of squares, not their mean
+         "const c: float32[] = 1e-5; q: float32[3, 8] = multiply(x, x);"
+         "v: float32[3, 1] = sum(q, axes=(1,), keepdims=True); e: float32[3, 1] = add(v, c);"
+         "r: float32[3, 1] = sqrt(e); y: float32[3, 8] = divide(x, r)"),
+        ("x: float32[2, 9]",  # 6 divides what is cut off at 5
+         "const o: float32[] = 3; const z: float32[] = 0; const t: float32[] = 5;"
+         "const s: float32[] = 6; a: float32[2, 9] = add(x, o); b: float32[2, 9] = maximum(z, a);"
+         "c: float32[2, 9] = minimum(b, t); d: float32[2, 9] = multiply(x, c);"
+         "y: float32[2, 9] = divide(d, s)"),
     ],
 )  # fmt: skip
-def test_what_is_not_exact_stays(nodes: str) -> None:
-    graph = parsed("x: float32[4]", nodes)
+def test_what_would_change_results_stays(inputs: str, nodes: str) -> None:
+    graph = parsed(inputs, nodes)
     assert graph.optimized() is graph
 
 
