@@ -43,10 +43,10 @@ class Pass:
 PASSES = (
     Pass("algebra", algebra.RULES),
     Pass("movement", movement.RULES),
-    Pass("lookups", lookups.RULES, roundings=16),
+    Pass("lookups", lookups.RULES, roundings=256),
     Pass("activations", activations.RULES, roundings=16),
     Pass("rows", rows.RULES, roundings=16),
-    Pass("weights", weights.RULES, roundings=64),
+    Pass("weights", weights.RULES, roundings=256),
 )
 """All passes, in their order."""
 
