@@ -112,7 +112,7 @@ class Builder:
             if answer is not None:
                 self.applied[rule.__name__] += 1
                 values = (answer,) if isinstance(answer, Value) else tuple(answer)
-                assert [v.type for v in values] == types, f"{rule.__name__}: {values} for {node}"
+                assert tuple(v.type for v in values) == types, f"{rule.__name__}: {values} for {node}"
                 return values
         self._nodes[key] = node
         for output in outputs:
