@@ -7,8 +7,9 @@
       %1: float32[1, 32] = multiply(%0, w1)
       return y=%1
 
-Small constants are written out; of others there is the digest, and whoever parses the text gives
-their elements. Names that are no identifiers are in quotes.
+Small constants are written out; of others, and of NaN, which have bits of their own, there is the
+digest, and whoever parses the text gives their elements. Names that are no identifiers are in
+quotes.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ def _attribute(value: Any) -> str:
 
 
 def _elements(value: Constant) -> str:
-    if value.type.size > MAX_WRITTEN:
+    wide = value.data.astype(np.float64) if dtypes.is_float(value.dtype) else value.data
+    if value.type.size > MAX_WRITTEN or np.isnan(wide).any():
         return f"sha256:{value.digest}"
-    wide = np.float64 if dtypes.is_float(value.dtype) else value.data.dtype
-    return json.dumps(value.data.astype(wide).tolist())
+    return json.dumps(wide.tolist())
 
 
 _NAME = r'(?:[A-Za-z_%]\w*|"(?:[^"\\]|\\.)*")'
@@ -163,8 +164,12 @@ def _constant(name: str, type: TensorType, content: str, constants: Mapping[str,
             raise ModelError("the constant {0} is {1}, not {2}", name, made.type, type)
         return made
     try:
-        data = np.asarray(json.loads(content)).astype(dtypes.to_numpy(type.dtype))
-        return constant(data.reshape(type.shape), name)
+        given, wanted = json.loads(content), dtypes.to_numpy(type.dtype)
+        data = np.array(given, np.float64 if dtypes.is_float(type.dtype) else wanted)
+        exact = dtypes.is_float(type.dtype) or repr(data.tolist()) == repr(given)
+        if not exact or (data.size and data.shape != type.shape):
+            raise ValueError(f"{content} are no elements of {type}")
+        return constant(data.astype(wanted).reshape(type.shape), name)
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelError("the constant {0}: {1}", name, error) from error
 

@@ -79,6 +79,8 @@ def _padded(
     x: Array, *, before: Sequence[int], after: Sequence[int], value: float, mode: str
 ) -> Array:
     widths = list(zip(before, after, strict=True))
+    if not widths:
+        return x
     if mode == "constant":
         return np.pad(x, widths, constant_values=x.dtype.type(value))
     return np.pad(x, widths, mode=mode)  # type: ignore[call-overload, no-any-return]

@@ -9,6 +9,8 @@ import numpy as np
 
 from ... import ops
 from ...base import dtypes
+from ...base.errors import IRError
+from ...ops import operands
 from ...tir import te
 from ...tir.te import Tensor
 from ..ir import TensorType
@@ -28,7 +30,7 @@ def _reduction(name: str, lower: Callable[..., Tensor], reference: Callable[...,
         return np.asarray(reference(wide, tuple(axes), keepdims=keepdims), x.dtype)
 
     def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool = False) -> TensorType:
-        places = {a % x.rank for a in axes}
+        places = operands.axes(name, axes, x.rank)
         shape = (
             1 if d in places else e for d, e in enumerate(x.shape) if keepdims or d not in places
         )
@@ -45,15 +47,31 @@ def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """What the largest and the smallest of no element are."""
+    name = dtypes.from_numpy(dtype)
+    return (-np.inf, np.inf) if dtypes.is_float(name) else dtypes.int_limits(name)
+
+
+def _largest(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    return np.asarray(np.max(x, axes, keepdims=keepdims, initial=_limits(x.dtype)[0]))
+
+
+def _smallest(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    return np.asarray(np.min(x, axes, keepdims=keepdims, initial=_limits(x.dtype)[1]))
+
+
 _reduction("sum", ops.sum, _numpy(np.sum))
 _reduction("prod", ops.prod, _numpy(np.prod))
 _reduction("mean", ops.mean, _numpy(np.mean))
-_reduction("max", ops.max, _numpy(np.max))
-_reduction("min", ops.min, _numpy(np.min))
+_reduction("max", ops.max, _largest)
+_reduction("min", ops.min, _smallest)
 
 
 def _arg(name: str, lower: Callable[..., Tensor], reference: Callable[..., Any]) -> None:
     def tensors(x: Tensor, *, axis: int, keepdims: bool = False) -> Tensor:
+        if x.extents[operands.axis(name, axis, x.ndim)] == 0:
+            raise IRError("{0}: there is no element along axis {1} of {2}", name, axis, x.extents)
         return lower(x, axis, keepdims=keepdims)
 
     def arrays(x: Array, *, axis: int, keepdims: bool = False) -> Array:

@@ -116,6 +116,8 @@ def grid_sample(x: Tensor, grid: Tensor, *, mode: str, padding: str, align: bool
     rank = x.ndim - 2
     if grid.ndim != x.ndim or grid.extents[-1] != rank or grid.extents[0] != x.extents[0]:
         raise IRError("grid_sample: {0} at {1}", x.extents, grid.extents)
+    if 0 in x.extents[2:]:
+        raise IRError("grid_sample: there is no element in {0}", x.extents)
     if mode not in _TAPS or padding not in ("zeros", "border", "reflection"):
         raise IRError("grid_sample: mode {0}, padding {1}", mode, padding)
     wide = accumulator(x.dtype)
@@ -187,6 +189,7 @@ def _pooled(
         span = end - start if half else np.maximum(end - start, 1)
         step = (np.arange(size[d] * samples) + 0.5) / samples
         at = (start[:, None] + step * (span / size[d])[:, None]).astype(wide)
+        at = np.where(np.isnan(at), wide(-2), at)
         outside = (at < -1) | (at > extent)
         at = np.clip(at, 0, extent - 1)
         low = np.floor(at)
@@ -227,6 +230,8 @@ def roi_align(
     """
     if x.ndim != 4 or rois.ndim != 2 or rois.extents[1] != 4 or samples < 1:
         raise IRError("roi_align: {0} at {1}, {2} samples", x.extents, rois.extents, samples)
+    if 0 in (x.extents[0], *x.extents[2:]):
+        raise IRError("roi_align: there is no element in {0}", x.extents)
     wide = accumulator(x.dtype)
 
     def along(d: int) -> Tensor:
