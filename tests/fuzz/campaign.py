@@ -18,6 +18,7 @@ from ..schedule.random_cases import Tally
 from ..wellformed import keep_structure
 from .case import Failure, run_case
 from .gpu_case import run_gpu_case
+from .graph_case import run_graph_case
 from .shrink import shrunk
 
 CHUNK = 8
@@ -29,12 +30,13 @@ class Plan:
     """The work for each seed: every `compile_every`-th program is compiled too, 0 for none.
 
     With `gpu`, steps that bind loops to axes of a GPU come too, and the emulator runs the program;
-    what is compiled is the text of its kernels, by the host's compiler.
+    what is compiled is the text of its kernels, by the host's compiler. With `graphs` it is graphs.
     """
 
     compile_every: int = 0
     keep_going: bool = False
     gpu: bool = False
+    graphs: bool = False
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Outcome:
     """Counts of what was done, and the failures, shrunk, as texts."""
 
     programs: int = 0
+    graphs: int = 0
     compiled: int = 0
     emulated: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -49,6 +52,7 @@ class Outcome:
 
     def add(self, other: Outcome) -> None:
         self.programs += other.programs
+        self.graphs += other.graphs
         self.compiled += other.compiled
         self.emulated += other.emulated
         self.tally.update(other.tally)
@@ -56,6 +60,9 @@ class Outcome:
 
     def summary(self) -> str:
         """A line that says it all, and lines that say it for each primitive."""
+        if self.graphs:
+            ran = f"{self.compiled:,} of them compiled too"
+            return f"{self.graphs:,} graphs, {ran}: {len(self.failures):,} failures"
         t = self.tally
         ran = f"{self.compiled:,} of them compiled too"
         if self.emulated:
@@ -80,6 +87,15 @@ def run_seeds(seeds: Iterable[int], plan: Plan) -> Outcome:
     done = Outcome()
     for seed in seeds:
         compiled = plan.compile_every > 0 and seed % plan.compile_every == 0
+        if plan.graphs:
+            done.graphs += 1
+            done.compiled += compiled
+            problem = run_graph_case(seed, compiled=compiled)
+            if problem is not None:
+                done.failures.append(problem)
+                if not plan.keep_going:
+                    break
+            continue
         if plan.gpu:
             done.programs += 1
             found = run_gpu_case(seed, done.tally, text=compiled)

@@ -1,0 +1,126 @@
+"""Random graphs, and what they found: `python -m tests.fuzz graph` tries many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import ModelError
+from tilewright.graph import Builder, Graph, TensorType
+from tilewright.graph.operator import Operator, find
+from tilewright.graph.text import graph_text, parse_graph
+
+from ..fuzz.graph_case import run_graph_case
+from .random_graphs import a_graph
+
+TARGET = "cpu -threads=1"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs(seed: int) -> None:
+    assert run_graph_case(seed, compiled=True) is None
+
+
+def test_a_wrong_lowering_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = next(s for s in range(100) if any(n.operator == "relu" for n in a_graph(s).graph.nodes))
+    record = find("relu")
+    wrong = Operator("relu", record.kind, record.reference, find("abs").lower, record.infer)
+    monkeypatch.setitem(tw.graph.operator.OPERATORS, "relu", wrong)
+    problem = run_graph_case(seed, compiled=True)
+    assert problem is not None
+    assert "compiled: " in problem
+    assert problem.count(" = relu(") == 1
+    assert problem.count(" = ") == 1 + problem.count("  const ")
+
+
+def one(operator: str, *types: TensorType, **attributes: Any) -> Graph:
+    b = Builder("one")
+    inputs = [b.input(f"x{k}", type) for k, type in enumerate(types)]
+    return b.graph({"y": b.add(operator, *inputs, **attributes)})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elements"),
+    [
+        ("uint64", [2**64 - 1, 5]),  # no float64 has both
+        ("float32", [np.nan, -np.nan, np.inf, -0.0]),  # NaN has bits that no text has
+        ("bool", [True, False]),
+    ],
+)
+def test_constants_of_a_text_have_all_their_bits(dtype: str, elements: list[Any]) -> None:
+    b = Builder("held")
+    held = b.constant(elements, dtype)
+    graph = b.graph({"y": held})
+    again = parse_graph(graph_text(graph), {held.digest: held.data})
+    assert again.digest == graph.digest
+
+
+@pytest.mark.parametrize("written", ["1.5", "[1]", "true", "300", "-129", "null", '"1"'])
+def test_elements_of_another_type_are_refused(written: str) -> None:
+    text = f"graph g() -> (y):\n  const w0: int8[] = {written}\n  return y=w0\n"
+    with pytest.raises(ModelError):
+        parse_graph(text)
+
+
+def test_padding_nothing_is_the_element() -> None:
+    graph = one("pad", TensorType("float32", ()), before=(), after=())
+    x = np.array(3, np.float32)
+    assert graph.reference(x)[0] == tw.build(graph, TARGET)(x) == 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("operator", ["max", "min"])
+def test_the_largest_of_nothing_is_less_than_all(operator: str, dtype: str) -> None:
+    graph = one(operator, TensorType(dtype, (2, 0)), axes=(1,))
+    x = np.empty((2, 0), dtype)
+    info = np.iinfo(dtype) if dtype == "int8" else None
+    low, high = (-np.inf, np.inf) if info is None else (info.min, info.max)
+    for found in (graph.reference(x)[0], tw.build(graph, TARGET)(x)):
+        assert found.tolist() == [low if operator == "max" else high] * 2
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "attributes"),
+    [
+        ("argmax", [(2, 0)], {"axis": 1}),
+        ("sum", [(2, 3)], {"axes": (2,)}),
+        ("sum", [(2, 3)], {"axes": (0, -2)}),
+        (
+            "grid_sample",
+            [(1, 1, 0), (1, 2, 1)],
+            {"mode": "linear", "padding": "zeros", "align": True},
+        ),
+        (
+            "roi_align",
+            [(1, 1, 0, 3), (1, 4), (1,)],
+            {"size": (1, 1), "samples": 1, "scale": 1.0, "half": True},
+        ),
+    ],
+)
+def test_what_reads_no_element_is_refused(
+    operator: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any]
+) -> None:
+    dtypes = ["float32"] * 2 + ["int64"]
+    types = [TensorType(d, s) for d, s in zip(dtypes, shapes, strict=False)]
+    with pytest.raises(ModelError):
+        one(operator, *types, **attributes)
+
+
+def test_regions_of_nan_are_outside() -> None:
+    types = [("float32", (1, 1, 3, 3)), ("float32", (1, 4)), ("int64", (1,))]
+    graph = one(
+        "roi_align", *(TensorType(*t) for t in types),
+        size=(1, 1), samples=1, scale=1.0, half=True,
+    )  # fmt: skip
+    given = [np.ones((1, 1, 3, 3), np.float32), np.full((1, 4), np.nan, np.float32)]
+    given.append(np.zeros(1, np.int64))
+    assert graph.reference(*given)[0] == tw.build(graph, TARGET)(*given) == 0
+
+
+def test_constants_of_no_element_fold() -> None:
+    b = Builder("empty")
+    folded = b.add("softmax", b.constant(np.empty((0, 0), np.float32)), axis=1)
+    assert folded.data.shape == (0, 0)
