@@ -87,8 +87,11 @@ _UNROLLED = 4
 @operator(Kind.WINDOW, reference=_resampled)
 def resample(x: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
     """Element i along `axis` is the sum over k of `x` at `places[i, k]` times `weights[i, k]`."""
-    if places.ndim != 2 or weights.extents != places.extents:
-        raise IRError("resample: places {0}, weights {1}", places.extents, weights.extents)
+    if places.ndim != 2 or weights.extents != places.extents or x.extents[axis] == 0:
+        raise IRError(
+            "resample: {0} at places {1}, weights {2}",
+            x.extents, places.extents, weights.extents,
+        )  # fmt: skip
     size, count = places.extents
     extents = (*x.extents[:axis], size, *x.extents[axis + 1 :])
 
