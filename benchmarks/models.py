@@ -1,8 +1,17 @@
 """Whole models beside onnxruntime: `python -m benchmarks.models FOLDER [NAMES] [--threads 2]`.
 
 The models of `TABLE` are looked for below a folder of `.onnx` files, one folder for each package.
-Each is built without a database, with an empty cache and again with that cache, compared with the
-graph's reference in float64, and timed in turns with onnxruntime on as many threads. Ratios are
+`--table FILE` is for any other folder: all its files are taken, and the table says what a file
+needs. It is JSON, an object of patterns of file names, of which the first that fits serves:
+
+    {"gpt2-*.onnx": {"shapes": [{"B": 1, "S": 16}], "kinds": {"input_ids": [0, 90]}}}
+
+`shapes` are sets of values of open dims, or of whole shapes of inputs, `kinds` the ranges of inputs
+and `constants` the values of those that decide shapes; a file without a row needs none of them.
+`--light` takes the light models of the `onnx` package in addition, with weights from a seed.
+
+Each model is built without a database, with an empty cache and again with that cache, compared with
+the graph's reference in float64, and timed in turns with onnxruntime on as many threads. Ratios are
 onnxruntime's time over ours: above 1 is faster. A model that fails is a line with its error, and
 the exit status is 1.
 """
@@ -17,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +39,7 @@ from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered
 from tilewright.runtime import time_interleaved
 
+from .light import filled
 from .peers.tilewright import target
 from .zero import geometric
 
@@ -99,9 +110,25 @@ TABLE = (
 )  # fmt: skip
 
 
+def read_table(table: Path, folder: Path) -> list[Model]:
+    """The models below a folder, each with the first row of a table whose pattern fits its name."""
+    rows: dict[str, dict[str, Any]] = json.loads(table.read_text())
+    models: list[Model] = []
+    for path in sorted(folder.rglob("*.onnx")):
+        name = path.relative_to(folder).as_posix()
+        row = next((row for pattern, row in rows.items() if fnmatch(name, pattern)), {})
+        kinds = {n: (low, high) for n, (low, high) in row.get("kinds", {}).items()}
+        models.append(Model(name, tuple(row.get("shapes", [{}])), row.get("constants", {}), kinds))
+    return models
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    chosen = [m for m in TABLE if not options.names or any(n in m.file for n in options.names)]
+    light = filled(options.folder / "light") if options.light else []
+    models = [*TABLE, *(Model(f"light/{path.name}") for path in light)]
+    if options.table is not None:
+        models = read_table(options.table, options.folder)
+    chosen = [m for m in models if not options.names or any(n in m.file for n in options.names)]
     if not chosen:
         print(f"no model is named {' '.join(options.names)}", file=sys.stderr)
         return 2
@@ -124,6 +151,8 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="benchmarks.models", description=__doc__)
     found.add_argument("folder", type=Path)
     found.add_argument("names", nargs="*", help="parts of file names; all without")
+    found.add_argument("--table", type=Path, help="JSON: what the files of this folder need")
+    found.add_argument("--light", action="store_true", help="the light models of onnx as well")
     found.add_argument("--threads", type=int, choices=(1, 2), default=1)
     found.add_argument("--rounds", type=int, default=15)
     found.add_argument("--bindings", type=int, help="so many sets of dims of each, the first ones")

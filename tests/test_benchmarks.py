@@ -237,3 +237,52 @@ def test_measurements_of_random_shapes(root: Path, tmp_path: Path) -> None:
     wanted = ("--seed", 5, "--count", 2, "--trials", 2, "--db", tmp_path / "t.db")
     shown = run(root, "benchmarks.collect", *wanted)
     assert shown.count("best") == 2
+
+
+def test_models_of_a_folder(root: Path, tmp_path: Path) -> None:
+    """A table gives a file its dims and ranges; a file without a row needs none."""
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    helper, floats, ints = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+    def save(name: str, rows: str | int) -> None:
+        table = onnx.numpy_helper.from_array(np.ones((5, 4), np.float32), "t")
+        graph = helper.make_graph(
+            [helper.make_node("Gather", ["t", "x"], ["y"])],
+            "gather",
+            [helper.make_tensor_value_info("x", ints, [rows])],
+            [helper.make_tensor_value_info("y", floats, [rows, 4])],
+            [table],
+        )
+        opsets = [helper.make_opsetid("", 17)]
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), tmp_path / name)
+
+    save("open.onnx", "N")
+    save("fixed.onnx", 3)
+    table, out = tmp_path / "table.json", tmp_path / "rows.json"
+    row = {"shapes": [{"N": 2}, {"N": 3}], "kinds": {"x": [0, 5]}}
+    table.write_text(json.dumps({"op*.onnx": row, "*": {"kinds": {"x": [0, 5]}}}))
+    wanted = ("--table", table, "--rounds", 2, "--out", out)
+    shown = run(root, "benchmarks.models", tmp_path, *wanted)
+    assert "of 3, 0 failed" in shown
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [r["shapes"] for r in rows] == [{}, {"N": 2}, {"N": 3}]
+    assert all(r["our_error"] == 0 and r["right"] and r["kernels"] == 1 for r in rows)
+
+
+def test_weights_of_light_models() -> None:
+    """What has a shape only gets elements, which nearly keep the variance of what they multiply."""
+    onnx = pytest.importorskip("onnx")
+    from benchmarks.light import fill
+
+    nodes = [
+        onnx.helper.make_node("ConstantOfShape", ["s"], ["w"]),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    shape = onnx.numpy_helper.from_array(np.array([64, 128]), "s")
+    graph = onnx.helper.make_graph(nodes, "g", [], [], [shape])
+    fill(graph)
+    assert [n.op_type for n in graph.node] == ["MatMul"]
+    (made,) = [onnx.numpy_helper.to_array(t) for t in graph.initializer if t.name == "w"]
+    assert made.shape == (64, 128)
+    assert made.std() == pytest.approx(np.sqrt(1.5 / 128), rel=0.05)
