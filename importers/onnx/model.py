@@ -188,6 +188,7 @@ class _Importer:
 
     def _nodes(self, graph: Any, scope: dict[Any, Value | None]) -> dict[str, Value]:
         """Translate the nodes of a graph or body; returns its outputs by name."""
+        strict = graph is self.model.graph and all(map(_is_concrete, graph.inputs))
         read = {i for node in graph for i in node.inputs} | set(graph.outputs)
         read |= {i for node in graph for i in _captured(node)}
         for name, value in graph.initializers.items():
@@ -199,7 +200,7 @@ class _Importer:
         for value in graph.outputs:
             found = scope.get(value)
             if found is not None:
-                _check_declared(value, found.type, strict=graph is self.model.graph)
+                _check_declared(value, found.type, strict=strict)
                 outputs[value.name] = found
             elif not self.unsupported:
                 raise ModelError("the output {0} is computed by no node", value.name)
@@ -348,13 +349,19 @@ def _check_type(value: Any) -> None:
 def _check_declared(value: Any, type: TensorType, *, strict: bool) -> None:
     """Raise `ModelError` if a value is not of its declared dtype or, where strict, shape.
 
-    Declarations with open dims are not relied on: exporters get them wrong, ranks too.
+    Declarations with open dims, or of models with open dims, are not relied on: exporters get them
+    wrong, ranks too, or leave there what the dims of their example made.
     """
     declared = "" if value.type is None or value.dtype is None else dtype_name(value)
     shape = () if value.shape is None else tuple(value.shape)
-    concrete = strict and shape and all(isinstance(d, int) and d > 0 for d in shape)
-    if (declared and declared != type.dtype) or (concrete and shape != type.shape):
+    wrong = strict and shape != type.shape and shape and _is_concrete(value)
+    if wrong or (declared and declared != type.dtype):
         raise ModelError("{0} is declared as {1}{2}, and is {3}", value.name, declared, shape, type)
+
+
+def _is_concrete(value: Any) -> bool:
+    """Whether a shape is declared, without open dims."""
+    return value.shape is not None and all(isinstance(d, int) and d > 0 for d in value.shape)
 
 
 def dtype_name(value: Any) -> str:
