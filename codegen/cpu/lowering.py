@@ -10,6 +10,7 @@ from ..passes.compact import compact
 from ..passes.drop_masks import drop_masks
 from ..passes.hoist import hoist
 from ..passes.instructions import instructions
+from ..passes.partial_sums import partial_sums
 from ..passes.peel import peel
 from ..passes.registers import registers
 from ..passes.tails import tails
@@ -93,5 +94,12 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
             drop_masks,
             "Removes masks from registers whose disabled lanes nothing reads, as operations "
             "without masks are cheaper.",
+        ),
+        Pass(
+            "partial_sums",
+            partial_sums,
+            "Sums many terms by parts, each in registers of its own, as the rounding errors of one "
+            "long sum add up.",
+            reorders=True,
         ),
     )

@@ -433,6 +433,32 @@ def f(B: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
         T.store(R[T.ramp(0, 1, 4)], T.load(B[T.ramp(0, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)), mask=T.ramp(0, 1, 4) < T.broadcast(3, 4))
         C[T.ramp(0, 1, 4)] = R[T.ramp(0, 1, 4)]
 """,  # noqa: E501
+    "partial_sums": """
+def f(X: T.Buffer((2, 300), "float32"), C: T.Buffer((1,), "float32")):
+    with T.scratch((1,), "float32", scope="register") as R:
+        R[0] = 0.0
+        for k in range(300):
+            R[0] = R[0] + X[0, k]
+            R[0] = R[0] + X[1, k]
+        C[0] = R[0]
+""",
+    "partial_sums_rest": """
+def f(X: T.Buffer((4, 131), "float32"), C: T.Buffer((4,), "float32")):
+    with T.scratch((4,), "float32", scope="register") as R:
+        R[T.ramp(0, 1, 4)] = T.broadcast(T.float32(0.0), 4)
+        for k in range(131):
+            for i in range(4):
+                R[T.ramp(0, 1, 4)] = R[T.ramp(0, 1, 4)] + T.broadcast(X[i, k], 4)
+        C[T.ramp(0, 1, 4)] = R[T.ramp(0, 1, 4)]
+""",
+    "partial_sums_read": """
+def f(X: T.Buffer((300,), "float32"), C: T.Buffer((300,), "float32")):
+    with T.scratch((1,), "float32", scope="register") as R:
+        R[0] = 0.0
+        for k in range(300):
+            R[0] = R[0] + X[k]
+            C[k] = R[0]
+""",
 }
 
 
