@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -193,6 +194,10 @@ class Graph:
         from .passes import stages
 
         return stages(self)[-1].graph
+
+    def to_onnx(self) -> Any:
+        """The `onnx.ModelProto` of what the reference computes; see `importers/onnx/write.py`."""
+        return import_module("..importers.onnx.write", __package__).to_onnx(self)
 
     def kernels(self) -> Mapping[Func, int]:
         """The programs that a build makes kernels of, and how often a call runs each."""

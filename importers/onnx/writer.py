@@ -1,0 +1,198 @@
+"""What writes a graph as an ONNX model: the table of graph operators, and a graph in the making.
+
+    @writes("swish")
+    def swish(w: Writer, node: Node, x: str) -> str:
+        scaled = w.add("Mul", x, w.like(x, node.attributes["alpha"]))
+        return w.add("Mul", x, w.add("Sigmoid", scaled))
+
+A function takes the names of a node's inputs, and returns those of its outputs. It adds ONNX nodes,
+whose dtypes are inferred and checked by ONNX's own definitions of operators as they are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from ...base import dtypes
+from ...graph.ir import Constant, Node, Value, constant
+from .table import Reason, Unsupported
+
+OPSET = 20
+"""The oldest that has all of what is written most; a node may need a later one."""
+
+Write: TypeAlias = "Callable[..., str | Sequence[str]]"
+_Function = TypeVar("_Function", bound=Write)
+
+WRITERS: dict[str, Write] = {}
+"""How each operator of graphs is written."""
+
+
+def writes(*names: str) -> Callable[[_Function], _Function]:
+    """Register how operators are written."""
+
+    def decorate(function: _Function) -> _Function:
+        for name in names:
+            assert name not in WRITERS, f"{name} is written twice"
+            WRITERS[name] = function
+        return function
+
+    return decorate
+
+
+class Writer:
+    """An ONNX graph in the making, in which a value is its name."""
+
+    def __init__(self, taken: Sequence[str]) -> None:
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self.dtypes: dict[str, str] = {}
+        self.opset = OPSET
+        self._taken = set(taken)
+        self._constants: dict[str, str] = {}
+        self._count = 0
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing has yet."""
+        name = ""
+        while not name or name in self._taken:
+            name = f"{stem}_{self._count}"
+            self._count += 1
+        self._taken.add(name)
+        return name
+
+    def add(self, operator: str, *inputs: str, since: int = 0, **attributes: Any) -> str:
+        """The output of a new ONNX node; "" is an input that is not given.
+
+        `since` is the opset that the node needs. Raises `Unsupported` if the operator does not take
+        the inputs' dtypes.
+        """
+        self.opset = max(self.opset, since)
+        (name,) = self.add_of(1, operator, *inputs, **attributes)
+        return name
+
+    def add_of(self, count: int, operator: str, *inputs: str, **attributes: Any) -> tuple[str, ...]:
+        """The first outputs of a new node."""
+        from onnx import defs, helper
+
+        schema = defs.get_schema(operator, self.opset)
+        found = self._types(schema, inputs, attributes)
+        names = [self.fresh(operator) for _ in range(count)]
+        self.dtypes.update(zip(names, found, strict=False))
+        node = helper.make_node(operator, list(inputs), names, **attributes)
+        node.name = names[0]
+        self.nodes.append(node)
+        return tuple(names)
+
+    def _types(
+        self, schema: Any, inputs: Sequence[str], attributes: dict[str, Any]
+    ) -> Sequence[str]:
+        allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+        bound: dict[str, str] = {}
+        for place, name in enumerate(inputs):
+            declared = schema.inputs[min(place, len(schema.inputs) - 1)]
+            variable = declared.type_str
+            if not name:
+                continue
+            own = f"tensor({_ONNX_NAMES.get(self.dtypes[name], self.dtypes[name])})"
+            if own not in allowed.get(variable, {variable}):
+                raise Unsupported(Reason.DTYPE, f"{schema.name} of {self.dtypes[name]}")
+            bound.setdefault(variable, own)
+        if "to" in attributes:
+            return [dtype_of(attributes["to"])]
+        strings = [
+            bound.get(o.type_str) or next(iter(allowed.get(o.type_str, {o.type_str})))
+            for o in schema.outputs
+        ]
+        return [_names(string) for string in strings]
+
+    def constant(self, data: Any, dtype: str | None = None) -> str:
+        """The name of an initializer; one for equal ones."""
+        array = np.asarray(data, None if dtype is None else dtypes.to_numpy(dtype))
+        return self.initializer(constant(array))
+
+    def initializer(self, value: Constant) -> str:
+        from onnx import helper
+
+        if value.digest not in self._constants:
+            name = self._constants[value.digest] = self.fresh("constant")
+            self.dtypes[name] = value.dtype
+            self.initializers.append(
+                helper.make_tensor(
+                    name, onnx_dtype(value.dtype), value.shape, value.data.tobytes(), raw=True
+                )
+            )
+        return self._constants[value.digest]
+
+    def integers(self, values: Sequence[int]) -> str:
+        """The name of a vector of int64."""
+        return self.constant(np.asarray(tuple(values), np.int64))
+
+    def like(self, x: str, number: Any) -> str:
+        """A number in the dtype of another value."""
+        return self.constant(number, self.dtypes[x])
+
+    def cast(self, x: str, dtype: str) -> str:
+        """As another dtype, of which it is left to ONNX what becomes of what is out of range."""
+        if self.dtypes[x] == dtype:
+            return x
+        saturate = {"saturate": 0} if dtype.startswith("float8") else {}
+        return self.add("Cast", x, to=onnx_dtype(dtype), **saturate)
+
+    def reshape(self, x: str, shape: Sequence[int]) -> str:
+        zeros = {"allowzero": 1} if 0 in shape else {}
+        return self.add("Reshape", x, self.integers(shape), **zeros)
+
+    def transpose(self, x: str, axes: Sequence[int]) -> str:
+        return self.add("Transpose", x, perm=list(axes))
+
+    def where(self, condition: str, x: str, other: str) -> str:
+        return self.add("Where", condition, x, other)
+
+    def wide(self, *names: str) -> list[str]:
+        """Integers of up to 16 bits as int32, in which their arithmetic is the same.
+
+        A cast back wraps around. Few runtimes have kernels for them.
+        """
+        return [self.cast(x, "int32") if narrow(self.dtypes[x]) else x for x in names]
+
+
+_ONNX_NAMES = {
+    "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn",
+    "float8_e5m2": "float8e5m2",
+}  # fmt: skip
+_OWN_NAMES = {name: own for own, name in _ONNX_NAMES.items()}
+
+
+def _names(string: str) -> str:
+    plain = string.removeprefix("tensor(").removesuffix(")")
+    return _OWN_NAMES.get(plain, plain)
+
+
+def onnx_dtype(dtype: str) -> int:
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(dtypes.to_numpy(dtype)))
+
+
+def dtype_of(number: int) -> str:
+    from onnx import helper
+
+    return dtypes.from_numpy(helper.tensor_dtype_to_np_dtype(number))
+
+
+def narrow(dtype: str) -> bool:
+    """Whether it is an integer of up to 16 bits."""
+    return dtypes.is_integer(dtype) and dtypes.nbytes(dtype) <= 2
+
+
+def known(value: Value) -> np.ndarray[Any, Any] | None:
+    return value.data if isinstance(value, Constant) else None
+
+
+def exact(node: Node, *numbers: float) -> bool:
+    """Whether attributes of ONNX, which are of float32, change nothing."""
+    wide = node.outputs[0].dtype == "float64"
+    return not wide or all(float(np.float32(n)) == n for n in numbers)

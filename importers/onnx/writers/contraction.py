@@ -1,0 +1,108 @@
+"""Products, convolutions and windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....base import dtypes
+from ....graph.ir import Node
+from ..table import Reason, Unsupported
+from ..writer import Writer, writes
+
+_BYTES = ("int8", "uint8")
+
+
+def _are_bytes(node: Node) -> bool:
+    return node.output.dtype == "int32" and all(v.dtype in _BYTES for v in node.inputs)
+
+
+@writes("matmul")
+def matmul(w: Writer, node: Node, a: str, b: str) -> str:
+    if node.attributes["transpose_a"]:
+        a = _turned(w, a, node.inputs[0].type.rank)
+    if node.attributes["transpose_b"]:
+        b = _turned(w, b, node.inputs[1].type.rank)
+    if _are_bytes(node):
+        return w.add("MatMulInteger", a, b)
+    dtype = node.output.dtype
+    a, b = w.wide(*(w.cast(v, dtype) for v in (a, b)))
+    return w.cast(w.add("MatMul", a, b), dtype)
+
+
+def _turned(w: Writer, x: str, rank: int) -> str:
+    return w.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _pads(node: Node) -> list[int]:
+    before: Any = node.attributes["before"]
+    after: Any = node.attributes["after"]
+    return [*before, *after]
+
+
+@writes("conv")
+def conv(w: Writer, node: Node, x: str, weights: str) -> str:
+    a: Any = node.attributes
+    dtype = node.output.dtype
+    is_integer = _are_bytes(node)
+    if not is_integer:
+        if not dtypes.is_float(dtype) or not dtypes.is_float(w.dtypes[x]):
+            kinds = ", ".join(v.dtype for v in node.inputs)
+            raise Unsupported(Reason.DTYPE, f"a convolution of {kinds} to {dtype}")
+        x, weights = (w.cast(v, dtype) for v in (x, weights))
+    return w.add(
+        "ConvInteger" if is_integer else "Conv", x, weights, strides=a["strides"],
+        pads=_pads(node), dilations=a["dilations"], group=a["groups"],
+        kernel_shape=node.inputs[1].shape[2:],
+    )  # fmt: skip
+
+
+def _surrounded(w: Writer, node: Node, x: str, fill: Any) -> str:
+    a: Any = node.attributes
+    widths = (0, 0, *a["before"], 0, 0, *a["after"])
+    return w.add("Pad", x, w.integers(widths), w.constant(fill, w.dtypes[x]))
+
+
+@writes("max_pool")
+def max_pool(w: Writer, node: Node, x: str) -> str:
+    """What is around `x` is written out where a window may lie outside, or between, elements."""
+    a: Any = node.attributes
+    dtype = node.output.dtype
+    own = x
+    if dtypes.is_integer(dtype) and dtype not in _BYTES:
+        own = w.cast(x, "float32" if dtypes.nbytes(dtype) == 2 else "float64")
+        if dtypes.nbytes(dtype) > 4:
+            raise Unsupported(Reason.DTYPE, f"MaxPool of {dtype}")
+    pads = _pads(node)
+    holds = all(p < k for p, k in zip(pads, a["kernel"] * 2, strict=True))
+    if any(pads) and not (holds and set(a["dilations"]) == {1}):
+        least = -np.inf if dtypes.is_float(w.dtypes[own]) else dtypes.int_limits(dtype)[0]
+        own, pads = _surrounded(w, node, own, least), [0] * len(pads)
+    found = w.add(
+        "MaxPool", own, kernel_shape=a["kernel"], strides=a["strides"], pads=pads,
+        dilations=a["dilations"],
+    )  # fmt: skip
+    return w.cast(found, dtype)
+
+
+@writes("sum_pool")
+def sum_pool(w: Writer, node: Node, x: str) -> str:
+    """A convolution of each channel with ones, as a mean would be rounded otherwise."""
+    a: Any = node.attributes
+    dtype = node.output.dtype
+    wide = dtype
+    if not dtypes.is_float(dtype):
+        bits = 8 * dtypes.nbytes(dtype)
+        if bits > 32:
+            raise Unsupported(Reason.DTYPE, f"sums of windows of {dtype}")
+        wide = "float32" if math.prod(a["kernel"]) << bits <= 1 << 24 else "float64"
+    channels = node.output.shape[1]
+    ones: Sequence[int] = (channels, 1, *a["kernel"])
+    total = w.add(
+        "Conv", w.cast(x, wide), w.constant(np.ones(ones), wide), kernel_shape=a["kernel"],
+        strides=a["strides"], pads=_pads(node), dilations=a["dilations"], group=channels,
+    )  # fmt: skip
+    return w.cast(total if dtypes.is_float(dtype) else w.cast(total, "int64"), dtype)

@@ -1,0 +1,156 @@
+"""Operators that move elements, and those that read or write them at places that data decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir import Node
+from ..writer import Writer, writes
+
+
+@writes("reshape")
+def reshape(w: Writer, node: Node, x: str) -> str:
+    return w.reshape(x, node.output.shape)
+
+
+@writes("transpose")
+def transpose(w: Writer, node: Node, x: str) -> str:
+    axes: Any = node.attributes["axes"]
+    return w.transpose(x, axes)
+
+
+@writes("broadcast_to")
+def broadcast_to(w: Writer, node: Node, x: str) -> str:
+    return w.add("Expand", x, w.integers(node.output.shape))
+
+
+@writes("concatenate")
+def concatenate(w: Writer, node: Node, *inputs: str) -> str:
+    return w.add("Concat", *inputs, axis=node.attributes["axis"])
+
+
+@writes("slice")
+def slice_(w: Writer, node: Node, x: str) -> str:
+    """The end of a slice that goes backwards to the first element counts from far behind it."""
+    a: Any = node.attributes
+    cut = list[tuple[int, int, int, int]]()
+    for axis, (start, step, count, extent) in enumerate(
+        zip(a["starts"], a["steps"], a["shape"], node.inputs[0].shape, strict=True)
+    ):
+        if count == 0:
+            cut.append((axis, 0, 0, 1))
+        elif step == 0 and count > 1:
+            x = w.add("Gather", x, w.integers([start] * count), axis=axis)
+        elif count != extent or step != 1:
+            last = start + step * (count - 1)
+            cut.append((axis, start, last + 1 if step >= 0 else last - 1, step or 1))
+    if not cut:
+        return x
+    ends = [end if end >= 0 else -(1 << 62) for _, _, end, _ in cut]
+    axes, starts, _, steps = zip(*cut, strict=True)
+    return w.add("Slice", x, *map(w.integers, (starts, ends, axes, steps)))
+
+
+@writes("pad")
+def pad(w: Writer, node: Node, x: str) -> str:
+    a: Any = node.attributes
+    widths = w.integers((*a["before"], *a["after"]))
+    if a["mode"] == "constant":
+        return w.add("Pad", x, widths, w.constant(np.asarray(a["value"]), node.output.dtype))
+    since = 19 if a["mode"] == "wrap" else 0
+    return w.add("Pad", x, widths, mode=a["mode"], since=since)
+
+
+@writes("take")
+def take(w: Writer, node: Node, x: str, indices: str) -> str:
+    return w.add("Gather", x, w.cast(indices, "int64"), axis=node.attributes["axis"])
+
+
+@writes("take_along")
+def take_along(w: Writer, node: Node, x: str, indices: str) -> str:
+    return w.add("GatherElements", x, w.cast(indices, "int64"), axis=node.attributes["axis"])
+
+
+@writes("take_nd")
+def take_nd(w: Writer, node: Node, x: str, indices: str) -> str:
+    batch = node.attributes["batch"]
+    return w.add("GatherND", x, w.cast(indices, "int64"), batch_dims=batch)
+
+
+@writes("scatter")
+def scatter(w: Writer, node: Node, x: str, indices: str, updates: str) -> str:
+    return w.add(
+        "ScatterElements", x, w.cast(indices, "int64"), updates,
+        axis=node.attributes["axis"], reduction=node.attributes["reduction"],
+    )  # fmt: skip
+
+
+@writes("scatter_nd")
+def scatter_nd(w: Writer, node: Node, x: str, indices: str, updates: str) -> str:
+    return w.add(
+        "ScatterND", x, w.cast(indices, "int64"), updates, reduction=node.attributes["reduction"]
+    )
+
+
+@writes("resize_nearest")
+def resize_nearest(w: Writer, node: Node, x: str) -> str:
+    """Elements at known places along one dimension after the other."""
+    a: Any = node.attributes
+    for axis, ((m, s, d), count) in enumerate(zip(a["scales"], a["shape"], strict=True)):
+        places = (m * np.arange(count) + s) // d
+        if not np.array_equal(places, np.arange(node.inputs[0].shape[axis])):
+            x = w.add("Gather", x, w.integers(places), axis=axis)
+    return x
+
+
+@writes("interleave")
+def interleave(w: Writer, node: Node, x: str) -> str:
+    a: Any = node.attributes
+    n, channels, *extents = node.inputs[0].shape
+    rank = len(extents)
+    own = channels // int(np.prod(a["factors"]))
+    split = w.reshape(x, (n, own, *a["factors"], *extents))
+    order = [0, 1, *(d for p in range(rank) for d in (2 + rank + p, 2 + p))]
+    whole = [e * f for e, f in zip(extents, a["factors"], strict=True)]
+    moved = w.reshape(w.transpose(split, order), (n, own, *whole))
+    if list(a["shape"]) == whole:
+        return moved
+    ends = [s + e for s, e in zip(a["starts"], a["shape"], strict=True)]
+    axes = range(2, 2 + rank)
+    return w.add("Slice", moved, *map(w.integers, (a["starts"], ends, axes)))
+
+
+@writes("resample")
+def resample(w: Writer, node: Node, x: str, places: str, weights: str) -> str:
+    """Sums of the elements at some places times their weights."""
+    axis: Any = node.attributes["axis"]
+    dtype = node.output.dtype
+    wide = dtype if dtype in ("float32", "float64") else "float32"
+    taken = w.add("Gather", w.cast(x, wide), w.cast(places, "int64"), axis=axis)
+    size, count = node.inputs[1].shape
+    rest = node.output.type.rank - axis - 1
+    factors = w.reshape(w.cast(weights, wide), (size, count, *(1,) * rest))
+    product = w.add("Mul", taken, factors)
+    return w.cast(w.add("ReduceSum", product, w.integers([axis + 1]), keepdims=0), dtype)
+
+
+@writes("grid_sample")
+def grid_sample(w: Writer, node: Node, x: str, grid: str) -> str:
+    a: Any = node.attributes
+    return w.add(
+        "GridSample", x, grid, mode=a["mode"], padding_mode=a["padding"],
+        align_corners=int(a["align"]),
+    )  # fmt: skip
+
+
+@writes("roi_align")
+def roi_align(w: Writer, node: Node, x: str, rois: str, batches: str) -> str:
+    a: Any = node.attributes
+    return w.add(
+        "RoiAlign", x, rois, w.cast(batches, "int64"),
+        mode="max" if a["largest"] else "avg", sampling_ratio=a["samples"],
+        output_height=a["size"][0], output_width=a["size"][1], spatial_scale=a["scale"],
+        coordinate_transformation_mode="half_pixel" if a["half"] else "output_half_pixel",
+    )  # fmt: skip

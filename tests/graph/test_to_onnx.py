@@ -1,0 +1,247 @@
+"""Graphs as ONNX models: read again they compute the same, and onnxruntime agrees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base import dtypes
+from tilewright.base.errors import UnsupportedError
+from tilewright.graph import Builder, Graph, TensorType
+from tilewright.graph.operator import OPERATORS, Kind, Operator, register
+
+onnx = pytest.importorskip("onnx")
+
+Array = np.ndarray[Any, Any]
+_RNG = np.random.default_rng(0)
+X = _RNG.standard_normal((2, 3, 4)).astype(np.float32)
+IMAGE = _RNG.standard_normal((1, 4, 5, 6)).astype(np.float32)
+INTEGERS = np.array([0, 1, 2, 3, 7, -1, -2, -3, 127, -128, 31, 64], np.int32)
+BYTES = INTEGERS.astype(np.int8)
+BITS = np.array([True, False, True])
+SQUARE = {"strides": (2, 1), "before": (1, 0), "after": (0, 2), "dilations": (1, 1)}
+POOL = {"kernel": (2, 3), **SQUARE}
+FAR = {"kernel": (2, 2), **SQUARE, "before": (3, 0), "after": (0, 3), "dilations": (2, 1)}
+
+
+def _pairs(values: Array) -> tuple[Array, Array]:
+    return values[:, None].copy(), values[None].copy()
+
+
+def _positive(x: Array) -> Array:
+    return np.abs(x) + 1
+
+
+def _cell(cell: str, *extra: str, **options: Any) -> tuple[str, list[Any], dict[str, Any]]:
+    gates = {"rnn": 1, "gru": 3, "lstm": 4}[cell]
+    shapes = {"bias": (5,), "cell": (2, 5), "peepholes": (15,)}
+    given = [np.array([3, 1]) if e == "lengths" else _normal(*shapes[e]) for e in extra]
+    names = {"rnn": ("tanh",), "gru": ("sigmoid", "tanh"), "lstm": ("sigmoid", "tanh", "tanh")}
+    attributes = {"cell": cell, "given": extra, **options}
+    attributes.setdefault("activations", tuple((n, 0.0, 0.0) for n in names[cell]))
+    operands = [_normal(3, 2, gates * 5), _normal(1, 5, gates * 5), _normal(2, 5), *given]
+    return "recurrence", operands, attributes
+
+
+def _normal(*shape: int) -> Array:
+    return (_RNG.standard_normal(shape) / 2).astype(np.float32)
+
+
+CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    *((name, [X], {}) for name in (
+        "relu", "sigmoid", "softplus", "softsign", "mish", "gelu", "gelu_by_tanh", "negative",
+        "abs", "exp", "tanh", "erf", "floor", "ceil", "sin", "cos", "tan", "sinh", "cosh", "asinh",
+        "atan", "round", "sign", "is_nan",
+    )),
+    *((name, [_positive(X)], {}) for name in ("log", "sqrt", "acosh")),
+    *((name, [np.tanh(X)], {}) for name in ("asin", "acos", "atanh")),
+    *((name, [x], attributes) for x in (X, X.astype(np.float64)) for name, attributes in (
+        ("elu", {"alpha": 0.7}), ("celu", {"alpha": 0.7}), ("leaky_relu", {"slope": 0.1}),
+        ("selu", {"alpha": 1.6, "gamma": 1.05}), ("hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
+        ("hard_swish", {"alpha": 1 / 6, "beta": 0.5}), ("swish", {"alpha": 1.7}),
+        ("clip", {"low": -0.5, "high": 0.3}),
+    )),
+    ("clip", [BYTES], {"low": -3, "high": 5}),
+    *((name, [*_pairs(values)], {}) for values in (INTEGERS, BYTES, INTEGERS.astype(np.uint8))
+      for name in (
+        "add", "subtract", "multiply", "maximum", "minimum", "divide", "remainder", "fmod",
+        "equal", "less", "less_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left",
+        "shift_right", "power",
+    )),
+    *((name, [*_pairs(X.reshape(-1))], {}) for name in ("divide", "remainder", "fmod", "less")),
+    ("power", [_positive(X), X], {}),
+    *((name, [INTEGERS], {}) for name in ("negative", "abs", "sign", "bitwise_not")),
+    ("negative", [INTEGERS.astype(np.uint8)], {}),
+    *((name, [*_pairs(BITS)], {}) for name in ("logical_and", "logical_or", "logical_xor")),
+    ("logical_not", [BITS], {}),
+    ("where", [BITS[:, None], *_pairs(X[0, 0, :3])], {}),
+    *(("cast", [np.array([0.5, -0.5, -7.9, 3e2, 3e9, -3e9, 1e30, np.nan, np.inf], np.float32)],
+       {"dtype": dtype}) for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64")),
+    *(("cast", [X], {"dtype": dtype}) for dtype in ("bool", "float64", "float16", "bfloat16")),
+    ("cast", [INTEGERS], {"dtype": "int8"}),
+    ("bitcast", [X], {"source": "float32", "to": "int32"}),
+    *((name, [X], {"axes": (0, 2), "keepdims": keep}) for keep in (False, True)
+      for name in ("sum", "prod", "mean", "max", "min")),
+    ("sum", [BYTES], {"axes": (0,)}),
+    ("sum", [X], {"axes": ()}),
+    *((name, [X], {"axis": 1, "keepdims": keep}) for keep in (False, True)
+      for name in ("argmax", "argmin")),
+    *((name, [X], {"axis": 1}) for name in ("softmax", "log_softmax")),
+    ("top", [X], {"axis": 2, "count": 3}),
+    ("top", [INTEGERS], {"axis": 0, "count": 3, "largest": False}),
+    *(("normalize", [X], {"axis": 1, "epsilon": 1e-3, "centered": c}) for c in (False, True)),
+    *(("accumulate", [x], {"axis": 0, "product": product, "exclusive": e, "reverse": r})
+      for x in (X, INTEGERS) for product in (False, True) for e, r in ((0, 1), (1, 0))),
+    ("reshape", [X], {"shape": (4, 6)}),
+    ("transpose", [X], {"axes": (2, 0, 1)}),
+    ("broadcast_to", [X], {"shape": (2, 2, 3, 4)}),
+    ("concatenate", [X, X[:, :1]], {"axis": 1}),
+    ("slice", [X], {"starts": (1, 2, 3), "steps": (1, -1, -2), "shape": (1, 3, 2)}),
+    ("slice", [X], {"starts": (0, 1, 0), "steps": (1, 0, 1), "shape": (2, 5, 0)}),
+    *(("pad", [X], {"before": (1, 0, 2), "after": (0, 1, 3), "mode": mode, "value": 7.0})
+      for mode in ("constant", "edge", "wrap")),
+    ("pad", [X], {"before": (1, 0, 2), "after": (0, 1, 3), "mode": "reflect"}),
+    ("take", [X, np.array([[0, -1], [2, 1]], np.int8)], {"axis": 1}),
+    ("take_along", [X, np.zeros((2, 1, 4), np.int64) - 1], {"axis": 1}),
+    ("take_nd", [X, np.array([[[1, 2]], [[0, -1]]])], {"batch": 1}),
+    *(("scatter", [X, np.array([[[2, 0, 1, -1]]]), X[:1, :1]], {"axis": 2, "reduction": r})
+      for r in ("none", "add", "mul", "max", "min")),
+    ("scatter_nd", [X, np.array([[1, 2], [0, 0]]), X[0, :2]], {"reduction": "add"}),
+    ("resize_nearest", [X], {"scales": ((1, 0, 1), (3, 1, 6), (1, 0, 2)), "shape": (2, 6, 8)}),
+    ("interleave", [IMAGE], {"factors": (2, 2), "starts": (0, 1), "shape": (10, 9)}),
+    ("resample", [X, np.array([[0, 1], [1, -1]]), X[0, :2, :2]], {"axis": 1}),
+    *(("grid_sample", [IMAGE, np.tanh(_normal(1, 3, 3, 2))], {"mode": m, "padding": p, "align": a})
+      for m, p, a in (("linear", "zeros", True), ("nearest", "border", False),
+                      ("cubic", "zeros", False))),
+    *(("roi_align", [IMAGE, np.array([[0, 1, 3, 4], [1, 1, 2, 5]], np.float32), np.array([0, 0])],
+       {"size": (2, 3), "samples": 2, "scale": 0.75, "half": half, "largest": False})
+      for half in (False, True)),
+    ("matmul", [X, X], {"transpose_b": True}),
+    ("matmul", [X[0], X[0]], {"transpose_a": True, "dtype": "float64"}),
+    ("matmul", [*_pairs(BYTES)], {"dtype": "int32"}),
+    ("matmul", [*_pairs(INTEGERS.astype(np.uint8))], {}),
+    ("conv", [IMAGE, _normal(6, 2, 3, 2)], {**SQUARE, "groups": 2}),
+    ("conv", [X, _normal(6, 3, 2)],
+     {"strides": (1,), "before": (1,), "after": (0,), "dilations": (2,)}),
+    ("conv", [np.uint8(9) + IMAGE.astype(np.uint8), np.full((2, 4, 2, 2), 255, np.uint8)],
+     {**SQUARE, "dtype": "int32"}),
+    *(("max_pool", [x], w) for x in (IMAGE, IMAGE.astype(np.int32)) for w in (POOL, FAR)),
+    *(("sum_pool", [x], w) for x in (IMAGE, IMAGE.astype(np.int8)) for w in (POOL, FAR)),
+    _cell("rnn", activations=(("leakyrelu", 0.3, 0.0),), clip=0.5),
+    _cell("gru", "lengths"),
+    _cell("gru", "bias", backwards=True),
+    _cell("lstm", "cell", "peepholes", "lengths", backwards=True),
+    _cell("lstm", activations=(("hardsigmoid", 0.3, 0.4), ("affine", 0.3, 0.1), ("tanh", 0, 0))),
+]  # fmt: skip
+
+_NO_KERNEL = [
+    ("bitcast", "int32"),
+    ("cast", "uint64"),
+    *(("accumulate", d) for d in ("float32", "int32")),
+]
+_NO_KERNEL += [(name, "float64") for name in ("elu", "celu", "selu")]
+"""What onnxruntime may have no kernels for: the newest opsets, and some dtypes of 64 bits."""
+
+
+def _graph(name: str, operands: list[Array], attributes: dict[str, Any]) -> Graph:
+    b = Builder("case")
+    values = [
+        b.input(f"x{n}", TensorType(dtypes.from_numpy(a.dtype), a.shape))
+        for n, a in enumerate(operands)
+    ]
+    made = b.add(name, *values, **attributes)
+    made = made if isinstance(made, tuple) else (made,)
+    return b.graph({f"y{n}": value for n, value in enumerate(made)})
+
+
+def _check(found: Array, wanted: Array, rounding: float) -> None:
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    if wanted.dtype.kind in "biu":
+        np.testing.assert_array_equal(found, wanted)
+    else:
+        np.testing.assert_allclose(
+            found.astype(np.float64), wanted.astype(np.float64), rtol=rounding, atol=rounding
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "attributes"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
+)
+def test_a_graph_written_as_onnx_computes_the_same(
+    name: str, operands: list[Array], attributes: dict[str, Any]
+) -> None:
+    graph = _graph(name, operands, attributes)
+    wanted = graph.reference(*operands)
+    model = graph.to_onnx()
+    onnx.checker.check_model(model, full_check=True)
+    again = tw.import_onnx(model)
+    assert list(again.inputs) == list(graph.inputs)
+    for found, value in zip(again.reference(*operands), wanted, strict=True):
+        _check(found, value, 1e-6)
+    _compare_with_onnxruntime(name, model, graph, operands, wanted)
+
+
+def _compare_with_onnxruntime(
+    name: str, model: Any, graph: Graph, operands: list[Array], wanted: tuple[Array, ...]
+) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    if any(v.dtype in dtypes.ML_DTYPES for v in graph.values()):
+        return
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = ort.InferenceSession(model.SerializeToString(), options)
+    except Exception as error:
+        if (name, graph.outputs["y0"].dtype) in _NO_KERNEL:
+            pytest.skip(f"onnxruntime: {error}")
+        raise
+    results = session.run(None, dict(zip(graph.inputs, operands, strict=True)))
+    for found, value in zip(results, wanted, strict=True):
+        _check(found, value, 2e-4 if name == "grid_sample" else 1e-5)
+
+
+def test_every_operator_is_written() -> None:
+    from tilewright.importers.onnx import writers  # noqa: F401
+    from tilewright.importers.onnx.writer import WRITERS
+
+    own = {n for n, o in OPERATORS.items() if o.source.__module__.startswith("tilewright.graph")}
+    own |= {n for n, o in OPERATORS.items() if o.kind is Kind.POINTWISE and n in WRITERS}
+    assert own <= set(WRITERS)
+    assert set(WRITERS) <= {case[0] for case in CASES}
+
+
+def test_outputs_that_are_inputs_constants_or_the_same_have_their_names() -> None:
+    b = Builder("names")
+    x = b.input("relu_0", TensorType("float32", (2,)))
+    y, c = b.add("relu", x), b.constant([1.0, 2], "float32")
+    graph = b.graph({"a": y, "b": y, "c": c, "d": x, "constant_1": b.add("add", y, c)})
+    model = graph.to_onnx()
+    onnx.checker.check_model(model, full_check=True)
+    again = tw.import_onnx(model)
+    assert list(again.outputs) == ["a", "b", "c", "d", "constant_1"]
+    for found, value in zip(
+        again.reference(X[0, 0, :2]), graph.reference(X[0, 0, :2]), strict=True
+    ):
+        np.testing.assert_array_equal(found, value)
+
+
+def test_all_that_cannot_be_written_is_listed() -> None:
+    name = "test_to_onnx_only_here"
+    register(Operator(name, Kind.OPAQUE, lambda x: x, infer=lambda x: x))
+    try:
+        b = Builder("two")
+        x = b.input("x", TensorType("int64", (1, 2, 4)))
+        window = {"kernel": (2,), "strides": (1,), "before": (0,), "after": (0,), "dilations": (1,)}
+        graph = b.graph({"y": b.add("max_pool", b.add(name, x), **window)})
+        with pytest.raises(UnsupportedError) as caught:
+            graph.to_onnx()
+        reasons = [(operator, reason) for operator, reason, _ in caught.value.data["reasons"]]
+        assert reasons == [(name, "OPERATOR"), ("max_pool", "DTYPE")]
+    finally:
+        del OPERATORS[name]
