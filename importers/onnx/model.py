@@ -7,6 +7,7 @@ folds as it is translated.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -84,6 +85,10 @@ class _UntranslatedError(Exception):
 class _Importer:
     def __init__(self, model: Any, shapes: dict[str, Any], constants: dict[str, Any]) -> None:
         self.model = model = inlined(model)
+        # Tools that rewrite models leave bodies in front of what they read. Of a cycle no order
+        # helps, which the first node that reads what is not there says.
+        with contextlib.suppress(ValueError):
+            model.graph.sort()
         self.versions = versions(model)
         if self.versions[""] > NEWEST:
             detail = f"opset {self.versions['']}, {NEWEST} is the newest"
