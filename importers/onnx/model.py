@@ -98,6 +98,7 @@ class _Importer:
         self.given = constants
         name = model.graph.name or "model"
         self.builder = Builder(name)
+        self.notes: dict[Value, Any] = {}
         self.unsupported: list[tuple[str, str, Reason, str]] = []
 
     def graph(self) -> Graph:
@@ -258,6 +259,7 @@ class _Importer:
                 {name: _attribute(a) for name, a in node.attributes.items()},
                 tuple(output in read for output in node.outputs),
                 body,
+                self.notes,
             )
             made = translate(self.builder, seen)
         except _UntranslatedError:

@@ -11,7 +11,7 @@ A function serves from the version `since` on, until one with a later version ta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -61,6 +61,8 @@ class OnnxNode:
     outputs: tuple[bool, ...]
     body: Callable[..., Any] | None = None
     """Translates a graph among the attributes, given its name and the values of its inputs."""
+    notes: dict[Value, Any] = field(default_factory=dict)
+    """What translations keep of values for those of later nodes."""
 
     def __getitem__(self, place: int) -> Value:
         """A required input. Raises `ModelError` if it is not given."""

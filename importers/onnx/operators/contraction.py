@@ -1,4 +1,4 @@
-"""Matrix products and convolutions."""
+"""Convolutions that are transposed or causal, and what products of all kinds share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-
-
-@onnx_op("MatMul")
-def matmul(b: Builder, node: OnnxNode) -> Value:
-    return product(b, node[0], node[1])
 
 
 def product(b: Builder, x: Value, y: Value, dtype: str | None = None) -> Value:
@@ -29,25 +24,6 @@ def product(b: Builder, x: Value, y: Value, dtype: str | None = None) -> Value:
             del shape[-1 if last else -2]
         z = b.add("reshape", z, shape=tuple(shape))
     return z
-
-
-@onnx_op("Gemm")
-def gemm(b: Builder, node: OnnxNode) -> Value:
-    z = b.add(
-        "matmul",
-        node[0],
-        node[1],
-        transpose_a=bool(node.attribute("transA", 0)),
-        transpose_b=bool(node.attribute("transB", 0)),
-    )
-    alpha, beta, c = node.attribute("alpha", 1.0), node.attribute("beta", 1.0), node.get(2)
-    if alpha != 1:
-        z = b.add("multiply", z, b.constant(alpha, z.dtype))
-    if c is not None:
-        c = c if beta == 1 else b.add("multiply", c, b.constant(beta, z.dtype))
-        z = b.add("add", z, c)
-    value: Value = z
-    return value
 
 
 MAX_STEP = 2**31 - 1
@@ -85,13 +61,6 @@ def edges(
         before.append(small if auto == "SAME_UPPER" else large)
         after.append(large if auto == "SAME_UPPER" else small)
     return tuple(before), tuple(after)
-
-
-@onnx_op("Conv")
-def conv(b: Builder, node: OnnxNode) -> Value:
-    x, w, bias = node[0], node[1], node.get(2)
-    y = convolution(b, node, x, w)
-    return _biased(b, y, bias)
 
 
 def along_channels(b: Builder, values: Value, y: Value) -> Value:
@@ -136,7 +105,7 @@ def conv_transpose(b: Builder, node: OnnxNode) -> Value:
     spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
     before, sizes = _transposed_edges(node, x.shape[2:], spans, strides)
     groups = node.attribute("group", 1)
-    return _biased(b, interleaved_conv(b, x, w, strides, dilations, groups, before, sizes), bias)
+    return biased(b, interleaved_conv(b, x, w, strides, dilations, groups, before, sizes), bias)
 
 
 def interleaved_conv(
@@ -187,7 +156,7 @@ def causal_conv_with_state(b: Builder, node: OnnxNode) -> Sequence[Value]:
     whole = b.add("concatenate", past, x, axis=2) if rest else x
     one: dict[str, Sequence[int]] = dict.fromkeys(("strides", "dilations"), (1,))
     y = b.add("conv", whole, w, before=(0,), after=(0,), groups=x.shape[1], **one)
-    y = _biased(b, y, node.get(2))
+    y = biased(b, y, node.get(2))
     activation = node.attribute("activation", "none")
     if activation not in ("none", "silu", "swish"):
         raise Unsupported(Reason.ATTRIBUTE, f"activation={activation!r}")
@@ -257,7 +226,7 @@ def _phases(
     return value
 
 
-def _biased(b: Builder, y: Value, bias: Value | None) -> Value:
+def biased(b: Builder, y: Value, bias: Value | None) -> Value:
     if bias is None:
         return y
     value: Value = b.add("add", y, along_channels(b, bias, y))
