@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ...base.errors import ModelError
 from ...graph.builder import Builder
@@ -111,14 +111,16 @@ class OnnxNode:
 
 Translate: TypeAlias = "Callable[[Builder, OnnxNode], Value | Sequence[Value]]"
 
+_Function = TypeVar("_Function", bound=Translate)
+
 TABLE: dict[tuple[str, str], dict[int, Translate]] = {}
 """Translations by domain and operator, and by the version since which each serves."""
 
 
-def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[Translate], Translate]:
+def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_Function], _Function]:
     """Register the translation of operators."""
 
-    def decorate(function: Translate) -> Translate:
+    def decorate(function: _Function) -> _Function:
         for name in names:
             versions = TABLE.setdefault((domain, name), {})
             assert since not in versions, f"{name} {since} is registered twice"

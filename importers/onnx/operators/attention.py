@@ -147,8 +147,8 @@ def rotary_embedding(b: Builder, node: OnnxNode) -> Value:
     positions = node.get(3)
     if x.type.rank == 3:
         heads = node.attribute("num_heads", 0)
-        return heads_last(b, _rotated(b, node, heads_first(b, x, heads), cos, sin, positions))
-    return _rotated(b, node, x, cos, sin, positions)
+        return heads_last(b, rotated(b, node, heads_first(b, x, heads), cos, sin, positions))
+    return rotated(b, node, x, cos, sin, positions)
 
 
 @onnx_op("RotaryEmbedding", domain="com.microsoft")
@@ -163,12 +163,12 @@ def rotary_embedding_of_positions(b: Builder, node: OnnxNode) -> Value:
     if x.type.rank == 3:
         size = 2 * node[2].shape[-1]
         heads = node.attribute("num_heads", 0) or x.shape[2] // size
-        turned = _rotated(b, node, heads_first(b, x, heads), node[2], node[3], positions)
+        turned = rotated(b, node, heads_first(b, x, heads), node[2], node[3], positions)
         return heads_last(b, turned)
-    return _rotated(b, node, x, node[2], node[3], positions)
+    return rotated(b, node, x, node[2], node[3], positions)
 
 
-def _rotated(
+def rotated(
     b: Builder, node: OnnxNode, x: Value, cos: Value, sin: Value, positions: Value | None
 ) -> Value:
     """Of (batch, heads, sequence, size); caches are (sequence, half) or (batch, sequence, half)."""

@@ -5,6 +5,8 @@ The sums of integers are exact, and are scaled once, where floats round each ter
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
@@ -120,3 +122,43 @@ def _batch_last(b: Builder, x: Value) -> Value:
     """A tensor (n, *batch, m) as (*batch, n, m)."""
     value: Value = b.add("transpose", x, axes=(*range(1, x.type.rank - 1), 0, x.type.rank - 1))
     return value
+
+
+_FUSED = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "LeakyRelu": "leaky_relu",
+          "HardSigmoid": "hard_sigmoid", "Clip": "clip"}  # fmt: skip
+_PARAMETERS = {"LeakyRelu": ("slope",), "HardSigmoid": ("alpha", "beta"), "Clip": ("low", "high")}
+
+
+def _activated(b: Builder, node: OnnxNode, y: Value, given: Sequence[float]) -> Value:
+    """What follows a fused product, by its name and parameters."""
+    name = node.attribute("activation", "")
+    if not name:
+        return y
+    names = _PARAMETERS.get(name, ())
+    if name not in _FUSED or len(given) < len(names):
+        raise Unsupported(Reason.ATTRIBUTE, f"activation={name!r}")
+    value: Value = b.add(_FUSED[name], y, **dict(zip(names, given, strict=False)))
+    return value
+
+
+@onnx_op("FusedConv", domain=_MICROSOFT)
+def fused_conv(b: Builder, node: OnnxNode) -> Value:
+    """A convolution, another tensor added to it, and an activation."""
+    y, other = conv(b, node), node.get(3)
+    y = y if other is None else b.add("add", y, other)
+    return _activated(b, node, y, node.attribute("activation_params", ()))
+
+
+@onnx_op("FusedGemm", domain=_MICROSOFT)
+def fused_gemm(b: Builder, node: OnnxNode) -> Value:
+    return _activated(b, node, gemm(b, node), _given(node))
+
+
+@onnx_op("FusedMatMulActivation", domain=_MICROSOFT)
+def fused_matmul_activation(b: Builder, node: OnnxNode) -> Value:
+    return _activated(b, node, fused_matmul(b, node), _given(node))
+
+
+def _given(node: OnnxNode) -> list[float]:
+    names = [f"activation_{n}" for n in ("alpha", "beta")]
+    return [node.attributes[n] for n in names if n in node.attributes]

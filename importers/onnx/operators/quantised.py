@@ -67,14 +67,20 @@ def reshaped(
     return value
 
 
+def centred(b: Builder, x: Value, zero: Value | None) -> Value:
+    """`x - zero` in float32, which is exact."""
+    wide = cast_to(b, x, "float32")
+    if zero is None or _is_zero(zero):
+        return wide
+    value: Value = b.add("subtract", wide, cast_to(b, zero, "float32"))
+    return value
+
+
 def dequantised(
     b: Builder, x: Value, scale: Value, zero: Value | None, dtype: str | None = None
 ) -> Value:
     """`(x - zero) * scale`, computed in float32, as the dtype of `scale` or another one."""
-    wide = cast_to(b, x, "float32")
-    if zero is not None and not _is_zero(zero):
-        wide = b.add("subtract", wide, cast_to(b, zero, "float32"))
-    product = b.add("multiply", wide, cast_to(b, scale, "float32"))
+    product = b.add("multiply", centred(b, x, zero), cast_to(b, scale, "float32"))
     return cast_to(b, product, dtype or scale.dtype)
 
 

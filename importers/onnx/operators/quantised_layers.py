@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from ....graph.builder import Builder
 from ....graph.ir import Value
-from ..table import OnnxNode, onnx_op
+from ..table import OnnxNode, find, onnx_op
 from .common import in_rank
 from .contraction import along_channels
 from .integers import Whole, convolved, matrix_product, of_outputs
 from .pointwise import cast_to
-from .quantised import by_range, dequantised, quantised, reshaped
+from .quantised import by_range, centred, dequantised, quantised, reshaped
 
 _MICROSOFT = "com.microsoft"
 
@@ -107,35 +110,109 @@ def _scalars(b: Builder, node: OnnxNode, place: int) -> tuple[Value, Value | Non
     return reshaped(b, node[place], ()), None if zero is None else reshaped(b, zero, ())
 
 
+def _rescaled(b: Builder, node: OnnxNode, place: int, result: int) -> Value:
+    """A tensor in units of the result's scale: where scales are alike, what is in the middle of two
+    integers stays there."""
+    scale, zero = _scalars(b, node, place + 1)
+    return dequantised(b, node[place], b.add("divide", scale, _scalars(b, node, result)[0]), zero)
+
+
 def _requantised(b: Builder, node: OnnxNode, place: int, y: Value, dtype: str) -> Value:
     scale, zero = _scalars(b, node, place)
     return quantised(b, b.add("divide", y, scale), zero, dtype)
 
 
-@onnx_op("QLinearAdd", "QLinearMul", domain=_MICROSOFT)
-def qlinear_binary(b: Builder, node: OnnxNode) -> Value:
-    operands = [dequantised(b, node[n], *_scalars(b, node, n + 1)) for n in (0, 3)]
-    y = b.add("add" if node.operator == "QLinearAdd" else "multiply", *operands)
-    return _requantised(b, node, 6, y, node[0].dtype)
+@onnx_op("QLinearAdd", domain=_MICROSOFT)
+def qlinear_add(b: Builder, node: OnnxNode) -> Value:
+    x, y = (_rescaled(b, node, n, 6) for n in (0, 3))
+    return _moved(b, node, b.add("add", x, y))
 
 
-@onnx_op("QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", domain=_MICROSOFT)
+@onnx_op("QLinearMul", domain=_MICROSOFT)
+def qlinear_mul(b: Builder, node: OnnxNode) -> Value:
+    (x, x_zero), (y, y_zero) = (_scalars(b, node, n) for n in (1, 4))
+    product = b.add("multiply", centred(b, node[0], x_zero), centred(b, node[3], y_zero))
+    scale = b.add("divide", b.add("multiply", x, y), _scalars(b, node, 6)[0])
+    return _moved(b, node, b.add("multiply", product, scale))
+
+
+def _moved(b: Builder, node: OnnxNode, scaled: Value) -> Value:
+    """Plus the zero point, which is part of their formulas: rounded after it, not before."""
+    zero = _scalars(b, node, 6)[1]
+    if zero is not None:
+        scaled = b.add("add", scaled, cast_to(b, zero, "float32"))
+    return quantised(b, scaled, None, node[0].dtype)
+
+
+_OF_FLOATS = {
+    "QLinearSigmoid": "Sigmoid", "QLinearLeakyRelu": "LeakyRelu", "QLinearSoftmax": "Softmax",
+    "QLinearAveragePool": "AveragePool", "QLinearGlobalAveragePool": "GlobalAveragePool",
+    "QLinearReduceMean": "ReduceMean",
+}  # fmt: skip
+
+
+@onnx_op(*_OF_FLOATS, domain=_MICROSOFT)
 def qlinear_unary(b: Builder, node: OnnxNode) -> Value:
+    """ONNX's operator on floats, of opset 13 but for a softmax that says its own."""
     x = dequantised(b, node[0], *_scalars(b, node, 1))
-    if node.operator == "QLinearSigmoid":
-        y = b.add("sigmoid", x)
-    elif node.operator == "QLinearLeakyRelu":
-        y = b.add("leaky_relu", x, slope=node.attribute("alpha", 0.01))
-    else:
-        last = node.attribute("channels_last", 0)
-        axes = tuple(range(1, x.type.rank - 1) if last else range(2, x.type.rank))
-        y = b.add("mean", x, axes=axes, keepdims=True)
+    rank = x.type.rank
+    last = bool(node.attribute("channels_last", 0))
+    x = b.add("transpose", x, axes=(0, rank - 1, *range(1, rank - 1))) if last else x
+    version, name = node.attribute("opset", 13), _OF_FLOATS[node.operator]
+    inner = replace(node, operator=name, domain="", version=version, inputs=(x,))
+    y = find("", name, version)(b, inner)
+    assert isinstance(y, Value)
+    y = b.add("transpose", y, axes=(0, *range(2, rank), 1)) if last else y
     return _requantised(b, node, 3, y, node[0].dtype)
+
+
+@onnx_op("QLinearWhere", domain=_MICROSOFT)
+def qlinear_where(b: Builder, node: OnnxNode) -> Value:
+    x, y = (dequantised(b, node[n], *_scalars(b, node, n + 1)) for n in (1, 4))
+    return _requantised(b, node, 7, b.add("where", node[0], x, y), node[1].dtype)
+
+
+@onnx_op("QGemm", domain=_MICROSOFT)
+def qgemm(b: Builder, node: OnnxNode) -> Value:
+    """`C` are integers of the sums' scale, which are added to them."""
+    x, w = node[0], node[3]
+    x = b.add("transpose", x, axes=(1, 0)) if node.attribute("transA", 0) else x
+    w = b.add("transpose", w, axes=(1, 0)) if node.attribute("transB", 0) else w
+    total, c = _product(b, x, w, node[2], node.get(5)), node.get(6)
+    total = total if c is None else b.add("add", total, c)
+    scale = b.add("multiply", _of_columns(b, node[4]), reshaped(b, node[1], ()))
+    alpha = node.attribute("alpha", 1.0)
+    scale = scale if alpha == 1 else b.add("multiply", scale, b.constant(alpha, scale.dtype))
+    if node.get(7) is None:
+        value: Value = b.add("multiply", cast_to(b, total, scale.dtype), scale)
+        return value
+    result, zero = _scalars(b, node, 7)
+    scaled = b.add("multiply", cast_to(b, total, "float32"), b.add("divide", scale, result))
+    return quantised(b, scaled, zero, x.dtype if zero is None else zero.dtype)
+
+
+@onnx_op("DynamicQuantizeLSTM", domain=_MICROSOFT)
+def dynamic_quantize_lstm(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    """An LSTM of floats, whose weights are the quantised ones, (directions, size, 4 * hidden).
+
+    States and inputs are not rounded to 8 bits, which leaves the result nearer to that of floats.
+    """
+
+    def weights(place: int, scales: int) -> Value:
+        q, scale, zero = node[place], node[scales], node[scales + 1]
+        shape = (q.shape[0], 1, scale.type.size // q.shape[0])
+        own, taken = (reshaped(b, v, shape) for v in (scale, zero))
+        value: Value = b.add("transpose", dequantised(b, q, own, taken), axes=(0, 2, 1))
+        return value
+
+    inputs = (node[0], weights(1, 8), weights(2, 10), *node.inputs[3:8])
+    made = find("", "LSTM", 14)(b, replace(node, operator="LSTM", domain="", inputs=inputs))
+    assert not isinstance(made, Value)
+    return made
 
 
 @onnx_op("QLinearConcat", domain=_MICROSOFT)
 def qlinear_concat(b: Builder, node: OnnxNode) -> Value:
-    places = range(2, len(node.inputs), 3)
-    parts = [dequantised(b, node[n], *_scalars(b, node, n + 1)) for n in places]
+    parts = [_rescaled(b, node, n, 0) for n in range(2, len(node.inputs), 3)]
     y = b.add("concatenate", *parts, axis=in_rank(node.attribute("axis"), parts[0].type.rank))
-    return _requantised(b, node, 0, y, node[2].dtype)
+    return quantised(b, y, _scalars(b, node, 0)[1], node[2].dtype)
