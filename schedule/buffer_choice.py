@@ -71,11 +71,7 @@ def argument_for(
         ", ".join(names) or "no buffer",
         "none" if not found else f"more than one ({len(found)})",
         name,
-        hint=lambda: (
-            similar(name, names)
-            or ", ".join(f"{arguments[b]!r} is {b.name}" for b in arguments)
-            or None
-        ),
+        hint=lambda: similar(name, names),
         found=name,
         alternatives=names,
     )

@@ -67,7 +67,7 @@ class Decide:
                 "the decision {0} = {1} is not possible here; possible: {2}",
                 name,
                 value,
-                lambda: _some([v for v in values if fits(v)]),
+                lambda: ", ".join([str(v) for v in values if fits(v)][:12]) or "none",
             )
         self.taken.append(value)
         return value
@@ -127,8 +127,3 @@ class Declare:
 def _require_no_more(given: Sequence[int | None], count: int) -> None:
     if len(given) > count:
         raise ScheduleError("{0} decisions given, the step takes {1}", len(given), count)
-
-
-def _some(values: Sequence[int]) -> str:
-    shown = ", ".join(map(str, values[:12]))
-    return shown + ", ..." if len(values) > 12 else shown or "none"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as _replace
-from itertools import islice
 from types import NoneType
 
 from ..base.errors import ScheduleError, similar
@@ -99,23 +98,10 @@ def find_named(fn: Func, name: str, block: Label | None = None) -> tuple[Func, F
             len(found),
             name,
             lambda: ", ".join(called(fn, s.var) for s in found),
-            hint=lambda: _by_block(fn, name, found),
+            hint="get_loop(name, block=...) is the one around a block",
             found=name,
         )
     return fn, found[0]
-
-
-def _by_block(fn: Func, name: str, loops: Sequence[For]) -> str:
-    """How loops of one name are told apart: by a block around which there is one of them."""
-    names = [block.label.name for loop in loops for block in islice(blocks_in(loop), 1)]
-    if len(names) < len(loops):
-        return f"{MAKE_BLOCKS}; get_loop({name!r}, block=...) is the loop around one of them"
-    within = [block.label.name for loop in loops for block in blocks_in(loop)]
-    everywhere = [block.label.name for block in blocks_in(fn.body)]
-    for block in within:
-        if everywhere.count(block) == within.count(block) == 1:
-            return f"name a block in it too: get_loop({name!r}, block={block!r})"
-    return "take it from sch.get_loops(block), where get_block(k) is a block by its position"
 
 
 def last_loop(path: Sequence[Stmt]) -> For:

@@ -41,9 +41,8 @@ from .block_queries import (
 )
 from .distinct import distinct
 from .facts import last
-from .find import blocks_in, find_path, last_loop, loops_in, statements
+from .find import blocks_in, find_path, last_loop
 from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
-from .order import require_interleaving
 from .require import HandleName, certain, current_space, require
 from .written import within, written_box
 
@@ -76,7 +75,6 @@ def require_permutable(
             lambda o=opaque: _names(o),
             "use the same elements again" if again else "are opaque",
             example=found.example,
-            hint=None if found.first is None else partial(_advice, block, found.first.buffer),
         )
         if block.init is not None:
             mixed = loops & feeding(block, IterKind.REDUCE) & feeding(block, IterKind.SPATIAL)
@@ -168,7 +166,6 @@ def require_concurrent(
             buffer.name,
             lambda u=users: ", ".join(b.label.name for b in u),
             example=found.example,
-            hint=partial(_separately, path[:-1], [loop], loop.body) if len(users) > 1 else None,
         )
 
 
@@ -297,7 +294,6 @@ def _require_self_contained(
             lambda u=users: ", ".join(b.label.name for b in u),
             at=chain[0].var,
             example=found.example,
-            hint=partial(_separately, above, old, body),
         )
 
 
@@ -349,18 +345,6 @@ def _same_order(loops: Collection[Var], old: Sequence[For]) -> bool:
 def _only_spatial(block: Block) -> set[Var]:
     others = feeding(block, IterKind.OPAQUE) | feeding(block, IterKind.REDUCE)
     return feeding(block, IterKind.SPATIAL) - others
-
-
-def _separately(above: Sequence[Stmt], old: Sequence[For], body: Stmt) -> str | None:
-    """How blocks in one nest get loops of their own, if they may."""
-    around = [s for s in above if type(s) is For]
-    parts = list(statements(body))
-    try:
-        require_interleaving(around, old, parts, "cut the loops")
-    except ScheduleError:
-        return None
-    steps = ", then ".join(f"fission({s.var.name})" for s in reversed(old))
-    return f"{steps} first: then each block has loops of its own"
 
 
 def _overtaken(
@@ -491,38 +475,13 @@ def _part_of(
         block.label.name,
         at=loop,
         example=clash.example,
-        hint=partial(_candidates, path, block, kind, clash),
+        hint=f"rfactor({loop.name}) makes it one, of partial results"
+        if kind is IterKind.REDUCE
+        else None,
         found=kind.value,
         expected=IterKind.SPATIAL.value,
-        alternatives=partial(_spatial_loops, path),
     )
 
 
 def _names(loops: set[Var]) -> str:
     return ", ".join(sorted(v.name for v in loops))
-
-
-def _spatial_loops(path: Sequence[Stmt]) -> list[Var]:
-    """The loops around and below that only feed spatial iterations."""
-    top = next(s for s in path if type(s) is For)
-    reducing: set[Var] = set()
-    for block in blocks_in(top):
-        reducing |= feeding(block, IterKind.REDUCE) | feeding(block, IterKind.OPAQUE)
-    return [s.var for s in loops_in(top) if s.var not in reducing]
-
-
-def _advice(block: Block, buffer: Buffer) -> str:
-    """What helps where iterations of `block` use an element of `buffer` in an order."""
-    if buffer in region_buffers(block.reads):
-        return f"the block reads and writes {buffer.name}: storing to another buffer has no order"
-    return f"several iterations write an element of {buffer.name}, and the last one counts"
-
-
-def _candidates(path: Sequence[Stmt], block: Block, kind: IterKind, clash: Finding) -> str:
-    found = ", ".join(v.name for v in _spatial_loops(path))
-    text = f"loops that feed only spatial iterations: {found or 'none'}"
-    if kind is IterKind.OPAQUE:
-        known = clash.first
-        return f"{text}; {'the order matters' if known is None else _advice(block, known.buffer)}"
-    loop = last_loop(path).var.name
-    return f"{text}; rfactor({loop}) makes {loop} one, of partial results"

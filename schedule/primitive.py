@@ -25,7 +25,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import groupby
 from typing import (
     Any,
     Concatenate,
@@ -39,10 +38,10 @@ from typing import (
     overload,
 )
 
-from ..base.errors import ScheduleError, nearest, similar
+from ..base.errors import ScheduleError, similar
 from ..tir.ir import Func
 from .buffer_choice import Numbered
-from .step_arguments import Check, Ref, checker, describe, only_blocks
+from .step_arguments import Check, checker, describe, only_blocks
 from .tensorizable import require_instructions
 
 P = ParamSpec("P")
@@ -142,7 +141,6 @@ class Primitive:
                     self.name,
                     self.signature,
                     len(args),
-                    hint=partial(self._in_lists, args),
                 )
             bound = dict(zip(self.names, args, strict=False))
         for given, value in kwargs.items():
@@ -154,7 +152,7 @@ class Primitive:
                     self.signature,
                     given,
                     value,
-                    hint=partial(self._meant, given, value),
+                    hint=partial(similar, given, [n for n in self.names if n not in bound]),
                 )
             bound[name] = value
         self.check_names(bound)
@@ -186,7 +184,7 @@ class Primitive:
                     what,
                     wanted,
                     wrong,
-                    hint=partial(self._usage, name, wanted, wrong),
+                    hint=_BY_NAME if isinstance(wrong, str) else None,
                     found=wrong,
                     expected=wanted,
                 )
@@ -207,60 +205,6 @@ class Primitive:
             return name, value
         one = checker(self.types[name])
         return next((f"{name}[{k}]", v) for k, v in enumerate(value) if not one(v))
-
-    def _usage(self, name: str, wanted: str, value: Any) -> str:
-        """The hint for a value of the wrong kind."""
-        if isinstance(value, str) and wanted == "a loop":
-            return f"sch.get_loop({value!r}) is the loop of that name"
-        if isinstance(value, str) and wanted == "a block":
-            return f"sch.get_block({value!r}) is the block of that name"
-        if isinstance(value, str) and ("loop" in wanted or "block" in wanted):
-            return "get_block gives a block by its name, get_loops the loops around it"
-        if type(value) is Ref and value.kind == "b" and wanted == "a loop":
-            return f"a loop around the block: sch.get_loops({value!r})"
-        if name == self.variadic and type(value) is tuple:
-            return f"give them one by one: {self.name}(*{name})"
-        as_list = self._as_list(name, value)
-        if as_list is not None:
-            return f"write {self._call(name, as_list)}"
-        return f"{self.name} takes {self.signature()}"
-
-    def _in_lists(self, args: tuple[Any, ...]) -> str | None:
-        """The hint for arguments one by one, of a primitive that takes each kind in a list."""
-        if self.samples:
-            return "a decision is given by name: decision=[...]"
-        takes_lists = any("sequence" in describe(self.types[name]) for name in self.names)
-        kinds = groupby(args, lambda v: v.kind if type(v) is Ref else type(v).__name__)
-        lists = [list(values) for _, values in kinds]
-        if not takes_lists or len(lists) != len(self.names) - len(self.keyword_only):
-            return None
-        texts = (f"[{', '.join(map(repr, values))}]" for values in lists)
-        return f"write {self.name}({', '.join(texts)})"
-
-    def _meant(self, name: str, value: Any) -> str | None:
-        """The hint for a keyword that the primitive does not have: the nearest, in a call."""
-        if name == "nparts" and "factors" in self.names:  # of TVM
-            return f"write {self._call('factors', f'[{value!r}, None]')}"
-        near = nearest(name, (n for n in self.names if n != self.variadic))
-        if not near or name in self.names:
-            return None
-        as_list = self._as_list(near[0], value)
-        call = self._call(near[0], as_list or repr(value))
-        return f"did you mean {near[0]}? write {call}"
-
-    def _as_list(self, name: str, value: Any) -> str | None:
-        """A number where a sequence is expected, as a list whose first part is inferred if it may
-        be; `None` for other values."""
-        if type(value) is int and not self.checks[name](value):
-            for candidate in ((None, value), (value,)):
-                if self.checks[name](candidate):
-                    return repr(list(candidate))
-        return None
-
-    def _call(self, name: str, value: str) -> str:
-        """A call with that argument by its name."""
-        others = [n for n in self.names if n in self.required and n != name]
-        return f"{self.name}({', '.join([*others, f'{name}={value}'])})"
 
     @cached_property
     def call_signature(self) -> inspect.Signature:
@@ -306,6 +250,7 @@ TVM_NAMES = {
 """What parameters are called in TVM, where they have another name here."""
 
 PRIMITIVES: dict[str, Primitive] = {}
+_BY_NAME = "sch.get_block(name) is a block, sch.get_loop(name) a loop"
 _PACKAGE = __package__.rpartition(".")[0]
 _taken: set[str] = set()
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")

@@ -53,7 +53,6 @@ def explain(
         }
         if "dead" in data:
             parts["ended"] = partial(_end_of, data["dead"], programs, steps)
-            parts["alternatives"] = partial(_heirs, data["dead"], programs)
         elif "named" in data:
             parts["ended"] = partial(_end_of_name, data["named"], programs, steps)
         return parts
@@ -154,15 +153,6 @@ def _end_of_name(name: str, programs: tuple[Func, ...], steps: tuple[Step, ...])
             if block.label.name == name:
                 return _end_of(block.label, programs, steps)
     return None
-
-
-def _heirs(handle: Var | Label, programs: tuple[Func, ...]) -> list[Var | Label]:
-    """The remaining results of the step that consumed `handle`."""
-    there = _programs_with(handle, programs)
-    if not there or there[-1] == len(programs) - 1:
-        return []
-    made = _made(type(handle), programs[there[-1]], programs[there[-1] + 1])
-    return [h for h in made if find_path(programs[-1].body, h) is not None]
 
 
 def _programs_with(handle: Var | Label, programs: Sequence[Func]) -> list[int]:

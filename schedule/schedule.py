@@ -307,7 +307,7 @@ class Schedule:
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
         args = (loop, n, max_innermost_factor)
-        return self._sample_tile("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
+        return self._sample("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
 
     @documented
     def sample_partitioned_tile(
@@ -320,14 +320,14 @@ class Schedule:
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
         args = (loop, n, partition_pos, innerpart_factor)
-        return self._sample_tile("sample_partitioned_tile", args, decision)  # type: ignore[no-any-return]
+        return self._sample("sample_partitioned_tile", args, decision)  # type: ignore[no-any-return]
 
     @documented
     def sample_tile(
         self, loop: Var, n: int, max_factor: int = 64, *, decision: Decision = ()
     ) -> tuple[Dim, ...]:
         args = (loop, n, max_factor)
-        return self._sample_tile("sample_tile", args, decision)  # type: ignore[no-any-return]
+        return self._sample("sample_tile", args, decision)  # type: ignore[no-any-return]
 
     @documented
     def sample_categorical(
@@ -343,13 +343,6 @@ class Schedule:
     @documented
     def sample_compute_location(self, block: Label, *, decision: Decision = ()) -> Var:
         return self._sample("sample_compute_location", (block,), decision)  # type: ignore[no-any-return]
-
-    def __getitem__(self, item: object) -> NoReturn:
-        """The `s[C]` of TVM's `te.create_schedule`. Raises `ScheduleError`."""
-        raise ScheduleError(
-            "a schedule is not indexed; found {0!r:.40}", item,
-            hint="sch.get_block(name) is a block; steps are methods: sch.split(loop, factors)",
-        )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         """Primitives that were registered from outside."""
@@ -393,19 +386,6 @@ class Schedule:
 
     def _sample(self, name: str, args: tuple[Any, ...], decision: Decision) -> Any:
         return self._call(PRIMITIVES[name], args, {}, decision)
-
-    def _sample_tile(self, name: str, args: tuple[Any, ...], decision: Decision) -> Any:
-        given = as_decision(decision)
-        if len(given) > 1 and len(given) == args[1]:
-            raise ScheduleError(
-                "{0}: the outermost of the factors {1} follows from the others, which are decided",
-                name,
-                list(given),
-                hint=f"innermost first: decision={list(given[:0:-1])}",
-                found=list(given),
-                expected=list(given[:0:-1]),
-            )
-        return self._sample(name, args, given)
 
     def _call(
         self,
@@ -453,7 +433,7 @@ class Schedule:
     def _block_named(self, step: str, parameter: str, name: str) -> Label:
         """The block of the current program that a step takes by its name."""
         arguments = ((parameter, name),)
-        _, block = self._guard(step, arguments, block_named, self.func, name, self.original)
+        _, block = self._guard(step, arguments, block_named, self.func, name)
         return block
 
     def _apply(self, primitive: Primitive, bound: dict[str, Any], decision: Decision) -> Any:

@@ -236,12 +236,10 @@ def test_the_closest_name_comes_first() -> None:
 
 def test_what_is_indexed_in_tvm() -> None:
     sch: Any = tw.Schedule(FUNC)
-    with pytest.raises(tw.ScheduleError, match=r"not indexed; found <Tensor V.*\n.*get_block\("):
-        sch[V]
     mod: Any = tw.build(FUNC, "cpu -threads=1")
     with pytest.raises(tw.ArgumentError, match=r"found 'main'\n  hint: mod\(\*arrays\)"):
         mod["main"]
-    with pytest.raises(tw.ScheduleError, match=r"hint: write split\(loop, factors=\[4, None\]\)"):
+    with pytest.raises(tw.ScheduleError, match="found nparts=4"):
         sch.split(sch.get_loop("i"), nparts=4)
     with pytest.raises(tw.ScheduleError, match=r"found V; .*\n  hint: sch.get_block\('V'\)"):
         sch.get_block(V)
@@ -250,10 +248,7 @@ def test_what_is_indexed_in_tvm() -> None:
 
 
 def test_what_has_to_be_given_is_shown() -> None:
-    missing: Any = tw.TuningDatabase
-    with pytest.raises(tw.DatabaseError, match=r"'path_or_url'\n  hint: tw.TuningDatabase\("):
-        missing()
-    missing = tw.open_run
+    missing: Any = tw.open_run
     with pytest.raises(tw.DatabaseError, match=r"'database'\n  hint: tw.open_run\("):
         missing()
 

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace as _replace
-from functools import partial
 from typing import Any
 
 from ...base.errors import similar
@@ -20,7 +18,6 @@ from ...tir.ir import (
     For,
     ForKind,
     Func,
-    IterKind,
     Label,
     Stmt,
     Var,
@@ -29,7 +26,6 @@ from ...tir.ir import (
 from ..block_queries import (
     bound_regions,
     buffers_in_order,
-    feeding,
     free_vars,
     require_not_vectorized,
 )
@@ -197,7 +193,7 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
             thread_axis,
             lambda s=s: s.var.name,
             at=loop,
-            hint=partial(_beside, path, s, thread_axis),
+            hint="reorder the loops so that blocks are moved to one around the threads",
         )
     kernel = next(s for s in path if type(s) is For)
     for s in loops_in(kernel):
@@ -214,27 +210,6 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
     require_concurrent(fn, path, "be bound to threads")
     bound = _replace(old, kind=ForKind.THREAD, thread=thread_axis)
     return rebuild(fn, path, bound), None
-
-
-def _beside(path: Sequence[Stmt], other: Stmt, axis: str) -> str | None:
-    """A hint: free axes, or how threads are bound that are around another phase, as TVM has it."""
-    old = path[-1]
-    assert isinstance(old, For)
-    assert isinstance(other, For)
-    outer, inner = (other, old) if any(s is other for s in path) else (old, other)
-    between = find_path(outer.body, inner.var) or ()
-    reducing = {v for b in blocks_in(outer) for v in feeding(b, IterKind.REDUCE)}
-    moved = [s.var.name for s in between[:-1] if type(s) is For and s.var in reducing]
-    threads = [s.var.name for s in path if type(s) is For and (s.thread in _THREADS or s is outer)]
-    if not axis.startswith("thread") or not moved:
-        taken = {s.thread for s in (*path, *loops_in(outer)) if type(s) is For}
-        free = [a for a in HARDWARE_AXES if a not in taken and a[0] == axis[0]]
-        return f"axes that are free: {', '.join(free)}" if free else None
-    return (
-        f"the reduction stands around the phases: sch.reorder({', '.join((*moved, *threads))}) "
-        f"before blocks are moved into {moved[-1]}; each phase, such as a copy "
-        f"by all threads, then has its own loops over {axis}, beside those that compute"
-    )
 
 
 @primitive

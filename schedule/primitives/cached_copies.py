@@ -102,7 +102,6 @@ def _numbered(block: Block, buffers: Sequence[Buffer], index: int, what: str) ->
         what,
         lambda: ", ".join(b.name for b in buffers) or "no buffer",
         index,
-        hint=lambda: ", ".join(f"{k} is {b.name}" for k, b in enumerate(buffers)) or None,
         found=index,
         alternatives=range(len(buffers)),
     )

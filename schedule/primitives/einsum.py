@@ -139,7 +139,7 @@ def _padded_iters(
         len(block.iters),
         block.label,
         lambda: ", ".join(i.var.name for i in block.iters),
-        hint=lambda: f"a multiple for each, 1 for none: padding={[1] * len(block.iters)}",
+        hint="a multiple for each, 1 for none",
     )
     found: dict[Var, _Padded] = {}
     own = {s.var: s for s in loops}

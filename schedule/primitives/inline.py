@@ -200,7 +200,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     """
     consumer = find_block(fn, block)
     require_unit(fn, consumer)
-    stores = _stores(consumer, "reverse_compute_at")
+    stores = _stores(consumer)
     produced = [
         (b, writers_of(fn, b))
         for b in sorted(region_buffers(consumer.reads), key=lambda b: b.name)
@@ -345,15 +345,15 @@ def _bound(
     return _replace(producer, iters=bound, body=body, predicate=conjunction(limits))
 
 
-def _stores(block: Block, move: str = "compute_at") -> list[Store]:
-    """The stores of a spatial block, one element of a buffer each; `move` moves a reduction."""
+def _stores(block: Block) -> list[Store]:
+    """The stores of a spatial block, one element of a buffer each."""
     stmts = statements(block.body)
     found = [s for s in stmts if type(s) is Store]
     require(
         not has_reduction(block),
         "block {0} is a reduction: only a block that stores each element once can be inlined",
         block.label,
-        hint=lambda: f"{move} moves it",
+        hint="compute_at and reverse_compute_at move blocks",
     )
     require(
         len(found) == len(stmts) and len({s.buffer for s in found}) == len(found),

@@ -26,7 +26,7 @@ from .. import placement
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
 from ..facts import last
-from ..find import called, find_path, last_loop, loop_path, loops_in, path_to, rebuild
+from ..find import find_path, loop_path, path_to, rebuild
 from ..legality import require_permutable
 from ..placement import rebound, require_settled
 from ..primitive import primitive
@@ -90,15 +90,12 @@ def split(
         if perfect and not exact:
             require(
                 extent % inner == 0,
-                "factor {0} does not divide extent {1}: {2}",
+                "factor {0} does not divide extent {1}",
                 inner,
                 extent,
-                lambda: _left_over(extent % inner),
                 at=loop,
-                hint=lambda: _divisors_text(extent, inner),
                 found=inner,
                 expected=lambda: f"a divisor of {extent}",
-                alternatives=lambda: _divisors_near(extent, inner),
             )
             exact = True
         missing = extent // inner if exact else ceildiv(extent, inner)
@@ -296,10 +293,8 @@ def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> li
                 HandleName(nest[-1].var),
                 what,
                 at=v,
-                hint=partial(_next_text, path, nest[-1], v),
                 found=v,
                 expected=partial(_next, nest[-1]),
-                alternatives=partial(_next, nest[-1]),
             )
         nest.append(stmt)
         stmt = stmt.body
@@ -309,23 +304,6 @@ def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> li
 def _next(loop: For) -> list[Var]:
     """The loop directly inside, if there is one."""
     return [loop.body.var] if type(loop.body) is For else []
-
-
-def _next_text(path: Sequence[Stmt], loop: For, wanted: Var) -> str:
-    own = called(path[0], loop.var)
-    if any(type(s) is For and s.var is wanted for s in path):
-        return f"name the loops outermost first: loop {wanted.name} is around loop {own}"
-    inside = _next(loop)
-    if inside:
-        return f"directly inside loop {own} is loop {inside[0].name}"
-    return f"no loop is directly inside loop {own}"
-
-
-def _nest_text(path: Sequence[Stmt]) -> str:
-    loop = last_loop(path)
-    nest = [s.var for s in path if type(s) is For] + [s.var for s in loops_in(loop.body)]
-    own = called(path[0], loop.var)
-    return f"loops around and in loop {own}: {', '.join(v.name for v in nest)}"
 
 
 def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
@@ -342,7 +320,6 @@ def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
                 HandleName(v),
                 HandleName(loops[0]),
                 at=v,
-                hint=partial(_nest_text, path),
             )
         path += below[1:]
     return path
@@ -373,24 +350,3 @@ def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var,
 def height(stmt: Stmt) -> int:
     """How many loops nest below, at most."""
     return (type(stmt) is For) + max(map(height, nested(stmt)), default=0)
-
-
-def _left_over(count: Dim) -> str:
-    return (
-        "1 iteration is left over" if certain(count == 1) else f"{count} iterations are left over"
-    )
-
-
-def _divisors_near(extent: Dim, factor: Dim) -> list[int]:
-    """The divisors of `extent` that are closest to `factor`."""
-    if not (isinstance(extent, int) and isinstance(factor, int)):
-        return []
-    found = [d for d in range(1, min(extent, 4096) + 1) if extent % d == 0]
-    return sorted(sorted(found, key=lambda d: abs(d - factor))[:4])
-
-
-def _divisors_text(extent: Dim, factor: Dim) -> str:
-    near = _divisors_near(extent, factor)
-    if not near:
-        return "use a factor that divides the extent"
-    return f"factors near {factor} that divide {extent}: {', '.join(map(str, near))}"

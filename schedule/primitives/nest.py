@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
 from ...base.errors import ScheduleError
@@ -11,7 +10,7 @@ from ...tir.ir import Expr, For, ForKind, Func, Label, Seq, Stmt, Var, seq
 from ...tir.visit import with_body
 from ..available import require_still_concurrent
 from ..block_queries import loop_ranges, nest_like, require_not_vectorized
-from ..find import called, find_path, last_loop, loop_path, path_to, rebuild
+from ..find import find_path, last_loop, loop_path, path_to, rebuild
 from ..order import require_interleaving
 from ..placement import rebound
 from ..primitive import primitive
@@ -45,7 +44,7 @@ def merge(fn: Func, *loops: Var) -> tuple[Func, Var]:
     chains = [_chain_to(path[level:]) for path in paths]
     first = chains[0]
     for chain in chains[1:]:
-        _require_alike(fn, first, chain)
+        _require_alike(first, chain)
     start = _require_consecutive(parent, [path[level] for path in paths], loops)
     above = [s for s in paths[0][:level] if type(s) is For]
     ranges = loop_ranges((*above, *first))
@@ -175,7 +174,7 @@ def _require_plain(loop: For, what: str) -> None:
     )
 
 
-def _require_alike(fn: Func, first: Sequence[For], other: Sequence[For]) -> None:
+def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
     """Require that two chains have the same depth, extents and kinds."""
     require(
         len(first) == len(other),
@@ -185,8 +184,6 @@ def _require_alike(fn: Func, first: Sequence[For], other: Sequence[For]) -> None
         other[-1].var,
         len(other),
         at=other[-1].var,
-        hint=partial(_as_deep, fn, first, other),
-        alternatives=lambda: [_level(first, other).var],
     )
     for a, b in zip(first, other, strict=True):
         require(
@@ -208,18 +205,6 @@ def _require_alike(fn: Func, first: Sequence[For], other: Sequence[For]) -> None
             b.kind.value,
             at=b.var,
         )
-
-
-def _level(first: Sequence[For], other: Sequence[For]) -> For:
-    """The loop of the longer chain that is as deep as the shorter one reaches."""
-    deep, flat = sorted((first, other), key=len, reverse=True)
-    return deep[len(flat) - 1]
-
-
-def _as_deep(fn: Func, first: Sequence[For], other: Sequence[For]) -> str:
-    flat = min(first, other, key=len)
-    level = called(fn, _level(first, other).var)
-    return f"as deep as loop {called(fn, flat[-1].var)} is loop {level}"
 
 
 def _require_consecutive(parent: Seq, nests: Sequence[Stmt], loops: Sequence[Var]) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as _replace
-from functools import partial
 from typing import NamedTuple
 
-from ...base.errors import ScheduleError
 from ...tir.bounds import prove
 from ...tir.digits import joined, two_digits
 from ...tir.ir import (
@@ -57,12 +55,10 @@ from ..block_queries import (
 from ..digit_sums import solve
 from ..facts import last
 from ..find import (
-    called,
     find_block,
     find_loop,
     find_path,
     loops_above,
-    loops_in,
     path_to,
     replace,
     statements,
@@ -89,8 +85,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     """
     producer = find_block(fn, block)
     target = find_loop(fn, loop)
-    at_loops = partial(_loops_for, compute_at, fn, block)
-    require_elsewhere(fn, producer, target, at_loops)
+    require_elsewhere(producer, target)
     require_unit(fn, producer)
     require_internal(fn, producer)
     outputs = region_buffers(producer.writes)
@@ -103,9 +98,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             c.label,
             block.name,
             loop.name,
-            hint=lambda: _at_text(fn, at_loops()),
             found=loop,
-            alternatives=at_loops,
         )
     order = order_of(fn)
     overwriting = [
@@ -224,8 +217,7 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
     """`reverse_compute_at`; without `moves` the block is a copy that has its readers there."""
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
-    at_loops = partial(_loops_for, reverse_compute_at, fn, block)
-    require_elsewhere(fn, consumer, target, at_loops)
+    require_elsewhere(consumer, target)
     outputs = region_buffers(consumer.writes)
     require_unit(fn, consumer, updated=outputs)
     producers = [w for b in region_buffers(consumer.reads) - outputs for w in writers_of(fn, b)]
@@ -235,9 +227,7 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
         "no producer of block {0} is inside loop {1}",
         block.name,
         loop,
-        hint=lambda: _at_text(fn, at_loops()),
         found=loop,
-        alternatives=at_loops,
     )
     order = order_of(fn)
     first = min(order[p.label] for p in inside)
@@ -266,7 +256,7 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
             s.var,
             block.name,
         )
-    _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
+    _require_reduced(inside, {s.var for s in outer}, loop)
     path, updated = path_to(fn, block), list[For]()
     if moves:
         require_steady(fn, consumer, region_buffers(consumer.reads), outer)
@@ -364,9 +354,7 @@ def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
         )
 
 
-def _require_reduced(
-    producers: Sequence[Block], outer: set[Var], loop: Var, at_loops: Callable[[], list[Var]]
-) -> None:
+def _require_reduced(producers: Sequence[Block], outer: set[Var], loop: Var) -> None:
     for p in producers:
         unfinished = feeding(p, IterKind.REDUCE) & outer
         require(
@@ -377,7 +365,6 @@ def _require_reduced(
             loop.name,
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",
             found=loop,
-            alternatives=at_loops,
         )
 
 
@@ -441,10 +428,7 @@ def _produced(
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label,
         target.var.name,
-        hint=lambda: (
-            "it may be moved where the indices at which it reads what one iteration writes "
-            "determine its iteration variables; compute_at moves the producer to it instead"
-        ),
+        hint="compute_at moves the producer to it",
     )
 
 
@@ -541,39 +525,15 @@ def _followed(
     return {v: r for v, r in found.items() if v not in dropped}
 
 
-def require_elsewhere(
-    fn: Func, block: Block, target: For, at_loops: Callable[[], list[Var]]
-) -> None:
-    """Require that a block is not inside the loop that it is moved to; `at_loops` are others."""
+def require_elsewhere(block: Block, target: For) -> None:
+    """Require that a block is not inside the loop that it is moved to."""
     require(
         find_path(target, block.label) is None,
         "block {0} is inside loop {1} already",
         block.label,
         target.var.name,
-        hint=lambda: _at_text(fn, at_loops()),
         found=target.var,
-        alternatives=at_loops,
     )
-
-
-def _loops_for(
-    move: Callable[[Func, Label, Var], tuple[Func, None]], fn: Func, block: Label
-) -> list[Var]:
-    """The loops at which `move` can put a block, outermost first in program order."""
-    found = []
-    for s in loops_in(fn.body):
-        try:
-            move(fn, block, s.var)
-        except ScheduleError:
-            continue
-        found.append(s.var)
-    return found
-
-
-def _at_text(fn: Func, loops: Sequence[Var]) -> str:
-    if not loops:
-        return "there is no loop to which the block can be moved"
-    return f"loops at which it can be: {', '.join(called(fn, v) for v in loops)}"
 
 
 def _below(target: For, label: Label) -> tuple[Stmt, ...]:

@@ -46,7 +46,7 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
     Raises `ScheduleError` if there is none, or if several have the name.
     """
     if isinstance(block, str):
-        return block_named(fn, block, fn)
+        return block_named(fn, block)
     blocks = list(blocks_in(fn.body))
     if not blocks:
         raise ScheduleError(
@@ -66,8 +66,8 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
     return fn, blocks[block].label
 
 
-def block_named(fn: Func, name: str, original: Func) -> tuple[Func, Label]:
-    """The block of that name in a program, which was written as `original`.
+def block_named(fn: Func, name: str) -> tuple[Func, Label]:
+    """The block of that name in a program.
 
     Raises `ScheduleError` if there is none, or if several have the name.
     """
@@ -83,19 +83,12 @@ def block_named(fn: Func, name: str, original: Func) -> tuple[Func, Label]:
         alternatives=names,
         named=name,
     )
-    written = [b.label for b in blocks_in(original.body)]
-    positions = [f"get_block({written.index(b)})" for b in found if b in written]
     require(
         len(found) == 1,
         "{0} blocks are called {1!r}",
         len(found),
         name,
-        hint=lambda: ", or ".join(
-            [
-                *(["give the position: " + ", ".join(positions)] if positions else []),
-                *(["take what a step returned"] if len(positions) < len(found) else []),
-            ]
-        ),
+        hint="give the position in the program as written, or take what a step returned",
     )
     return fn, found[0]
 

@@ -185,17 +185,13 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     )
     spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
 
-    def reducing() -> list[Var]:
-        return [s.var for s in loops_above(fn, block.label) if s.var in reduce]
-
     require(
         loop in reduce,
         "loop {0} is no loop of the reduction of block {1}",
         loop,
         block.label.name,
-        hint=lambda: f"loops of its reduction: {', '.join(v.name for v in reducing()) or 'none'}",
         found=loop,
-        alternatives=reducing,
+        expected=lambda: [s.var for s in loops_above(fn, block.label) if s.var in reduce],
     )
     require(
         not spatial & reduce,

@@ -12,6 +12,7 @@ import pytest
 from tilewright.base.errors import ScheduleError, TuningError
 from tilewright.schedule import Schedule, require
 from tilewright.schedule.find import blocks_in
+from tilewright.schedule.step_arguments import Ref
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Label, Var
 from tilewright.tir.parser import parse
@@ -33,41 +34,26 @@ def refusal_of(sch: Schedule, name: str, *args: object, **kwargs: object) -> Sch
     return refusal.value
 
 
-def test_a_factor_and_those_that_would_do() -> None:
+def test_a_factor_that_does_not_divide() -> None:
     sch = Schedule(elementwise())
     _, j = loops(sch, "B")
     error = refusal_of(sch, "split", j, factors=[None, 5], perfect=True)
-    assert error.condition == "factor 5 does not divide extent 12: 2 iterations are left over"
+    assert error.condition == "factor 5 does not divide extent 12"
     assert (error.found, error.expected) == (5, "a divisor of 12")
-    assert error.alternatives == [2, 3, 4, 6]
-    for factor in error.alternatives:
-        sch.copy().split(j, factors=[None, factor], perfect=True)
     assert error.place is j
     assert error.func is sch.func
     assert (error.primitive, error.step) == ("split", 2)
     assert error.given.keys() == {"loop", "factors", "perfect"}
 
 
-def test_loops_that_would_do() -> None:
-    sch = Schedule(matmul())
-    i, j, r = loops(sch, "C")
-    error = refusal_of(sch, "parallel", r)
-    assert (error.found, error.expected) == ("reduce", "spatial")
-    assert set(error.alternatives) == {i, j}
-    for loop in error.alternatives:
-        sch.copy().parallel(loop)
-
-
 def test_it_goes_through_json() -> None:
     sch = Schedule(matmul())
     *_, r = loops(sch, "C")
     data = json.loads(json.dumps(refusal_of(sch, "parallel", r).as_data()))
-    assert data["alternatives"] == ["i", "j"]
+    assert (data["found"], data["expected"]) == ("reduce", "spatial")
     assert data["place"] == "r"
     assert data["given"] == {"loop": "l3"}
-    assert data["hint"] == (
-        "loops that feed only spatial iterations: i, j; rfactor(r) makes r one, of partial results"
-    )
+    assert data["hint"] == "rfactor(r) makes it one, of partial results"
     assert "# <-- here" in data["program"]
     assert data["ended"] is data["example"] is None
 
@@ -91,7 +77,7 @@ def test_where_a_handle_came_from_and_went() -> None:
     sch = Schedule(elementwise())
     i, _ = loops(sch, "B")
     outer, inner = sch.split(i, factors=[None, 4])
-    fused = sch.fuse(outer, inner)
+    sch.fuse(outer, inner)
     error = refusal_of(sch, "unroll", inner)
     ended = (
         "loop i_1 was made by step 2 and ended with step 3, sch.fuse(l3, l4); "
@@ -99,22 +85,20 @@ def test_where_a_handle_came_from_and_went() -> None:
     )
     assert error.as_data()["ended"] == ended
     assert ended in str(error)
-    assert error.alternatives == [fused]
     assert "made by" not in str(refusal_of(sch, "unroll", i))
     assert "loop i ended with step 2" in str(refusal_of(sch, "unroll", i))
 
 
-def test_only_what_is_still_there_takes_a_place() -> None:
+def test_what_took_the_place_of_a_handle() -> None:
     sch = Schedule(elementwise())
     i, _ = loops(sch, "B")
-    outer, inner = sch.split(i, factors=[None, 4])
+    outer, _ = sch.split(i, factors=[None, 4])
     sch.split(outer, factors=[None, 2])
-    assert refusal_of(sch, "unroll", i).alternatives == [inner]
+    assert "in its place: i_0, i_1\n" in str(refusal_of(sch, "unroll", i))
     sch = Schedule(chain())
     b = sch.get_block("B")
     sch.compute_inline(b)
     error = refusal_of(sch, "get_loops", b)
-    assert error.alternatives == []
     assert "block B ended with step 1, sch.compute_inline(b0)\n" in str(error)
 
 
@@ -153,27 +137,17 @@ def test_arguments_of_another_type() -> None:
     error = refusal_of(sch, "split", i, 8)
     assert error.found == 8
     assert error.expected == "a sequence with each an integer or None"
-    assert error.as_data()["hint"] == "write split(loop, factors=[None, 8])"
-    error = refusal_of(sch, "split", i, "8")
-    assert error.as_data()["hint"] == (
-        "split takes (loop: Var, factors: Sequence[Dim | None], *, perfect: bool = False)"
-    )
-    j = loops(sch, "C")[1]
-    error = refusal_of(sch, "tile", i, j, 8, 16)
-    assert error.as_data()["hint"] == f"write tile([{i!r}, {j!r}], [8, 16])"
-    assert refusal_of(sch, "tile", i, 8, j, 16).as_data()["hint"] is None
     error = refusal_of(sch, "fuse", [i])
-    assert error.as_data()["hint"] == "give them one by one: fuse(*loops)"
+    assert (error.found, error.expected) == ((Ref("l", 1),), "a loop")
     error = refusal_of(sch, "parallel", "i")
-    assert error.as_data()["hint"] == "sch.get_loop('i') is the loop of that name"
+    assert (error.found, error.expected) == ("i", "a loop")
+    assert "sch.get_loop(name)" in error.as_data()["hint"]
     error = refusal_of(sch, "get_loops", "c")
     assert error.as_data()["hint"] == "did you mean C?"
     error = refusal_of(sch, "reorder", "j", sch.get_block("C"))
     assert error.condition == "reorder: loops[0] must be a loop, found 'j'"
-    assert error.as_data()["hint"] == "sch.get_loop('j') is the loop of that name"
     error = refusal_of(sch, "reorder", i, sch.get_block("C"))
     assert error.condition == "reorder: loops[1] must be a loop, found b0"
-    assert error.as_data()["hint"] == "a loop around the block: sch.get_loops(b0)"
 
 
 @pytest.mark.parametrize("block", [None, True, 1.5, ()])
@@ -203,18 +177,17 @@ def test_a_function_in_place_of_a_program_is_shown_and_not_called() -> None:
         (
             lambda sch, loop: sch.split(loop, factor=8),
             "found factor=8",
-            "did you mean factors? write split(loop, factors=[None, 8])",
+            "did you mean factors?",
         ),
         (
             lambda sch, loop: sch.sample_categorical(candidate=3),
             "found candidate=3",
-            "did you mean candidates? write sample_categorical(candidates=[3])",
+            "did you mean candidates?",
         ),
         (
             lambda sch, loop: sch.sample_perfect_tile(loop, 2, max_innermost=4),
             "found max_innermost=4",
-            "did you mean max_innermost_factor? "
-            "write sample_perfect_tile(loop, n, max_innermost_factor=4)",
+            "did you mean max_innermost_factor?",
         ),
         (lambda sch, loop: sch.vectorize(loop, lanes=8), "found lanes=8", None),
         (lambda sch, loop: sch.vectorize(loop, loop=loop), "found loop=", None),
@@ -274,25 +247,22 @@ def test_loops_that_are_nested() -> None:
     sch = Schedule(matmul())
     i, j, r = loops(sch, "C")
     error = refusal_of(sch, "fuse", i, r)
-    assert (error.found, error.alternatives) == (r, [j])
-    assert "hint: directly inside loop i is loop j\n" in str(error)
-    assert "hint: name the loops outermost first: loop i is" in str(refusal_of(sch, "fuse", j, i))
+    assert (error.found, error.expected) == (r, [j])
+    error = refusal_of(sch, "fuse", j, i)
+    assert (error.found, error.expected) == (i, [r])
     sch = Schedule(chain())
     (b,), (c,) = loops(sch, "B"), loops(sch, "C")
     error = refusal_of(sch, "fuse", b, c)
-    assert "hint: no loop is directly inside loop i of block B\n" in str(error)
+    assert (error.found, error.expected) == (c, [])
     error = refusal_of(sch, "reorder", b, c)
     assert error.condition == "loop i of block C is not nested with loop i of block B"
-    assert "hint: loops around and in loop i of block B: i\n" in str(error)
     assert error.handles == {"l1": "i of block B", "l3": "i of block C"}
 
 
 def test_loops_that_are_as_deep() -> None:
     sch = Schedule(two_stages())
     (i, _), (k, m) = loops(sch, "B"), loops(sch, "C")
-    error = refusal_of(sch, "merge", i, m)
-    assert error.alternatives == [k]
-    assert "hint: as deep as loop i of block B is loop i of block C\n" in str(error)
+    assert refusal_of(sch, "merge", i, m).place is m
     sch.merge(i, k)
 
 
@@ -300,32 +270,22 @@ def test_loops_to_compute_at() -> None:
     sch = Schedule(two_stages())
     b, c = sch.get_block("B"), sch.get_block("C")
     mine, others = sch.get_loops(b), sch.get_loops(c)
-    error = refusal_of(sch, "compute_at", b, mine[1])
-    assert error.found is mine[1]
-    assert error.alternatives == list(others)
-    assert "hint: loops at which it can be: i of block C, j of block C\n" in str(error)
-    for loop in error.alternatives:
-        sch.copy().compute_at(b, loop)
-    error = refusal_of(sch, "reverse_compute_at", c, others[0])
-    assert error.alternatives == list(mine)
-    error = refusal_of(sch, "reverse_compute_at", b, others[0])
-    assert error.alternatives == []
-    assert "hint: there is no loop to which the block can be moved\n" in str(error)
+    assert refusal_of(sch, "compute_at", b, mine[1]).found is mine[1]
+    assert refusal_of(sch, "reverse_compute_at", c, others[0]).found is others[0]
+    assert refusal_of(sch, "reverse_compute_at", b, others[0]).found is others[0]
 
 
 def test_loops_of_a_reduction() -> None:
     sch = Schedule(matmul())
     i, _, r = loops(sch, "C")
     error = refusal_of(sch, "rfactor", i, 0)
-    assert (error.found, error.alternatives) == (i, [r])
-    assert "hint: loops of its reduction: r\n" in str(error)
+    assert (error.found, error.expected) == (i, [r])
 
 
 def test_loops_outside_of_a_reduction() -> None:
     sch = Schedule(matmul_relu())
-    i, j, r = loops(sch, "C")
-    error = refusal_of(sch, "reverse_compute_at", sch.get_block("D"), r)
-    assert (error.found, error.alternatives) == (r, [i, j])
+    *_, r = loops(sch, "C")
+    assert refusal_of(sch, "reverse_compute_at", sch.get_block("D"), r).found is r
 
 
 def test_without_a_schedule_there_is_less_to_say() -> None:
@@ -423,7 +383,7 @@ def test_a_loop_of_a_reduction_runs_at_once_after_the_step_that_is_named(step: s
     sch = Schedule(matmul())
     *_, r = loops(sch, "C")
     hint = refusal_of(sch, step, r).as_data()["hint"]
-    assert hint.endswith("; rfactor(r) makes r one, of partial results")
+    assert hint == "rfactor(r) makes it one, of partial results"
     sch.rfactor(r)
     getattr(sch, step)(r)
 
@@ -444,22 +404,10 @@ def row(A: T.Buffer((16, 16), "int32")):
     )
     told = refusal_of(sch, step, loops(sch, "A")[1]).as_data()
     assert told["example"] == "at i=0: iteration j=0 writes A[0, 1], iteration j=1 reads it"
-    assert told["hint"] == (
-        "loops that feed only spatial iterations: i; "
-        "the block reads and writes A: storing to another buffer has no order"
-    )
     assert (told["found"], told["expected"]) == ("opaque", "spatial")
 
 
-def test_an_axis_that_is_taken_comes_with_those_that_are_free() -> None:
-    sch = Schedule(matmul())
-    i, j, _ = loops(sch, "C")
-    sch.bind(i, "threadIdx.y")
-    error = refusal_of(sch, "bind", j, "threadIdx.y")
-    assert error.as_data()["hint"] == "axes that are free: threadIdx.x, threadIdx.z"
-
-
-HINTED: dict[str, tuple[Callable[[Schedule], object], str]] = {
+HINTED: dict[str, tuple[Callable[[Schedule], object], str | None]] = {
     "two open factors": (
         lambda sch: sch.split(loops(sch, "C")[0], factors=[None, None]),
         "the one that is None follows from the others: factors=[None, 8]",
@@ -470,7 +418,7 @@ HINTED: dict[str, tuple[Callable[[Schedule], object], str]] = {
     ),
     "no such operand": (
         lambda sch: sch.cache_read(sch.get_block("C"), 5, "local"),
-        "0 is A, 1 is B",
+        None,
     ),
     "an axis that is misspelt": (
         lambda sch: sch.bind(loops(sch, "C")[0], "threadIdx.w"),
@@ -478,7 +426,7 @@ HINTED: dict[str, tuple[Callable[[Schedule], object], str]] = {
     ),
     "too few paddings": (
         lambda sch: sch.pad_einsum(sch.get_block("C"), [2, 2]),
-        "a multiple for each, 1 for none: padding=[1, 1, 1]",
+        "a multiple for each, 1 for none",
     ),
 }
 
@@ -503,20 +451,18 @@ def diagonal(A: T.Buffer((32, 16), "int32"), B: T.Buffer((16, 16), "int32")):
 """
     cases = {
         ("vi + 1, vj", "A[vi, vj + 1] + 1"): (
-            "iteration i=0, j=1 writes A[1, 1], iteration i=1, j=0 reads it",
-            "the block reads and writes A: storing to another buffer has no order",
+            "iteration i=0, j=1 writes A[1, 1], iteration i=1, j=0 reads it"
         ),
         ("vi + vj, 0", "B[vi, vj]"): (
-            "iteration i=0, j=1 writes A[1, 0], iteration i=1, j=0 writes it",
-            "several iterations write an element of A, and the last one counts",
+            "iteration i=0, j=1 writes A[1, 0], iteration i=1, j=0 writes it"
         ),
     }
-    for (index, value), (example, hint) in cases.items():
+    for (index, value), example in cases.items():
         sch = Schedule(parse(text.replace("{index}", index).replace("{value}", value)))
         i, j = loops(sch, "A")
         data = refusal_of(sch, "reorder", j, i).as_data()
         assert data["condition"].startswith("block A must run in the order of loops i, j: ")
-        assert (data["example"], data["hint"]) == (example, hint)
+        assert data["example"] == example
 
 
 def test_blocks_that_are_reordered_after_they_are_taken_apart() -> None:
@@ -536,14 +482,13 @@ def pair(A: T.Buffer((18, 17), "int32"), B: T.Buffer((17, 17), "int32")):
     i, j = loops(sch, "P")
     data = refusal_of(sch, "reorder", j, i).as_data()
     assert "iteration i=0, j=1 of block P writes A[1, 1]" in data["example"]
-    assert data["hint"] == "fission(j), then fission(i) first: then each block has loops of its own"
     sch.fission(j)
     sch.fission(i)
     for block in ("P", "Q"):
         sch.reorder(*reversed(sch.get_loops(sch.get_block(block))))
     sch = Schedule(parse(text.replace("{row}", "1")))
     i, j = loops(sch, "P")
-    assert refusal_of(sch, "parallel", j).as_data()["hint"] is None
+    refusal_of(sch, "parallel", j)
     refusal_of(sch, "fission", j)
 
 

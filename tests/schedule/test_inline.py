@@ -124,11 +124,8 @@ def test_inline_of_a_parameter() -> None:
 
 def test_inline_of_a_reduction() -> None:
     sch = Schedule(matmul_relu())
-    with pytest.raises(
-        ScheduleError, match="block C is a reduction: only a block that st"
-    ) as error:
+    with pytest.raises(ScheduleError, match="block C is a reduction: only a block that st"):
         sch.compute_inline(sch.get_block("C"))
-    assert "hint: compute_at moves it\n" in str(error.value)
 
 
 def test_reverse_inline_into_a_reduction() -> None:
@@ -139,9 +136,8 @@ def test_reverse_inline_into_a_reduction() -> None:
 
 def test_reverse_inline_of_a_reduction() -> None:
     sch = Schedule(scaled())
-    with pytest.raises(ScheduleError, match="block S is a reduction: only a block") as error:
+    with pytest.raises(ScheduleError, match="block S is a reduction: only a block"):
         sch.reverse_compute_inline(sch.get_block("S"))
-    assert "hint: reverse_compute_at moves it\n" in str(error.value)
 
 
 def test_reverse_inline_at_other_places() -> None:

@@ -166,12 +166,11 @@ def test_bind(golden: Golden) -> None:
 @pytest.mark.parametrize("kind", ["parallel", "vectorize", "bind"])
 def test_a_reduction_loop_cannot_run_at_once(kind: str) -> None:
     sch = Schedule(rowsum())
-    i, r = loops(sch, "S")
+    _, r = loops(sch, "S")
     args = ("threadIdx.x",) if kind == "bind" else ()
     with pytest.raises(ScheduleError, match="part of the reduce iterations of block S") as refusal:
         getattr(sch, kind)(r, *args)
-    assert "loops that feed only spatial iterations: i" in str(refusal.value)
-    assert i.name in str(refusal.value)
+    assert (refusal.value.place, refusal.value.found) == (r, "reduce")
 
 
 def test_a_fused_loop_with_a_part_of_the_reduction_cannot_run_at_once() -> None:
@@ -306,8 +305,7 @@ def test_an_axis_is_bound_once_on_a_path() -> None:
             sch.bind(both[1 - k], "threadIdx.x")
 
 
-@pytest.mark.parametrize("copy_first", [False, True])
-def test_the_refusal_of_copies_inside_of_thread_loops_names_the_reorder(copy_first: bool) -> None:
+def test_a_copy_inside_of_thread_loops_has_no_axis_of_its_own() -> None:
     sch = Schedule(matmul(32, 32, 32))
     c = sch.get_block("C")
     i, j, k = sch.get_loops(c)
@@ -317,15 +315,10 @@ def test_the_refusal_of_copies_inside_of_thread_loops_names_the_reorder(copy_fir
     sch.reorder(t0, t1, k0, k1)
     copy = sch.cache_read(c, 0, "shared")
     sch.compute_at(copy, k0)
-    inner = sch.get_loops(copy)[-1]
-    sch.bind(t0, "threadIdx.y")
-    first, second = (inner, t1) if copy_first else (t1, inner)
-    sch.bind(first, "threadIdx.x")
-    with pytest.raises(ScheduleError, match=r"threadIdx.x is bound to loop \w+ on the") as error:
-        sch.bind(second, "threadIdx.x")
-    text = str(error.value)
-    assert "the reduction stands around the phases: sch.reorder(r_0, i_1, j_1)" in text
-    assert "before blocks are moved into r_0" in text
+    sch.bind(t1, "threadIdx.x")
+    with pytest.raises(ScheduleError) as error:
+        sch.bind(sch.get_loops(copy)[-1], "threadIdx.x")
+    assert error.value.place is sch.get_loops(copy)[-1]
 
 
 def test_extents_of_an_axis_agree_within_a_kernel() -> None:

@@ -105,7 +105,6 @@ def test_a_refusal_shows_the_program_with_the_place_marked() -> None:
         sch.parallel(r)
     lines = str(refusal.value).splitlines()
     assert lines[0].startswith("loop r cannot run in parallel")
-    assert lines[1].startswith("  hint: loops that feed only spatial iterations: i, j")
     assert any("# <-- here" in line for line in lines)
     assert refusal.value.data["primitive"] == "parallel"
     assert refusal.value.data["func"] is sch.func
@@ -202,7 +201,6 @@ def test_loops_that_are_called_the_same_are_told_apart() -> None:
     assert error.value.condition == (
         f"2 loops are called {name!r}: {name} of block B, {name} of block C"
     )
-    assert error.value.hint() == f"name a block in it too: get_loop({name!r}, block='B')"  # type: ignore[misc,operator]
     assert len(sch.trace) == 0
     with pytest.raises(ScheduleError, match=r"there is no loop 'x' around block B; there are"):
         sch.get_loop("x", block="B")
@@ -221,7 +219,7 @@ def twice(A: T.Buffer((8,), "int32")):
     make = "hint: begin with make_blocks(), which makes a block of each statement"
     with pytest.raises(ScheduleError) as refusal:
         sch.get_loop("i")
-    assert f"{make}; get_loop('i', block=...) is the loop around one" in str(refusal.value)
+    assert refusal.value.found == "i"
     for block in (0, "A"):
         with pytest.raises(ScheduleError) as refusal:
             sch.get_block(block)
