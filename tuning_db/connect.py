@@ -237,7 +237,7 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
     except TypeError as error:
         raise DatabaseError("expected a path or a URL of a database: {0}", error) from error
     if not isinstance(text, str):
-        raise DatabaseError("expected a path as text, found {0!r}", text)
+        raise DatabaseError("expected a path as text, found {0}", type(text).__name__)
     if not text:
         raise DatabaseError(
             "the path of a database is empty",

@@ -18,7 +18,7 @@ from ..base.errors import DatabaseError
 from ..base.hints import Hinted
 from ..base.text import short_id
 from . import lookup, near
-from .arguments import Amount, Count, checked_arguments
+from .arguments import require_amounts
 from .compare import RecordDiff, compare_records, compare_times
 from .confirm import Applies, Wanted
 from .connect import Opened
@@ -71,7 +71,6 @@ _TOGETHER = 500
 """Ids that one query asks about."""
 
 
-@checked_arguments
 class Queries(Hinted):
     """The methods of a database and its layers that only read."""
 
@@ -138,7 +137,7 @@ class Queries(Hinted):
         family: str | None = None,
         since: datetime | None = None,
         order: Order = Order.CREATED,
-        limit: Count | None = None,
+        limit: int | None = None,
     ) -> list[Measurement]:
         """Measurements of all layers, newest first, that match all that is given.
 
@@ -162,7 +161,7 @@ class Queries(Hinted):
         family: str | None = None,
         since: datetime | None = None,
         order: Order = Order.CREATED,
-        limit: Count | None = None,
+        limit: int | None = None,
     ) -> list[tuple[Measurement, ScheduleRecord]]:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
         conditions = filters(workload, target, session, schedule, outcome, family, since)
@@ -200,10 +199,11 @@ class Queries(Hinted):
         self,
         wanted: Select[Any],
         order: Order,
-        limit: Count | None,
+        limit: int | None,
         read: Callable[[Row[Any]], tuple[Measurement, T]],
     ) -> list[tuple[Measurement, T]]:
         """Measurements in an order, each with the second value that `read` returns."""
+        require_amounts(limit=limit)
         entries = self._intact(ordered(wanted, order).limit(limit), read).values()
         return sorted(entries, key=lambda entry: order_key(order, entry[0]))[:limit]
 
@@ -295,7 +295,7 @@ class Queries(Hinted):
         target: TargetRecord,
         toolchain: Toolchain | None = None,
         *,
-        tolerance: Amount | None = None,
+        tolerance: float | None = None,
         applies: Applies | None = None,
         pins: bool = True,
     ) -> Best | None:
@@ -356,9 +356,9 @@ class Queries(Hinted):
         target: TargetRecord,
         toolchain: Toolchain | None = None,
         *,
-        workloads: Count = 4,
-        schedules: Count = 8,
-        tolerance: Amount | None = None,
+        workloads: int = 4,
+        schedules: int = 8,
+        tolerance: float | None = None,
     ) -> list[Relative]:
         """The best schedules of other sizes of a program, which need not be in the database.
 
@@ -366,6 +366,7 @@ class Queries(Hinted):
         nearest workload first, of each the fastest first. A measurement counts as for `best`; the
         finalists that lost to a choice follow it.
         """
+        require_amounts(workloads=workloads, schedules=schedules)
         with self._connections() as layers, leaving_out() as damage:
             wanted = _wanted(workload.id, target, toolchain, tolerance, damage)
             return near.relatives(layers, workload, wanted, workloads, schedules)
@@ -377,8 +378,8 @@ class Queries(Hinted):
         toolchain: Toolchain,
         feature_version: str,
         *,
-        workloads: Count = 32,
-        each: Count = 32,
+        workloads: int = 32,
+        each: int = 32,
     ) -> list[Measurement]:
         """Measurements of programs of other families, those of one program together.
 
@@ -386,6 +387,7 @@ class Queries(Hinted):
         that is always the same. They are on a comparable target and toolchain, and have features of
         that version; failures are among them. A program of unknown family is a family by itself.
         """
+        require_amounts(workloads=workloads, each=each)
         with self._connections() as layers, leaving_out() as damage:
             return near.others(
                 layers,
@@ -404,7 +406,7 @@ class Queries(Hinted):
         target: TargetRecord,
         toolchain: Toolchain | None = None,
         *,
-        tolerance: Amount | None = None,
+        tolerance: float | None = None,
         applies: Applies | None = None,
     ) -> Explanation:
         """As `best`, with the records that were considered and why each was refused.
@@ -442,5 +444,6 @@ def _wanted(
     tolerance: float | None,
     damage: Damage,
 ) -> Wanted:
+    require_amounts(tolerance=tolerance)
     generation = None if toolchain is None else toolchain.generation
     return Wanted(workload, target.comparable, generation, tolerance, damage=damage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import Connection, select, update
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
+from .codec import check
 from .read import COLUMNS, Damage, get, to_record, undamaged
 from .tables import session
 from .values import Session, SessionStatus
@@ -90,7 +92,7 @@ def resume(
             state.host,
         )
     elapsed = state.duration if elapsed is None else elapsed
-    _set(connection, id, elapsed=elapsed, **running_here(now, preparing=preparing))
+    _set(connection, state, elapsed=elapsed, **running_here(now, preparing=preparing))
     return require(connection, id)
 
 
@@ -98,7 +100,7 @@ def prepared(connection: Connection, id: str, untuned: str | None, now: datetime
     """Let a session run that was prepared; a resumed one keeps what it began with."""
     state = require(connection, id)
     first = {} if state.untuned is not None else {"untuned": untuned}
-    _set(connection, id, status=SessionStatus.RUNNING, **_alive(state, now), **first)
+    _set(connection, state, status=SessionStatus.RUNNING, **_alive(state, now), **first)
     return require(connection, id)
 
 
@@ -107,7 +109,8 @@ def heartbeat(
 ) -> None:
     """Record a sign of life. Without `elapsed`, the time since the last one is added."""
     drifted = {} if drift is None else {"drift": drift}
-    _set(connection, id, **_alive(require(connection, id), now, elapsed), **drifted)
+    state = require(connection, id)
+    _set(connection, state, **_alive(state, now, elapsed), **drifted)
 
 
 def finish(
@@ -122,7 +125,7 @@ def finish(
         raise DatabaseError("a session ends finished or interrupted, not {0}", status.value)
     state = require(connection, id)
     marked = {} if noise is None else {"noise": noise}
-    _set(connection, id, status=status, ended=now, **_alive(state, now, elapsed), **marked)
+    _set(connection, state, status=status, ended=now, **_alive(state, now, elapsed), **marked)
     return require(connection, id)
 
 
@@ -152,6 +155,6 @@ def _runs(pid: int) -> bool:
         return True  # it is there, and somebody else's
 
 
-def _set(connection: Connection, id: str, **values: object) -> None:
-    if not connection.execute(update(session).where(session.c.id == id).values(values)).rowcount:
-        raise DatabaseError("there is no session {0} in the database", short_id(id))
+def _set(connection: Connection, state: Session, **values: Any) -> None:
+    check(replace(state, **values))
+    connection.execute(update(session).where(session.c.id == state.id).values(values))

@@ -20,7 +20,6 @@ from ..base.display import html
 from ..base.errors import DatabaseError, system_errors
 from ..base.in_process import InProcess
 from . import json_lines, lookup, pins, removal, sessions
-from .arguments import Amount, Count, Ratio, checked_arguments
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
 from .connect import Opened, open_engine
@@ -51,7 +50,6 @@ Clock: TypeAlias = Callable[[], datetime]
 _INSTEAD = "give the other process its path or URL: tw.TuningDatabase(path)"
 
 
-@checked_arguments
 class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
     """The results of tuning: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
 
@@ -182,8 +180,8 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         workload: str,
         target: str,
         *,
-        trials: Count | None,
-        seconds: Amount | None,
+        trials: int | None,
+        seconds: float | None,
         seed: int,
         search: Mapping[str, Json],
         model: Mapping[str, Json],
@@ -221,7 +219,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
             return sessions.prepared(connection, session, untuned, self._clock())
 
     def heartbeat(
-        self, session: str, elapsed: Amount | None = None, drift: Ratio | None = None
+        self, session: str, elapsed: float | None = None, drift: float | None = None
     ) -> None:
         """Record that a session (id) is alive; 60 s after its last heartbeat it counts as dead.
 
@@ -236,7 +234,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         session: str,
         status: SessionStatus = SessionStatus.FINISHED,
         noise: str | None = None,
-        elapsed: Amount | None = None,
+        elapsed: float | None = None,
     ) -> Session:
         """End a session (id): `FINISHED`, or `INTERRUPTED` where its budget was not used up.
 
@@ -260,7 +258,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
             return sessions.beside(connection, in_utc(since), self._clock(), damage)
 
     def resume_session(
-        self, session: str, *, preparing: bool = False, elapsed: Amount | None = None
+        self, session: str, *, preparing: bool = False, elapsed: float | None = None
     ) -> Session:
         """Continue an unfinished session (id) in this process; `preparing` as for its start.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -22,11 +21,9 @@ from tilewright.tuning_db import (
     Reason,
     ScheduleRecord,
     Session,
-    SessionStatus,
     TuningDatabase,
     Workload,
 )
-from tilewright.tuning_db.queries import Queries
 from tilewright.tuning_db.read import get
 from tilewright.tuning_db.values import KINDS
 
@@ -180,7 +177,7 @@ def test_measurements_since_a_moment_and_of_some_workloads(db: TuningDatabase) -
     assert db.measurements(workload=[MATMUL.id, WIDER.id]) == [new, old]
     assert db.measurements(workload=(MATMUL.id,)) == [old]
     assert db.measurements(workload=[]) == []
-    with pytest.raises(DatabaseError, match="since is of type datetime, expected a datetime with"):
+    with pytest.raises(DatabaseError, match="has no time zone"):
         db.measurements(since=NOON.replace(tzinfo=None))
 
 
@@ -387,115 +384,30 @@ def test_the_password_is_not_shown(new_place: Callable[[], str]) -> None:
     assert "cannot be reached" in str(refused.value) or "psycopg" in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments", "said"),
-    [
-        ("best", (MATMUL.id, "cpu"), r"best: target is 'cpu', expected a TargetRecord\n.*explain"),
-        ("best", (MATMUL, CPU), r"best: workload is of type Workload, .* id .*\n.*workload\.id"),
-        (
-            "best",
-            (len, CPU),
-            r"workload is of type builtin_function_or_method.*\n.*workload_record",
-        ),
-        ("explain", (len, CPU), "expected a Workload or an id"),
-        ("unpin", (MATMUL.id, "cpu"), "unpin: target is 'cpu'"),
-        ("others", (MATMUL, CPU, None, "1"), "toolchain is None, expected a Toolchain"),
-        ("machine", (CPU,), r"machine: target is of type TargetRecord.*\n.*give target\.id"),
-        ("trials", (SESSION,), r"give session\.id"),
-        ("records", ("workload",), "kind is 'workload', expected a class of records"),
-        ("put", (MATMUL, "cpu"), "records is 'cpu', expected a record"),
-        ("records", (int,), "kind is of type type, expected a class of records"),
-        ("gains", (None,), "gains: best is None, expected a Best"),
-        ("best", (), "best: missing a required argument: 'workload'"),
-        ("find", (MATMUL.id, 3), "find: kind is 3, expected a class of records"),
-        ("close", (3,), "close: found 2 arguments; expected at most 1"),
-        ("finish_session", (SESSION.id, "done"), "'done', expected one of preparing, running, "),
-        ("trials", ("\udc80",), "session is .* expected an id"),
-        ("merge", (3,), "other is 3, expected a TuningDatabase or a path or a URL"),
-    ],
-)
-def test_arguments_of_other_kinds(
-    db: TuningDatabase, method: str, arguments: tuple[object, ...], said: str
-) -> None:
-    fill(db)
-    with pytest.raises(DatabaseError, match=said):
-        getattr(db, method)(*arguments)
-
-
-@pytest.mark.parametrize("count", ["x", -1, 1.5, True, 2**63, [], float("nan")])
+@pytest.mark.parametrize("number", [-1, -1e-9, float("nan")])
 @pytest.mark.parametrize(
     ("method", "arguments", "name"),
     [
         ("measurements", (), "limit"),
         ("history", (), "limit"),
         ("relatives", (MATMUL, CPU), "schedules"),
+        ("relatives", (MATMUL, CPU), "workloads"),
         ("others", (MATMUL, CPU, LLVM, "1"), "each"),
+        ("others", (MATMUL, CPU, LLVM, "1"), "workloads"),
+        ("best", (MATMUL.id, CPU), "tolerance"),
+        ("explain", (MATMUL, CPU), "tolerance"),
+        ("heartbeat", (SESSION.id,), "elapsed"),
+        ("heartbeat", (SESSION.id,), "drift"),
+        ("finish_session", (SESSION.id,), "elapsed"),
     ],
 )
-def test_counts_are_integers_from_0_on(
-    db: TuningDatabase, method: str, arguments: tuple[object, ...], name: str, count: object
+def test_numbers_that_no_query_or_record_takes(
+    db: TuningDatabase, method: str, arguments: tuple[object, ...], name: str, number: float
 ) -> None:
-    with pytest.raises(DatabaseError, match=f"^{method}: {name} is .*, expected an integer from 0"):
-        getattr(db, method)(*arguments, **{name: count})
-    getattr(db, method)(*arguments, **{name: 0})
-
-
-@pytest.mark.parametrize("tolerance", ["x", -1e-9, True, float("nan"), float("inf"), 2**63])
-def test_tolerances_are_numbers_from_0_on(db: TuningDatabase, tolerance: object) -> None:
-    with pytest.raises(DatabaseError, match="tolerance is .* expected a number from 0 on"):
-        db.best(MATMUL.id, CPU, tolerance=tolerance)  # type: ignore[arg-type]
-
-
-METHODS = [
-    (name, method)
-    for cls in (TuningDatabase, Queries)
-    for name, method in vars(cls).items()
-    if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_"))
-]
-
-
-VALID: dict[str, object] = {
-    **dict.fromkeys(("str", "PathOrURL", "Path"), "x"),
-    **{type(v).__name__: v for v in (True, 1, NOON, MATMUL, CPU, LLVM, Outcome.OK, Order.TIME)},
-    "ScheduleRecord": schedule(8),
-    "AnyRecord": MATMUL,
-    "Applies": len,
-    "Best": ...,
-    "Clock": Clock(),
-    "Count": 1,
-    "Inexact": str,
-    "Amount": 0.5,
-    "Ratio": 1.5,
-    "Mapping[str, Json]": {},
-    "Sequence[AnyRecord]": (),
-    "Sequence[PathOrURL]": (),
-    "Sequence[str]": (),
-    "SessionStatus": SessionStatus.FINISHED,
-    "TuningDatabase": "x",
-    "type[R]": Workload,
-}
-"""An argument for each kind of parameter."""
-
-
-@pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
-def test_each_parameter_of_each_method_is_checked(
-    name: str, method: Callable[..., object], tmp_path: Path
-) -> None:
-    parameters = list(inspect.signature(method).parameters.values())[1:]
-    shown = "TuningDatabase" if name == "__init__" else name
-    valid = {p.name: VALID[p.annotation.split(" | ")[0]] for p in parameters}
-    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-    required = {p.name: valid[p.name] for p in needed}
-    with TuningDatabase(tmp_path / "tuning.db") as db:
-        with pytest.raises(DatabaseError, match=f"^{shown}: it takes no argument 'nonsense'"):
-            method(db, nonsense=1)
-        for p in parameters:
-            said = f"^{shown}: {p.name} is of type ellipsis, expected"
-            with pytest.raises(DatabaseError, match=said):
-                if p.kind is p.VAR_POSITIONAL:
-                    method(db, valid[p.name], ...)
-                else:
-                    method(db, **{**required, p.name: ...})
+    fill(db)
+    with pytest.raises(DatabaseError, match=rf"{name} is "):
+        getattr(db, method)(*arguments, **{name: number})
+    assert db.get(Session, SESSION.id) == SESSION
 
 
 def test_a_path_that_is_no_utf_8(tmp_path: Path) -> None:
