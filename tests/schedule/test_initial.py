@@ -128,7 +128,7 @@ def test_it_undoes_decompose_reduction(func: Func) -> None:
         init = sch.decompose_reduction(block, sch.get_loops(block)[k])
         sch.merge_reduction(init, block)
         assert structural_equal(sch.func, func)
-        with pytest.raises(ScheduleError, match=rf"no block {name}_init in the program \(any"):
+        with pytest.raises(ScheduleError):
             sch.get_loops(init)
 
 
