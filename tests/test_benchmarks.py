@@ -286,3 +286,39 @@ def test_weights_of_light_models() -> None:
     (made,) = [onnx.numpy_helper.to_array(t) for t in graph.initializer if t.name == "w"]
     assert made.shape == (64, 128)
     assert made.std() == pytest.approx(np.sqrt(1.5 / 128), rel=0.05)
+
+
+def test_layers_of_a_model(tmp_path: Path) -> None:
+    """Equal ones once, with the elementwise nodes up to the next value that is read twice."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from benchmarks import layers, models
+
+    node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    w = onnx.numpy_helper.from_array(np.ones((8, 8, 3, 3), np.float32), "w")
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        node("Sigmoid", ["a"], ["s"]),
+        node("Mul", ["a", "s"], ["b"]),
+        node("Conv", ["b", "w"], ["c"], pads=[1] * 4),
+        node("Sigmoid", ["c"], ["t"]),
+        node("Mul", ["c", "t"], ["d"]),
+        node("Conv", ["d", "w"], ["e"], pads=[1] * 4),
+        node("Add", ["e", "b"], ["y"]),
+    ]
+    shape = [1, 8, 6, "W"]
+    graph = onnx.helper.make_graph(nodes, "g", [info("x", 1, shape)], [info("y", 1, shape)], [w])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=opsets), path)
+    found = layers.layers(path, models.Model(path.name), {"W": 5})
+    names = [layer.name.split() for layer in found]
+    assert [(n[0], n[1], *n[3:]) for n in names] == [
+        ("Conv", "1x8x6x5", "Sigmoid", "Mul"),
+        ("Conv", "1x8x6x5"),
+    ]
+    assert [layer.count for layer in found] == [2, 1]
+    options = layers.parser().parse_args([str(tmp_path), "--rounds", "1", "--most", "1"])
+    (row,) = layers.compared(found, options)
+    assert row["right"]
+    assert row["ratio"] > 0
