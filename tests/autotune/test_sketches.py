@@ -670,6 +670,27 @@ def test_packing_reads_rows_from_end_to_end() -> None:
         assert order == ["row", "panel", "element", "element"]
 
 
+@pytest.mark.parametrize("rows", [1, 16])
+def test_constants_along_vectors_are_packed_ahead_of_calls(rows: int) -> None:
+    """That costs no call anything, whether they lie along vectors as they are or not."""
+    target = CpuTarget.named("cascadelake", threads=1)
+    for transposed in (False, True):
+        func = ops.matmul_func(rows, 512, 128, transpose_b=transposed, constant_b=True)
+        names = planned(func, target)
+        along = [name for name in names if "across" not in name]
+        assert along
+        assert all("packB" in name and "local" not in name for name in along)
+        # Parts of the reduction are for what is read again.
+        assert any(name.startswith("blocked") for name in along) is (rows > 1)
+
+
+def test_sums_of_a_window_over_constants_have_vectors_of_channels() -> None:
+    """A single pixel reuses nothing but the image, and its window lies in no one run."""
+    func = ops.conv2d_func(c=64, h=2, w=2, o=64, stride=2, padding=1, constant_w=True)
+    names = planned(func, CpuTarget.named("cascadelake", threads=1))
+    assert any(name.startswith("tiled_packW") for name in names)
+
+
 @pytest.mark.parametrize("kernel", [5, 7])
 def test_a_row_of_a_window_is_taken_at_once(kernel: int) -> None:
     """Loops of so few steps end too soon to be predicted, and a window's values are read again."""

@@ -41,6 +41,7 @@ from ..access_patterns import (
     low_digits,
     outputs_of,
     reduced,
+    reuse,
     spatial,
 )
 from ..common import block_loops, in_registers, lanes_for, nbytes, unroll_hint, widest
@@ -87,8 +88,8 @@ class Tiling:
 def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """A variant for each way of vectorising, packing and cutting the reduction.
 
-    What is packed along vectors is `local`: packed tile by tile. With `prefetch`, rows that come
-    from memory as they are, each on another page, are asked for ahead.
+    What is packed along vectors may be `local`, packed tile by tile, if it is no constant. With
+    `prefetch`, rows that come from memory as they are, each on another page, are asked for ahead.
     """
     main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
@@ -102,10 +103,11 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
             *(f"pack{inputs[n].buffer.name}" for n, _ in tiling.packs),
         ]
         tiled = functools.partial(tile_contraction, tiling=tiling, labels=labels)
-        if along and (tiling.blocked or not along[0].buffer.constant):
+        constant = bool(along) and along[0].buffer.constant
+        if along and not constant:
             placed = functools.partial(place_copies, label=main.label, local=True)
             yield _variant(main, tiling, [*names, "local"], tiled, placed, local=True)
-        if not (along and tiling.blocked):
+        if constant or not (along and tiling.blocked):
             placed = functools.partial(place_copies, label=main.label, local=False)
             yield _variant(main, tiling, names, tiled, placed, local=False)
             if tiling.blocked and (far := _pages_apart(main, tiling, cached)):
@@ -138,7 +140,10 @@ def _tilings(main: Block, vectors: list[Var]) -> Iterator[Tiling]:
     for vector in vectors:
         for packs in dict.fromkeys(packings(main, vector)):
             yield Tiling(vector, packs)
-            if len(packs) < 2 and _parts(main) and not (last_digits(main) or low_digits(main)):
+            # What is packed and read once is not kept in a cache, in parts or whole.
+            again = all(reuse(main, inputs_of(main)[n]) > 1 for n, _ in packs)
+            digits = last_digits(main) or low_digits(main)
+            if len(packs) < 2 and again and _parts(main) and not digits:
                 yield Tiling(vector, packs, blocked=True)
 
 

@@ -43,7 +43,11 @@ class Packed(NamedTuple):
 
 
 def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
-    """Which inputs to pack: all that must be, and each sensible set of those that may be."""
+    """Which inputs to pack: all that must be, and each sensible set of those that may be.
+
+    A constant that vectors lie along must be. That costs no call anything, and its rows come one
+    after the other, where those of a wide matrix lie on a page each.
+    """
     tiles = tile_variables(main, vector)
     must: list[tuple[int, Var]] = []
     along: list[tuple[int, Var]] = []
@@ -52,7 +56,8 @@ def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
         worth = worth_packing(main, i)
         if vector in i.used:
             if vector in i.plain and worth:
-                (along if i.strides[vector] == 1 else must).append((n, vector))
+                may = i.strides[vector] == 1 and not i.buffer.constant
+                (along if may else must).append((n, vector))
         elif worth:
             across += [(n, t) for t in tiles if t in i.plain][:1]
     yield (*must, *along)

@@ -28,9 +28,13 @@ FILLED = 0.75
 
 def runs_in_vectors(block: Block) -> bool:
     """Whether a block is a reduction whose results are vectors: one that reuses its inputs, or of
-    which one lies along them."""
+    which one lies along them, perhaps as it is packed ahead of calls."""
     choices = vector_choices(block) if has_reduction(block) else []
-    near = any(is_near(i, v) for i in inputs_of(block) for v in choices)
+    near = any(
+        is_near(i, v) or (v in i.used and i.buffer.constant)
+        for i in inputs_of(block)
+        for v in choices
+    )
     return bool(choices) and (near or is_product(block))
 
 
