@@ -112,7 +112,8 @@ class Builder:
             if answer is not None:
                 self.applied[rule.__name__] += 1
                 values = (answer,) if isinstance(answer, Value) else tuple(answer)
-                assert tuple(v.type for v in values) == types, f"{rule.__name__}: {values} for {node}"
+                same = tuple(v.type for v in values) == types
+                assert same, f"{rule.__name__}: {values} for {node}"
                 return values
         self._nodes[key] = node
         for output in outputs:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.building.build_model import build_graph
+from tilewright.building.choose import POLICIES
 from tilewright.codegen.detect import resolve
 from tilewright.graph import Graph
 from tilewright.graph.ir import Value
@@ -88,7 +89,7 @@ def check_graph(case: GraphCase, *, compiled: bool = True) -> None:
     compare("reference", case, graph.reference(*case.arguments.values()))
     if compiled:
         # Starting processes takes longer than compiling these kernels.
-        model = build_graph(graph, resolve(f"cpu -threads={case.threads}"), jobs=1)
+        model = build_graph(graph, resolve(f"cpu -threads={case.threads}"), None, POLICIES, jobs=1)
         found: Any = model(*case.arguments.values())
         compare("compiled", case, found if isinstance(found, tuple) else (found,))
 
