@@ -263,10 +263,12 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
         updated = updated_around(fn, consumer, region_buffers(consumer.reads), outer)
         _require_stored_once(consumer, outputs)
     produced = _produced(fn, consumer, inside, target, outer)
-    # What it reads is written by then, wherever that is; where it reads nothing, all must be.
+    # What it reads is written by then, wherever that is; where it reads nothing, or what an init
+    # wrote, all must be.
     spatial = [i for i in produced.source.iters if i.kind is IterKind.SPATIAL]
+    alone = writers_of(fn, produced.buffer) == [produced.source]
     require(
-        (always_read(consumer, produced.buffer) and produced.buffer not in fn.inplace)
+        (always_read(consumer, produced.buffer) and produced.buffer not in fn.inplace and alone)
         or current_space() is not None
         or visited(fn, [(produced.source, spatial)]),
         "block {0} also runs where block {1} is not known to compute an element of {2}",

@@ -373,3 +373,37 @@ def test_what_also_runs_where_nothing_is_computed_stays() -> None:
     sch = Schedule(copied((4,), (8,), "T.select(c0 < 4, B[c0], 1.0)", size=8))
     with pytest.raises(ScheduleError, match="B is not known to compute an element of B"):
         sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+@pytest.mark.parametrize(
+    ("condition", "moves"), [("vi < 0", False), ("vi != 1", False), ("k < 3", True)]
+)
+def test_what_an_init_alone_wrote_is_read_too(condition: str, *, moves: bool) -> None:
+    """Regression: values of C were left out where no update of B follows the init."""
+    func = parse(f"""
+@tw.script
+def f(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4,), "float32")):
+    B = T.alloc((4,), "float32")
+    for i in range(4):
+        with T.block("start"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = 1.0
+        for k in range(6):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.opaque(6, k)
+                T.where({condition})
+                B[vi] = B[vi] * 0.5 + A[vi, vk]
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi] * 2.0
+""")
+    sch = Schedule(func)
+    target = sch.get_loops(sch.get_block("B"))[0]
+    if moves:
+        sch.reverse_compute_at(sch.get_block("C"), target)
+    else:
+        with pytest.raises(ScheduleError):
+            sch.reverse_compute_at(sch.get_block("C"), target)
+    check_meaning(func, sch.func)
