@@ -46,8 +46,9 @@ class BuiltGraph:
 
 
 def build_graph(
-    graph: Graph, target: Target, database: TuningDatabase | None, allow: Sequence[str],
-    *, jobs: int | None = None, strict_fp: bool = False, tolerance: float | None = None,
+    graph: Graph, target: Target, database: TuningDatabase | None = None,
+    allow: Sequence[str] = POLICIES, *, jobs: int | None = None, strict_fp: bool = False,
+    tolerance: float | None = None,
 ) -> Model:  # fmt: skip
     """Compile a graph for a resolved target and load it; see `tw.build`."""
     built = compile_graph(

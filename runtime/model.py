@@ -29,8 +29,8 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     """A compiled graph. Calls may run concurrently in several threads.
 
     `module` is the kernel that runs all others: its arguments are the inputs, the outputs, and the
-    bytes of `weights` where the model has constants. `kernels` has where the schedules of these
-    kernels come from, by their names.
+    bytes of `weights` where the model has constants, which is `None` where not. `kernels` has where
+    the schedules of these kernels come from, by their names.
 
     Copies, deep ones too, are the model itself. It cannot be pickled: `ArtifactError` says what to
     do.
@@ -40,7 +40,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         arguments = module.signature.arguments
         data = arguments[:-1] if weights.size else arguments
         self.module = module
-        self.weights = weights
+        self.weights = weights if weights.size else None
         self.kernels = dict(kernels)
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}

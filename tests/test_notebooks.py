@@ -18,7 +18,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 SMALLER = {"trials=64": "trials=4", "trials=24": "trials=3", "trials=16": "trials=3"}
-SMALLER |= {"trials=96": "trials=6", "n = 512": "n = 64", "rounds=41": "rounds=3", "28, 28, 64": "12, 12, 16"}
+SMALLER |= {
+    "trials=96": "trials=6",
+    "n = 512": "n = 64",
+    "rounds=41": "rounds=3",
+    "28, 28, 64": "12, 12, 16",
+}
 """Parts of code, and smaller ones that are run here instead."""
 MOST_BYTES = 400_000
 MIMES = ("text/html", "image/svg+xml", "image/png", "text/plain")

@@ -63,7 +63,7 @@ def _model(model: Model) -> h.Node:
                 "Target": text(module.target),
                 "Inputs": _values((a.name, a.type_text) for a in model.inputs.values()),
                 "Outputs": _values((a.name, a.type_text) for a in model.outputs.values()),
-                "Weights": format_bytes(model.weights.nbytes),
+                "Weights": "none" if model.weights is None else format_bytes(model.weights.nbytes),
                 "Memory of a call": format_bytes(module.workspace_bytes),
                 "Schedules": text(module.origin),
             }
