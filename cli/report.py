@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..base.errors import ScheduleError
-from ..base.text import short_id
+from ..base.text import count, short_id
 from .table import print_facts, print_headings, print_table, print_text
 
 if TYPE_CHECKING:
@@ -187,7 +187,14 @@ def print_kernels(
         for result, func, weight in zip(results, kernels, weights, strict=True)
     ]
     print_table(("~kernel", ">runs", ">time", ">vs untuned", ">trials", "schedule"), rows, "")
-    print_text(f"\n{results[0].reason}")
+    best = [result.best for result in results if result.best is not None]
+    told = f"{len(best)} of {count(len(results), 'kernel')} measured"
+    if len(best) == len(results):
+        pairs = zip(best, weights, strict=True)
+        told += f"; together they take {time_text(sum(b.seconds * w for b, w in pairs))}"
+    if any(result.interrupted for result in results):
+        told += "; interrupted: --resume with the same target and budget goes on"
+    print_text(f"\n{told}")
     _print_spent(results)
 
 

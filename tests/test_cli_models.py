@@ -271,6 +271,7 @@ def test_a_model_is_tuned_explained_built_and_run(
     assert loaded["outputs"] == compiled["outputs"]
     again = run("tune", *options, *db, "--trials", 1)
     assert row["name"] in again.out
+    assert "1 of 1 kernel measured; together they take" in " ".join(again.out.split())
 
 
 def test_a_model_without_records_is_not_built_from_records_alone(

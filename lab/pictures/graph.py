@@ -44,7 +44,7 @@ def _graph(graph: Graph) -> h.Node:
                 "Graph": h.code[text(graph.name)],
                 "Inputs": _values((n, str(v.type)) for n, v in graph.inputs.items()),
                 "Outputs": _values((n, str(v.type)) for n, v in graph.outputs.items()),
-                "Nodes": f"{len(graph.nodes):,} in {len(divide(graph)):,} groups",
+                "Nodes": f"{len(graph.nodes):,} in {len(divide(graph.optimized())):,} groups",
                 "Weights": format_bytes(sum(c.type.bytes for c in graph.constants)),
             }
         ),

@@ -90,6 +90,7 @@ def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
     assert is_right(model, graph)
     assert repr(model) == repr(built)
     assert model.kernels == built.kernels
+    assert [*model.kernels] == [func.name for func in graph.kernels()]
     assert made.origin.kind == model.module.origin.kind == "default"
     assert model.weights is not None
     assert not model.weights.flags.writeable
