@@ -249,7 +249,7 @@ def test_equal_layers_share_a_kernel_and_numbers_are_part_of_it() -> None:
     rng = np.random.default_rng(0)
     for _ in range(3):
         h = b.add("matmul", y, b.constant(rng.standard_normal((8, 8)), "float32"))
-        y = b.add("relu", b.add("multiply", h, b.constant(0.5, "float32")))
+        y = b.add("relu", b.add("minimum", h, b.constant(0.5, "float32")))
     graph = b.graph({"y": y})
     ((func, runs),) = graph.kernels().items()
     assert runs == 3
