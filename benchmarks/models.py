@@ -174,7 +174,7 @@ def _measured(
     path: Path, model: Model, shapes: Shapes, options: argparse.Namespace
 ) -> dict[str, Any]:
     graph = tw.import_onnx(path, shapes=shapes, constants=model.constants)
-    groups = divide(graph)
+    groups = divide(graph.optimized())
     where = target(options.threads)
     with tempfile.TemporaryDirectory() as cache:
         before = os.environ.get(LOCATION)

@@ -23,6 +23,7 @@ from .graph_options import (
     import_graph,
     values,
 )
+from .graph_passes import changes, check_pass, graph_after
 from .options import AsJson, TargetText, open_database
 from .report import print_json, time_text
 from .table import output_text, print_facts, print_headings, print_table, print_text
@@ -47,14 +48,22 @@ def inspect(
     text: Annotated[
         bool, typer.Option("--text", help="Print the graph, as text that parses back.")
     ] = False,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="PASS", help="Print the graph as it is after that pass."),
+    ] = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Print what each pass, or that of --after, changes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a model: inputs, outputs, operators, what is not supported, and its kernels.
+    """Show a model: inputs, outputs, operators, what is not supported, its passes and kernels.
 
     Fails where a dim has no value, and where a node is not supported; what is known is shown.
     """
     from ..importers.onnx.summary import summary
 
+    check_pass(after)
     told = summary(model)
     facts: dict[str, Any] = {"model": str(model), **_of_file(told)}
     graph, problem = None, None
@@ -68,11 +77,13 @@ def inspect(
             facts["unsupported"] = _unsupported(error)
         elif not facts["open_dims"]:
             raise
+    shown = None
+    if graph is not None and (text or diff or after is not None):
+        shown = changes(graph, after) if diff else str(graph_after(graph, after))
     if as_json:
-        told_text = {"text": str(graph)} if text and graph is not None else {}
-        print_json({**facts, **told_text})
-    elif text and graph is not None:
-        print_text(str(graph).rstrip("\n"))
+        print_json({**facts, **({} if shown is None else {"text": shown})})
+    elif shown is not None:
+        print_text(shown.rstrip("\n"))
     else:
         _print(facts)
     if isinstance(problem, UnsupportedError):
@@ -222,9 +233,11 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
     """What is known once all dims have values: types, and the kernels that groups become."""
     from ..graph.groups import divide
     from ..graph.lower import lowered_all
+    from ..graph.passes import stages
 
+    found = stages(graph)
     kernels: dict[str, Counter[str]] = {}
-    groups = divide(graph)
+    groups = divide(found[-1].graph)
     for group, func in zip(groups, lowered_all(groups), strict=True):
         kernels.setdefault(group.name, Counter())[func.name] += 1
 
@@ -237,9 +250,13 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
         "nodes": len(graph.nodes),
         "weight_bytes": sum(value.type.bytes for value in graph.constants),
         "digest": graph.digest,
+        "passes": [
+            {"name": stage.name, "nodes": len(stage.graph.nodes), "rules": dict(stage.applied)}
+            for stage in found
+        ],
         "groups": [
-            {"operators": name, "groups": found.total(), "kernels": len(found)}
-            for name, found in sorted(kernels.items(), key=lambda item: -item[1].total())
+            {"operators": name, "groups": names.total(), "kernels": len(names)}
+            for name, names in sorted(kernels.items(), key=lambda item: -item[1].total())
         ],
     }
 
@@ -262,7 +279,7 @@ def _print(facts: dict[str, Any]) -> None:
             "producer": facts["producer"],
             "opsets": [f"{domain} {version}" for domain, version in facts["opsets"].items()],
             "nodes": f"{sum(facts['operators'].values())} in the file"
-            + (f", {facts['nodes']} in the graph" if groups is not None else ""),
+            + ("" if groups is None else f", {facts['nodes']} in the graph, {_last(facts)} built"),
             "weights": format_bytes(facts["weight_bytes"]) if groups is not None else None,
             "kernels": None
             if groups is None
@@ -283,8 +300,20 @@ def _print(facts: dict[str, Any]) -> None:
         print_table(("not supported", ">nodes", "~reason", "~detail"), rows, "")
     if groups is not None:
         typer.echo()
+        rows = [
+            [each["name"], rule, str(times)]
+            for each in facts["passes"]
+            for rule, times in each["rules"].items()
+        ]
+        print_table(("pass", "~rule", ">times"), rows, "no pass changes the graph")
+        typer.echo()
         rows = [[g["operators"], str(g["groups"]), str(g["kernels"])] for g in groups]
         print_table(("~group", ">groups", ">kernels"), rows, "no kernels")
+
+
+def _last(facts: dict[str, Any]) -> int:
+    """The nodes that are left after all passes."""
+    return int(facts["passes"][-1]["nodes"])
 
 
 def _all(groups: list[dict[str, Any]]) -> int:

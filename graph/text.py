@@ -32,19 +32,23 @@ MAX_WRITTEN = 8
 """Elements of a constant that is written out."""
 
 
-def graph_text(graph: Graph) -> str:
-    """The text of a graph."""
+def graph_text(graph: Graph, *, own_names: bool = False) -> str:
+    """The text of a graph.
+
+    Values are numbered; with `own_names` they have their own, and constants those of their digests,
+    so that texts of a graph before and after a pass can be compared.
+    """
     names: dict[Value, str] = {v: _quoted(n) for n, v in graph.inputs.items()}
     inputs = ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs.values())
     outputs = ", ".join(map(_quoted, graph.outputs))
     lines = [f"graph {_quoted(graph.name)}({inputs}) -> ({outputs}):"]
     for count, held in enumerate(graph.constants):
-        names[held] = f"w{count}"
-        lines.append(f"  const w{count}: {held.type} = {_elements(held)}")
+        names[held] = f"w_{held.digest[:10]}" if own_names else f"w{count}"
+        lines.append(f"  const {names[held]}: {held.type} = {_elements(held)}")
     number = 0
     for node in graph.nodes:
         for output in node.outputs:
-            names[output] = f"%{number}"
+            names[output] = _own(output) if own_names else f"%{number}"
             number += 1
         made = ", ".join(f"{names[o]}: {o.type}" for o in node.outputs)
         given = [names[v] for v in node.inputs]
@@ -57,6 +61,10 @@ def graph_text(graph: Graph) -> str:
 
 def _quoted(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else json.dumps(name)
+
+
+def _own(value: Value) -> str:
+    return value.name if re.fullmatch(r"%\d+", value.name, re.ASCII) else _quoted(value.name)
 
 
 def _attribute(value: Any) -> str:

@@ -116,6 +116,23 @@ def test_inspect_prints_text_that_parses_back(run: Run, layer: Path) -> None:
     assert list(graph.inputs) == ["x"]
 
 
+def test_inspect_shows_what_passes_do(run: Run, layer: Path) -> None:
+    given = ["inspect", layer, "--shape", "N=3", "--constant", "scale=1"]
+    first, *others = run(*given, "--json").json["passes"]
+    assert first == {"name": "algebra", "nodes": 2, "rules": {"without_neutral": 1}}
+    assert [one["rules"] for one in others] == [{}] * len(others)
+    assert "without_neutral" in run(*given).out
+    assert "multiply" in run(*given, "--text").out
+    assert "multiply" not in run(*given, "--after", "algebra").out
+    lines = run(*given, "--diff").out.splitlines()
+    assert lines[:2] == ["--- imported", "+++ algebra"]
+    assert any(line.startswith("-  %") and "multiply(" in line for line in lines)
+    assert run(*given, "--diff", "--after", "movement").out.strip() == "nothing changes"
+    refused = run(*given, "--after", "alchemy")
+    assert refused.code == 2
+    assert "algebra, movement" in " ".join(refused.err.split())
+
+
 def test_open_dims_are_listed_with_what_is_known(run: Run, layer: Path) -> None:
     done = run("inspect", layer, "--json")
     assert done.code == 1
