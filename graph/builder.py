@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -177,7 +178,14 @@ def rebuilt(graph: Graph, rules: Rules) -> tuple[Graph, Counter[str]]:
         outputs = builder.copy(node, [new[value] for value in node.inputs])
         for old, value in zip(node.outputs, outputs, strict=True):
             stands_for(old, value)
-    return builder.graph({n: new[v] for n, v in graph.outputs.items()}), builder.applied
+    made = builder.graph({n: new[v] for n, v in graph.outputs.items()})
+
+    def stands(value: Value | None) -> Value | None:
+        now = value if value is None else new.get(value, value)
+        return None if isinstance(now, Constant) else now
+
+    sources = tuple(replace(s, outputs=tuple(map(stands, s.outputs))) for s in graph.sources)
+    return replace(made, sources=sources), builder.applied
 
 
 def _signs(attributes: Attributes) -> object:

@@ -122,14 +122,31 @@ class Node:
         return output
 
 
+@dataclass(frozen=True)
+class Source:
+    """A node of the file that a graph was read from, and the values that stand for its outputs.
+
+    One that is a constant, as it was computed ahead, is `None`. `passes`: they are its operands.
+    """
+
+    name: str
+    operator: str
+    outputs: tuple[Value | None, ...]
+    passes: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A model: `nodes` in an order of execution, and what is given and returned, by names."""
+    """A model: `nodes` in an order of execution, and what is given and returned, by names.
+
+    `sources` say what became of the nodes of a file; they change nothing.
+    """
 
     name: str
     inputs: Mapping[str, Value]
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Value]
+    sources: tuple[Source, ...] = ()
 
     @cached_property
     def constants(self) -> tuple[Constant, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError, similar
 from ...graph.builder import Builder
-from ...graph.ir import Graph, TensorType, Value
+from ...graph.ir import Constant, Graph, Source, TensorType, Value
 from .reader import array, loaded
 from .schema import check_node
 from .table import NEWEST, OnnxNode, Reason, Unsupported, find
@@ -100,6 +101,7 @@ class _Importer:
         self.builder = Builder(name)
         self.notes: dict[Value, Any] = {}
         self.unsupported: list[tuple[str, str, Reason, str]] = []
+        self.sources: list[Source] = []
 
     def graph(self) -> Graph:
         from . import operators  # noqa: F401  # registers all
@@ -112,7 +114,7 @@ class _Importer:
         outputs = self._nodes(top, scope)
         if self.unsupported:
             raise _unsupported(self.unsupported)
-        return self.builder.graph(outputs)
+        return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
     def _inputs(self, graph: Any, scope: dict[Any, Value | None]) -> None:
         held = set(graph.initializers)
@@ -279,6 +281,9 @@ class _Importer:
             ) from error  # fmt: skip
         results = (made,) if isinstance(made, Value) else tuple(made)
         scope.update(zip(node.outputs, results, strict=False))
+        stand = (None if isinstance(value, Constant) else value for value in results)
+        passes = set(inputs).issuperset(results)
+        self.sources.append(Source(node.name or "", node.op_type, tuple(stand), passes))
 
     def _look_up(self, node: Any) -> None:
         """Note that an operator is not supported, of a node whose operands are not known."""
