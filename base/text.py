@@ -18,6 +18,14 @@ def format_bytes(count: int) -> str:
     return f"{value:.0f} {_UNITS[unit]}" if value >= 999.5 else f"{value:.3g} {_UNITS[unit]}"
 
 
+def format_si(value: float, unit: str = "") -> str:
+    """A number with three digits, a prefix of powers of 1000 and a unit: `12.5 GFLOP/s`."""
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= 0.9995 * scale:
+            return f"{value / scale:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}".rstrip()
+
+
 SHORT_DIGITS = 12
 FEWEST_DIGITS = 4
 """The fewest digits that stand for an id."""
@@ -57,6 +65,8 @@ _PORT = re.compile(r"\d*(?:[/?]|$)")
 _SECRETS = ("pass", "pwd", "secret", "token")
 """Parts of the names of options whose values are nobody's: `sslpassword`, `passfile`."""
 MASK = "***"
+COLUMN_MARKS = ">~?"
+"""What the name of a column of a table may begin with."""
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -132,6 +142,25 @@ def in_lines(parts: Iterable[str], room: int = LINE) -> str:
         else:
             lines[-1] = cut(whole, room)
     return "\n".join(lines)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table of short texts; columns whose names begin with `>` are to the right.
+
+    Other marks of columns are left out (see `cli/table.py`), and so are columns without any text.
+    """
+    used = [k for k in range(len(columns)) if any(row[k] for row in rows)]
+    titles = [name.lstrip(COLUMN_MARKS) for name in columns]
+    wide = {k: max(cells(row[k]) for row in (titles, *rows)) for k in used}
+
+    def line(row: Sequence[str]) -> str:
+        shown = []
+        for k in used:
+            room = " " * (wide[k] - cells(row[k]))
+            shown.append(room + row[k] if columns[k].startswith(">") else row[k] + room)
+        return "  ".join(shown).rstrip()
+
+    return [line(row) for row in (titles, *rows)]
 
 
 def arguments(name: str, given: Sequence[str]) -> list[str]:

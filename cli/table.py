@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..base.text import MAX_LENGTH, printable
+from ..base.text import COLUMN_MARKS, MAX_LENGTH, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_MARKS = ">~?"
-"""What the name of a column of a table may begin with."""
 _GAP = 2
 _NARROWEST = 16
 """Cells of a column that is wrapped, at least."""
@@ -42,7 +40,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[_cell(text) for text in row] for row in [[c.lstrip(_MARKS) for c in columns], *rows]]
+    cells = [
+        [_cell(text) for text in row] for row in [[c.lstrip(COLUMN_MARKS) for c in columns], *rows]
+    ]
     titles, *body = cells
     named = [k for k in range(len(columns)) if any(row[k] for row in body)]
     least = {k: max(cell_len(row[k]) for row in cells) for k in named}
@@ -93,6 +93,9 @@ def print_text(text: str) -> None:
 
     for line in output_text(text).split("\n"):
         words = line.lstrip(" ")
+        if not words:
+            typer.echo()  # a padding of nothing has no line
+            continue
         _print(Padding.indent(Text(words, overflow="fold"), len(line) - len(words)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -60,12 +60,16 @@ class Roofline:
     def seconds(self) -> float:
         return max(self.compute, self.memory)
 
+    @property
+    def bound(self) -> Literal["arithmetic", "memory"]:
+        """What takes longer."""
+        return "arithmetic" if self.compute >= self.memory else "memory"
+
     def __repr__(self) -> str:
         return f"<Roofline {self}>"
 
     def __str__(self) -> str:
-        bound = "arithmetic" if self.compute >= self.memory else "memory"
-        return f"{format_seconds(self.seconds)}, bound by {bound}"
+        return f"{format_seconds(self.seconds)}, bound by {self.bound}"
 
 
 class SampledFacts:

@@ -9,7 +9,7 @@ import htpy as h
 
 from ...base.durations import format_seconds
 from ...base.errors import ScheduleError
-from ...base.text import count, short_id
+from ...base.text import count, format_si, short_id
 from ...schedule import Trace
 from ...tuning_db import (
     AnyRecord,
@@ -28,7 +28,6 @@ from .bars import bars
 from .page import text
 from .programs import Contents, Tuned
 from .result import trace
-from .scales import format_si
 from .tables import Cell, Column, Row, table
 from .trials import finals, lead, remarks
 

@@ -6,12 +6,11 @@ import htpy as h
 
 from ...autotune.result import BestResult, TuneResult
 from ...base.durations import format_seconds
-from ...base.text import count, short_id
+from ...base.text import count, format_si, short_id
 from ...schedule import Trace
 from ...tuning_db.gains import gains_text
 from .bars import parts
 from .page import text
-from .scales import format_si
 from .trace import steps
 from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 

@@ -18,13 +18,14 @@ import htpy as h
 from ...autotune.model.target_model import TargetModel, model_for
 from ...autotune.session.records import workload_record
 from ...base.durations import format_seconds
+from ...base.text import format_si
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Workload
 from ..workbench.program_tree import Data
 from ..workbench.versions import Version
 from .charts import Layer, chart
-from .scales import Axis, format_si
+from .scales import Axis
 
 _BESIDE = 16.0
 """By which factor the chart goes beyond intensities of interest."""
@@ -144,7 +145,7 @@ def roofline_points(
     return {
         "seconds": roof.seconds,
         "text": str(roof),
-        "bound": "arithmetic" if roof.compute >= roof.memory else "memory",
+        "bound": roof.bound,
         "flops": flops,
         "bytes": size,
         "intensity": flops / size if size else None,

@@ -28,14 +28,6 @@ def width_of(text: str) -> float:
     return _CHARACTER * len(text)
 
 
-def format_si(value: float, unit: str = "") -> str:
-    """A number with three digits, a prefix of powers of 1000 and a unit: `12.5 GFLOP/s`."""
-    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= 0.9995 * scale:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}".rstrip()
-
-
 @dataclass(frozen=True)
 class Axis:
     """An axis as the reader of a chart sees it: what it shows, and how values are written."""

@@ -16,7 +16,7 @@ from ...autotune.session.finals import SessionFinals
 from ...autotune.session.session_history import SessionHistory
 from ...base.durations import format_seconds
 from ...base.errors import TilewrightError
-from ...base.text import count, short_id
+from ...base.text import count, format_si, short_id
 from ...schedule import Trace
 from ...tuning_db import (
     ComparedSchedule,
@@ -31,7 +31,6 @@ from .database import moment, schedule, seconds_cell
 from .decisions import DecisionNames, decisions_chart
 from .page import text
 from .programs import Tuned
-from .scales import format_si
 from .tables import Cell, Column, Row, table
 from .trials import convergence, failures, finals, gains, lead, predictions, remarks
 

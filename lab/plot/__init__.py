@@ -27,14 +27,13 @@ from ...autotune.result import BestResult, TuneResult
 from ...base.durations import format_change, format_seconds
 from ...base.errors import TuningError, checked_call, similar
 from ...base.hints import MissingNameError
-from ...base.text import count
+from ...base.text import count, format_si
 from ...schedule import Schedule, Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.store import DatabaseOrPath
 from ..pictures.parallel import name_lines
 from ..pictures.roofline import bounds_of
-from ..pictures.scales import format_si
 from ..pictures.sources import Candidate, Source, candidates_of, trials_of
 from ..pictures.trials import rank_correlation, times_and_best
 from ..workbench.ablation import Ablated, Seconds, estimate, prefixes, without_each
