@@ -63,9 +63,10 @@ class Compiled:
     The functions `signature.symbols` are entry points of `image`, the `launches` in their order.
     `text` is what the image was made of, in the code generator's own language; `lowered` are the
     programs it is of, or their text. `remarks` say what its schedule should do better. `strict_fp`
-    says that nothing is fused. `scheduled` is the text of the program before lowering, of a kernel
-    that this process built. `weights` are the bytes that the last argument of a model takes, if
-    there are any.
+    says that nothing is fused. `scheduled` is the text of the program before lowering, and `spent`
+    are the seconds of choosing its schedule and of compiling it, of a kernel that this process or a
+    child of it built. `weights` are the bytes that the last argument of a model takes, if there are
+    any.
     """
 
     signature: Signature
@@ -77,6 +78,7 @@ class Compiled:
     remarks: tuple[str, ...] = ()
     strict_fp: bool = False
     scheduled: str | None = field(default=None, compare=False)
+    spent: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     weights: np.ndarray[Any, Any] | None = field(default=None, compare=False)
 
     @property

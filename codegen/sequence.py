@@ -45,7 +45,22 @@ class Copy:
     bytes: int
 
 
-Step: TypeAlias = Call | Copy
+@dataclass(frozen=True)
+class Stamp:
+    """The time is written to a place: two int64, seconds and nanoseconds of `CLOCK_MONOTONIC`."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class Fill:
+    """All bits of the bytes at a place are set: floats are no numbers then, and integers -1."""
+
+    place: Place
+    bytes: int
+
+
+Step: TypeAlias = Call | Copy | Stamp | Fill
 
 
 def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compiled:

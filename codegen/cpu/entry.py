@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Signature
 from ...target import CpuTarget
 from ..compiled import Compiled, Launch, Need
 from ..generator import Code
-from ..sequence import Call, Place, Step
+from ..sequence import Call, Fill, Place, Stamp, Step
 from . import llvm
 from .archive import archive, members
 
@@ -56,6 +57,14 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
             lines.append(f"%f{number} = icmp ne i32 %s{number}, {OK}")
             lines.append(f"br i1 %f{number}, label %failed{number}, label %next{number}")
             lines += [f"failed{number}:", f"ret i32 %s{number}", f"next{number}:"]
+        elif isinstance(step, Stamp):
+            place = pointer(step.place)
+            lines.append(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
+        elif isinstance(step, Fill):
+            lines.append(
+                f"call void @llvm.memset.p0.i64(ptr {pointer(step.place)}, i8 -1, "
+                f"i64 {step.bytes}, i1 false)"
+            )
         else:
             to, source = pointer(step.destination), pointer(step.source)
             lines.append(
@@ -72,6 +81,8 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
     return "\n".join(
         [
             "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+            "declare i32 @clock_gettime(i32, ptr)",
             *declarations,
             f"define i32 @{signature.name}({', '.join(parameters)}) {{",
             f"  {body}",
