@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..base.errors import NotTunedError
 from ..base.text import count
@@ -14,23 +15,36 @@ from ..codegen.sequence import joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
 from ..graph.lower import lowered_all
+from ..runtime.evidence import Evidence
 from ..runtime.model import Model
 from ..runtime.module import Origin
+from ..runtime.profile import Instrumented
 from ..target import Target
+from ..tir.node import CHECK
 from ..tuning_db import TuningDatabase
 from .choose import POLICIES, Choice, Choices
 from .compile_all import compile_all
 from .explain_model import by_kind
-from .model_steps import root, steps_of
+from .instrumented import instrumented
+from .model_evidence import Kernel, evidence_of
+from .model_steps import poisoned, root, steps_of
+from .stages import Stages
 from .weights import Weights
 
 
 @dataclass(frozen=True)
 class BuiltGraph:
-    """The compiled program of a graph, and the choices of its kernels by their names."""
+    """The compiled program of a graph, and the choices of its kernels by their names.
+
+    `evidence` and `instrumented` are what models have, made when they are asked for. `stage` counts
+    the seconds of the build.
+    """
 
     compiled: Compiled
     choices: Mapping[str, Choice]
+    evidence: Callable[[], Evidence]
+    instrumented: Callable[[], Instrumented]
+    stage: Stages
 
     @property
     def kernels(self) -> dict[str, Origin]:
@@ -55,7 +69,9 @@ def build_graph(
         graph, target, database, allow, jobs=jobs, strict_fp=strict_fp, tolerance=tolerance
     )
     assert built.compiled.weights is not None
-    return Model(to_module(built.compiled, built.origin), built.compiled.weights, built.kernels)
+    with built.stage("link"):
+        module = to_module(built.compiled, built.origin)
+    return Model(module, built.compiled.weights, built.kernels, built.evidence, built.instrumented)
 
 
 def compile_graph(
@@ -69,32 +85,46 @@ def compile_graph(
     tolerance: float | None = None,
 ) -> BuiltGraph:
     """Compile a graph for a resolved target; see `tw.build`."""
-    graph = graph.optimized()
-    groups = divide(graph)
-    funcs = lowered_all(groups)
+    stage = Stages()
+    with stage("optimize"):
+        graph = graph.optimized()
+    with stage("divide"):
+        groups = divide(graph)
+    with stage("lower"):
+        funcs = lowered_all(groups)
     distinct = {func.name: func for func in funcs}
     choices = [Choices(f, target, database, allow, tolerance) for f in distinct.values()]
     try:
-        made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp)
+        made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp, stage=stage)
     except NotTunedError as error:
         again = (Choices(f, target, database, allow, tolerance) for f in distinct.values())
         raise _not_tuned(graph, target, allow, [*again], error) from error
-    chosen = {name: choice for name, (choice, _) in zip(distinct, made, strict=True)}
-    kernels: dict[str, Compiled] = {
-        name: compiled for name, (_, compiled) in zip(distinct, made, strict=True)
+    kernels = {
+        name: Kernel(func, *one) for (name, func), one in zip(distinct.items(), made, strict=True)
     }
     called = [kernels[func.name] for func in funcs]
-    weights = Weights()
-    weights.take(groups, called)
-    for value in graph.outputs.values():
-        held = root(graph, value)
-        if isinstance(held, Constant):
-            weights.take_plain(held)
-    name = generator_for(target).function_name(graph.name)
-    plan = steps_of(graph, groups, called, weights, name)
-    where = called[0].target if called else target
-    compiled = joined(plan.signature, plan.steps, where)
-    return BuiltGraph(replace(compiled, weights=weights.content()), chosen)
+    codes = [kernel.compiled for kernel in called]
+    with stage("pack"):
+        weights = Weights()
+        weights.take(groups, codes)
+        for value in graph.outputs.values():
+            held = root(graph, value)
+            if isinstance(held, Constant):
+                weights.take_plain(held)
+        content = weights.content()
+    with stage("link"):
+        name = generator_for(target).function_name(graph.name)
+        plan = steps_of(graph, groups, codes, weights, name)
+        where = codes[0].target if codes else target
+        steps = tuple(poisoned(plan)) if CHECK else plan.steps
+        compiled = replace(joined(plan.signature, steps, where), weights=content)
+    return BuiltGraph(
+        compiled,
+        {name: kernel.choice for name, kernel in kernels.items()},
+        evidence_of(graph, groups, called, plan, weights, target, stage.seconds),
+        partial(instrumented, plan, where),
+        stage,
+    )
 
 
 def _not_tuned(

@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 class Choice:
     """A schedule that a policy offers: `func` is scheduled, or its schedule is found by `way`.
 
-    The ids are those of its records. `anew`: what is remembered on disk is not taken. `foreign`:
+    The ids are those of its records. `seconds` are of a call, as measured for a record, as expected
+    for a transfer; not known of others. `anew`: what is remembered on disk is not taken. `foreign`:
     the schedule was not measured on this host. `named`: what a warning calls it. `last`: where it
     fails, so does the build.
     """
@@ -47,6 +48,7 @@ class Choice:
     origin: Origin
     schedule_id: str | None = None
     measurement_id: str | None = None
+    seconds: float | None = None
     way: Way | None = None
     anew: bool = False
     foreign: bool = False
@@ -221,6 +223,7 @@ def _best_record(
         origin,
         best.schedule.id,
         measured,
+        best.seconds,
         foreign=not _measured_here(best, database),
         named=f"schedule {short_id(best.schedule.id)}, {origin.detail},",
         last=best.pinned,
@@ -265,7 +268,13 @@ def _transferred(
     )
     func = found.trace.apply(func).func
     origin = Origin("transfer", measured.id, detail, round(max(0.0, -change), 4), measured.schedule)
-    yield Choice(func, origin, named="schedule re-fitted from other sizes or threads", last=last)
+    yield Choice(
+        func,
+        origin,
+        seconds=found.seconds,
+        named="schedule re-fitted from other sizes or threads",
+        last=last,
+    )
 
 
 def _unmeasured(func: Func, target: Target, policy: str, *, last: bool) -> Iterator[Choice]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..base.errors import BuildError, TilewrightError, TuningError, told_of
 from ..target import Target
 from .choose import Choice, Choices
+from .stages import Stages
 
 if TYPE_CHECKING:
     from ..codegen.compiled import Compiled
@@ -19,28 +22,39 @@ _log = logging.getLogger(__name__)
 
 
 def compile_all(
-    choices: Sequence[Choices], target: Target, *, jobs: int | None = None, strict_fp: bool = False
+    choices: Sequence[Choices],
+    target: Target,
+    *,
+    jobs: int | None = None,
+    strict_fp: bool = False,
+    stage: Stages | None = None,
 ) -> list[tuple[Choice, Compiled]]:
     """Compile several programs for a resolved target: of each, the first choice that compiles.
 
     The first choices are compiled in `jobs` child processes, by default one for each processor that
     may be used, and their code comes by message. All else is done here: what children cannot read,
     what is cached on disk, and the choices that follow one that fails, in the order of programs.
+    The time is that of the stages `choose` and `compile`: children tell how much of each they did.
 
     Raises what `compile_first` raises, for the first program that cannot be built, and `BuildError`
     where no process can be started.
     """
+    stage = Stages() if stage is None else stage
     first: list[Choice] = []
-    for n, offers in enumerate(choices):
-        with told_of(partial(nth, choices, n)):
-            first.append(next(offers))
-    made = _in_children(first, target, jobs, strict_fp=strict_fp)
+    with stage("choose"):
+        for n, offers in enumerate(choices):
+            with told_of(partial(nth, choices, n)):
+                first.append(next(offers))
     results: list[tuple[Choice, Compiled]] = []
-    for n, offers in enumerate(choices):
-        with told_of(partial(nth, choices, n)):
-            results.append(
-                compile_first(offers, target, strict_fp=strict_fp, first=first[n], code=made[n])
-            )
+    with stage("compile"):
+        made = _in_children(first, target, jobs, strict_fp=strict_fp)
+        for n, offers in enumerate(choices):
+            with told_of(partial(nth, choices, n)):
+                results.append(
+                    compile_first(offers, target, strict_fp=strict_fp, first=first[n], code=made[n])
+                )
+    chose, compiled = (sum(code.spent[n] for _, code in results) for n in range(2))
+    stage.move(chose / (chose + compiled or 1.0), "compile", "choose")
     return results
 
 
@@ -69,11 +83,13 @@ def compile_first(
     generator_for(target).tools()
     failed = False
     while code is None:
-        func = None
+        func, began = None, time.perf_counter()
         try:
             func = choice.scheduled(target)
+            chose = time.perf_counter()
             # What ended a child may be the program's fault: then it would end this process next.
             code = _compiled(func, target, strict_fp=strict_fp, foreign=choice.foreign or failed)
+            code = replace(code, spent=(chose - began, time.perf_counter() - chose))
         except TilewrightError as error:
             choices.set_aside(choice, error, found=func is not None)
             choice, failed = next(choices), True

@@ -6,16 +6,17 @@ that is an input, a constant or another output too is copied at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ..codegen.compiled import Compiled
-from ..codegen.sequence import Call, Copy, Place, Step
+from ..codegen.sequence import Call, Copy, Fill, Place, Step
 from ..graph.groups import Group, is_view
 from ..graph.ir import Constant, Graph, Value
 from ..runtime.model import WEIGHTS
 from ..runtime.signature import Argument, Signature
-from .memory_plan import Block, Plan, plan
+from .memory_plan import Block, Plan, live, plan
 from .weights import Weights
 
 
@@ -25,9 +26,16 @@ class Steps:
 
     signature: Signature
     steps: tuple[Step, ...]
-    memory: Plan
-    live_bytes: int
-    """The largest sum of bytes that are needed at one step: no arena is smaller."""
+    memory: Plan[Value | int]
+    blocks: Mapping[Value | int, Block]
+    """What lives in the arena: values, and workspaces by the number of their step."""
+    copied: tuple[str, ...]
+    """Outputs that are copied at the end."""
+
+    @property
+    def live_bytes(self) -> int:
+        """The largest sum of bytes that are needed at one step: no arena is smaller."""
+        return live((block.bytes, block) for block in self.blocks.values())
 
 
 def steps_of(
@@ -53,7 +61,7 @@ def steps_of(
         base = root(graph, value)
         if base in made and base not in places:
             places[base] = Place(n)
-        else:
+        elif value.type.bytes:
             copies.append((value, n))
     blocks = _blocks(graph, groups, kernels, places, [v for v, _ in copies])
     memory = plan(blocks)
@@ -83,10 +91,26 @@ def steps_of(
         work = memory.offsets.get(number)
         steps.append(Call(kernel, tuple(operands), None if work is None else Place(None, work)))
     for value, n in copies:
-        if value.type.bytes:
-            steps.append(Copy(place(value), Place(n), value.type.bytes))
+        steps.append(Copy(place(value), Place(n), value.type.bytes))
     signature = Signature(name, (*inputs, *outputs, *last), memory.bytes)
-    return Steps(signature, tuple(steps), memory, _live(blocks, len(groups)))
+    copied = tuple(outputs[n - len(inputs)].name for _, n in copies)
+    return Steps(signature, tuple(steps), memory, blocks, copied)
+
+
+def poisoned(plan: Steps) -> Iterator[Step]:
+    """The steps of a plan, in which memory holds no numbers before it is written and when it dies.
+
+    A plan in which two live values overlap, and a kernel that reads what nothing has written, then
+    give wrong results.
+    """
+    ends = defaultdict[int, list[Value | int]](list)
+    for key, block in plan.blocks.items():
+        ends[block.last].append(key)
+    yield Fill(Place(None), plan.memory.bytes)
+    for number, step in enumerate(plan.steps):
+        yield step
+        for key in ends[number]:
+            yield Fill(Place(None, plan.memory.offsets[key]), plan.blocks[key].bytes)
 
 
 def root(graph: Graph, value: Value) -> Value:
@@ -110,7 +134,7 @@ def _blocks(
     kernels: Sequence[Compiled],
     places: dict[Value, Place],
     copied: Sequence[Value],
-) -> dict[object, Block]:
+) -> dict[Value | int, Block]:
     """The lifetimes of values by value, and of workspaces by the number of the step."""
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -122,11 +146,11 @@ def _blocks(
             base = root(graph, value)
             if base in first:
                 last[base] = number
-    for value in copied:
+    for number, value in enumerate(copied, len(groups)):
         base = root(graph, value)
         if base in first:
-            last[base] = len(groups)
-    blocks: dict[object, Block] = {
+            last[base] = number
+    blocks: dict[Value | int, Block] = {
         value: Block(value.type.bytes, first[value], last[value]) for value in first
     }
     for number, kernel in enumerate(kernels):
@@ -134,11 +158,3 @@ def _blocks(
         if size:
             blocks[number] = Block(size, number, number)
     return blocks
-
-
-def _live(blocks: dict[object, Block], steps: int) -> int:
-    sums = [0] * (steps + 1)
-    for block in blocks.values():
-        for step in range(block.first, block.last + 1):
-            sums[step] += block.bytes
-    return max(sums)

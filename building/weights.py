@@ -21,7 +21,7 @@ class Weights:
     """Where each constant of a model is, in each form that its kernels take."""
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes = self.packed_bytes = 0
         self._offsets: dict[tuple[str, str | None], int] = {}
         self._arrays: list[tuple[int, Any]] = []
         self._modules: dict[str, Module] = {}
@@ -59,7 +59,9 @@ class Weights:
                 module = self._modules[kernel.signature.name] = to_module(kernel)
             operand = argument.packing.operand
             array = constant.data.reshape(operand.shape)
-            self._put(key, module.pack(argument.name, array))
+            packed = module.pack(argument.name, array)
+            self.packed_bytes += packed.nbytes
+            self._put(key, packed)
 
     def _put(self, key: tuple[str, str | None], array: Array) -> None:
         if key in self._offsets:

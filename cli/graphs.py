@@ -31,7 +31,9 @@ from .table import output_text, print_facts, print_headings, print_table, print_
 if TYPE_CHECKING:
     from ..graph.ir import Graph
     from ..importers.onnx.summary import Summary
+    from ..runtime.evidence import Evidence
     from ..runtime.model import Model
+    from ..runtime.profile import Profile
 
 
 class Beside(StrEnum):
@@ -116,6 +118,13 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     repeat: Annotated[
         int, typer.Option(help="Calls, of which all have to give equal outputs.", min=1)
     ] = 1,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where the time goes, kernel by kernel.")
+    ] = False,
+    evidence: Annotated[
+        bool,
+        typer.Option("--evidence", help="Say what became of the nodes, of which kernels are made."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile a model or load one that was built, run it, and time it; measures no schedules.
@@ -152,6 +161,12 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     }
     timing = made.time(*given.values())
     facts |= {"seconds": timing.median, "samples": timing.samples}
+    told: dict[str, Evidence | Profile] = {}
+    if evidence:
+        told["evidence"] = made.evidence
+    if profile:
+        told["profile"] = made.profile(*given.values())
+    facts |= {name: one.to_json() for name, one in told.items()}
     found = None
     if wanted and graph is not None:
         peer = None
@@ -169,6 +184,11 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         ]
         print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
         print_text(f"\n{timing} for {facts['target']}")
+        for name, one in told.items():
+            print_headings(1, name)
+            print_facts(one.facts())
+            typer.echo()
+            print_table(*one.table(), "no kernels")
         if found is not None:
             print_headings(1, f"largest errors beside the float64 reference, seed {random}")
             print_table(*found.table(), "no outputs")
@@ -231,6 +251,7 @@ def _of_file(told: Summary) -> dict[str, Any]:
 
 def _of_graph(graph: Graph) -> dict[str, Any]:
     """What is known once all dims have values: types, and the kernels that groups become."""
+    from ..graph.fates import fates
     from ..graph.groups import divide
     from ..graph.lower import lowered_all
     from ..graph.passes import stages
@@ -248,6 +269,7 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
         "inputs": plain(graph.inputs),
         "outputs": plain(graph.outputs),
         "nodes": len(graph.nodes),
+        "became": Counter(str(fate.became) for fate in fates(found[-1].graph, groups)),
         "weight_bytes": sum(value.type.bytes for value in graph.constants),
         "digest": graph.digest,
         "passes": [
@@ -272,6 +294,8 @@ def _unsupported(error: UnsupportedError) -> list[dict[str, Any]]:
 
 
 def _print(facts: dict[str, Any]) -> None:
+    from ..runtime.evidence import became_text
+
     groups = facts.get("groups")
     print_facts(
         {
@@ -279,7 +303,9 @@ def _print(facts: dict[str, Any]) -> None:
             "producer": facts["producer"],
             "opsets": [f"{domain} {version}" for domain, version in facts["opsets"].items()],
             "nodes": f"{sum(facts['operators'].values())} in the file"
-            + ("" if groups is None else f", {facts['nodes']} in the graph, {_last(facts)} built"),
+            if groups is None
+            else f"{became_text(facts['became'])}; {facts['nodes']} in the graph, "
+            f"{_last(facts)} built",
             "weights": format_bytes(facts["weight_bytes"]) if groups is not None else None,
             "kernels": None
             if groups is None

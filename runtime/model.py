@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError
 from ..base.hints import Hinted
 from ..base.in_process import InProcess
+from .evidence import Evidence
 from .module import Module, Origin
+from .profile import Instrumented, Profile, profiled
 from .signature import Argument
 from .timer import Timing
 
@@ -36,17 +39,36 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     do.
     """
 
-    def __init__(self, module: Module, weights: Array, kernels: Mapping[str, Origin]) -> None:
+    def __init__(
+        self,
+        module: Module,
+        weights: Array,
+        kernels: Mapping[str, Origin],
+        evidence: Callable[[], Evidence] | None = None,
+        instrumented: Callable[[], Instrumented] | None = None,
+    ) -> None:
         arguments = module.signature.arguments
         data = arguments[:-1] if weights.size else arguments
         self.module = module
         self.weights = weights if weights.size else None
         self.kernels = dict(kernels)
+        self._evidence = evidence
+        self._instrumented = instrumented
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}
         self._exact = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.inputs.values())
         self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
         self._held = (weights,) if weights.size else ()
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What became of the graph, with figures: nodes, kernels, memory and the build's time.
+
+        Raises `ArtifactError` for a model that was loaded.
+        """
+        if self._evidence is None:
+            raise self._loaded("evidence")
+        return self._evidence()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The output, or the tuple of outputs, as new numpy arrays.
@@ -75,6 +97,31 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         """Time calls with these inputs, by position; options as of `Module.time`."""
         given = bound(self.inputs, arguments, {})
         return self.module.time(*given.values(), *self._empty(), *self._held, **options)
+
+    def profile(self, *arguments: Any, **named: Any) -> Profile:
+        """Say where the time of calls with these inputs goes, kernel by kernel.
+
+        Raises `ArgumentError`, what a kernel raises, and `ArtifactError` for a model that was
+        loaded.
+        """
+        given = tuple(bound(self.inputs, arguments, named).values())
+        if self._instrumented is None:
+            raise self._loaded("profile")
+        modules = self._instrumented()
+        empty = Model(modules.empty, self.weights, {})
+        return profiled(
+            self.evidence,
+            modules,
+            partial(self, *given),
+            partial(empty, *given),
+            (*given, *self._empty(), *self._held),
+        )
+
+    def _loaded(self, what: str) -> ArtifactError:
+        return ArtifactError(
+            "{0} was loaded, and has no {1}", self.module.signature.name, what,
+            hint="import and build the graph",
+        )  # fmt: skip
 
     def _run(self, arguments: Sequence[Any], named: Mapping[str, Any], out: Sequence[Any]) -> None:
         if named or not self._is_exact(arguments):

@@ -18,6 +18,8 @@ from tilewright.cli.main import main as command_line
 from tilewright.cli.programs import kernels_of
 from tilewright.graph.text import parse_graph
 from tilewright.importers.onnx import import_onnx
+from tilewright.runtime.evidence import Evidence
+from tilewright.runtime.profile import Profile
 
 onnx = pytest.importorskip("onnx")
 ONE = ["--target", "cpu -threads=1"]
@@ -168,6 +170,17 @@ def test_run_computes_and_checks(run: Run, layer: Path) -> None:
     told = run(*words[:-1], "--check", "reference")
     assert told.code == 0
     assert "float32[3, 4]" in told.out
+
+
+def test_run_says_where_the_time_goes_and_what_became_of_nodes(run: Run, layer: Path) -> None:
+    words = ("run", layer, "--shape", "N=3", *ONE, "--profile", "--evidence")
+    found = run(*words, "--json").json
+    evidence, profile = Evidence.from_json(found["evidence"]), Profile.from_json(found["profile"])
+    assert {kernel.name for kernel in profile.kernels} == {k.name for k in evidence.kernels}
+    assert len(profile.steps) == len(evidence.groups)
+    told = run(*words)
+    for line in ("\nevidence\n", "\nprofile\n", "between", "python", "roofline"):
+        assert line in told.out
 
 
 def test_run_takes_files(run: Run, layer: Path, tmp_path: Path) -> None:

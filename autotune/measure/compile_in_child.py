@@ -119,7 +119,7 @@ def _compiled(answer: Message, target: Target) -> Compiled | str:
     signature = Signature.from_json(fields["signature"])
     image = answer.data[start:]
     compiled = compiled_from(fields["form"], signature, target, tir, text, image)
-    return replace(compiled, scheduled=scheduled)
+    return replace(compiled, scheduled=scheduled, spent=tuple(fields["spent"]))
 
 
 def _hint(death: Died | TimedOut) -> str:

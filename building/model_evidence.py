@@ -1,0 +1,148 @@
+"""The evidence of a model, of what its build leaves behind: `runtime/evidence.py` has the records.
+
+What takes time to find out, the figures of kernels, is found out when the evidence is asked for.
+No constants are held until then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ..base.errors import TilewrightError
+from ..codegen.compiled import Compiled
+from ..graph.fates import fates
+from ..graph.groups import Group
+from ..graph.ir import Constant, Graph
+from ..runtime.evidence import (
+    VERSION,
+    Evidence,
+    GroupEvidence,
+    KernelEvidence,
+    Lifetime,
+    MemoryEvidence,
+    NodeEvidence,
+    SourceEvidence,
+)
+from ..target import Target
+from ..tir.ir import Func
+from .choose import Choice
+from .model_steps import Steps, root
+from .weights import Weights
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A program of groups that are equal, the schedule that was chosen for it, and its code."""
+
+    func: Func
+    choice: Choice
+    compiled: Compiled
+
+
+def evidence_of(
+    graph: Graph,
+    groups: Sequence[Group],
+    called: Sequence[Kernel],
+    steps: Steps,
+    weights: Weights,
+    target: Target,
+    seconds: Mapping[str, float],
+) -> Callable[[], Evidence]:
+    """Returns what makes the evidence of a model whose groups call these kernels."""
+    numbers = {node: n for n, group in enumerate(groups) for node in group.nodes}
+    nodes = tuple(
+        NodeEvidence(node.operator, tuple(str(v.type) for v in node.outputs), numbers.get(node))
+        for node in graph.nodes
+    )
+    sources = tuple(
+        SourceEvidence(source.name, source.operator, became.value, group)
+        for source, became, group in fates(graph, groups)
+    )
+    memory = MemoryEvidence(
+        steps.memory.bytes,
+        steps.live_bytes,
+        tuple(_lifetimes(graph, steps)),
+        weights.bytes,
+        weights.packed_bytes,
+        steps.copied,
+    )
+    plain: dict[str, Callable[[], KernelEvidence]] = {}
+    runs = Counter(kernel.compiled.signature.name for kernel in called)
+    for group, kernel in zip(groups, called, strict=True):
+        name = kernel.compiled.signature.name
+        if name not in plain:
+            plain[name] = partial(_kernel, kernel, _sizes(group), group.name, runs[name], target)
+    entry = tuple(_groups(graph, groups, called))
+
+    def made() -> Evidence:
+        kernels = tuple(make() for make in plain.values())
+        return Evidence(
+            VERSION,
+            steps.signature.name,
+            str(target),
+            sources,
+            nodes,
+            entry,
+            kernels,
+            memory,
+            dict(seconds),
+        )
+
+    return made
+
+
+def _groups(
+    graph: Graph, groups: Sequence[Group], called: Sequence[Kernel]
+) -> Iterator[GroupEvidence]:
+    makers = {value: n for n, group in enumerate(groups) for value in group.outputs}
+    for group, kernel in zip(groups, called, strict=True):
+        read = (makers.get(root(graph, value)) for value in group.inputs)
+        reads = sorted({n for n in read if n is not None})
+        yield GroupEvidence(kernel.compiled.signature.name, tuple(reads))
+
+
+def _lifetimes(graph: Graph, steps: Steps) -> Iterator[Lifetime]:
+    for key, block in steps.blocks.items():
+        name = "" if isinstance(key, int) else f"{graph.producers[key].operator} {key.type}"
+        yield Lifetime(
+            name, isinstance(key, int), block.bytes, steps.memory.offsets[key], block.first,
+            block.last,
+        )  # fmt: skip
+
+
+def _sizes(group: Group) -> tuple[int, int, int]:
+    """Bytes that the kernel of a group reads, of computed values and of constants, and writes."""
+    held = sum(v.type.bytes for v in group.inputs if isinstance(v, Constant))
+    read = sum(v.type.bytes for v in group.inputs) - held
+    return read, held, sum(v.type.bytes for v in group.outputs)
+
+
+def _kernel(
+    kernel: Kernel, sizes: tuple[int, int, int], operators: str, groups: int, target: Target
+) -> KernelEvidence:
+    from ..autotune.measure.machine import with_rates
+    from ..autotune.model.profile import profile
+    from ..autotune.model.target_model import model_for
+    from ..autotune.session.records import flops
+    from ..tir.parser import parse
+
+    origin, seconds = kernel.choice.origin, kernel.choice.seconds
+    # Of a program without blocks nothing is counted.
+    operations = flops(kernel.func) if profile(kernel.func).visits else None
+    least, bound = None, None
+    try:
+        model, described = model_for(target), with_rates(target)
+        roofline = model.roofline(kernel.func, described)
+        least, bound = roofline.seconds, roofline.bound
+        if seconds is None and kernel.compiled.scheduled is not None:
+            seconds = model.estimate(parse(kernel.compiled.scheduled), described).seconds
+    except TilewrightError:  # a kind without rates or a model, a program that is not read again
+        pass
+    return KernelEvidence(
+        kernel.compiled.signature.name, operators, groups, operations, *sizes,
+        kernel.compiled.signature.workspace_bytes, origin.kind, origin.record_id, origin.detail,
+        seconds, least, bound,
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""Profiles of models: the time of each kernel where it runs, and what is beside the kernels."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import ArgumentError, ModelError
+from tilewright.graph import Builder, Graph, TensorType
+from tilewright.runtime.profile import Profile
+
+TARGET = "cpu -threads=1"
+
+
+def uneven() -> Graph:
+    """A large product, two small equal ones, and an output that is an input."""
+    rng = np.random.default_rng(0)
+    b = Builder("uneven")
+    x = b.input("x", TensorType("float32", (128, 256)))
+    y = b.input("y", TensorType("float32", (4, 4)))
+    large = b.constant(rng.standard_normal((256, 256)), "float32")
+    small = b.constant(rng.standard_normal((4, 4)), "float32")
+    twice = b.add("matmul", b.add("matmul", y, small), small)
+    return b.graph({"large": b.add("matmul", x, large), "small": twice, "same": y})
+
+
+@cache
+def built() -> tw.Model:
+    return tw.build(uneven(), TARGET)
+
+
+@cache
+def profiled() -> Profile:
+    return built().profile(np.ones((128, 256), np.float32), y=np.ones((4, 4), np.float32))
+
+
+def test_the_time_of_each_kernel_is_found_where_it_runs() -> None:
+    found = profiled()
+    first, second = found.kernels
+    assert (first.groups, second.groups) == (1, 2)
+    assert first.operations == 2 * 128 * 256 * 256
+    assert second.operations == 2 * 2 * 4 * 4 * 4
+    assert first.share > 0.5
+    assert first.share + second.share <= 1
+    assert len(found.steps) == 3
+    assert sum(found.steps) == pytest.approx(first.seconds + second.seconds)
+    assert first.roofline is not None
+    assert first.roofline > 0
+
+
+def test_the_parts_are_not_longer_than_the_whole() -> None:
+    """Of what runs undisturbed; a busy machine has medians of all sorts."""
+    found = profiled()
+    assert found.runs >= 3
+    assert 0 <= found.python < 1e-3
+    assert 0 <= found.between < 1e-3
+
+
+def test_a_profile_runs_the_model_itself() -> None:
+    """The entry with stamps computes the same, and the one without steps computes nothing."""
+    model = built()
+    x, y = np.ones((128, 256), np.float32), np.ones((4, 4), np.float32)
+    assert model._instrumented is not None
+    modules = model._instrumented()
+    *_, argument = modules.timed.signature.arguments
+    taken = np.zeros(argument.shape, np.int64)
+    outputs = tuple(np.full(a.shape, 7, np.float32) for a in model.outputs.values())
+    modules.timed(x, y, *outputs, model.weights, taken)
+    for found, wanted in zip(outputs, model(x, y), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    nanoseconds = taken[:, 0] * 10**9 + taken[:, 1]
+    assert (nanoseconds > 0).all()
+    assert (np.diff(nanoseconds) >= 0).all()
+    for output in outputs:
+        output.fill(7)
+    modules.empty(x, y, *outputs, model.weights)
+    assert all((output == 7).all() for output in outputs)
+
+
+def test_a_profile_is_json_and_comes_back() -> None:
+    found = profiled()
+    data = json.loads(json.dumps(found.to_json()))
+    assert Profile.from_json(data) == found
+    data["kernels"][0]["seconds"] = "long"
+    with pytest.raises(ModelError):
+        Profile.from_json(data)
+
+
+def test_texts_have_the_slowest_kernels() -> None:
+    text = profiled().text(1).splitlines()
+    assert text[-1].startswith("and 1 kernel more with ")
+    assert len(str(profiled()).splitlines()) == len(text)
+
+
+def test_inputs_are_checked() -> None:
+    with pytest.raises(ArgumentError):
+        built().profile(np.ones((128, 255), np.float32), np.ones((4, 4), np.float32))
