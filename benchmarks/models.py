@@ -34,6 +34,7 @@ import numpy as np
 import onnxruntime
 
 import tilewright as tw
+from tilewright.base.durations import format_seconds
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered
@@ -203,6 +204,7 @@ def _measured(
         clock=clock(options.threads),
     )
     medians = [t.median for t in timings]
+    memory, profile = built.evidence.memory, built.profile(*feeds.values())
     return {
         "nodes": len(graph.nodes),
         "groups": len(groups),
@@ -211,6 +213,11 @@ def _measured(
         "warm_seconds": warm,
         "our_error": errors[0],
         "their_error": errors[1],
+        "arena_bytes": memory.arena_bytes,
+        "live_bytes": memory.live_bytes,
+        "between_seconds": profile.between,
+        "python_seconds": profile.python,
+        "slowest": [profile.kernels[0].operators, profile.kernels[0].share],
         "right": errors[0] <= max(2 * errors[1], 1e-6),
         "our_seconds": medians[0],
         "their_seconds": medians[1],
@@ -294,7 +301,11 @@ def _parts(name: str, row: dict[str, Any]) -> Iterator[str]:
     for who in ("our", "their"):
         spread = row[f"{who}_spread"]
         yield f"{row[f'{who}_seconds'] * 1e3:.3f} ms" + (f" ±{spread:.0%}" if spread else "")
-    yield f"ratio {row['ratio']:.2f}"
+    yield f"ratio {row['ratio']:.2f};"
+    yield f"arena {row['arena_bytes'] / max(row['live_bytes'], 1):.2f} of what lives,"
+    yield f"{format_seconds(row['between_seconds'])} between kernels,"
+    yield f"{format_seconds(row['python_seconds'])} for Python,"
+    yield "slowest {} {:.0%}".format(*row["slowest"])
 
 
 if __name__ == "__main__":
