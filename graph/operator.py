@@ -29,6 +29,8 @@ from ..tir.te import Tensor
 from .ir import Attributes, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+_MISUSE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""What functions raise that are given too many operands, or attributes of another kind."""
 
 
 class Kind(Enum):
@@ -72,8 +74,18 @@ class Operator:
         parameters = inspect.signature(self.source).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
+    @cached_property
+    def operands(self) -> tuple[int, bool]:
+        """How many it takes, and whether more."""
+        parameters = inspect.signature(self.source).parameters.values()
+        own = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return len(own), any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
     def checked(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes with defaults. Raises `ModelError` for one that is unknown or missing."""
+        """The attributes with defaults.
+
+        Raises `ModelError` for one that is unknown, missing, or of a type that none has.
+        """
         known = self.attributes
         for name in attributes:
             if name not in known:
@@ -85,17 +97,27 @@ class Operator:
         for name, value in complete.items():
             if value is inspect.Parameter.empty:
                 raise ModelError("{0} needs the attribute {1}", self.name, name)
-        return {name: _frozen(value) for name, value in complete.items()}
+        frozen = {name: _frozen(value) for name, value in complete.items()}
+        for name, value in frozen.items():
+            if not _is_attribute(value):
+                raise ModelError("{0}: {1} is a {2}", self.name, name, type(value).__name__)
+        return frozen
 
     def types(self, inputs: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
-        """The types of the outputs. Raises `ModelError` for inputs that it does not take."""
+        """The types of the outputs.
+
+        Raises `ModelError` for inputs or attributes that it does not take.
+        """
+        count, more = self.operands
+        if len(inputs) < count or (len(inputs) > count and not more):
+            raise ModelError("{0} takes {1} operands, not {2}", self.name, count, len(inputs))
         try:
             if self.infer is not None:
                 found = self.infer(*inputs, **attributes)
                 return _sized((found,) if isinstance(found, TensorType) else tuple(found))
             assert self.lower is not None, f"{self.name} has neither `infer` nor `lower`"
             made = self.lower(*map(placeholder, inputs), **attributes)
-        except IRError as error:
+        except (IRError, *_MISUSE) as error:
             taken = ", ".join(map(str, inputs))
             raise ModelError("{0}({1}): {2}", self.name, taken, error) from error
         made = (made,) if isinstance(made, Tensor) else made
@@ -186,3 +208,9 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _frozen(value.tolist())
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _is_attribute(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_attribute, value))
+    return value is None or isinstance(value, bool | int | float | str)

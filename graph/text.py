@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ModelError, similar
 from .ir import Constant, Graph, Node, TensorType, Value, constant
-from .operator import find
+from .operator import checked_size, find
 from .verify import verify
 
 MAX_WRITTEN = 8
@@ -68,8 +69,11 @@ def _own(value: Value) -> str:
 
 
 def _attribute(value: Any) -> str:
-    text = repr(value)
-    return text.replace("inf", "1e999").replace("nan", "(1e999-1e999)") if "n" in text else text
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_attribute, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NAN if math.isnan(value) else repr(value).replace("inf", "1e999")
+    return repr(value)
 
 
 def _elements(value: Constant) -> str:
@@ -79,13 +83,20 @@ def _elements(value: Constant) -> str:
     return json.dumps(wide.tolist())
 
 
+_MAX_DIGITS = 19
+"""Of an extent."""
+_NAN = "(1e999 - 1e999)"
 _NAME = r'(?:[A-Za-z_%]\w*|"(?:[^"\\]|\\.)*")'
-_TYPE = r"(\w+)\[([\d, ]*)\]"
-_HEAD = re.compile(rf"graph ({_NAME})\((.*)\) -> \((.*)\):")
+_TYPE = r"(\w+)\[((?:\d+(?:, \d+)*)?)\]"
+_ONE = rf"{_NAME}: \w+\[[\d, ]*\]"
+_HEAD = re.compile(
+    rf"graph ({_NAME})\(((?:{_ONE}(?:, {_ONE})*)?)\) -> \(({_NAME}(?:, {_NAME})*)?\):"
+)
 _TYPED = re.compile(rf"({_NAME}): {_TYPE}")
 _CONST = re.compile(rf"  const ({_NAME}): {_TYPE} = (.*)")
-_NODE = re.compile(rf"  ((?:{_NAME}: {_TYPE}(?:, )?)+) = (\w+)\((.*)\)")
+_NODE = re.compile(rf"  ({_ONE}(?:, {_ONE})*) = (\w+)\((.*)\)")
 _PAIR = re.compile(rf"({_NAME})=({_NAME})")
+_RETURN = re.compile(rf"  return (?:{_NAME}={_NAME}(?:, {_NAME}={_NAME})*)?")
 
 
 def parse_graph(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
@@ -96,46 +107,62 @@ def parse_graph(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
     """
     lines = [line for line in text.splitlines() if line.strip()]
     head = _HEAD.fullmatch(lines[0]) if lines else None
-    if head is None or not lines[-1].startswith("  return "):
+    if head is None or not _RETURN.fullmatch(lines[-1]):
         raise ModelError("the text is no graph: expected `graph name(...) -> (...):` to `return`")
     values: dict[str, Value] = {}
     inputs: dict[str, Value] = {}
-    for name, dtype, shape in _TYPED.findall(head[2]):
-        inputs[_plain(name)] = values[name] = Value(_type(dtype, shape), _plain(name))
+    for name, type in _typed(head[2]):
+        value = inputs[_plain(name)] = Value(type, _plain(name))
+        _define(name, value, values)
     nodes: list[Node] = []
     for line in lines[1:-1]:
         if found := _CONST.fullmatch(line):
             name, dtype, shape, content = found.groups()
-            values[name] = _constant(name, _type(dtype, shape), content, constants or {})
+            held = _constant(name, _type(dtype, shape), content, constants or {})
+            _define(name, held, values)
         elif found := _NODE.fullmatch(line):
-            nodes.append(_node(found, values, line))
+            nodes.append(_node(found[1], found[2], found[3], values, line))
         else:
             raise ModelError("the line is none of a graph: {0!r:.120}", line)
-    outputs = {_plain(n): _known(v, values, lines[-1]) for n, v in _PAIR.findall(lines[-1])}
-    graph = Graph(_plain(head[1]), inputs, tuple(nodes), outputs)
+    ends = [(_plain(n), _known(v, values, lines[-1])) for n, v in _PAIR.findall(lines[-1])]
+    if [_plain(name) for name in re.findall(_NAME, head[3] or "")] != [name for name, _ in ends]:
+        raise ModelError("{0!r:.120} has other outputs than {1!r:.120}", lines[0], lines[-1])
+    if len(dict(ends)) < len(ends):
+        raise ModelError("two outputs have one name: {0!r:.120}", lines[-1])
+    graph = Graph(_plain(head[1]), inputs, tuple(nodes), dict(ends))
     verify(graph)
     return graph
 
 
-def _node(found: re.Match[str], values: dict[str, Value], line: str) -> Node:
-    operands = list[Value]()
+def _typed(text: str) -> Iterator[tuple[str, TensorType]]:
+    for name, dtype, shape in _TYPED.findall(text):
+        yield name, _type(dtype, shape)
+
+
+def _define(name: str, value: Value, values: dict[str, Value]) -> None:
+    if name in values:
+        raise ModelError("two values are named {0}", name)
+    values[name] = value
+
+
+def _node(made: str, operator: str, given: str, values: dict[str, Value], line: str) -> Node:
     attributes: dict[str, Any] = {}
     try:
-        call = ast.parse(f"f({_as_names(found[found.lastindex or 0])})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        for argument in call.args:
-            operands.append(_known(ast.literal_eval(argument), values, line))
+        call = ast.parse(f"f({_as_names(given)})", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise ValueError
+        names = [str(ast.literal_eval(argument)) for argument in call.args]
         for keyword in call.keywords:
+            if keyword.arg in attributes:
+                raise ValueError
             attributes[str(keyword.arg)] = _literal(keyword.value)
-    except (SyntaxError, ValueError, AssertionError) as error:
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise ModelError("the line is none of a graph: {0!r:.120}", line) from error
-    operator = found[found.lastindex - 1] if found.lastindex else ""
+    operands = [_known(name, values, line) for name in names]
     outputs = list[Value]()
-    for name, dtype, shape in _TYPED.findall(found[1]):
-        if name in values:
-            raise ModelError("{0} is computed twice", name)
-        outputs.append(Value(_type(dtype, shape), name))
-        values[name] = outputs[-1]
+    for name, type in _typed(made):
+        outputs.append(Value(type, name))
+        _define(name, outputs[-1], values)
     checked = find(operator).checked(attributes)
     return Node(operator, tuple(operands), checked, tuple(outputs))
 
@@ -149,7 +176,7 @@ def _as_names(operands: str) -> str:
 
 
 def _literal(node: ast.expr) -> Any:
-    if isinstance(node, ast.BinOp):  # 1e999-1e999
+    if ast.unparse(node) == ast.unparse(ast.parse(_NAN)):
         return float("nan")
     if isinstance(node, ast.Tuple):
         return tuple(map(_literal, node.elts))
@@ -183,10 +210,17 @@ def _constant(name: str, type: TensorType, content: str, constants: Mapping[str,
 
 
 def _plain(name: str) -> str:
-    return str(json.loads(name)) if name.startswith('"') else name
+    if not name.startswith('"'):
+        return name
+    try:
+        return str(json.loads(name))
+    except ValueError as error:
+        raise ModelError("{0:.120} is no name", name) from error
 
 
 def _type(dtype: str, shape: str) -> TensorType:
     if dtype not in dtypes.SCALARS:
         raise ModelError("there is no dtype {0!r}", dtype, hint=similar(dtype, dtypes.SCALARS))
-    return TensorType(dtype, tuple(int(e) for e in shape.split(",") if e.strip()))
+    if any(len(e) > _MAX_DIGITS for e in shape.split(", ")):
+        raise ModelError("no array is {0}[{1:.120}]", dtype, shape)
+    return checked_size(TensorType(dtype, tuple(int(e) for e in shape.split(", ") if e)))
