@@ -73,6 +73,7 @@ test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal -m "long or hypothesis"
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.fuzz --gpu --count 400 --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
+	$(RUN) -m tests.graph.onnx_suite --jobs $(JOBS)
 	$(RUN) -m tests.fuzz graph --count 2000 --seconds 1200 --seed $(SEED) --jobs $(JOBS)
 	$(RUN) -m tests.matrix --jobs $(JOBS)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED) --jobs $(JOBS)

@@ -1,8 +1,12 @@
-"""ONNX's own node cases, built by our kernels: `python -m tests.graph.onnx_suite`.
+"""ONNX's own cases, built by our kernels: `python -m tests.graph.onnx_suite`.
 
-Each case is right, wrong, refused with a reason of the closed list, or crashed; the counts are
-printed, and `--list wrong` prints the cases. `--only REGEX` takes some; `--reference` compares the
-graph's reference only, which takes seconds.
+These are the cases of its operators (`--kind node`), and small models. Each is right, wrong,
+refused with a reason of the closed list, or crashed; the counts are printed, and `--list wrong`
+prints the cases. `--only REGEX` takes some; `--reference` compares the graph's reference only,
+which takes seconds.
+
+`onnx_verdicts.txt` has the names of the cases that are right and of those that are refused. It is
+an error if one that was right no longer is; `--write` writes the file anew, after a run of all.
 """
 
 from __future__ import annotations
@@ -13,15 +17,19 @@ import sys
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from multiprocessing import get_context
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilewright.base.errors import UnsupportedError
 
-KINDS = ("right", "wrong", "refused", "crashed")
+VERDICTS = ("right", "wrong", "refused", "crashed")
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+RECORDED = Path(__file__).with_name("onnx_verdicts.txt")
 
 
 class Case(NamedTuple):
@@ -33,18 +41,55 @@ class Case(NamedTuple):
     outputs: tuple[Any, ...]
 
 
-def cases(pattern: str = "") -> list[Case]:
-    """The node cases whose names match."""
+def cases(pattern: str = "", kinds: Sequence[str] = KINDS) -> list[Case]:
+    """The cases whose names match."""
     from onnx.backend.test.case.node import collect_testcases
+    from onnx.backend.test.loader import load_model_tests
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = collect_testcases(None)
-    return [
-        Case(c.name, c.model.SerializeToString(), *map(_arrays, c.data_sets[0]))
-        for c in found
-        if re.search(pattern, c.name)
-    ]
+    found: list[Case] = []
+    if "node" in kinds:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            nodes = collect_testcases(None)
+        found += [
+            Case(c.name, c.model.SerializeToString(), *map(_arrays, c.data_sets[0]))
+            for c in nodes
+            if re.search(pattern, c.name)
+        ]
+    for kind in kinds:
+        if kind == "node":
+            continue
+        models = sorted(load_model_tests(kind=kind), key=lambda c: str(c.name))
+        found += [_stored(Path(c.model_dir)) for c in models if re.search(pattern, c.name)]
+    return found
+
+
+def _stored(folder: Path) -> Case:
+    """A model and its first data set, in a folder."""
+    import onnx
+
+    model = onnx.load(folder / "model.onnx")
+    held = {i.name for i in model.graph.initializer}
+    inputs = [v for v in model.graph.input if v.name not in held]
+
+    def read(kind: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(
+            _read(folder / "test_data_set_0" / f"{kind}_{n}.pb", value.type)
+            for n, value in enumerate(values)
+        )
+
+    content = model.SerializeToString()
+    return Case(folder.name, content, read("input", inputs), read("output", model.graph.output))
+
+
+def _read(path: Path, type: Any) -> Any:
+    """The array of a file, or the name of another type."""
+    from onnx import TensorProto
+    from onnx.numpy_helper import to_array
+
+    if type.WhichOneof("value") != "tensor_type":
+        return type.WhichOneof("value")
+    return to_array(TensorProto.FromString(path.read_bytes()))
 
 
 def _arrays(values: list[Any]) -> tuple[Any, ...]:
@@ -55,10 +100,38 @@ def _arrays(values: list[Any]) -> tuple[Any, ...]:
     return tuple(to_array(v) if isinstance(v, TensorProto) else v for v in values)
 
 
+def recorded(path: Path = RECORDED) -> dict[str, set[str]]:
+    """The names of the cases by verdict, as the file has them."""
+    found: dict[str, set[str]] = {}
+    names: set[str] = set()
+    for line in path.read_text().splitlines():
+        if line.startswith("  "):
+            names.update(f"test_{name}" for name in line.split())
+        else:
+            names = found.setdefault(line.split()[0], set())
+    return found
+
+
+def record(verdicts: Mapping[str, str], path: Path = RECORDED) -> None:
+    """Write the names of the cases by verdict."""
+    lines: list[str] = []
+    for kind in dict.fromkeys(verdicts[name] for name in sorted(verdicts)):
+        names = sorted(n.removeprefix("test_") for n, k in verdicts.items() if k == kind)
+        lines.append(f"{kind} {len(names)}")
+        lines += wrap(" ".join(names), 100, initial_indent="  ", subsequent_indent="  ",
+                      break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    path.write_text("\n".join(lines) + "\n")
+
+
+def regressions(verdicts: Mapping[str, str], right: Set[str]) -> list[str]:
+    """The cases that were right, and are no longer."""
+    return sorted(name for name, kind in verdicts.items() if name in right and kind != "right")
+
+
 def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
     """How a case ends, and why."""
-
-    import tilewright as tw
+    from tilewright.building.build_model import build_graph
+    from tilewright.codegen.detect import resolve
     from tilewright.importers.onnx import import_onnx
 
     try:
@@ -72,7 +145,8 @@ def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
         if reference:
             found: Any = graph.reference(*given)
         else:
-            found = tw.build(graph, "cpu -threads=1")(*given)
+            # Starting processes takes longer than compiling these kernels.
+            found = build_graph(graph, resolve("cpu -threads=1"), jobs=1)(*given)
         found = found if isinstance(found, tuple) else (found,)
         for name, value, expected in zip(graph.outputs, found, case.outputs, strict=True):
             problem = difference(value, np.asarray(expected))
@@ -145,19 +219,30 @@ def _one(job: tuple[Case, bool]) -> tuple[str, str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="a regular expression of names")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="of these only")
     parser.add_argument("--reference", action="store_true")
-    parser.add_argument("--list", choices=KINDS, action="append", default=[])
+    parser.add_argument("--list", choices=VERDICTS, action="append", default=[])
+    parser.add_argument("--write", action="store_true", help=f"write {RECORDED.name} anew")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
-    jobs = [(case, given.reference) for case in cases(given.only)]
-    counts = Counter[str]()
+    if given.write and (given.only or given.kind or given.reference):
+        parser.error("--write is for a run of all cases")
+    jobs = [(case, given.reference) for case in cases(given.only, given.kind or KINDS)]
+    known = recorded()["right"]
+    verdicts: dict[str, str] = {}
     with get_context("spawn").Pool(given.jobs) as pool:
         for name, kind, why in pool.imap_unordered(_one, jobs, chunksize=8):
-            counts[kind] += 1
+            verdicts[name] = kind
             if kind in given.list:
                 print(f"{kind}: {name}: {why}", flush=True)
-    print(", ".join(f"{kind} {counts[kind]:,}" for kind in KINDS))
-    return 1 if counts["wrong"] or counts["crashed"] else 0
+    counts = Counter(verdicts.values())
+    print(", ".join(f"{kind} {counts[kind]:,}" for kind in VERDICTS))
+    if given.write:
+        record(verdicts)
+    lost = regressions(verdicts, known)
+    for name in lost:
+        print(f"was right: {name}")
+    return 1 if lost or counts["wrong"] or counts["crashed"] else 0
 
 
 if __name__ == "__main__":
