@@ -21,7 +21,7 @@ from ...graph.builder import Builder
 from ...graph.ir import Constant, Graph, Source, TensorType, Value
 from .reader import array, loaded
 from .schema import check_node
-from .table import NEWEST, OnnxNode, Reason, Unsupported, find
+from .table import NEWEST, Items, OnnxNode, Operand, Reason, Unsupported, find
 
 
 def import_onnx(
@@ -109,14 +109,14 @@ class _Importer:
         top = self.model.graph
         if not top.outputs:
             raise ModelError("the model has no outputs")
-        scope: dict[Any, Value | None] = {}
+        scope: dict[Any, Operand | None] = {}
         self._inputs(top, scope)
         outputs = self._nodes(top, scope)
         if self.unsupported:
             raise _unsupported(self.unsupported)
         return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
-    def _inputs(self, graph: Any, scope: dict[Any, Value | None]) -> None:
+    def _inputs(self, graph: Any, scope: dict[Any, Operand | None]) -> None:
         held = set(graph.initializers)
         open_dims: dict[str, None] = {}
         names: set[str] = set()
@@ -194,7 +194,7 @@ class _Importer:
                     raise ModelError("the dim {0} is {1} and {2}", dim.value, known, extent)
         return shape
 
-    def _nodes(self, graph: Any, scope: dict[Any, Value | None]) -> dict[str, Value]:
+    def _nodes(self, graph: Any, scope: dict[Any, Operand | None]) -> dict[str, Value]:
         """Translate the nodes of a graph or body; returns its outputs by name."""
         strict = graph is self.model.graph and all(map(_is_concrete, graph.inputs))
         read = {i for node in graph for i in node.inputs} | set(graph.outputs)
@@ -207,14 +207,17 @@ class _Importer:
         outputs: dict[str, Value] = {}
         for value in graph.outputs:
             found = scope.get(value)
-            if found is not None:
+            if isinstance(found, Items):
+                if graph is self.model.graph:
+                    raise _unsupported([(value.name, "output", Reason.TYPE, "SequenceType")])
+            elif found is not None:
                 _check_declared(value, found.type, strict=strict)
                 outputs[value.name] = found
             elif not self.unsupported:
                 raise ModelError("the output {0} is computed by no node", value.name)
         return outputs
 
-    def _initializer(self, name: str, value: Any, scope: dict[Any, Value | None]) -> None:
+    def _initializer(self, name: str, value: Any, scope: dict[Any, Operand | None]) -> None:
         try:
             made = self.builder.constant(array(value.const_value), name=name)
         except Unsupported as problem:
@@ -223,8 +226,8 @@ class _Importer:
         _check_declared(value, made.type, strict=value.is_graph_input())
         scope[value] = made
 
-    def _node(self, node: Any, scope: dict[Any, Value | None], read: set[Any]) -> None:
-        inputs: list[Value | None] = []
+    def _node(self, node: Any, scope: dict[Any, Operand | None], read: set[Any]) -> None:
+        inputs: list[Operand | None] = []
         for operand in node.inputs:
             if operand is None or not operand.name:
                 inputs.append(None)
@@ -239,7 +242,7 @@ class _Importer:
                 )
         domain = domain_of(node)
 
-        def body(name: str, values: Sequence[Value] = ()) -> tuple[Value, ...]:
+        def body(name: str, values: Sequence[Operand] = ()) -> tuple[Operand, ...]:
             inner = node.attributes[name].as_graph()
             own = dict(scope)
             own.update(zip(inner.inputs, values, strict=False))
@@ -279,7 +282,7 @@ class _Importer:
                 "node {0} ({1}) is malformed: {2!r}",
                 node.name or "without a name", node.op_type, error,
             ) from error  # fmt: skip
-        results = (made,) if isinstance(made, Value) else tuple(made)
+        results = (made,) if isinstance(made, Value | Items) else tuple(made)
         scope.update(zip(node.outputs, results, strict=False))
         stand = (None if isinstance(value, Constant) else value for value in results)
         passes = set(inputs).issuperset(results)

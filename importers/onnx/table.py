@@ -46,6 +46,16 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True)
+class Items:
+    """A sequence of tensors, whose length is known."""
+
+    values: tuple[Value, ...]
+
+
+Operand: TypeAlias = "Value | Items"
+
+
+@dataclass(frozen=True)
 class OnnxNode:
     """A node as its translation sees it: operands that are values of the graph, and attributes.
 
@@ -56,7 +66,7 @@ class OnnxNode:
     domain: str
     version: int
     name: str
-    inputs: tuple[Value | None, ...]
+    inputs: tuple[Operand | None, ...]
     attributes: dict[str, Any]
     outputs: tuple[bool, ...]
     body: Callable[..., Any] | None = None
@@ -65,15 +75,30 @@ class OnnxNode:
     """What translations keep of values for those of later nodes."""
 
     def __getitem__(self, place: int) -> Value:
+        """A required input, a tensor. Raises `ModelError` if it is not given."""
+        value = self.any(place)
+        if isinstance(value, Items):
+            raise Unsupported(Reason.TYPE, f"{self.operator} of a sequence")
+        return value
+
+    def any(self, place: int) -> Operand:
         """A required input. Raises `ModelError` if it is not given."""
-        value = self.get(place)
+        value = self.inputs[place] if place < len(self.inputs) else None
         if value is None:
             raise ModelError("{0} has no input {1}", self.operator, place)
         return value
 
+    def items(self, place: int) -> tuple[Value, ...]:
+        """A required input, a sequence that nodes have made."""
+        value = self.any(place)
+        if not isinstance(value, Items):
+            raise Unsupported(Reason.TYPE, f"{self.operator} of an input")
+        return value.values
+
     def get(self, place: int) -> Value | None:
-        """An optional input."""
-        return self.inputs[place] if place < len(self.inputs) else None
+        """An optional input, a tensor."""
+        given = place < len(self.inputs) and self.inputs[place] is not None
+        return self[place] if given else None
 
     def attribute(self, name: str, default: Any = None) -> Any:
         return self.attributes.get(name, default)
@@ -109,7 +134,7 @@ class OnnxNode:
         return None if data is None else tuple(int(i) for i in data.reshape(-1))
 
 
-Translate: TypeAlias = "Callable[[Builder, OnnxNode], Value | Sequence[Value]]"
+Translate: TypeAlias = "Callable[[Builder, OnnxNode], Operand | Sequence[Operand]]"
 
 _Function = TypeVar("_Function", bound=Translate)
 

@@ -7,29 +7,29 @@ from collections.abc import Sequence
 from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
-from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from ..table import OnnxNode, Operand, Reason, Unsupported, onnx_op
 
 _MOST = 1024
 """Iterations of a loop that is written out."""
 
 
 @onnx_op("If")
-def branch(_b: Builder, node: OnnxNode) -> Sequence[Value]:
+def branch(_b: Builder, node: OnnxNode) -> Sequence[Operand]:
     condition = node.known(0)
     assert condition is not None
     assert node.body is not None
-    chosen: tuple[Value, ...] = node.body("then_branch" if condition.item() else "else_branch")
+    chosen: tuple[Operand, ...] = node.body("then_branch" if condition.item() else "else_branch")
     return chosen
 
 
 @onnx_op("Loop")
-def loop(b: Builder, node: OnnxNode) -> Sequence[Value]:
+def loop(b: Builder, node: OnnxNode) -> Sequence[Operand]:
     """Count and conditions have to be known; what each iteration computes is stacked."""
     assert node.body is not None
     count = None if node.get(0) is None else int(node.number(0))
     going = node.get(1) is None or bool(node.number(1))
-    state = [node[n] for n in range(2, len(node.inputs))]
-    stacked: list[list[Value]] = [[] for _ in node.outputs[len(state) :]]
+    state = [node.any(n) for n in range(2, len(node.inputs))]
+    results: list[list[Value]] = [[] for _ in node.outputs[len(state) :]]
     step = 0
     while going and (count is None or step < count):
         if step == _MOST:
@@ -40,10 +40,10 @@ def loop(b: Builder, node: OnnxNode) -> Sequence[Value]:
             raise Unsupported(Reason.DATA_DEPENDENT, "the condition of a Loop")
         going = bool(condition.data.item())
         state = made[: len(state)]
-        for rows, value in zip(stacked, made[len(state) :], strict=True):
+        for rows, value in zip(results, made[len(state) :], strict=True):
             rows.append(value)
         step += 1
-    return [*state, *(_stacked(b, rows, 0) for rows in stacked)]
+    return [*state, *(stacked(b, rows, 0) for rows in results)]
 
 
 @onnx_op("Scan", since=9)
@@ -57,12 +57,12 @@ def scan(b: Builder, node: OnnxNode) -> Sequence[Value]:
     backwards = node.attribute("scan_input_directions") or (0,) * count
     ahead = node.attribute("scan_output_directions") or (0,) * results
     places = node.attribute("scan_output_axes") or (0,) * results
-    state, stacked = _scanned(b, node, state, rows, axes, backwards)
+    state, made = _scanned(b, node, state, rows, axes, backwards)
     turned = [
         list(reversed(values)) if front else values
-        for values, front in zip(stacked, ahead, strict=True)
+        for values, front in zip(made, ahead, strict=True)
     ]
-    return [*state, *(_stacked(b, v, axis) for v, axis in zip(turned, places, strict=True))]
+    return [*state, *(stacked(b, v, axis) for v, axis in zip(turned, places, strict=True))]
 
 
 @onnx_op("Scan", since=8)
@@ -76,10 +76,10 @@ def scan_of_batch(b: Builder, node: OnnxNode) -> Sequence[Value]:
     backwards = node.attribute("directions") or (0,) * count
     found: list[list[Value]] = []
     for k in range(given[0].shape[0]):
-        own = [_row(b, value, 0, k) for value in given]
-        state, stacked = _scanned(b, node, own[:states], own[states:], (0,) * count, backwards)
-        found.append([*state, *(_stacked(b, values, 0) for values in stacked)])
-    return [_stacked(b, list(values), 0) for values in zip(*found, strict=True)]
+        own = [row(b, value, 0, k) for value in given]
+        state, made = _scanned(b, node, own[:states], own[states:], (0,) * count, backwards)
+        found.append([*state, *(stacked(b, values, 0) for values in made)])
+    return [stacked(b, list(values), 0) for values in zip(*found, strict=True)]
 
 
 def _scanned(
@@ -98,21 +98,21 @@ def _scanned(
     (count,) = steps
     if not 0 < count <= _MOST:
         raise Unsupported(Reason.OPERATOR, f"a Scan of {count} steps, of at most {_MOST}")
-    stacked: list[list[Value]] = []
+    rows_made: list[list[Value]] = []
     for step in range(count):
         seen = [
-            _row(b, value, axis % value.type.rank, count - 1 - step if back else step)
+            row(b, value, axis % value.type.rank, count - 1 - step if back else step)
             for value, axis, back in zip(rows, axes, backwards, strict=True)
         ]
         made = list(node.body("body", [*state, *seen]))
         state, made = made[: len(state)], made[len(state) :]
-        stacked = stacked or [[] for _ in made]
-        for values, value in zip(stacked, made, strict=True):
+        rows_made = rows_made or [[] for _ in made]
+        for values, value in zip(rows_made, made, strict=True):
             values.append(value)
-    return state, stacked
+    return state, rows_made
 
 
-def _row(b: Builder, x: Value, axis: int, place: int) -> Value:
+def row(b: Builder, x: Value, axis: int, place: int) -> Value:
     starts, shape = [0] * x.type.rank, list(x.shape)
     starts[axis], shape[axis] = place, 1
     part = b.add("slice", x, starts=tuple(starts), steps=(1,) * x.type.rank, shape=tuple(shape))
@@ -120,7 +120,7 @@ def _row(b: Builder, x: Value, axis: int, place: int) -> Value:
     return value
 
 
-def _stacked(b: Builder, values: Sequence[Value], axis: int) -> Value:
+def stacked(b: Builder, values: Sequence[Value], axis: int) -> Value:
     """The values one after the other along a new axis."""
     if not values:
         raise Unsupported(Reason.DATA_DEPENDENT, "the shape of what no iteration computes")
@@ -132,10 +132,8 @@ def _stacked(b: Builder, values: Sequence[Value], axis: int) -> Value:
 
 
 @onnx_op(
-    "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceAt",
-    "SequenceLength", "SequenceMap", "SplitToSequence", "ConcatFromSequence", "Optional",
-    "StringConcat", "StringSplit", "StringNormalizer",
-    "RegexFullMatch", "TfIdfVectorizer",
+    "SequenceMap", "Optional", "StringConcat", "StringSplit", "StringNormalizer", "RegexFullMatch",
+    "TfIdfVectorizer",
 )  # fmt: skip
 def of_other_types(_b: Builder, node: OnnxNode) -> Value:
     raise Unsupported(Reason.TYPE, node.operator)

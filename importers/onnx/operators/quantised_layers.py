@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ....graph.builder import Builder
 from ....graph.ir import Value
-from ..table import OnnxNode, find, onnx_op
+from ..table import Items, OnnxNode, Operand, find, onnx_op
 from .common import in_rank
 from .contraction import along_channels
 from .integers import Whole, convolved, matrix_product, of_outputs
@@ -192,7 +192,7 @@ def qgemm(b: Builder, node: OnnxNode) -> Value:
 
 
 @onnx_op("DynamicQuantizeLSTM", domain=_MICROSOFT)
-def dynamic_quantize_lstm(b: Builder, node: OnnxNode) -> Sequence[Value]:
+def dynamic_quantize_lstm(b: Builder, node: OnnxNode) -> Sequence[Operand]:
     """An LSTM of floats, whose weights are the quantised ones, (directions, size, 4 * hidden).
 
     States and inputs are not rounded to 8 bits, which leaves the result nearer to that of floats.
@@ -207,7 +207,7 @@ def dynamic_quantize_lstm(b: Builder, node: OnnxNode) -> Sequence[Value]:
 
     inputs = (node[0], weights(1, 8), weights(2, 10), *node.inputs[3:8])
     made = find("", "LSTM", 14)(b, replace(node, operator="LSTM", domain="", inputs=inputs))
-    assert not isinstance(made, Value)
+    assert not isinstance(made, Value | Items)
     return made
 
 
