@@ -247,7 +247,7 @@ def _measured(layer: Layer, graph: tw.Graph, options: argparse.Namespace) -> dic
     theirs = session.run(None, layer.feeds)
     exact = graph.reference(*inputs, dtype="float64")
     errors = [models.error(each, exact) for each in (ours, theirs)]
-    held = (built.weights,) if built.weights.size else ()
+    held = () if built.weights is None else (built.weights,)
     call = built.module.bind(*inputs, *(np.empty_like(r) for r in ours), *held)
     binding = session.io_binding()
     for name, array in layer.feeds.items():

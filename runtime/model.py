@@ -58,6 +58,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self.outputs = {a.name: a for a in data if a.role == "out"}
         self._exact = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.inputs.values())
         self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
+        self._content = weights
         self._held = (weights,) if weights.size else ()
 
     @cached_property
@@ -108,7 +109,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         if self._instrumented is None:
             raise self._loaded("profile")
         modules = self._instrumented()
-        empty = Model(modules.empty, self.weights, {})
+        empty = Model(modules.empty, self._content, {})
         return profiled(
             self.evidence,
             modules,

@@ -284,7 +284,8 @@ class _Importer:
             ) from error  # fmt: skip
         results = (made,) if isinstance(made, Value | Items) else tuple(made)
         scope.update(zip(node.outputs, results, strict=False))
-        stand = (None if isinstance(value, Constant) else value for value in results)
+        values = [v for r in results for v in (r.values if isinstance(r, Items) else (r,))]
+        stand = (None if isinstance(value, Constant) else value for value in values)
         passes = set(inputs).issuperset(results)
         self.sources.append(Source(node.name or "", node.op_type, tuple(stand), passes))
 
