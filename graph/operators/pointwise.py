@@ -91,7 +91,7 @@ def _cast(x: Tensor, *, dtype: str) -> Tensor:
     return te.compute(x.extents, element, name="cast")
 
 
-def _cast_array(x: Array, *, dtype: str) -> Array:
+def cast_array(x: Array, *, dtype: str) -> Array:
     wanted = dtypes.to_numpy(dtype)
     if not dtypes.is_integer(dtype) or not dtypes.is_float(dtypes.from_numpy(x.dtype)):
         return x.astype(wanted)
@@ -107,7 +107,7 @@ register(
     Operator(
         "cast",
         Kind.POINTWISE,
-        _cast_array,
+        cast_array,
         _cast,
         lambda x, *, dtype: TensorType(dtype, x.shape),
         _cast,

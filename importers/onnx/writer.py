@@ -141,6 +141,25 @@ class Writer:
         saturate = {"saturate": 0} if dtype.startswith("float8") else {}
         return self.add("Cast", x, to=onnx_dtype(dtype), **saturate)
 
+    def saturated(self, x: str, dtype: str) -> str:
+        """A float as an integer: towards zero, out of its range the limit, of NaN 0."""
+        own = x if dtypes.nbytes(self.dtypes[x]) >= 4 else self.cast(x, "float32")
+        low, high = dtypes.int_limits(dtype)
+        above = self.add("Not", self.add("Less", own, self.like(own, float(high + 1))))
+        bad = self.add("Or", self.add("IsNaN", own), above)
+        whole = self.where(bad, self.like(own, 0), self.add("Max", own, self.like(own, float(low))))
+        middle = "int64" if dtypes.nbytes(dtype) < 8 else dtype
+        limit = self.where(
+            self.add("IsNaN", own), self.constant(0, middle), self.constant(high, middle)
+        )
+        return self.cast(self.where(bad, limit, self.cast(whole, middle)), dtype)
+
+    def whole(self, x: str, dtype: str) -> str:
+        """Whole numbers in floats as integers, which wrap around."""
+        if dtypes.is_float(self.dtypes[x]) and not dtypes.is_float(dtype):
+            x = self.cast(x, "int64")
+        return self.cast(x, dtype)
+
     def reshape(self, x: str, shape: Sequence[int]) -> str:
         zeros = {"allowzero": 1} if 0 in shape else {}
         return self.add("Reshape", x, self.integers(shape), **zeros)

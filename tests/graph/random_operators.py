@@ -110,6 +110,22 @@ def cast(p: Pool) -> Call:
     return Call([p.value(ANY)], {"dtype": p.one_of((*ANY, *p.style.floats * 4))})
 
 
+@case("quantize")
+def quantize(p: Pool) -> Call:
+    x, dtype = p.value(p.style.floats), p.one_of(("int8", "uint8", "int16", "uint16"))
+    return Call([x, *_zero(p, dtype, x)], {"dtype": dtype})
+
+
+@case("dequantize")
+def dequantize(p: Pool) -> Call:
+    x = p.value(("int8", "uint8", "int16", "uint16"))
+    return Call([x, *_zero(p, x.dtype, x)], {})
+
+
+def _zero(p: Pool, dtype: str, x: Value) -> list[Value]:
+    return [p.broadcastable(dtype, x.shape)] if p.chance(2) else []
+
+
 @case("clip")
 def clip(p: Pool) -> Call:
     return Call([p.value(numbers(p))], {"low": p.pick(3), "high": 2 + p.pick(4)})

@@ -82,6 +82,15 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
        {"dtype": dtype}) for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64")),
     *(("cast", [X], {"dtype": dtype}) for dtype in ("bool", "float64", "float16", "bfloat16")),
     ("cast", [INTEGERS], {"dtype": "int8"}),
+    *(("quantize", [x * 200, z], {"dtype": d}) for x, z, d in (
+        (X, np.array(7, np.uint8), "uint8"), (X, np.array([7, -3, 9, 0], np.int8), "int8"),
+        (X.astype(np.float64), np.array([[7]], np.int8), "int8"),
+        (X * 300, np.array(5, np.uint16), "uint16"),
+    )),
+    *(("dequantize", [x, z], {}) for x, z in (
+        (BYTES, np.array(7, np.int8)), (INTEGERS.astype(np.uint8), np.array([[1], [2]], np.uint8)),
+    )),
+    ("dequantize", [BYTES], {}),
     ("bitcast", [X], {"source": "float32", "to": "int32"}),
     *((name, [X], {"axes": (0, 2), "keepdims": keep}) for keep in (False, True)
       for name in ("sum", "prod", "mean", "max", "min")),
@@ -128,6 +137,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
      {"strides": (1,), "before": (1,), "after": (0,), "dilations": (2,)}),
     ("conv", [np.uint8(9) + IMAGE.astype(np.uint8), np.full((2, 4, 2, 2), 255, np.uint8)],
      {**SQUARE, "dtype": "int32"}),
+    ("conv", [np.uint8(9) + IMAGE.astype(np.uint8), np.full((4, 1, 2, 2), -300, np.int16)],
+     {**SQUARE, "groups": 4, "dtype": "int32"}),
     *(("max_pool", [x], w) for x in (IMAGE, IMAGE.astype(np.int32)) for w in (POOL, FAR)),
     *(("sum_pool", [x], w) for x in (IMAGE, IMAGE.astype(np.int8)) for w in (POOL, FAR)),
     _cell("rnn", activations=(("leakyrelu", 0.3, 0.0),), clip=0.5),
@@ -140,6 +151,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
 _NO_KERNEL = [
     ("bitcast", "int32"),
     ("cast", "uint64"),
+    ("conv", "int32"),
     *(("accumulate", d) for d in ("float32", "int32")),
 ]
 _NO_KERNEL += [(name, "float64") for name in ("elu", "celu", "selu")]

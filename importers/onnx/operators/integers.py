@@ -27,7 +27,7 @@ from .pointwise import cast_to
 
 @dataclass(frozen=True)
 class Whole:
-    """Integers of 8 bits less a zero point, an int32 that broadcasts to them; `None` is 0."""
+    """Integers less a zero point, an int32 that broadcasts to them; `None` is 0."""
 
     data: Value
     zero: Value | None
@@ -109,6 +109,9 @@ def convolved(b: Builder, node: OnnxNode, x: Whole, w: Whole) -> Value:
     """
     x, w = x.moved(b, "uint8"), w.signed(b)
     rank = x.data.type.rank - 2
+    if w.zero is not None and w.data.shape[1] == 1:  # no sums over channels to gain from
+        centred = b.add("subtract", cast_to(b, w.data, "int16"), cast_to(b, w.zero, "int16"))
+        w = Whole(centred, None)
     if x.zero is not None or w.zero is not None:
         x, node = _padded(b, node, x, w.data.shape[2:])
     total = convolution(b, node, x.data, w.data, "int32")
@@ -148,10 +151,13 @@ def _times_windows(b: Builder, node: OnnxNode, x: Value, w: Whole, total: Value)
     split = b.add("reshape", x, shape=(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     channels = b.add("reshape", sums(b, split, 2), shape=(x.shape[0], groups, *x.shape[2:]))
     ones, none = (1,) * rank, (0,) * rank
-    windows: Any = b.add(
-        "sum_pool", channels, kernel=w.data.shape[2:], before=none, after=none,
-        strides=node.attribute("strides") or ones, dilations=node.attribute("dilations") or ones,
-    )  # fmt: skip
+    window = {"kernel": w.data.shape[2:], "strides": node.attribute("strides") or ones}
+    windows: Any = channels
+    if any(n != 1 for steps in window.values() for n in steps):
+        dilations = node.attribute("dilations") or ones
+        windows = b.add(
+            "sum_pool", channels, **window, before=none, after=none, dilations=dilations
+        )
     assert w.zero is not None
     # A group's sums are those of its outputs.
     zeros = b.add("reshape", w.zero, shape=(w.zero.type.size,))

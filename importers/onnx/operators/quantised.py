@@ -33,6 +33,10 @@ def _is_zero(value: Value) -> bool:
     return isinstance(value, Constant) and not value.data.any()
 
 
+def _is_one(value: Value) -> bool:
+    return isinstance(value, Constant) and bool((value.data == 1).all())
+
+
 def _along(b: Builder, values: Value, x: Value, axis: int, block: int = 0) -> Value:
     """Values for a tensor, for each place of an axis, or for each block of it, to broadcast."""
     if values.type.rank <= 1 and values.type.size == 1 and not block:
@@ -68,31 +72,35 @@ def reshaped(
 
 
 def centred(b: Builder, x: Value, zero: Value | None) -> Value:
-    """`x - zero` in float32, which is exact."""
+    """`x - zero` in float32."""
+    if x.dtype in _TO:
+        return b.add("dequantize", x, *_zeros(zero))  # type: ignore[no-any-return]
     wide = cast_to(b, x, "float32")
-    if zero is None or _is_zero(zero):
-        return wide
-    value: Value = b.add("subtract", wide, cast_to(b, zero, "float32"))
-    return value
+    if zero is not None and not _is_zero(zero):
+        wide = b.add("subtract", wide, cast_to(b, zero, "float32"))
+    return wide
+
+
+def _zeros(zero: Value | None) -> tuple[Value, ...]:
+    return () if zero is None or _is_zero(zero) else (zero,)
 
 
 def dequantised(
     b: Builder, x: Value, scale: Value, zero: Value | None, dtype: str | None = None
 ) -> Value:
     """`(x - zero) * scale`, computed in float32, as the dtype of `scale` or another one."""
-    product = b.add("multiply", centred(b, x, zero), cast_to(b, scale, "float32"))
-    return cast_to(b, product, dtype or scale.dtype)
+    value = centred(b, x, zero)
+    if not _is_one(scale):
+        value = b.add("multiply", value, cast_to(b, scale, "float32"))
+    return cast_to(b, value, dtype or scale.dtype)
 
 
 def quantised(b: Builder, scaled: Value, zero: Value | None, dtype: str) -> Value:
     """The nearest integers plus `zero`, within the limits of `dtype`. Of two the even one."""
     if dtype not in _TO:
         raise Unsupported(Reason.DTYPE, f"quantised to {dtype}")
-    whole = cast_to(b, b.add("round", scaled), "float32")
-    if zero is not None and not _is_zero(zero):
-        whole = b.add("add", whole, cast_to(b, zero, "float32"))
-    low, high = dtypes.int_limits(dtype)
-    return cast_to(b, b.add("clip", whole, low=float(low), high=float(high)), dtype)
+    value: Value = b.add("quantize", scaled, *_zeros(zero), dtype=dtype)
+    return value
 
 
 @onnx_op("QuantizeLinear")
@@ -109,7 +117,9 @@ def quantize(b: Builder, node: OnnxNode) -> Value:
     else:
         own = x.dtype if dtypes.is_float(x.dtype) else scale.dtype
         wide = promoted(own, scale.dtype)
-    scaled = b.add("divide", cast_to(b, x, wide), cast_to(b, scale, wide))
+    scaled = cast_to(b, x, wide)
+    if not _is_one(scale):
+        scaled = b.add("divide", scaled, cast_to(b, scale, wide))
     if dtypes.is_float(dtype):
         if zero is not None and not _is_zero(zero):
             zero = _along(b, zero, x, axis, block)

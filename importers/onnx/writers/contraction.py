@@ -11,7 +11,7 @@ import numpy as np
 from ....base import dtypes
 from ....graph.ir import Node
 from ..table import Reason, Unsupported
-from ..writer import Writer, writes
+from ..writer import Writer, known, writes
 
 _BYTES = ("int8", "uint8")
 
@@ -47,17 +47,31 @@ def _pads(node: Node) -> list[int]:
 def conv(w: Writer, node: Node, x: str, weights: str) -> str:
     a: Any = node.attributes
     dtype = node.output.dtype
-    is_integer = _are_bytes(node)
-    if not is_integer:
-        if not dtypes.is_float(dtype) or not dtypes.is_float(w.dtypes[x]):
-            kinds = ", ".join(v.dtype for v in node.inputs)
-            raise Unsupported(Reason.DTYPE, f"a convolution of {kinds} to {dtype}")
-        x, weights = (w.cast(v, dtype) for v in (x, weights))
-    return w.add(
-        "ConvInteger" if is_integer else "Conv", x, weights, strides=a["strides"],
-        pads=_pads(node), dilations=a["dilations"], group=a["groups"],
-        kernel_shape=node.inputs[1].shape[2:],
+    name = "ConvInteger" if _are_bytes(node) else "Conv"
+    if name == "Conv":
+        wide = dtype if dtypes.is_float(dtype) else _holding(node)
+        x, weights = (w.cast(v, wide) for v in (x, weights))
+    found = w.add(
+        name, x, weights, strides=a["strides"], pads=_pads(node), dilations=a["dilations"],
+        group=a["groups"], kernel_shape=node.inputs[1].shape[2:],
     )  # fmt: skip
+    return w.whole(found, dtype)
+
+
+def _holding(node: Node) -> str:
+    """The floats that hold all sums of a convolution of integers. Raises `Unsupported`."""
+    x, weights = node.inputs
+    data = known(weights)
+    if data is None:
+        sums = math.prod(weights.shape[1:]) << 8 * dtypes.nbytes(weights.dtype)
+    else:
+        axes = tuple(range(1, data.ndim))
+        sums = int(np.abs(data.astype(np.float64)).sum(axes).max(initial=0))
+    largest = sums << 8 * dtypes.nbytes(x.dtype)
+    if dtypes.is_float(x.dtype) or largest >= 1 << 53:
+        kinds = ", ".join(v.dtype for v in node.inputs)
+        raise Unsupported(Reason.DTYPE, f"a convolution of {kinds} to {node.output.dtype}")
+    return "float32" if largest < 1 << 24 else "float64"
 
 
 def _surrounded(w: Writer, node: Node, x: str, fill: Any) -> str:
@@ -105,4 +119,4 @@ def sum_pool(w: Writer, node: Node, x: str) -> str:
         "Conv", w.cast(x, wide), w.constant(np.ones(ones), wide), kernel_shape=a["kernel"],
         strides=a["strides"], pads=_pads(node), dilations=a["dilations"], group=channels,
     )  # fmt: skip
-    return w.cast(total if dtypes.is_float(dtype) else w.cast(total, "int64"), dtype)
+    return w.whole(total, dtype)

@@ -210,14 +210,7 @@ def cast(w: Writer, node: Node, x: str) -> str:
     source, dtype = node.inputs[0].dtype, node.output.dtype
     if not (dtypes.is_float(source) and dtypes.is_integer(dtype)):
         return w.cast(x, dtype)
-    own = x if dtypes.nbytes(source) >= 4 else w.cast(x, "float32")
-    low, high = dtypes.int_limits(dtype)
-    above = w.add("Not", w.add("Less", own, w.like(own, float(high + 1))))
-    bad = w.add("Or", w.add("IsNaN", own), above)
-    whole = w.where(bad, w.like(own, 0), w.add("Max", own, w.like(own, float(low))))
-    middle = "int64" if dtypes.nbytes(dtype) < 8 else dtype
-    limit = w.where(w.add("IsNaN", own), w.constant(0, middle), w.constant(high, middle))
-    return w.cast(w.where(bad, limit, w.cast(whole, middle)), dtype)
+    return w.saturated(x, dtype)
 
 
 @writes("bitcast")
