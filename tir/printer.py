@@ -64,10 +64,6 @@ class Line(NamedTuple):
         """The block that it begins."""
         return next((s for s in self.about if type(s) is Block), None)
 
-    def shows(self, place: Mark) -> bool:
-        """Whether a loop or iteration variable, a block or a statement is what it introduces."""
-        return place is not None and any(thing is place for thing in self.about)
-
 
 def expr_text(expr: Expr) -> str:
     """`expr` as Python-like text, under the names that its variables and buffers have."""

@@ -60,7 +60,6 @@ def check_program(
     target: CudaTarget,
     arguments: Sequence[Any],
     *,
-    strict_fp: bool = False,
     tolerance: float | None = None,
 ) -> Check:
     """Lower a program for a resolved target, emulate it, and compare with the interpreter.
@@ -70,7 +69,7 @@ def check_program(
     default this is `ROUNDINGS` units in the last place. Raises `BuildError` where `func` cannot be
     lowered, and `VerifyError` where it is wrong itself.
     """
-    return check_lowered(lower(func, target, strict_fp=strict_fp), func, arguments, tolerance)
+    return check_lowered(lower(func, target), func, arguments, tolerance)
 
 
 def check_lowered(

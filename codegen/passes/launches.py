@@ -62,10 +62,6 @@ class Launch(NamedTuple):
         return (*self.blocks, *self.threads)
 
     @property
-    def thread_vars(self) -> list[Var]:
-        return [f.var for f in self.threads]
-
-    @property
     def thread_count(self) -> int:
         return prod(_extent(f) for f in self.threads)
 
