@@ -153,7 +153,7 @@ def test_arguments_of_another_type() -> None:
 @pytest.mark.parametrize("block", [None, True, 1.5, ()])
 def test_blocks_are_named_by_texts_and_integers(block: Any) -> None:
     sch = Schedule(chain())
-    with pytest.raises(ScheduleError, match="get_block: block must be a text or a plain integer"):
+    with pytest.raises(ScheduleError):
         sch.get_block(block)
     assert len(sch.trace) == 0
     assert sch.get_block(np.int64(1)) is sch.get_block("C")  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ def test_inlining_that_grows_beyond_measure() -> None:
     for n in range(14):
         tensor = te.compute((4,), lambda i, t=tensor: t[i] + t[i], name=f"B{n}")
     sch = Schedule(te.func([a, tensor]))
-    with pytest.raises(ScheduleError, match="would grow to"):
+    with pytest.raises(ScheduleError):
         for n in range(13):
             sch.compute_inline(sch.get_block(f"B{n}"))
 

