@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as _replace
-from types import NoneType
 
 from ..base.errors import ScheduleError, similar
 from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var, seq
@@ -73,11 +72,6 @@ def find_named(fn: Func, name: str, block: Label | None = None) -> tuple[Func, F
 
     Raises `ScheduleError` if there is none, or several.
     """
-    given: tuple[object, object] = name, block
-    if not isinstance(given[0], str) or not isinstance(given[1], (Label, NoneType)):
-        raise ScheduleError(
-            "get_loop takes (name: str, block: str | Label | None = None), found {0!r}", given
-        )
     names = loop_names(fn)
     around = loops_in(fn.body) if block is None else loops_above(fn, block)
     known = {s: names[s.var] for s in around}

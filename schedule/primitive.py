@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -137,9 +136,9 @@ class Primitive:
         else:
             if len(args) > len(self.names) - len(self.keyword_only):
                 raise ScheduleError(
-                    "{0} takes {1}, found {2} arguments",
+                    "{0} takes ({1}), found {2} arguments",
                     self.name,
-                    self.signature,
+                    ", ".join(self.names),
                     len(args),
                 )
             bound = dict(zip(self.names, args, strict=False))
@@ -147,9 +146,9 @@ class Primitive:
             name = given if given in self.names else TVM_NAMES.get(given, given)
             if name in bound or name not in self.names:
                 raise ScheduleError(
-                    "{0} takes {1}, found {2}={3!r}",
+                    "{0} takes ({1}), found {2}={3!r}",
                     self.name,
-                    self.signature,
+                    ", ".join(self.names),
                     given,
                     value,
                     hint=partial(similar, given, [n for n in self.names if n not in bound]),
@@ -164,11 +163,14 @@ class Primitive:
         missing = [name for name in self.names if name in needed and name not in bound]
         if missing:
             raise ScheduleError(
-                "{0} takes {1}; {2} is missing", self.name, self.signature, ", ".join(missing)
+                "{0} takes ({1}); {2} is missing",
+                self.name,
+                ", ".join(self.names),
+                ", ".join(missing),
             )
         if not bound.keys() <= set(self.names):
             raise ScheduleError(
-                "{0} takes {1}, found {2}", self.name, self.signature, ", ".join(bound)
+                "{0} takes ({1}), found {2}", self.name, ", ".join(self.names), ", ".join(bound)
             )
 
     def check_types(self, bound: dict[str, Any]) -> None:
@@ -213,26 +215,6 @@ class Primitive:
         parameters = list(whole.parameters.values())[2 if self.samples else 1 :]
         return inspect.Signature(parameters)
 
-    def signature(self) -> str:
-        """The parameters as text, for errors."""
-        parameters = self.call_signature.parameters.values()
-        shown = [
-            _plain(p.replace(annotation=self.types[p.name]) if p.name in self.of_buffers else p)
-            for p in parameters
-        ]
-        if self.keyword_only and self.variadic is None:
-            shown.insert(len(shown) - len(self.keyword_only), "*")
-        return f"({', '.join(shown)})"
-
-
-def _plain(parameter: inspect.Parameter) -> str:
-    """A parameter as it is written: an annotation without quotes, and without modules."""
-    if parameter.annotation is parameter.empty:
-        return str(parameter)
-    shown = inspect.formatannotation(parameter.annotation)
-    plain = shown.strip("'") if isinstance(parameter.annotation, str) else _MODULES.sub("", shown)
-    return str(parameter).replace(f": {shown}", f": {plain}", 1)
-
 
 TVM_NAMES = {
     "ann_key": "key",
@@ -253,7 +235,6 @@ PRIMITIVES: dict[str, Primitive] = {}
 _BY_NAME = "sch.get_block(name) is a block, sch.get_loop(name) a loop"
 _PACKAGE = __package__.rpartition(".")[0]
 _taken: set[str] = set()
-_MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 def reserve(names: Iterable[str]) -> None:

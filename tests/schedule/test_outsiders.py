@@ -80,7 +80,7 @@ def test_its_refusals_are_those_of_any_step() -> None:
     i, _ = loops(sch, "B")
     with pytest.raises(ScheduleError) as refusal:
         sch.strip(i, lanes=1)
-    assert refusal.value.data["primitive"] == "strip"
+    assert refusal.value.primitive == "strip"
     assert "refused: step 2, sch.strip(l1, lanes=1)" in str(refusal.value)
     assert "for i, j in T.grid(16, 12):  # <-- here" in str(refusal.value)
     with pytest.raises(ScheduleError):
