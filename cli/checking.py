@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..base.text import count, short_id
+from .graph_options import Constants, Shapes
 from .options import AsJson, Parameters, Program, TargetText
-from .program_file import load_program
+from .program_file import Options, load_program
 from .report import print_json, time_text
 from .table import output_text, print_table, print_text
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def check(
     program: Program,
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
     target: TargetText = "cpu",
     candidates: Annotated[int, typer.Option(help="Candidates of each sketch, at most.", min=1)] = 2,
     seed: Annotated[int, typer.Option(help="The seed of the candidates.", min=0)] = 0,
@@ -36,7 +39,7 @@ def check(
     from ..autotune.search.drawing import model_or_none
     from ..codegen.detect import resolve
 
-    func = load_program(program, param or ())
+    func = load_program(program, Options(param, shape, constant))
     examined = list(examine(func, target, candidates=candidates, seed=seed))
     wrong = [e for e in examined if e.problems]
     failures = Counter(e.failure for e in examined if e.failure is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -42,7 +42,6 @@ from .table import print_facts, print_headings, print_table, print_text
 from .times import parse_moment
 
 if TYPE_CHECKING:
-    from ..tir.ir import Func
     from ..tuning_db import Measurement, ScheduleRecord, Workload
 
 app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS)
@@ -221,6 +220,8 @@ def show(
 def best(
     program: SomeProgram = None,
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
     db: Database = "tuning.db",
     tolerance: Tolerance = None,
     as_json: AsJson = False,
@@ -228,9 +229,10 @@ def best(
     """Show the schedule that `build` takes for each workload, or one, by target and compiler."""
     from ..tuning_db.values import NOT_CALM
 
-    if program is None and param:
+    options = Options(param, shape, constant)
+    if program is None and options.words:
         raise typer.BadParameter("parameters of no program: name FILE.py:FUNCTION too")
-    workload = None if program is None else _workload(program, param or ())
+    workload = None if program is None else _workload(program, options)
     with open_database(db) as database:
         choices = list(best_rows(database, tolerance, None if workload is None else workload.id))
     if as_json:
@@ -265,11 +267,11 @@ def best(
         print_text(f"\n{NOT_CALM}: `db explain` of the program says what disturbed its session")
 
 
-def _workload(program: str, parameters: Sequence[str]) -> Workload:
+def _workload(program: str, options: Options) -> Workload:
     """The record of a program, for which all that describes programs is loaded."""
     from ..autotune.session.records import workload_record
 
-    return workload_record(load_program(program, parameters))
+    return workload_record(load_program(program, options))
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
@@ -324,9 +326,6 @@ def explain(
     param: Parameters = None,
     shape: Shapes = None,
     constant: Constants = None,
-    kernel: Annotated[
-        str | None, typer.Option(help="Of a model: what is said of this kernel, by its name.")
-    ] = None,
     db: Database = "tuning.db",
     target: TargetText = "cpu",
     tolerance: Tolerance = None,
@@ -341,8 +340,6 @@ def explain(
     from ..tuning_db import to_plain
 
     made: Any = load_buildable(program, Options(param, shape, constant))
-    if kernel is not None:
-        made = _kernel(made, kernel)
     with open_database(db) as database:
         told = explain_build(made, target, database, tolerance=tolerance)
     if as_json:
@@ -362,19 +359,6 @@ def explain(
         print_text(f"\n{told.summary}")
     else:
         print_text(str(told))
-
-
-def _kernel(made: Any, name: str) -> Func:
-    """The program of a graph's kernel of that name."""
-    from ..graph.ir import Graph
-
-    named = {func.name: func for func in made.kernels()} if isinstance(made, Graph) else {}
-    if name not in named:
-        listed = ", ".join(named) or "none"
-        raise typer.BadParameter(
-            f"there is no kernel {name!r}; there is {listed}", param_hint="--kernel"
-        )
-    return named[name]
 
 
 for _command in (upkeep.pin, upkeep.prune, upkeep.diff):

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..base.text import count
+from .graph_options import Constants, Shapes
 from .options import (
     OPTIONS,
     AsJson,
@@ -20,7 +21,7 @@ from .options import (
     Tolerance,
     open_database,
 )
-from .program_file import load_program
+from .program_file import Options, load_program
 from .report import print_json
 from .table import print_text
 
@@ -30,10 +31,12 @@ app = typer.Typer(
 
 
 @app.command()
-def pack(
+def pack(  # noqa: PLR0913, PLR0917 - each option has a name
     program: Program,
     out: Annotated[Path, typer.Option(help="The folder to write, which is not there yet.")],
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
     db: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +56,7 @@ def pack(
     """
     from ..autotune.measure.pack import write_pack
 
-    func = load_program(program, param or ())
+    func = load_program(program, Options(param, shape, constant))
     with nullcontext() if db is None else open_database(db) as database:
         packed = write_pack(
             func,

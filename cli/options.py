@@ -30,25 +30,31 @@ Shipped = Annotated[bool, typer.Option(help="Also learn from the measurements in
 Program = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py:FUNCTION", help="The function that makes the program; runs FILE.py."
+        metavar="FILE.py:FUNCTION|MODEL.onnx:KERNEL",
+        help="The function that makes the program (runs FILE.py), or a kernel of a model.",
     ),
 ]
 ProgramOrModel = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py:FUNCTION|MODEL.onnx",
-        help="The function that makes a program or graph (runs FILE.py), or a model's file.",
+        metavar="FILE.py:FUNCTION|MODEL.onnx[:KERNEL]",
+        help="The function that makes a program or graph (runs FILE.py), or a model, or one of its "
+        "kernels.",
     ),
 ]
 SomeProgram = Annotated[
     str | None,
-    typer.Argument(metavar="[FILE.py:FUNCTION]", help="The function that makes the program."),
+    typer.Argument(
+        metavar="[FILE.py:FUNCTION|MODEL.onnx:KERNEL]",
+        help="The function that makes the program, or a kernel of a model.",
+    ),
 ]
 ProgramsOrModels = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILE.py:FUNCTION|MODEL.onnx...",
-        help="Functions that make programs or graphs (runs the files), or files of models.",
+        metavar="FILE.py:FUNCTION|MODEL.onnx[:KERNEL]...",
+        help="Functions that make programs or graphs (runs the files), or models, or kernels of "
+        "these.",
     ),
 ]
 Parameters = Annotated[

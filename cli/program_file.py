@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,23 +22,13 @@ if TYPE_CHECKING:
     from ..tir.ir import Func
 
 
-def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
-    """Returns the program that the function of `FILE.py:FUNCTION` makes; see `_made`."""
-    from ..tir.ir import Func
-
-    func = _made(name, parameters)
-    if not isinstance(func, Func):
-        raise typer.BadParameter(f"{name} gives a {type(func).__name__}, expected a program (Func)")
-    return func
-
-
 @dataclass(frozen=True)
 class Options:
     """What a command is told about the programs and models that it takes."""
 
-    parameters: list[str] | None
-    shape: list[str] | None
-    constant: list[str] | None
+    parameters: list[str] | None = None
+    shape: list[str] | None = None
+    constant: list[str] | None = None
 
     @property
     def words(self) -> list[str]:
@@ -46,8 +37,21 @@ class Options:
         return [word for flag, texts in given for text in texts or () for word in (flag, text)]
 
 
+def load_program(name: str, options: Options) -> Func:
+    """Returns the program that a function makes, or that of a model's kernel."""
+    from ..tir.ir import Func
+
+    made = load_buildable(name, options)
+    if isinstance(made, Func):
+        return made
+    kernels = ", ".join(func.name for func in made.kernels()) or "none"
+    raise typer.BadParameter(
+        f"{name} is a model of several programs; expected one, MODEL.onnx:KERNEL, of {kernels}"
+    )
+
+
 def load_buildable(name: str, options: Options) -> Func | Graph:
-    """Returns the program or graph that a function makes, or the graph of a model's file."""
+    """Returns the program or graph that a function makes, or a model's graph or kernel."""
     made = load_tunable(name, options)
     if isinstance(made, list):
         raise typer.BadParameter(f"{name} gives schedules, expected a program (Func) or a Graph")
@@ -55,18 +59,20 @@ def load_buildable(name: str, options: Options) -> Func | Graph:
 
 
 def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
-    """Returns what the function makes: a program, schedules of one, or a graph; see `_made`.
+    """Returns what a name stands for: a program, schedules of one, or a graph.
 
-    A name that ends in `.onnx` is the file of a model, and its graph is returned.
+    `FILE.py:FUNCTION` is what the function makes, see `_made`; `MODEL.onnx` the graph of a model,
+    and `MODEL.onnx:KERNEL` the program of one of its kernels.
     """
     from ..graph.ir import Graph
     from ..schedule import Schedule
     from ..tir.ir import Func
 
-    if Path(name).suffix == ".onnx":
+    if (model := _MODEL.fullmatch(name)) is not None:
         if options.parameters:
             raise typer.BadParameter("-p sets what functions take; a model has --shape, --constant")
-        return import_graph(Path(name), options.shape, options.constant)
+        graph = import_graph(Path(model["file"]), options.shape, options.constant)
+        return graph if model["kernel"] is None else _kernel(graph, model["kernel"])
     if options.shape or options.constant:
         raise typer.BadParameter(f"--shape and --constant are of models (.onnx), found {name!r}")
     made = _made(name, options.parameters or ())
@@ -81,11 +87,15 @@ def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
     return made
 
 
-_MORE = {
-    ".db": "; a database is given by --db",
-    ".onnx": "; models have the commands inspect, run, tune, build and db explain",
-}
-"""What else a name may mean, by its ending."""
+_MODEL = re.compile(r"(?P<file>.+\.onnx)(:(?P<kernel>\w+))?")
+
+
+def _kernel(graph: Graph, name: str) -> Func:
+    named = {func.name: func for func in graph.kernels()}
+    if name not in named:
+        listed = ", ".join(named) or "none"
+        raise typer.BadParameter(f"{graph.name} has no kernel {name!r}; it has {listed}")
+    return named[name]
 
 
 def _made(name: str, parameters: Iterable[str]) -> Any:
@@ -98,8 +108,8 @@ def _made(name: str, parameters: Iterable[str]) -> Any:
     """
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
-        more = _MORE.get(Path(name).suffix, "")
-        raise typer.BadParameter(f"expected FILE.py:FUNCTION, found {name!r}{more}")
+        more = "; a database is given by --db" if Path(name).suffix == ".db" else ""
+        raise typer.BadParameter(f"expected FILE.py:FUNCTION or MODEL.onnx, found {name!r}{more}")
     if not Path(file).is_file():
         raise typer.BadParameter(f"there is no file {file!r}")
     module = _run(Path(file))

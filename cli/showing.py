@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..base.errors import TilewrightError
+from .graph_options import Constants, Shapes
 from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
-from .program_file import load_program
+from .program_file import Options, load_program
 from .report import print_json
 from .table import output_text, output_width
 
@@ -43,9 +44,11 @@ _TITLES = {
 }
 
 
-def show(
+def show(  # noqa: PLR0913, PLR0917 - each option has a name
     program: Program,
     param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
     record: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +74,7 @@ def show(
     from ..codegen.detect import resolve
     from ..schedule import Schedule
 
-    func, resolved = load_program(program, param or ()), resolve(target)
+    func, resolved = load_program(program, Options(param, shape, constant)), resolve(target)
     if record is not None and db is None:
         raise typer.BadParameter("--record needs the database that has it: --db")
     schedule = Schedule(func)

@@ -30,7 +30,7 @@ from tilewright.autotune.session.records import toolchain_record, workload_recor
 from tilewright.base.errors import BuildError
 from tilewright.cli.database import _gain as cell_of_gain
 from tilewright.cli.main import main as command_line
-from tilewright.cli.program_file import load_program
+from tilewright.cli.program_file import Options, load_program
 from tilewright.cli.report import print_assessment
 from tilewright.codegen.cuda import generator, nvcc, nvrtc
 from tilewright.codegen.cuda import generator as cuda_generator
@@ -655,7 +655,7 @@ def test_explain(run: Run, matmul: str, db: Path) -> None:
 def test_a_record_that_does_not_apply_is_told(run: Run, matmul: str, db: Path) -> None:
     """`best` and `explain` say what a build takes, and `explain` why it is not the fastest."""
     (before,) = run("db", "best", "--db", db, "--json").json
-    func = load_program(matmul, SIZES[1::2])
+    func = load_program(matmul, Options([*SIZES[1::2]]))
     with tw.TuningDatabase(db) as database:
         trace = '{"version":1,"steps":[{"op":"explode","args":{}}]}'
         unfit = put_measured(database, func, resolve("cpu"), trace, 1e-9)
@@ -785,7 +785,7 @@ def test_what_is_refused(
     ("arguments", "says"),
     [
         ("tune missing.py:f", "there is no file 'missing.py'"),
-        ("tune matmul", "expected FILE.py:FUNCTION, found 'matmul'"),
+        ("tune matmul", "expected FILE.py:FUNCTION or MODEL.onnx, found 'matmul'"),
         ("db best x.db", "found 'x.db'; a database is given by --db"),
         ("tune FILE:nothing", "has no function 'nothing'; it defines"),
         ("tune FILE:number", "gives a int, expected a program"),

@@ -290,8 +290,12 @@ def test_a_model_is_tuned_explained_built_and_run(
     assert kernel["origin"]["kind"] == "record"
     assert kernel["origin"]["schedule_id"] == row["best"]["schedule"]
     assert row["name"] in run("db", "explain", *options, *db).out
-    one = run("db", "explain", *options, *db, "--kernel", row["name"])
-    assert row["best"]["schedule"][:8] in one.out
+    model, *others = options
+    one = [f"{model}:{row['name']}", *others, *db]
+    assert row["best"]["schedule"][:8] in run("db", "explain", *one).out
+    assert run("show", *one, "--what", "trace").code == 0
+    without_target = one[: -len(ONE) - len(db)]
+    assert run("db", "best", *without_target, *db, "--json").json[0]["name"] == row["name"]
     built = run("build", *options, *db, "--allow", "record", "-o", library, "--json")
     assert (built.code, built.err) == (0, "")
     assert [Path(p).suffix for p in built.json["files"]] == [".so", ".json", ".h", ".weights"]
@@ -337,10 +341,10 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("build LAYER -p n=2 -o x.so", "--shape, --constant"),
         ("build LAYER -o x.so", "--shape N=1"),
         ("build f.py:f --shape N=2 -o x.so", "are of models"),
-        ("show LAYER", "inspect"),
-        ("check LAYER", "inspect"),
+        ("show LAYER --shape N=2 --constant scale=3", "MODEL.onnx:KERNEL, of matmul"),
+        ("check LAYER:x --shape N=2 --constant scale=3", "no kernel 'x'"),
+        ("db best --shape N=2", "parameters of no program"),
         ("tune LAYER --shape N=2 --constant scale=3 --weight 1 --weight 2", "--weight"),
-        ("db explain LAYER --shape N=2 --constant scale=3 --kernel x", "no kernel 'x'"),
         ("run missing.onnx", "missing.onnx"),
         ("run KERNEL", "is a kernel"),
         ("run KERNEL --shape N=1", "was built already"),
@@ -353,7 +357,7 @@ def test_words_that_do_not_fit(
     kernel = tmp_path / "kernel.so"
     if "KERNEL" in words:
         tw.build_library(tw.Schedule(tw.ops.softmax_func(2, 8)), kernel, "cpu -threads=1")
-    named = {"LAYER": layer, "KERNEL": kernel}
-    result = run(*(named.get(word, word) for word in words.split()))
+    named = words.replace("LAYER", str(layer)).replace("KERNEL", str(kernel))
+    result = run(*named.split())
     assert result.code in {1, 2}
     assert told in " ".join(result.err.split())

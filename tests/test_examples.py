@@ -20,7 +20,7 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.session.events import Event, Trial
 from tilewright.autotune.show.display import LiveDisplay
-from tilewright.cli.program_file import load_program
+from tilewright.cli.program_file import Options, load_program
 from tilewright.runtime.timer import Timing
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ EXAMPLES: dict[str, tuple[list[str], Callable[..., Array]]] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_computes_what_it_says(root: Path, name: str) -> None:
     parameters, expected = EXAMPLES[name]
-    func = load_program(f"{root / 'examples' / name}.py:{name}", parameters)
+    func = load_program(f"{root / 'examples' / name}.py:{name}", Options(parameters))
     module = tw.build(func)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(a.shape).astype("f4") for a in module.signature.arguments]
@@ -68,7 +68,7 @@ def test_the_examples_can_be_tuned_as_they_say(root: Path) -> None:
         (command, *_) = re.findall(r"^tilewright tune (.*)$", text, re.MULTILINE)
         program, *options = command.split()
         parameters = [b for a, b in pairwise(options) if a == "-p"]
-        assert isinstance(load_program(str(root / program), parameters), tw.Func)
+        assert isinstance(load_program(str(root / program), Options(parameters)), tw.Func)
 
 
 def demo(root: Path) -> ModuleType:
