@@ -1,6 +1,6 @@
 """Activations that exporters write out with a division, which their operators do without.
 
-Those that are as fast written out are left so: all pointwise nodes of a kernel are fused.
+Others (SiLU, gelu) are as fast written out: all pointwise nodes of a kernel are fused.
 """
 
 from __future__ import annotations
@@ -10,28 +10,7 @@ import math
 from ...base import dtypes
 from ..builder import Builder, Rules
 from ..ir import Node, Value
-from .rules import beside_number, factors, near, new, reshaped, same, scaled
-
-
-def gelu(b: Builder, node: Node) -> Value | None:
-    """0.5 * x * (1 + erf(x / sqrt(2)))   ->   gelu(x), in any order"""
-    dtype = node.output.dtype
-    for part in factors(b, node)[0]:
-        error = _plus_one(b, part)
-        argument = None if error is None else b.producer(error, "erf")
-        found = None if argument is None else scaled(b, argument.inputs[0])
-        if found is None or not near(found[1], math.sqrt(0.5), dtype):
-            continue
-        x = found[0]
-        others, half = factors(b, node, x, part)
-        if same(others, (x, part)) and near(half, 0.5, dtype):
-            return reshaped(b, new(b, "gelu", x), node.output.shape)
-    return None
-
-
-def _plus_one(b: Builder, value: Value) -> Value | None:
-    found = beside_number(b, value, "add")
-    return found[0] if found is not None and found[1] == 1 else None
+from .rules import beside_number, factors, near, new, reshaped, same
 
 
 def hard_swish(b: Builder, node: Node) -> Value | None:
@@ -69,4 +48,4 @@ def _clipped(b: Builder, value: Value) -> tuple[Value, float, float] | None:
     return None
 
 
-RULES: Rules = {"multiply": [gelu, hard_swish], "divide": [gelu, hard_swish]}
+RULES: Rules = {"multiply": [hard_swish], "divide": [hard_swish]}

@@ -65,19 +65,6 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "a: float32[2, 3, 2] = take(w, x, axis=0); b: float32[2, 3, 2] = add(c, a);"
          "d: float32[2, 3, 2] = multiply(b, a); y: float32[2, 3, 2] = tanh(d)", "take"),
     ],
-    "gelu": [
-        ("x: float32[2, 3]",
-         "const s: float32[] = 1.4142135; const h: float32[] = 0.5; const one: float32[] = 1.0;"
-         "a: float32[2, 3] = divide(x, s); b: float32[2, 3] = erf(a);"
-         "c: float32[2, 3] = add(b, one); d: float32[2, 3] = multiply(x, c);"
-         "y: float32[2, 3] = multiply(d, h)", "gelu"),
-        ("x: float16[2, 3]",
-         "const s: float16[] = 0.7071; const h: float16[] = 0.5; const one: float16[1, 1, 1] = "
-         "[[[1.0]]]; p: float16[2, 3] = multiply(x, x); a: float16[2, 3] = multiply(s, p);"
-         "b: float16[2, 3] = erf(a); c: float16[1, 2, 3] = add(one, b);"
-         "d: float16[1, 2, 3] = multiply(h, c); e: float16[1, 2, 3] = multiply(d, p);"
-         "y: float16[2, 3] = reshape(e, shape=(2, 3))", "multiply gelu"),
-    ],
     "hard_swish": [
         ("x: float32[2, 9]",
          "const o: float32[] = 3; const z: float32[] = 0; const t: float32[] = 6;"
@@ -119,6 +106,20 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "v: float32[3, 1] = mean(q, axes=(1,), keepdims=True); e: float32[3, 1] = add(v, c);"
          "r: float32[3, 1] = sqrt(e); i: float32[3, 1] = divide(one, r);"
          "y: float32[3, 8] = multiply(x, i)", "normalize"),
+    ],
+    "attention": [
+        ("q: float32[1, 2, 5, 4], x: float32[1, 6, 2, 4], v: float32[1, 2, 6, 3], m: float32[5, 6]",
+         "const c: float32[] = 0.5; k: float32[1, 2, 4, 6] = transpose(x, axes=(0, 2, 3, 1));"
+         "a: float32[1, 2, 5, 6] = matmul(q, k); b: float32[1, 2, 5, 6] = multiply(a, c);"
+         "d: float32[1, 2, 5, 6] = add(m, b); e: float32[1, 2, 5, 6] = softmax(d, axis=3);"
+         "y: float32[1, 2, 5, 3] = matmul(e, v)", "transpose attention"),
+        ("q: float32[2, 5, 4], k: float32[2, 6, 4], v: float32[2, 6, 3]",
+         "const c: float32[] = 0.5; const d: float32[1] = [4];"
+         "p: float32[2, 5, 4] = multiply(q, c);"
+         "r: float32[2, 6, 4] = divide(k, d); a: float32[2, 5, 6] = matmul(p, r, transpose_b=True);"
+         "b: float32[10, 6] = reshape(a, shape=(10, 6)); e: float32[10, 6] = softmax(b, axis=-1);"
+         "f: float32[2, 5, 6] = reshape(e, shape=(2, 5, 6)); y: float32[2, 5, 3] = matmul(f, v)",
+         "attention"),
     ],
     "scale_into_weights": [
         ("x: float32[1, 2, 5]",
@@ -216,6 +217,13 @@ def special(graph: Graph) -> list[np.ndarray]:
          "const s: float32[] = 6; a: float32[2, 9] = add(x, o); b: float32[2, 9] = maximum(z, a);"
          "c: float32[2, 9] = minimum(b, t); d: float32[2, 9] = multiply(x, c);"
          "y: float32[2, 9] = divide(d, s)"),
+        ("q: float32[2, 5, 4], k: float32[2, 6, 4], v: float32[2, 6, 3]",  # along the wrong axis
+         "a: float32[2, 5, 6] = matmul(q, k, transpose_b=True);"
+         "b: float32[2, 5, 6] = softmax(a, axis=1); y: float32[2, 5, 3] = matmul(b, v)"),
+        ("q: float32[2, 5, 4], k: float32[2, 6, 4], v: float32[2, 6, 6]",  # weights are read again
+         "a: float32[2, 5, 6] = matmul(q, k, transpose_b=True);"
+         "b: float32[2, 5, 6] = softmax(a, axis=2); c: float32[2, 5, 6] = matmul(b, v);"
+         "y: float32[2, 5, 6] = add(c, b)"),
     ],
 )  # fmt: skip
 def test_what_would_change_results_stays(inputs: str, nodes: str) -> None:
@@ -253,3 +261,19 @@ def test_a_build_runs_the_passes() -> None:
     model = tw.build(graph, "cpu -threads=1")
     given = random_inputs(graph)
     np.testing.assert_allclose(model(*given), graph.reference(*given)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_attention_is_one_kernel(dtype: str) -> None:
+    b = Builder("attention")
+    q, k, v = (b.input(n, TensorType(dtype, (2, 3, e, 8))) for n, e in zip("qkv", (5, 7, 7)))
+    mask = b.constant(np.where(np.tri(5, 7, 2), 0, -np.inf), dtype)
+    scores = b.add("multiply", b.add("matmul", q, k, transpose_b=True), b.constant(0.3, dtype))
+    weights = b.add("softmax", b.add("add", scores, mask), axis=3)
+    graph = b.graph({"y": b.add("matmul", weights, v)})
+    (kernel,) = graph.kernels()
+    assert kernel.name.startswith("attention")
+    given = random_inputs(graph)
+    (wanted,) = graph.reference(*given, dtype="float64")
+    error = np.abs(tw.build(graph, "cpu -threads=1")(*given) - wanted).max()
+    assert error < 4 * np.finfo(dtype).eps
