@@ -39,7 +39,7 @@ from .nests import read_by
 from .polynomial import Poly, Ranges, add, factors, number
 from .simplify import Simplifier
 from .structure import conjuncts, key_of, same
-from .survey import Survey, Touch
+from .survey import Survey, Touch, of_both_branches
 from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
 
 _QUOTIENTS = (Op.FLOORDIV, Op.MOD)
@@ -270,7 +270,10 @@ class Initialised:
 
     def _covered_exactly(self, t: Touch, writes: Sequence[Touch]) -> bool:
         told = {key_of(c) for _, c in self._conditions_on_element(t)}
-        writes = [self._without(w, told) for w in writes]
+        found = list(writes)
+        for n, b in enumerate(found):
+            found += [w for a in found[:n] if (w := of_both_branches(a, b)) is not None]
+        writes = [self._without(w, told) for w in found]
         loops = telling_loops(self.survey, (t, *writes), t.place.loops)
         common = _wrapping(self.survey, t, loops)
         read = elements(self.survey, t, loops, common)

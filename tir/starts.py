@@ -15,6 +15,7 @@ from ..base.errors import VerifyError
 from .bounds import prove, variables
 from .contradiction import contradict
 from .ir import (
+    Binary,
     Block,
     Const,
     Dim,
@@ -88,6 +89,7 @@ def may_exclude_first(
         if prove(substitute(c, zero), ranges) is not True
         and not contradict([call("not", c), *known], ranges)
         and not _is_of_elements(c, others, loops, ranges)
+        and not _is_of_no_term(c, reduced, others, ranges)
     ]
 
 
@@ -99,6 +101,40 @@ def _is_of_elements(c: Expr, others: Sequence[Expr], loops: Set[Var], ranges: Ra
     same = [binary(Op.EQ, v, substitute(v, again)) for v in others]
     both = {**ranges, **{new: ranges[v] for v, new in again.items()}}
     return contradict([c, call("not", substitute(c, again)), *same], both)
+
+
+def _is_of_no_term(
+    c: Expr, reduced: Sequence[Expr], others: Sequence[Expr], ranges: Ranges
+) -> bool:
+    """Whether `c` is the same for all terms of an element.
+
+    The values `reduced` are digits of loops, 0 at the first term. Other digits stay as they are,
+    also those that the values `others` do not tell.
+    """
+    first: dict[Var, Expr] = {}
+    for value in (v for v in reduced if type(v) is not Const):
+        step = _step(value)
+        if step is None:
+            return False
+        v, size = step
+        first[v] = first.get(v, v) - value * size
+    there = substitute(c, first)
+    moved = [binary(Op.NE, v, substitute(v, first)) for v in others]
+    ways = [[e] for e in moved] + [[c, call("not", there)], [there, call("not", c)]]
+    return all(contradict(conditions, ranges) for conditions in ways)
+
+
+def _step(value: Expr) -> tuple[Var, int] | None:
+    """A loop, and by what it grows where the value, a digit of it, grows by one."""
+    match value:
+        case Var():
+            return value, 1
+        case Binary(op=Op.FLOORDIV, a=Var() as v, b=Const(value=size)):
+            return v, int(size)
+        case Binary(op=Op.MOD, a=a, b=Const()):
+            return _step(a)
+        case _:
+            return None
 
 
 def _first(i: Iter, value: Expr) -> tuple[Expr, ...]:

@@ -6,6 +6,7 @@ so all collected indices and conditions are scalar.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 from ..base import dtypes
@@ -40,6 +41,7 @@ from .ir import (
     call,
 )
 from .simplify import Simplifier
+from .structure import key_of
 from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
 
 
@@ -150,9 +152,10 @@ class Survey:
                     self._expr(i, place)
             case If():
                 self._expr(s.cond, place)
-                self._stmt(s.then, under(place, s.cond))
+                cond = s.cond if s.other is None else copy(s.cond)  # that of its two branches alone
+                self._stmt(s.then, under(place, cond))
                 if s.other is not None:
-                    self._stmt(s.other, under(place, call("not", s.cond)))
+                    self._stmt(s.other, under(place, call("not", cond)))
             case Let():
                 self._expr(s.value, place)
                 if not reads_from(s.value, stored_buffers(s.body)):
@@ -287,6 +290,25 @@ def _before(e: Expr, stored: set[Buffer]) -> Expr:
     if type(e) is Load and e.buffer in stored:
         return Var(f"{e.buffer.name}_before", e.dtype)
     return rewrite_children(e, lambda n: _before(n, stored) if isinstance(n, Expr) else n)
+
+
+def of_both_branches(a: Touch, b: Touch) -> Touch | None:
+    """What `a` and `b`, accesses in the two branches of one condition, do whichever is taken."""
+    differ = [
+        n
+        for n, (p, q) in enumerate(zip(a.place.conditions, b.place.conditions, strict=False))
+        if p is not q
+    ]
+    if len(differ) != 1 or len(a.place.conditions) != len(b.place.conditions):
+        return None
+    p, q = (t.place.conditions[differ[0]] for t in (a, b))
+    opposite = type(q) is Call and q.fn == "not" and q.args[0] is p
+    if not opposite or a.place.around != b.place.around or a.in_init != b.in_init:
+        return None
+    if list(map(key_of, a.indices)) != list(map(key_of, b.indices)):
+        return None
+    left = tuple([c for n, c in enumerate(a.place.conditions) if n != differ[0]])
+    return b._replace(place=Place(a.place.around, left))
 
 
 def under(place: Place, condition: Expr) -> Place:

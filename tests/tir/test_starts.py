@@ -149,6 +149,18 @@ def test_a_condition_on_elements_is_one_after_their_loops_are_fused() -> None:
     np.testing.assert_allclose(result(lambda *a: interpret(sch.func, *a)), expected, rtol=1e-5)
 
 
+def test_a_digit_that_no_iteration_tells_keeps_the_first_terms() -> None:
+    """Of five iterations for each element and term one runs: fusing them excludes no init."""
+    sch = Schedule(program("k < 8"))
+    i, k = sch.get_loops(sch.get_block("B"))
+    unit = sch.add_unit_loop(i)
+    _, more = sch.split(unit, factors=[None, 5], perfect=False)
+    sch.fuse(more, i, k)
+    verify(sch.func)
+    expected = A.sum(1)
+    np.testing.assert_allclose(result(tw.build(sch, "cpu -threads=1")), expected, rtol=1e-5)
+
+
 def test_elements_and_terms_are_told_apart() -> None:
     func = program("(i >= 2) & (k >= i)")
     verify(func)
