@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.build import to_module
+from ..base import dtypes
+from ..base.errors import TargetError
+from ..codegen.build import packers_of, to_module
+from ..codegen.cache import compile_cached
 from ..codegen.compiled import Compiled
+from ..codegen.detect import check_runnable
 from ..graph.groups import Group
 from ..graph.ir import Constant
 from ..graph.operator import Array
-from ..runtime.module import Module
 from ..runtime.signature import Argument
+from ..tir.parser import parse
 from .memory_plan import ALIGNMENT
+
+Pack: TypeAlias = Callable[[str, Array], Array]
+"""Returns an operand as a kernel takes it, of its name and the operand as it is."""
 
 
 class Weights:
@@ -24,7 +31,7 @@ class Weights:
         self.bytes = self.packed_bytes = 0
         self._offsets: dict[tuple[str, str | None], int] = {}
         self._arrays: list[tuple[int, Any]] = []
-        self._modules: dict[str, Module] = {}
+        self._packers: dict[str, Pack] = {}
 
     def place(self, constant: Constant, kernel: Compiled, argument: Argument) -> int:
         """The offset of a constant operand, in the form that the kernel takes."""
@@ -54,12 +61,11 @@ class Weights:
             return
         key = (constant.digest, f"{kernel.signature.name} {argument.name}")
         if key not in self._offsets:
-            module = self._modules.get(kernel.signature.name)
-            if module is None:
-                module = self._modules[kernel.signature.name] = to_module(kernel)
-            operand = argument.packing.operand
-            array = constant.data.reshape(operand.shape)
-            packed = module.pack(argument.name, array)
+            name = kernel.signature.name
+            if name not in self._packers:
+                self._packers[name] = _packer(kernel)
+            array = constant.data.reshape(argument.packing.operand.shape)
+            packed = self._packers[name](argument.name, array)
             self.packed_bytes += packed.nbytes
             self._put(key, packed)
 
@@ -81,4 +87,31 @@ class Weights:
         content = memory[start : start + self.bytes]
         for offset, array in self._arrays:
             content[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+        content.flags.writeable = False
         return content
+
+
+def _packer(kernel: Compiled) -> Pack:
+    """What packs the operands of a kernel, which may be for another machine."""
+    try:
+        check_runnable(kernel.target)
+    except TargetError:
+        return _packer_for_others(kernel)
+    return to_module(kernel).pack
+
+
+def _packer_for_others(kernel: Compiled) -> Pack:
+    """The packing programs of a kernel, compiled for this machine."""
+    assert kernel.scheduled is not None, "this process has built it"
+    programs = packers_of(parse(kernel.scheduled), kernel.target)
+    packers = {a.name: p for a in kernel.signature.arguments if (p := a.packer) is not None}
+
+    def pack(name: str, array: Array) -> Array:
+        packer = packers[name]
+        module = to_module(compile_cached(programs[packer.name], "cpu -threads=1"))
+        packed = packer.arguments[1]
+        result = np.empty(packed.shape, dtypes.to_numpy(packed.dtype))
+        module(array, result)
+        return result
+
+    return pack

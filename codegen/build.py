@@ -96,6 +96,12 @@ def compiled_signature(func: Func, target: Target) -> Signature:
         return _parts(func, func.name, target)[2]
 
 
+def packers_of(func: Func, target: Target) -> dict[str, Func]:
+    """The programs that pack the constant operands of a scheduled function, by their symbols."""
+    with _depth_errors(func):
+        return {packer.name: packer for packer in _parts(func, func.name, target)[1]}
+
+
 def _parts(func: Func, name: str, target: Target) -> tuple[Func, list[Func], Signature]:
     """The kernel, the packers of its constant operands, and its signature without workspaces."""
     _check_name(name, target)

@@ -325,3 +325,22 @@ def test_kernels_without_records_are_listed(path: Path) -> None:
     assert {k.name: k.runs for k in told.kernels} == {f.name: n for f, n in graph.kernels().items()}
     assert {k.origin.kind for k in told.kernels} == {"model"}
     assert all(k.name in str(told) for k in told.kernels)
+
+
+def test_weights_for_another_machine_are_packed_here(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that machine would: the programs that pack are compiled for this one."""
+
+    def refuse(target: tw.Target) -> None:
+        raise tw.TargetError("not here")
+
+    graph = layers()
+    assert b"_pack_w1" in path.read_bytes()  # there is something to pack
+    monkeypatch.setattr("tilewright.building.weights.check_runnable", refuse)
+    other = written(graph, tmp_path / "other.so")
+    assert weights_of(other).read_bytes() == weights_of(path).read_bytes()
+    there = written(graph, tmp_path / "arm.a", "cpu -mcpu=neoverse-n1 -threads=1", object_file=True)
+    objects = [read_object(code) for code in members(there.read_bytes())]
+    assert {found.arch for found in objects} == {"aarch64"}
+    assert {p.name for p in tmp_path.glob("arm*")} == {"arm.a", "arm.h", "arm.a.weights"}
