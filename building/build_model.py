@@ -87,7 +87,7 @@ def compile_graph(
     """Compile a graph for a resolved target; see `tw.build`."""
     stage = Stages()
     with stage("optimize"):
-        graph = graph.optimized()
+        rewrites, graph = graph.rewrites(), graph.optimized()
     with stage("divide"):
         groups = divide(graph)
     with stage("lower"):
@@ -121,7 +121,7 @@ def compile_graph(
     return BuiltGraph(
         compiled,
         {name: kernel.choice for name, kernel in kernels.items()},
-        evidence_of(graph, groups, called, plan, weights, target, stage.seconds),
+        evidence_of(graph, groups, called, plan, weights, target, rewrites, stage.seconds),
         partial(instrumented, plan, where),
         stage,
     )

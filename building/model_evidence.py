@@ -49,6 +49,7 @@ def evidence_of(
     steps: Steps,
     weights: Weights,
     target: Target,
+    rewrites: Mapping[str, int],
     seconds: Mapping[str, float],
 ) -> Callable[[], Evidence]:
     """Returns what makes the evidence of a model whose groups call these kernels."""
@@ -80,16 +81,9 @@ def evidence_of(
     def made() -> Evidence:
         kernels = tuple(make() for make in plain.values())
         return Evidence(
-            VERSION,
-            steps.signature.name,
-            str(target),
-            sources,
-            nodes,
-            entry,
-            kernels,
-            memory,
-            dict(seconds),
-        )
+            VERSION, steps.signature.name, str(target), sources, dict(rewrites), nodes, entry,
+            kernels, memory, dict(seconds),
+        )  # fmt: skip
 
     return made
 

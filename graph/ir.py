@@ -14,6 +14,7 @@ are immutable and compare by identity.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -204,13 +205,18 @@ class Graph:
 
     def optimized(self) -> Graph:
         """The equal graph that is built: after all passes; see `graph/passes/__init__.py`."""
-        return self._optimized
+        return self._optimized[0]
+
+    def rewrites(self) -> Mapping[str, int]:
+        """How often each rewrite was applied on the way to the graph that is built."""
+        return self._optimized[1]
 
     @cached_property
-    def _optimized(self) -> Graph:
+    def _optimized(self) -> tuple[Graph, Counter[str]]:
         from .passes import stages
 
-        return stages(self)[-1].graph
+        found = stages(self)
+        return found[-1].graph, sum((Counter(s.applied) for s in found), Counter[str]())
 
     def to_onnx(self) -> Any:
         """The `onnx.ModelProto` of what the reference computes; see `importers/onnx/write.py`."""

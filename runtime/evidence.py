@@ -98,6 +98,9 @@ class KernelEvidence:
     least_seconds: float | None
     bound: Literal["arithmetic", "memory"] | None
 
+    def __repr__(self) -> str:
+        return f"<KernelEvidence {self.name}: {count(self.groups, 'group')}>"
+
     @property
     def bytes(self) -> int:
         return self.read_bytes + self.constant_bytes + self.written_bytes
@@ -142,7 +145,8 @@ class MemoryEvidence:
 class Evidence(Hinted):
     """What is known of a model that was built: everything that was decided, with figures.
 
-    `sources` are the nodes of the file, and `nodes` those of the graph. `seconds` are those of the
+    `sources` are the nodes of the file, `rewrites` says how often each one was applied, and `nodes`
+    are those of the graph after that. `seconds` are those of the
     build by stage. `fallbacks` are nodes that no kernel computes.
     """
 
@@ -150,6 +154,7 @@ class Evidence(Hinted):
     model: str
     target: str
     sources: tuple[SourceEvidence, ...]
+    rewrites: Mapping[str, Natural]
     nodes: tuple[NodeEvidence, ...]
     groups: tuple[GroupEvidence, ...]
     kernels: tuple[KernelEvidence, ...]
@@ -207,9 +212,11 @@ class Evidence(Hinted):
         build = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())
         became = Counter[str](source.became for source in self.sources)
         file = {"file": became_text(became)} if self.sources else {}
+        rewrites = Counter(self.rewrites).most_common()
         return {
             "model": f"{self.model} for {self.target}",
             **file,
+            "rewrites": ", ".join(f"{name} {number}" for name, number in rewrites) or "none",
             "nodes": f"{count(len(self.nodes), 'node')} in {' and '.join(parts)}",
             "kernels": f"{len(self.kernels)}, {self._schedules()}",
             "arena": f"{format_bytes(memory.arena_bytes)}, {format_bytes(memory.live_bytes)} live",

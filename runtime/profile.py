@@ -70,6 +70,9 @@ class KernelTime:
     bytes: Natural
     least_seconds: float | None
 
+    def __repr__(self) -> str:
+        return f"<KernelTime {self.name}: {format_seconds(self.seconds)}>"
+
     @property
     def roofline(self) -> float | None:
         """The share of the roofline's rate that it reaches, which operands in caches may exceed."""

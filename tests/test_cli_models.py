@@ -103,6 +103,7 @@ def test_inspect_shows_a_model(run: Run, layer: Path) -> None:
     assert found["operators"] == {"MatMul": 1, "Relu": 1, "Cast": 1, "Mul": 1}
     assert found["weight_bytes"] == 8 * 4 * 4
     assert sum(group["kernels"] for group in found["groups"]) >= 1
+    assert sum(found["became"].values()) == 4
     assert found["open_dims"] == found["unsupported"] == []
     told = run("inspect", layer, "--shape", "N=3")
     assert told.code == 0

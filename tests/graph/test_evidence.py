@@ -131,7 +131,7 @@ def test_a_text_fits_a_screen_and_has_all_on_request() -> None:
     text = str(told)
     assert "2 views" not in text
     assert "1 view" in text
-    assert len(text.splitlines()) == 12
+    assert len(text.splitlines()) == 13
     (line,) = [line for line in told.text(1).splitlines() if line.startswith("and ")]
     assert line.startswith("and 1 kernel more")
     assert told.text(None) == text

@@ -81,3 +81,4 @@ def test_evidence_has_the_nodes_of_the_file() -> None:
     counts = Counter(source.became for source in evidence.sources)
     assert counts["group"] == 4
     assert "9 nodes: 4 in groups" in str(evidence)
+    assert evidence.rewrites == imported().rewrites()
