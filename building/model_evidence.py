@@ -15,7 +15,7 @@ from ..base.errors import TilewrightError
 from ..codegen.compiled import Compiled
 from ..graph.fates import fates
 from ..graph.groups import Group
-from ..graph.ir import Constant, Graph
+from ..graph.ir import Graph
 from ..runtime.evidence import (
     VERSION,
     Evidence,
@@ -75,7 +75,14 @@ def evidence_of(
     for group, kernel in zip(groups, called, strict=True):
         name = kernel.compiled.signature.name
         if name not in plain:
-            plain[name] = partial(_kernel, kernel, _sizes(group), group.name, runs[name], target)
+            plain[name] = partial(
+                _kernel,
+                kernel,
+                (group.read_bytes, group.constant_bytes, group.written_bytes),
+                group.name,
+                runs[name],
+                target,
+            )
     entry = tuple(_groups(graph, groups, called))
 
     def made() -> Evidence:
@@ -105,13 +112,6 @@ def _lifetimes(graph: Graph, steps: Steps) -> Iterator[Lifetime]:
             name, isinstance(key, int), block.bytes, steps.memory.offsets[key], block.first,
             block.last,
         )  # fmt: skip
-
-
-def _sizes(group: Group) -> tuple[int, int, int]:
-    """Bytes that the kernel of a group reads, of computed values and of constants, and writes."""
-    held = sum(v.type.bytes for v in group.inputs if isinstance(v, Constant))
-    read = sum(v.type.bytes for v in group.inputs) - held
-    return read, held, sum(v.type.bytes for v in group.outputs)
 
 
 def _kernel(

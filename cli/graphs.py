@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..base.errors import ModelError, UnsupportedError
-from ..base.text import count, format_bytes, short_id
+from ..base.text import count, format_bytes, format_si, short_id
 from .graph_options import (
     Constants,
     Inputs,
@@ -249,18 +250,34 @@ def _of_file(told: Summary) -> dict[str, Any]:
     }
 
 
+@dataclass
+class _Alike:
+    """Groups of the same operators: how often each kernel runs, and what all of them do."""
+
+    kernels: Counter[str] = field(default_factory=Counter)
+    operations: int = 0
+    bytes: int = 0
+
+
 def _of_graph(graph: Graph) -> dict[str, Any]:
     """What is known once all dims have values: types, and the kernels that groups become."""
+    from ..autotune.session.records import flops
     from ..graph.fates import fates
     from ..graph.groups import divide
     from ..graph.lower import lowered_all
     from ..graph.passes import stages
 
     found = stages(graph)
-    kernels: dict[str, Counter[str]] = {}
     groups = divide(found[-1].graph)
+    known: dict[str, int] = {}
+    rows: dict[str, _Alike] = {}
     for group, func in zip(groups, lowered_all(groups), strict=True):
-        kernels.setdefault(group.name, Counter())[func.name] += 1
+        if func.name not in known:
+            known[func.name] = flops(func)
+        row = rows.setdefault(group.name, _Alike())
+        row.kernels[func.name] += 1
+        row.operations += known[func.name]
+        row.bytes += group.read_bytes + group.constant_bytes + group.written_bytes
 
     def plain(values: Any) -> list[dict[str, Any]]:
         return [{"name": n, "dtype": v.dtype, "shape": v.shape} for n, v in values.items()]
@@ -277,8 +294,14 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
             for stage in found
         ],
         "groups": [
-            {"operators": name, "groups": names.total(), "kernels": len(names)}
-            for name, names in sorted(kernels.items(), key=lambda item: -item[1].total())
+            {
+                "operators": name,
+                "groups": row.kernels.total(),
+                "kernels": len(row.kernels),
+                "operations": row.operations,
+                "bytes": row.bytes,
+            }
+            for name, row in sorted(rows.items(), key=lambda item: -item[1].operations)
         ],
     }
 
@@ -333,8 +356,14 @@ def _print(facts: dict[str, Any]) -> None:
         ]
         print_table(("pass", "~rule", ">times"), rows, "no pass changes the graph")
         typer.echo()
-        rows = [[g["operators"], str(g["groups"]), str(g["kernels"])] for g in groups]
-        print_table(("~group", ">groups", ">kernels"), rows, "no kernels")
+        rows = [
+            [
+                g["operators"], str(g["groups"]), str(g["kernels"]), format_si(g["operations"]),
+                format_bytes(g["bytes"]),
+            ]
+            for g in groups
+        ]  # fmt: skip
+        print_table(("~group", ">groups", ">kernels", ">operations", ">bytes"), rows, "no kernels")
 
 
 def _last(facts: dict[str, Any]) -> int:

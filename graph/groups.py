@@ -38,6 +38,20 @@ class Group:
         """Its operators, the first of equal ones only."""
         return "_".join(dict.fromkeys(node.operator for node in self.nodes))
 
+    @property
+    def read_bytes(self) -> int:
+        """Of inputs that are computed or given."""
+        return sum(v.type.bytes for v in self.inputs) - self.constant_bytes
+
+    @property
+    def constant_bytes(self) -> int:
+        """Of inputs that are constants."""
+        return sum(v.type.bytes for v in self.inputs if isinstance(v, Constant))
+
+    @property
+    def written_bytes(self) -> int:
+        return sum(v.type.bytes for v in self.outputs)
+
     def __repr__(self) -> str:
         return f"<Group {self.name}: {', '.join(str(o.type) for o in self.outputs)}>"
 

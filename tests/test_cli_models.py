@@ -104,6 +104,8 @@ def test_inspect_shows_a_model(run: Run, layer: Path) -> None:
     assert found["weight_bytes"] == 8 * 4 * 4
     assert sum(group["kernels"] for group in found["groups"]) >= 1
     assert sum(found["became"].values()) == 4
+    assert sum(group["operations"] for group in found["groups"]) >= 2 * 3 * 8 * 4
+    assert sum(group["bytes"] for group in found["groups"]) >= 4 * (3 * 8 + 8 * 4 + 3 * 4)
     assert found["open_dims"] == found["unsupported"] == []
     told = run("inspect", layer, "--shape", "N=3")
     assert told.code == 0
