@@ -12,7 +12,7 @@ ALIGNMENT = 64
 K = TypeVar("K")
 _AGAIN = 8
 """How often blocks are placed again in each order,"""
-_PLACED = 1 << 14
+_PLACED = 1 << 13
 """or until so many are placed: each takes some time of a build."""
 
 
