@@ -1,7 +1,8 @@
 """Schedules that are chosen without a measurement: of all sketches, the row predicted best.
 
-It is the row that a `Search` of the same seed asks for first. A choice keeps no pools of rows, and
-no row is predicted that cannot win: predictions are never below the estimate (`BaseModel`).
+It is the row that a `Search` of the same seed asks for first, without parallel loops that are too
+small for a team (`small_teams.py`). A choice keeps no pools of rows, and no row is predicted that
+cannot win: predictions are never below the estimate (`BaseModel`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .candidates import Rows, Rowspace
 from .search import SearchConfig, rows_of_each
 from .sketch import Sketch, written
 from .sketch import sketches as sketches_of
+from .small_teams import without_small_teams
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +92,8 @@ def _chosen(
     place = _least(features, model)
     for sketch, rows in zip(prepared, drawn, strict=True):
         if place < len(rows):
-            return sketch.trace.with_row(tuple(rows[place].tolist()))
+            trace = sketch.trace.with_row(tuple(rows[place].tolist()))
+            return without_small_teams(func, trace, target, target_model)
         place -= len(rows)
     raise AssertionError("a place among all rows is one of a sketch")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,10 @@ from tilewright.autotune.search.candidates import ENUMERATED, Rowspace
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
 from tilewright.schedule import Trace
-from tilewright.target import CpuTarget
-from tilewright.tir.ir import Func
+from tilewright.schedule.find import blocks_in
+from tilewright.target import CpuTarget, Target
+from tilewright.tir.ir import For, ForKind, Func
+from tilewright.tir.visit import walk
 
 from .checking import arguments, expected, planned
 
@@ -156,7 +159,7 @@ def test_windows_of_rows_with_strides_of_their_own(strides: tuple[int, int] | No
 
 
 @pytest.mark.parametrize(
-    "func", [ops.matmul_func(33, 50, 17), ops.softmax_func(300, 1000)], ids=["matmul", "softmax"]
+    "func", [ops.matmul_func(333, 250, 117), ops.softmax_func(300, 1000)], ids=["matmul", "softmax"]
 )
 def test_a_choice_is_what_a_search_asks_for_first(func: Func) -> None:
     target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=4")
@@ -165,3 +168,39 @@ def test_a_choice_is_what_a_search_asks_for_first(func: Func) -> None:
         search = Search(func, target, config=replace(config, model=model))
         (first,) = search.ask(1)
         assert choose(func, target) == first.trace
+
+
+@pytest.mark.parametrize("choose", [model_trace, default_trace])
+def test_loops_of_little_work_are_run_by_one_thread(choose: Callable[..., Trace]) -> None:
+    """Teams are for loops that take longer than a team to begin. What is packed ahead of calls is
+    none of these."""
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=4")
+
+    def teams(func: Func, target: Target = target) -> int:
+        return sum(step.op == "parallel" for step in choose(func, target))
+
+    assert teams(ops.add_relu_func(1 << 10)) == 0
+    assert teams(ops.add_relu_func(1 << 22)) == 1
+    assert teams(ops.matmul_func(4, 64, 64, constant_b=True)) == 1
+    assert teams(ops.matmul_func(400, 640, 64, constant_b=True)) == 2
+    one = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")
+    assert teams(ops.add_relu_func(1 << 10), one) == 1
+
+
+def test_a_small_loop_beside_a_large_one_has_no_team_either() -> None:
+    a, b = te.placeholder((128, 128), name="a"), te.placeholder((128, 128), name="b")
+    x = te.placeholder((100,), name="x")
+    product, few = ops.matmul(a, b), te.compute((100,), lambda i: x[i] + 1.0, name="few")
+    func = te.func([a, b, x, product, few], name="both")
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=4")
+    trace = model_trace(func, target)
+    scheduled = trace.apply(func).func
+    parallel = {
+        region.buffer.name
+        for loop in walk(scheduled.body)
+        if type(loop) is For and loop.kind is ForKind.PARALLEL
+        for block in blocks_in(loop.body)
+        for region in block.writes
+    }
+    assert any("matmul" in name for name in parallel)
+    assert not any("few" in name for name in parallel)
