@@ -81,7 +81,8 @@ class Writer:
         found = self._types(schema, inputs, attributes)
         names = [self.fresh(operator) for _ in range(count)]
         self.dtypes.update(zip(names, found, strict=False))
-        node = helper.make_node(operator, list(inputs), names, **attributes)
+        known = {k: v for k, v in attributes.items() if v not in ([], ())}  # has no type in ONNX
+        node = helper.make_node(operator, list(inputs), names, **known)
         node.name = names[0]
         self.nodes.append(node)
         return tuple(names)
@@ -171,17 +172,19 @@ class Writer:
         return self.add("Where", condition, x, other)
 
     def wide(self, *names: str) -> list[str]:
-        """Integers of up to 16 bits as int32, in which their arithmetic is the same.
+        """Integers of up to 16 bits as int32, in which their arithmetic is the same; bfloat16 as
+        float32.
 
-        A cast back wraps around. Few runtimes have kernels for them.
+        A cast back wraps around, or rounds once. ONNX or runtimes often lack these dtypes.
         """
-        return [self.cast(x, "int32") if narrow(self.dtypes[x]) else x for x in names]
+        return [self.cast(x, _WIDE.get(self.dtypes[x], self.dtypes[x])) for x in names]
 
 
 _ONNX_NAMES = {
     "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn",
     "float8_e5m2": "float8e5m2",
 }  # fmt: skip
+_WIDE = dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32") | {"bfloat16": "float32"}
 _OWN_NAMES = {name: own for own, name in _ONNX_NAMES.items()}
 
 
@@ -200,11 +203,6 @@ def dtype_of(number: int) -> str:
     from onnx import helper
 
     return dtypes.from_numpy(helper.tensor_dtype_to_np_dtype(number))
-
-
-def narrow(dtype: str) -> bool:
-    """Whether it is an integer of up to 16 bits."""
-    return dtypes.is_integer(dtype) and dtypes.nbytes(dtype) <= 2
 
 
 def known(value: Value) -> np.ndarray[Any, Any] | None:

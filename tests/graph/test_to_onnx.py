@@ -13,6 +13,9 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.operator import OPERATORS, Kind, Operator, register
 
+from . import random_operators as generated
+from .random_values import Pool, Style
+
 onnx = pytest.importorskip("onnx")
 
 Array = np.ndarray[Any, Any]
@@ -216,6 +219,34 @@ def _compare_with_onnxruntime(
     results = session.run(None, dict(zip(graph.inputs, operands, strict=True)))
     for found, value in zip(results, wanted, strict=True):
         _check(found, value, 2e-4 if name == "grid_sample" else 1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(generated.CASES))
+def test_generated_cases_are_written(name: str) -> None:
+    """A unit matrix times infinite inputs of a cell is NaN, so these are of numbers."""
+    rng = np.random.default_rng(0)
+    written = 0
+    for _ in range(100):
+        if written == 4:
+            break
+        pool = Pool(lambda n: int(rng.integers(n)), Style("normal", fresh=8))
+        inputs, attributes = generated.CASES[name](pool)
+        made = pool.add(name, *inputs, **attributes)
+        graph = None if made is None else pool.graph(made)
+        if graph is None or not graph.nodes:
+            continue
+        arguments = [pool.arguments[n] for n in graph.inputs]
+        try:
+            model = graph.to_onnx()
+        except UnsupportedError:
+            continue
+        again = tw.import_onnx(model, shapes={n: v.shape for n, v in graph.inputs.items()})
+        for found, value in zip(
+            again.reference(*arguments), graph.reference(*arguments), strict=True
+        ):
+            _check(found, value, 1e-6)
+        written += 1
+    assert written
 
 
 def test_every_operator_is_written() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....base import dtypes
@@ -13,31 +14,32 @@ _SAME = {
     "mish": "Mish", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "erf": "Erf",
     "floor": "Floor", "ceil": "Ceil", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
     "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh",
-    "acosh": "Acosh", "atanh": "Atanh", "round": "Round", "is_nan": "IsNaN",
+    "acosh": "Acosh", "atanh": "Atanh", "round": "Round", "is_nan": "IsNaN", "sign": "Sign",
+    "abs": "Abs", "gelu": "Gelu",
+    "add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min",
+    "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "where": "Where",
     "logical_not": "Not", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor",
     "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor",
-    "bitwise_not": "BitwiseNot", "where": "Where", "gelu": "Gelu",
+    "bitwise_not": "BitwiseNot",
 }  # fmt: skip
-_WIDE = {
-    "add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min",
-    "abs": "Abs", "sign": "Sign",
-}  # fmt: skip
-_COMPARED = {"equal": "Equal", "less": "Less", "less_equal": "LessOrEqual"}
 
 
 @writes(*_SAME)
 def same(w: Writer, node: Node, *inputs: str) -> str:
-    return w.add(_SAME[node.operator], *inputs)
+    return w.cast(w.add(_SAME[node.operator], *w.wide(*inputs)), node.output.dtype)
 
 
-@writes(*_WIDE)
-def arithmetic(w: Writer, node: Node, *inputs: str) -> str:
-    return w.cast(w.add(_WIDE[node.operator], *w.wide(*inputs)), node.output.dtype)
+def _of_floats(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """Register how functions of one float are written, of which bfloat16 is widened."""
 
+    def decorate(function: Callable[..., str]) -> Callable[..., str]:
+        @writes(*names)
+        def widened(w: Writer, node: Node, x: str) -> str:
+            return w.cast(function(w, node, *w.wide(x)), node.output.dtype)
 
-@writes(*_COMPARED)
-def compared(w: Writer, node: Node, *inputs: str) -> str:
-    return w.add(_COMPARED[node.operator], *w.wide(*inputs))
+        return function
+
+    return decorate
 
 
 @writes("negative")
@@ -48,12 +50,12 @@ def negative(w: Writer, node: Node, x: str) -> str:
     return w.cast(w.add("Neg", own), node.output.dtype)
 
 
-@writes("gelu_by_tanh")
+@_of_floats("gelu_by_tanh")
 def gelu_by_tanh(w: Writer, _node: Node, x: str) -> str:
     return w.add("Gelu", x, approximate="tanh")
 
 
-@writes("elu")
+@_of_floats("elu")
 def elu(w: Writer, node: Node, x: str) -> str:
     return _elu(w, node, x, node.attributes["alpha"])
 
@@ -66,20 +68,20 @@ def _elu(w: Writer, node: Node, x: str, alpha: Any) -> str:
     return w.where(w.add("Less", w.like(x, 0), x), x, below)
 
 
-@writes("celu")
+@_of_floats("celu")
 def celu(w: Writer, node: Node, x: str) -> str:
     alpha: Any = node.attributes["alpha"]
     below = w.add("Mul", w.add("Elu", w.add("Div", x, w.like(x, alpha))), w.like(x, alpha))
     return w.where(w.add("Less", w.like(x, 0), x), x, below)
 
 
-@writes("selu")
+@_of_floats("selu")
 def selu(w: Writer, node: Node, x: str) -> str:
     name = _elu(w, node, x, node.attributes["alpha"])
     return w.add("Mul", name, w.like(x, node.attributes["gamma"]))
 
 
-@writes("leaky_relu")
+@_of_floats("leaky_relu")
 def leaky_relu(w: Writer, node: Node, x: str) -> str:
     slope: Any = node.attributes["slope"]
     if exact(node, slope):
@@ -87,7 +89,7 @@ def leaky_relu(w: Writer, node: Node, x: str) -> str:
     return w.where(w.add("Less", x, w.like(x, 0)), w.add("Mul", x, w.like(x, slope)), x)
 
 
-@writes("hard_sigmoid")
+@_of_floats("hard_sigmoid")
 def hard_sigmoid(w: Writer, node: Node, x: str) -> str:
     a: Any = node.attributes
     alpha, beta = a["alpha"], a["beta"]
@@ -97,12 +99,12 @@ def hard_sigmoid(w: Writer, node: Node, x: str) -> str:
     return w.add("Clip", scaled, w.like(x, 0), w.like(x, 1))
 
 
-@writes("hard_swish")
+@_of_floats("hard_swish")
 def hard_swish(w: Writer, node: Node, x: str) -> str:
     return w.add("Mul", x, hard_sigmoid(w, node, x))
 
 
-@writes("swish")
+@_of_floats("swish")
 def swish(w: Writer, node: Node, x: str) -> str:
     scaled = w.add("Mul", x, w.like(x, node.attributes["alpha"]))
     return w.add("Mul", x, w.add("Sigmoid", scaled))
