@@ -136,8 +136,9 @@ def test_reverse_inline_into_a_reduction() -> None:
 
 def test_reverse_inline_of_a_reduction() -> None:
     sch = Schedule(scaled())
-    with pytest.raises(ScheduleError, match="block S is a reduction: only a block"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.reverse_compute_inline(sch.get_block("S"))
+    assert refusal.value.place.name == "S"
 
 
 def test_reverse_inline_at_other_places() -> None:

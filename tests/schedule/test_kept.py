@@ -200,8 +200,9 @@ def test_exponentials_that_others_read() -> None:
 def test_a_block_given_twice() -> None:
     sch = Schedule(kept())
     outer = [sch.split(loops(sch, n)[-1], factors=[None, 5])[0] for n in "SO"]
-    with pytest.raises(ScheduleError, match="two of the loops are of block O"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.online_softmax(outer[0], [outer[1], outer[1]])
+    assert refusal.value.place.name == "O"
 
 
 def test_other_sums_of_exponentials_that_are_not_kept() -> None:
@@ -376,5 +377,6 @@ def test_pieces_of_one_element() -> None:
 def test_a_row_without_elements() -> None:
     sch = Schedule(parse(str(kept()).replace("10", "0")))
     outer = [sch.split(loops(sch, n)[-1], factors=[2, None])[0] for n in "SO"]
-    with pytest.raises(ScheduleError, match="has no terms"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.online_softmax(outer[0], outer[1:])
+    assert refusal.value.place.name == "S"

@@ -176,8 +176,9 @@ def test_a_reduction_loop_cannot_run_at_once(kind: str) -> None:
 def test_a_fused_loop_with_a_part_of_the_reduction_cannot_run_at_once() -> None:
     sch = Schedule(rowsum())
     fused = sch.fuse(*loops(sch, "S"))
-    with pytest.raises(ScheduleError, match="part of the reduce iterations"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.parallel(fused)
+    assert refusal.value.found == "reduce"
 
 
 SCAN = """
@@ -192,8 +193,9 @@ def scan(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
 
 def test_an_opaque_loop_cannot_run_at_once() -> None:
     sch = Schedule(parse(SCAN))
-    with pytest.raises(ScheduleError, match="part of the opaque iterations of block scan"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.parallel(loops(sch, "scan")[0])
+    assert refusal.value.found == "opaque"
 
 
 NEIGHBOURS = """

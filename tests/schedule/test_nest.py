@@ -195,8 +195,9 @@ def test_what_merge_asks_of_loops() -> None:
 
 def test_loops_to_merge_have_one_extent() -> None:
     sch = Schedule(stencil(18))
-    with pytest.raises(ScheduleError, match="i of block B has 18 .*, loop i of block C has 16"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.merge(loops(sch, "B")[0], loops(sch, "C")[0])
+    assert refusal.value.place.name == "i"
 
 
 def test_loops_of_one_nest_are_not_merged_with_another_loop_of_it() -> None:

@@ -293,10 +293,9 @@ def test_double_buffer_that_nothing_else_uses() -> None:
     i0, i1 = sch.split(loops(sch, "C")[0], factors=[None, 4])
     block = sch.get_block("B")
     sch.compute_at(block, i1)
-    with pytest.raises(
-        ScheduleError, match="no other statement in loop i_0 uses the result of block B"
-    ):
+    with pytest.raises(ScheduleError) as refusal:
         sch.double_buffer(block, i0)
+    assert refusal.value.place.name == "B"
 
 
 def test_loops_around_that_are_empty() -> None:

@@ -102,8 +102,9 @@ def test_already_there() -> None:
 
 def test_inside_of_the_reduction() -> None:
     sch = Schedule(matmul_relu())
-    with pytest.raises(ScheduleError, match="block C is still being reduced over loop r at loop r"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.reverse_compute_at(sch.get_block("D"), loops(sch, "C")[2])
+    assert refusal.value.place.name == "C"
 
 
 def test_no_producer_there() -> None:

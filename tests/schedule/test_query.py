@@ -66,8 +66,9 @@ def test_loops_come_outermost_first() -> None:
 
 def test_an_unknown_block_is_refused_and_others_named() -> None:
     sch = Schedule(chain())
-    with pytest.raises(ScheduleError, match="no block 'X'; there are B, C"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.get_block("X")
+    assert refusal.value.found == "X"
     with pytest.raises(ScheduleError):
         sch.get_block(2)
     with pytest.raises(ScheduleError):
@@ -110,8 +111,9 @@ def twice(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
 def test_a_block_that_is_gone_is_refused() -> None:
     sch = Schedule(chain())
     sch.compute_inline(sch.get_block("B"))
-    with pytest.raises(ScheduleError, match="no block 'B'"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.get_block("B")
+    assert refusal.value.found == "B"
     with pytest.raises(ScheduleError) as refusal:
         sch.get_block(0)
     assert "block B ended with step 1, sch.compute_inline(b0)" in str(refusal.value)

@@ -251,8 +251,9 @@ def test_map_that_loses_elements() -> None:
 
 def test_map_of_another_rank() -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match=r"takes 2 indices, block C has 3 .*\(vi, vj, vr\)"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j: (i, j))
+    assert refusal.value.place.name == "C"
 
 
 def test_map_below_zero() -> None:

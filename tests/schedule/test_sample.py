@@ -80,8 +80,9 @@ def test_what_a_partition_asks() -> None:
         sch.sample_partitioned_tile(i, 2, -1)
     with pytest.raises(ScheduleError):
         sch.sample_partitioned_tile(i, 2, 2, 3)
-    with pytest.raises(ScheduleError, match="the extent 18 is no multiple of 4"):
+    with pytest.raises(ScheduleError) as refusal:
         sch.sample_partitioned_tile(i, 2, 1, 4)
+    assert refusal.value.place.name == "i"
     with pytest.raises(ScheduleError):
         sch.sample_partitioned_tile(i, 2, 1, 0)
     with pytest.raises(ScheduleError):
@@ -238,12 +239,9 @@ def test_what_a_location_asks() -> None:
     with pytest.raises(ScheduleError):
         sch.sample_compute_location(b, decision=[7])
     sch.compute_at(b, loops(sch, "C")[0])
-    with pytest.raises(
-        ScheduleError,
-        match="block B can be computed at none of the loops around its consumer C: "
-        "block B is inside loop i already",
-    ):
+    with pytest.raises(ScheduleError) as refusal:
         sch.sample_compute_location(b)
+    assert refusal.value.place.name == "B"
 
 
 def test_a_location_is_not_left_open() -> None:
@@ -333,8 +331,9 @@ def test_an_empty_loop_is_not_tiled() -> None:
     sch = Schedule(elementwise(0, 4))
     i, _ = loops(sch, "B")
     for sample in (sch.sample_perfect_tile, sch.sample_tile, sch.sample_partitioned_tile):
-        with pytest.raises(ScheduleError, match="loop i has no iterations to tile"):
+        with pytest.raises(ScheduleError) as refusal:
             sample(i, 2)
+        assert refusal.value.place.name == "i"
 
 
 def test_a_sampled_number_of_another_schedule_is_refused() -> None:
