@@ -27,7 +27,13 @@ def f(A: T.Buffer((3, 6), "float32"), M: T.Buffer((3, 6), "bool"), B: T.Buffer((
 """)
 
 
-CONDITIONS = ["vj >> 1 != 1", "vj * vj != 4", "A[vi, vj] > 0.0", "M[vi, vj]", "(vj > 2) & M[vi, vj]"]
+CONDITIONS = [
+    "vj >> 1 != 1",
+    "vj * vj != 4",
+    "A[vi, vj] > 0.0",
+    "M[vi, vj]",
+    "(vj > 2) & M[vi, vj]",
+]
 BOTH = """
 if {0}:
     L[vi, vj] = A[vi, vj]
