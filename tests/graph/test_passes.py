@@ -266,7 +266,8 @@ def test_a_build_runs_the_passes() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_attention_is_one_kernel(dtype: str) -> None:
     b = Builder("attention")
-    q, k, v = (b.input(n, TensorType(dtype, (2, 3, e, 8))) for n, e in zip("qkv", (5, 7, 7), strict=True))
+    extents = {"q": 5, "k": 7, "v": 7}
+    q, k, v = (b.input(n, TensorType(dtype, (2, 3, e, 8))) for n, e in extents.items())
     mask = b.constant(np.where(np.tri(5, 7, 2), 0, -np.inf), dtype)
     scores = b.add("multiply", b.add("matmul", q, k, transpose_b=True), b.constant(0.3, dtype))
     weights = b.add("softmax", b.add("add", scores, mask), axis=3)
