@@ -1,4 +1,4 @@
-"""A graph as an ONNX model, at any step of the compiler: `graph.to_onnx()`."""
+"""A graph as an ONNX model, at any step of the compiler: `Graph.to_onnx`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ...schedule import Trace
 from ...tuning_db import ScheduleRecord, Session, TuningDatabase, Workload
 from ...tuning_db.arguments import is_address, opened
 from ...tuning_db.store import DatabaseOrPath
-from ..plot.arguments import optional_text, refused
+from .arguments import optional_text, refused
 from .decisions import DecisionNames
 from .session import Timed, session_trials
 

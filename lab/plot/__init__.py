@@ -32,12 +32,7 @@ from ...schedule import Schedule, Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.store import DatabaseOrPath
-from ..pictures.parallel import name_lines
-from ..pictures.roofline import bounds_of
-from ..pictures.sources import Candidate, Source, candidates_of, trials_of
-from ..pictures.trials import rank_correlation, times_and_best
-from ..workbench.ablation import Ablated, Seconds, estimate, prefixes, without_each
-from .arguments import (
+from ..pictures.arguments import (
     measuring,
     one_of,
     optional_axes,
@@ -49,6 +44,11 @@ from .arguments import (
     times_by_name,
     trace_of,
 )
+from ..pictures.parallel import name_lines
+from ..pictures.roofline import bounds_of
+from ..pictures.sources import Candidate, Source, candidates_of, trials_of
+from ..pictures.trials import rank_correlation, times_and_best
+from ..workbench.ablation import Ablated, Seconds, estimate, prefixes, without_each
 from .axes import (
     SMALL,
     axes_of_rows,

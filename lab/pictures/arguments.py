@@ -20,8 +20,8 @@ from ...schedule import Schedule, Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tir.program import program_hint, shown
-from ..pictures.scales import plottable
 from ..workbench.ablation import Seconds
+from .scales import plottable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
