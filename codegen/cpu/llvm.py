@@ -112,7 +112,7 @@ def emit(
         signature.name,
         sum(b.slots),
         module.parallel,
-        accumulates_in_memory(func),
+        accumulates_in_memory(func) and not stores_to_either_of_two(func),
         teams,
         frozenset(module.instructions),
     )
@@ -162,6 +162,23 @@ def accumulates_in_memory(func: Func) -> bool:
             innermost = s.var
         pending.extend((c, innermost) for c in nested(s))
     return False
+
+
+def stores_to_either_of_two(func: Func) -> bool:
+    """Whether a loop of two iterations stores at its variable to an internal buffer.
+
+    LLVM's full pipeline makes two variables of that, and a pointer to either. Then `instcombine` of
+    LLVM 22 joins stores of different iterations through that pointer, and one of them is lost.
+    """
+
+    def within(s: Stmt, pairs: frozenset[Var]) -> bool:
+        if type(s) is For and s.extent == 2:
+            pairs |= {s.var}
+        if type(s) is Store and s.buffer not in func.params:
+            return any(n in pairs for i in s.indices for n in walk(i) if type(n) is Var)
+        return any(within(c, pairs) for c in nested(s))
+
+    return within(func.body, frozenset())
 
 
 def optimise(text: str, target: CpuTarget, *, thorough: bool = False) -> binding.ModuleRef:
