@@ -36,13 +36,19 @@ def has_digits(block: Block, *, contiguous: bool = False) -> bool:
 
 
 def separate_digits(sch: Schedule, label: Label, *, contiguous: bool = False) -> None:
-    """Let a contraction iterate over the quotient and the remainder of each such variable."""
+    """Let a contraction iterate over the quotient and the remainder of each such variable.
+
+    Variables of a single iteration go.
+    """
     block = find_block(sch.func, label)
     cuts = _cuts(block, contiguous=contiguous)
     parts: list[Expr] = []
     for i in block.iters:
         by = cuts.get(i.var)
-        parts += [i.var] if by is None else [i.var // by, i.var % by]
+        if by is not None:
+            parts += [i.var // by, i.var % by]
+        elif i.extent != 1:
+            parts.append(i.var)
     sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), tuple(parts)))
 
 

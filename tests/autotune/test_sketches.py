@@ -650,6 +650,14 @@ def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) 
     assert ("tiled_across_packW+rows" in made) is vectors
 
 
+@pytest.mark.parametrize("images", [1, 2])
+def test_pointwise_convolutions_of_groups_are_tiled(images: int) -> None:
+    """Windows of one element leave no variables behind that the reduction would come before."""
+    func = ops.conv2d_func(images, 32, 7, 7, 24, 1, padding=0, groups=4, constant_w=True)
+    target = CpuTarget.parse("cpu -mcpu=haswell -threads=1")
+    assert {"tiled", "tiled_packW"} <= {s.name for s in sketches(func, target)}
+
+
 def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
     func = ops.matmul_func(8, 8, 8, batch=64)
     target = CpuTarget.named("cascadelake", threads=1)
