@@ -13,6 +13,7 @@ Where a record gives no `infer`, the types of the outputs are those of its lower
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -75,11 +76,13 @@ class Operator:
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     @cached_property
-    def operands(self) -> tuple[int, bool]:
-        """How many it takes, and whether more."""
+    def operands(self) -> tuple[int, float]:
+        """How many it takes at least and at most; those with a default may be left out."""
         parameters = inspect.signature(self.source).parameters.values()
         own = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        return len(own), any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        least = sum(p.default is p.empty for p in own)
+        more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        return least, math.inf if more else len(own)
 
     def checked(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """The attributes with defaults.
@@ -108,8 +111,9 @@ class Operator:
 
         Raises `ModelError` for inputs or attributes that it does not take.
         """
-        count, more = self.operands
-        if len(inputs) < count or (len(inputs) > count and not more):
+        least, most = self.operands
+        if not least <= len(inputs) <= most:
+            count = least if least == most else f"{least} to {most}"
             raise ModelError("{0} takes {1} operands, not {2}", self.name, count, len(inputs))
         try:
             if self.infer is not None:

@@ -291,3 +291,14 @@ def test_outputs_that_are_named_as_inputs_have_names_of_their_own() -> None:
     found = model(*given(graph))
     for one, wanted in zip(found, graph.reference(*given(graph)), strict=True):
         np.testing.assert_allclose(one, wanted, rtol=1e-6)
+
+
+def test_operands_with_a_default_may_be_left_out() -> None:
+    b = Builder("attention")
+    q = b.input("q", TensorType("float32", (2, 8, 4)))
+    mask = b.input("mask", TensorType("float32", (8, 8)))
+    assert b.add("attention", q, q, q, scale=0.5).shape == (2, 8, 4)
+    assert b.add("attention", q, q, q, mask, scale=0.5).shape == (2, 8, 4)
+    for wrong in ([q, q], [q, q, q, mask, mask]):
+        with pytest.raises(ModelError):
+            b.add("attention", *wrong, scale=0.5)
