@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..builder import Builder, Rules
 from ..ir import Node, Value
 from . import movement
-from .rules import new, scaled, without_views
+from .rules import new, scaled, units, without_views
 
 
 def attention(b: Builder, node: Node) -> Value | None:
@@ -61,7 +61,8 @@ def _product(b: Builder, scores: Value) -> tuple[Value, Value, float] | None:
         return None
     (q, first), (k, second) = (_unscaled(b, value) for value in node.inputs)
     if not node.attributes["transpose_b"]:
-        if b.producer(k, "transpose") is None:
+        moved = b.producer(without_views(b, k), "transpose")
+        if moved is None or units(moved.output.shape) != units(k.shape):
             return None
         rank = k.type.rank
         k = new(b, "transpose", k, axes=(*range(rank - 2), rank - 1, rank - 2))

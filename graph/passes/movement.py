@@ -1,8 +1,8 @@
 """Movement: reshapes and transposes meet, cancel, and make way for what can then be fused.
 
-Reshapes sink below pointwise nodes, so that these join what computes their operands, and rise above
-slices; transposes sink where their number does not grow. A permutation that moves only dimensions
-of one element is a reshape, which costs nothing.
+Reshapes sink below pointwise nodes, so that these join what computes their operands. Slices rise
+above transposes, and above reshapes that stand between them and a transpose. A permutation that
+moves only dimensions of one element is a reshape, which costs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ..builder import Builder, Rules
 from ..ir import Constant, Node, Value
 from ..operator import Kind
-from .rules import reshaped, units
+from .rules import new, reshaped, units
 
 
 def reshape_of_reshape(b: Builder, node: Node) -> Value | None:
@@ -49,10 +49,60 @@ def transpose_of_transpose(b: Builder, node: Node) -> Value | None:
     return reshaped(b, once, node.output.shape)
 
 
+def slice_of_transpose(b: Builder, node: Node) -> Value | None:
+    """slice(transpose(x))   ->   transpose(slice(x)), which moves no more than the part"""
+    inner = b.producer(node.inputs[0], "transpose")
+    if inner is None:
+        return None
+    axes = _axes(inner)
+    back = [axes.index(d) for d in range(len(axes))]
+    attributes = {name: [_numbers(node, name)[d] for d in back] for name in node.attributes}
+    return new(b, "transpose", new(b, "slice", inner.inputs[0], **attributes), axes=axes)
+
+
+def transpose_of_split_slice(b: Builder, node: Node) -> Value | None:
+    """transpose(reshape(slice(x)))   ->   transpose(slice(reshape(x))), which is one kernel
+
+    The reshape splits sliced dimensions where the start and end of the slice are multiples.
+    """
+    view = b.producer(node.inputs[0], "reshape")
+    part = None if view is None else b.producer(view.inputs[0], "slice")
+    if view is None or part is None or not node.output.type.size:
+        return None
+    (x,) = part.inputs
+    starts, steps = _numbers(part, "starts"), _numbers(part, "steps")
+    whole, begin = list[int](), list[int]()
+    for old_dims, new_dims in _runs(part.output.shape, view.output.shape):
+        sliced = [d for d in old_dims if part.output.shape[d] != x.shape[d]]
+        extents = [view.output.shape[d] for d in new_dims]
+        first = [0] * len(extents)
+        if sliced:
+            axis = next((k for k, e in enumerate(extents) if e != 1), None)
+            inner = math.prod(extents[axis + 1 :]) if axis is not None else 0
+            alone = units(part.output.shape[d] for d in old_dims) == (part.output.shape[sliced[0]],)
+            if axis is None or not alone or steps[sliced[0]] != 1:
+                return None
+            if x.shape[sliced[0]] % inner or starts[sliced[0]] % inner:
+                return None
+            extents[axis] = x.shape[sliced[0]] // inner
+            first[axis] = starts[sliced[0]] // inner
+        whole += extents
+        begin += first
+    parts = new(
+        b, "slice", reshaped(b, x, whole), starts=begin, steps=[1] * len(begin),
+        shape=view.output.shape,
+    )  # fmt: skip
+    return new(b, "transpose", parts, axes=_axes(node))
+
+
 def _axes(node: Node) -> tuple[int, ...]:
-    axes = node.attributes["axes"]
-    assert isinstance(axes, tuple)
-    return axes  # type: ignore[return-value]
+    return _numbers(node, "axes")
+
+
+def _numbers(node: Node, name: str) -> tuple[int, ...]:
+    numbers = node.attributes[name]
+    assert isinstance(numbers, tuple)
+    return numbers  # type: ignore[return-value]
 
 
 def reshape_sinks(b: Builder, node: Node) -> Value | None:
@@ -109,6 +159,7 @@ VIEWS: Rules = {"reshape": [reshape_of_reshape]}
 
 RULES: Rules = {
     **VIEWS,
-    "transpose": [transpose_as_view, transpose_of_transpose],
+    "slice": [slice_of_transpose],
+    "transpose": [transpose_as_view, transpose_of_transpose, transpose_of_split_slice],
     Kind.POINTWISE: [reshape_sinks],
 }

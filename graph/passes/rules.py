@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def is_number(value: Value, wanted: float) -> bool:
     return found == wanted and np.signbit(found) == np.signbit(wanted)
 
 
-def units(shape: Sequence[int]) -> tuple[int, ...]:
+def units(shape: Iterable[int]) -> tuple[int, ...]:
     """The extents of a shape that are not 1."""
     return tuple(e for e in shape if e != 1)
 

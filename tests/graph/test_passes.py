@@ -43,6 +43,17 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "b: float32[4, 1, 2, 3] = reshape(a, shape=(4, 1, 2, 3));"
          "y: float32[2, 1, 4, 3] = transpose(b, axes=(2, 1, 0, 3))", "transpose reshape"),
     ],
+    "slice_of_transpose": [
+        ("x: float32[4, 3, 6]",
+         "a: float32[6, 4, 3] = transpose(x, axes=(2, 0, 1)); y: float32[2, 3, 3] = slice(a,"
+         " starts=(5, 1, 0), steps=(-3, 1, 1), shape=(2, 3, 3))", "slice transpose"),
+    ],
+    "transpose_of_split_slice": [
+        ("x: float32[2, 24]",
+         "a: float32[2, 12] = slice(x, starts=(0, 6), steps=(1, 1), shape=(2, 12));"
+         "b: float32[2, 1, 4, 3] = reshape(a, shape=(2, 1, 4, 3));"
+         "y: float32[1, 4, 2, 3] = transpose(b, axes=(1, 2, 0, 3))", "reshape slice transpose"),
+    ],
     "reshape_sinks": [
         ("x: float32[4, 6]",
          "const c: float32[3] = [1, 2, 3]; r: float32[4, 6] = exp(x);"
@@ -217,6 +228,18 @@ def special(graph: Graph) -> list[np.ndarray]:
          "const s: float32[] = 6; a: float32[2, 9] = add(x, o); b: float32[2, 9] = maximum(z, a);"
          "c: float32[2, 9] = minimum(b, t); d: float32[2, 9] = multiply(x, c);"
          "y: float32[2, 9] = divide(d, s)"),
+        ("x: float32[2, 24]",  # the slice starts within a row
+         "a: float32[2, 12] = slice(x, starts=(0, 5), steps=(1, 1), shape=(2, 12));"
+         "b: float32[2, 4, 3] = reshape(a, shape=(2, 4, 3));"
+         "y: float32[4, 2, 3] = transpose(b, axes=(1, 0, 2))"),
+        ("x: float32[2, 24]",  # so do its rows
+         "a: float32[2, 12] = slice(x, starts=(0, 0), steps=(1, 2), shape=(2, 12));"
+         "b: float32[2, 4, 3] = reshape(a, shape=(2, 4, 3));"
+         "y: float32[4, 2, 3] = transpose(b, axes=(1, 0, 2))"),
+        ("x: float32[3, 2, 6]",  # the reshape joins what is sliced with what is not
+         "a: float32[2, 2, 6] = slice(x, starts=(1, 0, 0), steps=(1, 1, 1), shape=(2, 2, 6));"
+         "b: float32[4, 6] = reshape(a, shape=(4, 6));"
+         "y: float32[6, 4] = transpose(b, axes=(1, 0))"),
         ("q: float32[2, 5, 4], k: float32[2, 6, 4], v: float32[2, 6, 3]",  # along the wrong axis
          "a: float32[2, 5, 6] = matmul(q, k, transpose_b=True);"
          "b: float32[2, 5, 6] = softmax(a, axis=1); y: float32[2, 5, 3] = matmul(b, v)"),
