@@ -405,6 +405,16 @@ def matmul(p: Pool) -> Call:
     return Call([a, b], {"transpose_a": left, "transpose_b": right, **result})
 
 
+@case("attention")
+def attention(p: Pool) -> Call:
+    q = p.floats(low=2)
+    *lead, rows, depth = q.shape
+    columns = p.extent()
+    k, v = (p.of(q.dtype, [*lead, columns, last]) for last in (depth, p.extent()))
+    masks = [p.of(q.dtype, [rows, columns])] if p.chance(2) else []
+    return Call([q, k, v, *masks], {"scale": 0.5})
+
+
 class Slides(NamedTuple):
     kernel: list[int]
     strides: list[int]

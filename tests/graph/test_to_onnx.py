@@ -132,6 +132,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
        {"size": (2, 3), "samples": 2, "scale": 0.75, "half": half, "largest": False})
       for half in (False, True)),
     ("matmul", [X, X], {"transpose_b": True}),
+    ("attention", [X, X, X], {"scale": 0.5}),
+    ("attention", [X, X, X, _normal(X.shape[-2], X.shape[-2])], {"scale": 0.5}),
     ("matmul", [X[0], X[0]], {"transpose_a": True, "dtype": "float64"}),
     ("matmul", [*_pairs(BYTES)], {"dtype": "int32"}),
     ("matmul", [*_pairs(INTEGERS.astype(np.uint8))], {}),

@@ -33,6 +33,18 @@ def matmul(w: Writer, node: Node, a: str, b: str) -> str:
     return w.cast(w.add("MatMul", a, b), dtype)
 
 
+@writes("attention")
+def attention(w: Writer, node: Node, q: str, k: str, v: str, *masks: str) -> str:
+    dtype = node.output.dtype
+    q, k, v, *masks = w.wide(q, k, v, *masks)  # type: ignore[assignment]
+    turned = _turned(w, k, node.inputs[1].type.rank)
+    scores = w.add("MatMul", q, turned)
+    scores = w.add("Mul", scores, w.like(scores, node.attributes["scale"]))
+    for mask in masks:
+        scores = w.add("Add", scores, mask)
+    return w.cast(w.add("MatMul", w.add("Softmax", scores, axis=-1), v), dtype)
+
+
 def _turned(w: Writer, x: str, rank: int) -> str:
     return w.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
