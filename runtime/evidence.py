@@ -199,7 +199,9 @@ class Evidence(Hinted):
         shown = rows[:kernels]
         left = rows[len(shown) :]
         lines = [f"{name:<9} {value}" for name, value in self.facts().items()]
-        lines += ["", *aligned(columns, [[cut(row[0], _OPERATORS), *row[1:]] for row in shown])]
+        if shown:
+            brief = [[cut(row[0], _OPERATORS), *row[1:]] for row in shown]
+            lines += ["", *aligned(columns, brief)]
         if left:
             lines.append(f"and {count(len(left), 'kernel')} more: print(evidence.text(None))")
         return "\n".join(lines)
@@ -218,7 +220,7 @@ class Evidence(Hinted):
             **file,
             "rewrites": ", ".join(f"{name} {number}" for name, number in rewrites) or "none",
             "nodes": f"{count(len(self.nodes), 'node')} in {' and '.join(parts)}",
-            "kernels": f"{len(self.kernels)}, {self._schedules()}",
+            "kernels": ", ".join([str(len(self.kernels)), *self._schedules()]),
             "arena": f"{format_bytes(memory.arena_bytes)}, {format_bytes(memory.live_bytes)} live",
             "weights": f"{format_bytes(memory.weights_bytes)}{packed}",
             "copied": printable(", ".join(memory.copied)) or "nothing",
@@ -226,9 +228,9 @@ class Evidence(Hinted):
             "build": f"{sum(self.seconds.values()):.2f} s: {build}",
         }
 
-    def _schedules(self) -> str:
-        kinds = [kernel.schedule for kernel in self.kernels]
-        return ", ".join(f"{kinds.count(kind)} by {kind}" for kind in dict.fromkeys(kinds))
+    def _schedules(self) -> list[str]:
+        kinds = Counter(kernel.schedule for kernel in self.kernels)
+        return [f"{number} by {kind}" for kind, number in kinds.items()]
 
     def __str__(self) -> str:
         return self.text()

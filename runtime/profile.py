@@ -140,7 +140,9 @@ class Profile(Hinted):
         columns, rows = self.table()
         shown = rows[:kernels]
         lines = [f"{name:<9} {value}" for name, value in self.facts().items()]
-        lines += ["", *aligned(columns, [[cut(row[0], _OPERATORS), *row[1:]] for row in shown])]
+        if shown:
+            brief = [[cut(row[0], _OPERATORS), *row[1:]] for row in shown]
+            lines += ["", *aligned(columns, brief)]
         left = self.kernels[len(shown) :]
         if left:
             share = sum(kernel.share for kernel in left)
@@ -195,9 +197,9 @@ def profiled(
     spans = np.median(np.diff(np.stack(rows), axis=1), axis=0) * 1e-9
     steps, others = spans[2::2], spans[1::2]
     # Two stamps in a row tell what one takes; where nothing but them is cold, it is least.
-    clock = min(spans[0], *others)
+    clock = min([spans[0], *others])
     steps = np.maximum(steps - clock, 0.0).tolist()
-    between = max(float(others.mean() - clock), 0.0)
+    between = float(np.mean(others) - clock) if len(others) else 0.0
     groups = [group.kernel for group in evidence.groups]
     noisy = disturbed(whole.samples) or whole.median > _DISTURBED * (sum(steps) + without.median)
     return Profile(

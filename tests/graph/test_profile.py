@@ -99,3 +99,15 @@ def test_texts_have_the_slowest_kernels() -> None:
 def test_inputs_are_checked() -> None:
     with pytest.raises(ArgumentError):
         built().profile(np.ones((128, 255), np.float32), np.ones((4, 4), np.float32))
+
+
+@pytest.mark.parametrize(("rows", "copied"), [(2, 1), (0, 0)])
+def test_models_without_kernels_have_evidence_and_a_profile(rows: int, copied: int) -> None:
+    b = Builder("plain")
+    model = tw.build(b.graph({"y": b.input("x", TensorType("float32", (rows, 3)))}), TARGET)
+    assert len(model.evidence.memory.copied) == copied
+    found = model.profile(np.ones((rows, 3), np.float32))
+    assert (found.kernels, found.steps) == ((), ())
+    assert (found.copies > 0) <= (copied > 0)
+    assert "0 groups" in str(found)
+    assert not str(found).endswith("\n")
