@@ -199,7 +199,7 @@ def profiled(
     # Two stamps in a row tell what one takes; where nothing but them is cold, it is least.
     clock = min([spans[0], *others])
     steps = np.maximum(steps - clock, 0.0).tolist()
-    between = float(np.mean(others) - clock) if len(others) else 0.0
+    between = max(float(np.mean(others) - clock), 0.0) if len(others) else 0.0
     groups = [group.kernel for group in evidence.groups]
     noisy = disturbed(whole.samples) or whole.median > _DISTURBED * (sum(steps) + without.median)
     return Profile(
