@@ -59,7 +59,8 @@ def _sampled(x: Array, grid: Array, *, mode: str, padding: str, align: bool) -> 
         at = np.where(np.isnan(at), wide(0), at)
         at = np.rint(at) if mode == "nearest" else at
         if padding == "border":
-            at = np.clip(at, 0, extent - 1)
+            low, high = _edges(extent, align)
+            at = np.where((at < low) | (at > high), np.clip(at, 0, extent - 1), at)
         elif padding == "reflection":
             at = _reflected(at, extent, align)
         at = np.clip(at, -4, extent + 4)
@@ -111,7 +112,8 @@ def grid_sample(x: Tensor, grid: Tensor, *, mode: str, padding: str, align: bool
 
     The last dimension of a grid counts from the last dimension of `x`; -1 and 1 are its ends: the
     centres of the outer elements with `align`, their outer edges without. `mode` is nearest,
-    linear or cubic; what is outside is zeros, the border or a reflection, as `padding` says.
+    linear or cubic; what is outside is zeros, the border or a reflection, as `padding` says. Places
+    between the outer elements and the edges are not outside: cubic weights reach further there.
     """
     rank = x.ndim - 2
     if grid.ndim != x.ndim or grid.extents[-1] != rank or grid.extents[0] != x.extents[0]:
@@ -132,7 +134,8 @@ def grid_sample(x: Tensor, grid: Tensor, *, mode: str, padding: str, align: bool
             at = te.select(te.isnan(at), te.const(0, wide), at)
             at = te.round(at) if mode == "nearest" else at
             if padding == "border":
-                at = _within(at, extent)
+                low, high = _edges(extent, align)
+                at = te.select((at < low) | (at > high), _within(at, extent), at)
             elif padding == "reflection":
                 at = _reflection(at, extent, align)
             return te.minimum(te.maximum(at, te.const(-4, wide)), te.const(extent + 4, wide))

@@ -124,3 +124,30 @@ def test_constants_of_no_element_fold() -> None:
     b = Builder("empty")
     folded = b.add("softmax", b.constant(np.empty((0, 0), np.float32)), axis=1)
     assert folded.data.shape == (0, 0)
+
+
+def test_a_scalar_is_transposed_in_onnx() -> None:
+    model = one("transpose", TensorType("float32", ()), axes=()).to_onnx()
+    x = np.array(3, np.float32)
+    assert tw.import_onnx(model).reference(x)[0] == 3
+
+
+def test_passes_are_compared_where_only_one_index_is_valid() -> None:
+    b = Builder("one")
+    x, at = b.input("x", TensorType("float32", (1,))), b.input("at", TensorType("int64", (16,)))
+    taken = b.add("take_along", x, at, axis=0)
+    graph = b.graph({"y": b.add("transpose", b.add("reshape", taken, shape=(16,)), axes=(0,))})
+    assert len(graph.optimized().nodes) == 1
+
+
+def test_cubic_weights_reach_further_within_the_edges() -> None:
+    evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
+    graph = one(
+        "grid_sample", TensorType("float32", (1, 1, 4, 3)), TensorType("float32", (1, 5, 3, 2)),
+        mode="cubic", padding="border", align=False,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    x, at = (rng.uniform(-1, 1, v.shape).astype(np.float32) for v in graph.inputs.values())
+    (wanted,) = evaluator(graph.to_onnx()).run(None, {"x0": x, "x1": at})
+    for found in (graph.reference(x, at)[0], tw.build(graph, TARGET)(x, at)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
