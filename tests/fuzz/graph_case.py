@@ -11,7 +11,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.graph import Graph
 from tilewright.graph.ir import Node, Value
 
-from ..graph.random_graphs import GraphCase, a_graph, check_graph
+from ..graph.random_graphs import GraphCase, a_graph, check_graph, check_onnx
 
 RULE = "-" * 72
 
@@ -38,6 +38,7 @@ def run_graph_case(seed: int, *, compiled: bool) -> str | None:
 def problem_of(case: GraphCase, *, compiled: bool) -> str | None:
     try:
         check_graph(case, compiled=compiled)
+        check_onnx(case)
     except AssertionError as error:
         return str(error)
     except TilewrightError as error:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
+import tilewright as tw
+from tilewright.base.errors import UnsupportedError
 from tilewright.building.build_model import build_graph
-from tilewright.building.choose import POLICIES
 from tilewright.codegen.detect import resolve
 from tilewright.graph import Graph
 from tilewright.graph.ir import Value
@@ -18,7 +20,7 @@ from tilewright.graph.verify import verify
 from .random_operators import call
 from .random_values import Array, Held, Pool, Style
 
-MOST_NODES = 14
+MOST_NODES = 16
 STYLES = (
     *[Style("normal")] * 5,
     Style("normal", floats=("float32", "float16")),
@@ -51,14 +53,18 @@ def a_graph(seed: int) -> GraphCase:
     p = Pool(pick, STYLES[pick(len(STYLES))])
     made: list[Value] = []
     wanted = 1 + pick(MOST_NODES)
+    chained = pick(4) > 0
     for _ in range(4 * wanted):
         if len(made) >= wanted:
             break
-        name, (inputs, attributes) = call(p)
-        made += p.add(name, *inputs, **attributes) or ()
-    ends = [v for v in made if pick(4) == 0] or made[-1:]
+        name, (inputs, attributes) = call(p, chained=chained)
+        found = p.add(name, *inputs, **attributes) or ()
+        made += found
+        if chained and found:
+            p.last = found[0]
     read = {v for node in p.graph(made).nodes for v in node.inputs}
-    ends += [v for v in made if v not in read and v not in ends][:4]
+    unread = [v for v in made if v not in read][-4:] or made[-1:]
+    ends = [*unread, *(v for v in made if v in read and pick(8) == 0)]
     if pick(8) == 0:
         ends.append(p.one_of(tuple(p.held)))
     if pick(8) == 0:
@@ -79,19 +85,56 @@ def a_graph(seed: int) -> GraphCase:
 
 
 def check_graph(case: GraphCase, *, compiled: bool = True) -> None:
-    """Raise `AssertionError` where the graph, its text, its reference or its program are wrong."""
-    graph = case.graph
+    """Raise `AssertionError` where the graph's text, reference, passes or program are wrong."""
+    graph, given = case.graph, case.arguments.values()
     verify(graph)
     text = graph_text(graph)
     again = parse_graph(text, {c.digest: c.data for c in graph.constants})
     assert again.digest == graph.digest, "another digest after its text is parsed"
     assert graph_text(again) == text, "another text after it is parsed"
-    compare("reference", case, graph.reference(*case.arguments.values()))
+    compare("reference", case, graph.reference(*given))
+    optimized = graph.optimized()
+    verify(optimized)
+    compare("passes", case, optimized.reference(*given))
+    last = optimized.optimized()
+    assert last.digest == optimized.digest, f"passes change what they made:\n{optimized}{last}"
     if compiled:
         # Starting processes takes longer than compiling these kernels.
-        model = build_graph(graph, resolve(f"cpu -threads={case.threads}"), None, POLICIES, jobs=1)
-        found: Any = model(*case.arguments.values())
+        model = build_graph(graph, resolve(f"cpu -threads={case.threads}"), jobs=1)
+        found: Any = model(*given)
         compare("compiled", case, found if isinstance(found, tuple) else (found,))
+
+
+def check_onnx(case: GraphCase) -> None:
+    """Raise `AssertionError` where the graph as ONNX is another one, or onnxruntime disagrees.
+
+    What cannot be written, and what onnxruntime does not take, is no error.
+    """
+    ort = pytest.importorskip("onnxruntime")
+    try:
+        model = case.graph.to_onnx()
+    except UnsupportedError:
+        return
+    again = tw.import_onnx(model, shapes={n: list(a.shape) for n, a in case.arguments.items()})
+    arguments = [case.arguments[name] for name in again.inputs]
+    compare("imported", case, again.reference(*arguments))
+    # NaN is another matter there, and all places are kept within a border where one is outside.
+    if any(held.has_edges for held in case.held.values()) or any(
+        node.attributes.get("mode") == "cubic" and node.attributes["padding"] == "border"
+        for node in case.graph.nodes
+    ):
+        return
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = ort.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        found = session.run(None, case.arguments)
+    except Exception:  # noqa: BLE001  of types that are not public
+        return
+    compare("onnxruntime", case, tuple(map(np.asarray, found)))
 
 
 def compare(what: str, case: GraphCase, found: tuple[Array, ...]) -> None:

@@ -1,5 +1,7 @@
 """For each operator a generator of cases: operands from a pool of values, and attributes.
 
+Attributes that are floats are such that float32, in which ONNX has them, holds.
+
 A record without one fails `test_every_operator.py`. Operands that a record refuses are no case.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tilewright.graph import TensorType
 from tilewright.graph.ir import Value
 from tilewright.graph.operator import find
 from tilewright.graph.operators.cells import ACTIVATIONS, GATES, tile_width
@@ -65,7 +68,7 @@ def _unary(name: str) -> None:
     def unary(p: Pool) -> Call:
         own = numbers(p) if name in _INTEGER_TOO else p.style.floats
         x = p.value(SIGNED if name == "negative" and own[0][0] == "u" else own)
-        alpha = {"alpha": p.one_of((0.5, 1.0, 1.7))} if name in ("elu", "celu", "swish") else {}
+        alpha = {"alpha": p.one_of((0.5, 1.0, 1.75))} if name in ("elu", "celu", "swish") else {}
         return Call([x], alpha)
 
 
@@ -133,17 +136,17 @@ def clip(p: Pool) -> Call:
 
 @case("selu")
 def selu(p: Pool) -> Call:
-    return Call([p.floats()], {"alpha": 1.6, "gamma": 1.05})
+    return Call([p.floats()], {"alpha": 1.625, "gamma": 1.0625})
 
 
 @case("leaky_relu")
 def leaky_relu(p: Pool) -> Call:
-    return Call([p.floats()], {"slope": p.one_of((0.1, 0.0, -0.5))})
+    return Call([p.floats()], {"slope": p.one_of((0.125, 0.0, -0.5))})
 
 
 @case("hard_sigmoid", "hard_swish")
 def hard(p: Pool) -> Call:
-    return Call([p.floats()], {"alpha": p.one_of((0.2, 1 / 6)), "beta": 0.5})
+    return Call([p.floats()], {"alpha": p.one_of((0.25, 0.1875)), "beta": 0.5})
 
 
 @case("bitcast")
@@ -375,7 +378,7 @@ def top(p: Pool) -> Call:
 @case("normalize")
 def normalize(p: Pool) -> Call:
     x = p.floats(low=1)
-    return Call([x], {"axis": p.pick(x.type.rank), "epsilon": 1e-3, "centered": p.chance(2)})
+    return Call([x], {"axis": p.pick(x.type.rank), "epsilon": 2.0**-10, "centered": p.chance(2)})
 
 
 # Contractions and windows.
@@ -423,13 +426,13 @@ class Slides(NamedTuple):
     dilations: list[int]
 
 
-def slides(p: Pool, extents: Sequence[int], *, pads: bool = True) -> Slides:
+def slides(p: Pool, extents: Sequence[int]) -> Slides:
     """Windows that fit into these extents."""
     found = Slides([], [], [], [], [])
     for extent in extents:
-        before, after = (p.pick(3) if pads and p.chance(2) else 0 for _ in range(2))
+        kernel = 1 + p.pick(max(min(extent, 3), 1))
+        before, after = (p.pick(kernel) if p.chance(2) else 0 for _ in range(2))
         room = extent + before + after
-        kernel = 1 + p.pick(max(min(room, 3), 1))
         most = max((room - 1) // (kernel - 1), 1) if kernel > 1 else 2
         found.kernel.append(kernel)
         found.strides.append(1 + p.pick(3) if p.chance(2) else 1)
@@ -494,7 +497,7 @@ def recurrence(p: Pool) -> Call:
     wanted |= {"cell": (n, hidden), "peepholes": (3 * hidden,)} if cell == "lstm" else {}
     given = [name for name in wanted if p.chance(2)]
     others = [
-        p.indices((n,), x.shape[0] + 1, negative=False) if name == "lengths"
+        p.new(TensorType("int32", (n,)), 1, x.shape[0] + 1) if name == "lengths"
         else p.of(dtype, wanted[name])
         for name in given
     ]  # fmt: skip
@@ -503,8 +506,8 @@ def recurrence(p: Pool) -> Call:
     return Call(
         [x, r, h, *others],
         {
-            "cell": cell, "activations": [(a, 0.3, 0.4) for a in acts], "given": given,
-            "clip": 0.8 if p.chance(3) else None, "backwards": p.chance(2),
+            "cell": cell, "activations": [(a, 0.25, 0.5) for a in acts], "given": given,
+            "clip": 0.75 if p.chance(3) else None, "backwards": p.chance(2),
             "input_forget": p.chance(3),
         },
     )  # fmt: skip
@@ -523,7 +526,24 @@ COMMON: tuple[str, ...] = (
 COMMON += ("softmax", "normalize", "relu", "sigmoid", "sum", "mean", "max_pool", "pad", "where")
 
 
-def call(p: Pool) -> tuple[str, Call]:
-    """A random operator applied to values of the pool."""
-    name = p.one_of(COMMON) if p.chance(2) else p.one_of(tuple(CASES))
+CHAINED: tuple[str, ...] = (
+    "add",
+    "multiply",
+    "subtract",
+    "maximum",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "abs",
+    "negative",
+)
+CHAINED += ("where", "gelu", "hard_swish", "leaky_relu", "cast", "mish", "elu", "clip")
+
+
+def call(p: Pool, *, chained: bool = False) -> tuple[str, Call]:
+    """A random operator applied to values of the pool; in chains, more of what fuses."""
+    names = COMMON if p.chance(2) else tuple(CASES)
+    if chained and p.chance(2):
+        names = CHAINED
+    name = p.one_of(names)
     return name, CASES[name](p)

@@ -35,6 +35,9 @@ ARITHMETIC = {"add", "subtract", "multiply", "sum", "mean", "matmul", "conv", "s
 ARITHMETIC |= {"abs", "negative", "relu", "maximum", "minimum", "floor", "ceil", "round", "sign"}
 ARITHMETIC |= {"where", "clip", "cast", "leaky_relu", "accumulate", "prod", "max", "min", "scatter"}
 ARITHMETIC |= {"scatter_nd"}
+STEPS = {"floor", "ceil", "round", "sign", "fmod", "remainder", "equal", "less", "less_equal"}
+STEPS |= {"argmax", "argmin", "top", "cast"}
+"""Operators that change much where their first operand changes little."""
 EXACT_KINDS = {Kind.VIEW, Kind.MOVEMENT}
 EXACT = {"take", "take_along", "take_nd", "max_pool", "top"}
 
@@ -60,6 +63,10 @@ class Held:
     @property
     def lanes(self) -> tuple[Array, ...]:
         return (self.own, self.exact, *self.noisy)
+
+    @property
+    def has_edges(self) -> bool:
+        return _is_float(self.own) and not np.isfinite(self.exact).all()
 
     def tolerance(self) -> Array | float:
         """How far the elements of another right result may be from the exact ones."""
@@ -130,6 +137,8 @@ class Pool:
         self.held: dict[Value, Held] = {}
         self.arguments: dict[str, Array] = {}
         self.refused = Counter[str]()
+        self.last: Value | None = None
+        """The value that a chain of nodes goes on with."""
         self._rng = np.random.default_rng(pick(1 << 16))
 
     # What operators are given.
@@ -167,6 +176,8 @@ class Pool:
             v for v in self.held if v.dtype in dtypes and low <= v.type.rank <= high
             and v.type.size <= MOST_ELEMENTS
         ]  # fmt: skip
+        if self.last in fits and not self.chance(4):
+            return self.last
         if fits and self.pick(8) >= self.style.fresh:
             late = fits[-3:] if self.chance(2) else fits
             found: Value = self.one_of(late)
@@ -186,7 +197,7 @@ class Pool:
             found: Value = self.one_of(same)
             return found
         others = [v for v in self.held if v.dtype == dtype and v.type.size >= type.size > 0]
-        if others and self.chance(2):
+        if others and self.chance(4):
             return self._cut(self.one_of(others), type) or self.new(type)
         return self.new(type)
 
@@ -295,6 +306,9 @@ class Pool:
         noisy: list[list[Array]] = []
         for lane in (0, 1):
             arrays = [h.noisy[lane] for h in given]
+            if node.operator in STEPS and not np.array_equal(arrays[0], given[0].own):
+                up = 16 * noise_of(node.inputs[0].dtype) * (1 if lane else -1)
+                arrays[0] = arrays[0] + up * np.where(np.isfinite(arrays[0]), np.abs(arrays[0]), 0)
             if rounds:
                 arrays = [self._noise(a, v.dtype) for a, v in zip(arrays, node.inputs, strict=True)]
             made = _evaluated(node, arrays, exact=True)
