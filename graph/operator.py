@@ -67,7 +67,7 @@ class Operator:
     reference: Callable[..., Any]
     lower: Callable[..., Tensor | Sequence[Tensor]] | None = None
     infer: Callable[..., TensorType | Sequence[TensorType]] | None = None
-    source: Callable[..., Any] = field(default=lambda: None)
+    source: Callable[..., Any] = field(default=lambda *_: None)
     program: Callable[..., Func] | None = None
 
     @cached_property
