@@ -551,7 +551,7 @@ def enabled_lanes(mask: Expr) -> int | None:
         case Binary(
             op=Op.LT,
             a=Ramp(base=Const(value=0), stride=Const(value=1)),
-            b=Broadcast(value=Const(value=count)),
+            b=Broadcast(value=Const(value=count) | Cast(value=Const(value=count))),
         ) if count > 0:
             return min(int(count), dtypes.info(mask.dtype).lanes)
         case _:

@@ -433,6 +433,17 @@ def f(B: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
         T.store(R[T.ramp(0, 1, 4)], T.load(B[T.ramp(0, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)), mask=T.ramp(0, 1, 4) < T.broadcast(3, 4))
         C[T.ramp(0, 1, 4)] = R[T.ramp(0, 1, 4)]
 """,  # noqa: E501
+    "drop_masks_picked": """
+def f(A: T.Buffer((6,), "float32"), C: T.Buffer((2,), "float32"), D: T.Buffer((4,), "float32")):
+    with T.scratch((4,), "float32", scope="register") as R:
+        with T.scratch((4,), "float32", scope="register") as S:
+            R[T.ramp(0, 1, 4)] = T.broadcast(T.float32(0.0), 4)
+            S[T.ramp(0, 1, 4)] = T.broadcast(T.float32(0.0), 4)
+            T.store(R[T.ramp(0, 1, 4)], T.load(A[T.ramp(0, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)), mask=T.ramp(0, 1, 4) < T.broadcast(3, 4))
+            T.store(S[T.ramp(0, 1, 4)], T.load(A[T.ramp(3, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)), mask=T.ramp(0, 1, 4) < T.broadcast(3, 4))
+            C[T.ramp(0, 1, 2)] = T.shuffle(R[T.ramp(0, 1, 4)] * S[T.ramp(0, 1, 4)], R[T.ramp(0, 1, 4)], [2, 5])
+            D[T.ramp(0, 1, 4)] = T.shuffle(S[T.ramp(0, 1, 4)], S[T.ramp(0, 1, 4)], [0, 1, 2, 7])
+""",  # noqa: E501
     "partial_sums": """
 def f(X: T.Buffer((2, 300), "float32"), C: T.Buffer((1,), "float32")):
     with T.scratch((1,), "float32", scope="register") as R:
