@@ -7,7 +7,7 @@ one dtype, but for conditions, which are bool. Arithmetic on integers wraps arou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def pointwise(
         dtype = result or operands[-1].dtype
 
         def element(*indices: Expr) -> Expr:
-            own = [broadcast.element(t, indices) for t in operands]
+            own = [element_at(t, indices, shape) for t in operands]
             wide = own[:conditions] + [_widened(e) for e in own[conditions:]]
             return te.cast(lower(*wide, **attributes), dtype)
 
@@ -69,6 +69,14 @@ def pointwise(
         return np.asarray(value, bool if result == "bool" else narrow)
 
     register(Operator(name, Kind.POINTWISE, arrays, tensors, infer, lower))
+
+
+def element_at(t: Tensor, indices: Sequence[Expr], shape: tuple[int, ...]) -> Expr:
+    """The element of an operand at indices of the result; one of its shape is read as it lies.
+
+    Dimensions of 1 then hide from no schedule that all is contiguous.
+    """
+    return t[tuple(indices)] if t.extents == shape else broadcast.element(t, indices)
 
 
 def _widened(value: Expr) -> Expr:

@@ -12,7 +12,7 @@ from ...tir import te
 from ...tir.te import Expr, Tensor
 from ..ir import TensorType
 from ..operator import Array, Kind, operator
-from .pointwise import cast_array
+from .pointwise import cast_array, element_at
 
 _BITS = 16
 """Of integers at most: sums with zero points are exact in float32."""
@@ -51,9 +51,9 @@ def quantize(x: Tensor, *zero: Tensor, dtype: str) -> Tensor:
     low, high = dtypes.int_limits(dtype)
 
     def element(*i: Expr) -> Expr:
-        whole = te.round(widened(broadcast.element(x, i)))
+        whole = te.round(widened(element_at(x, i, shape)))
         for z in zero:
-            whole = whole + te.cast(broadcast.element(z, i), whole.dtype)
+            whole = whole + te.cast(element_at(z, i, shape), whole.dtype)
         limits = [te.const(float(limit), whole.dtype) for limit in (low, high)]
         return te.cast(te.minimum(te.maximum(whole, limits[0]), limits[1]), dtype)
 
@@ -76,9 +76,9 @@ def dequantize(x: Tensor, *zero: Tensor) -> Tensor:
     shape = broadcast.shape("dequantize", x.extents, *(z.extents for z in zero))
 
     def element(*i: Expr) -> Expr:
-        whole = te.cast(broadcast.element(x, i), "float32")
+        whole = te.cast(element_at(x, i, shape), "float32")
         for z in zero:
-            whole = whole - te.cast(broadcast.element(z, i), "float32")
+            whole = whole - te.cast(element_at(z, i, shape), "float32")
         return whole
 
     return te.compute(shape, element, name="dequantize")

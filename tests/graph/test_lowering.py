@@ -9,6 +9,7 @@ from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered, lowered_all
 from tilewright.graph.operator import Operator
+from tilewright.schedule.find import blocks_in
 
 
 def layers(count: int, *, slope: float = 0.5) -> Graph:
@@ -45,3 +46,17 @@ def test_types_of_equal_nodes_are_inferred_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Operator, "types", counted)
     layers(20)
     assert sorted(asked) == ["matmul", "multiply"]
+
+
+def test_dimensions_of_one_are_read_as_they_are_written() -> None:
+    """Vectors lie along all elements only if a schedule sees that these are contiguous."""
+    b = Builder("one")
+    x = b.input("x", TensorType("float32", (1, 6, 5, 1)))
+    z = b.constant(3, "uint8")
+    y = b.add("dequantize", b.add("quantize", b.add("tanh", x), z, dtype="uint8"), z)
+    (group,) = divide(b.graph({"y": y}))
+    func = lowered(group)
+    for block in blocks_in(func.body):
+        for read in block.reads:
+            if len(read.ranges) == 4:
+                assert [r.min for r in read.ranges] == [i.var for i in block.iters]
