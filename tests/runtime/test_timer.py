@@ -286,12 +286,12 @@ def test_a_sample_lasts_for_a_finite_time(seconds: float) -> None:
     fake = Fake()
     call = fake.function(1e-6)
     for time in (time_calls, lambda fn, **options: time_interleaved([fn], **options)):
-        with pytest.raises(ArgumentError, match="min_sample_seconds: expected a number of seconds"):
+        with pytest.raises(ArgumentError):
             time(call, min_sample_seconds=seconds, clock=fake.clock)
     assert fake.calls == 0
 
 
 def test_memory_that_caches_are_flushed_by_may_be_missing() -> None:
     target = replace(CpuTarget.named("x86-64", threads=1), l3_bytes=1 << 60)
-    with pytest.raises(OutOfMemoryError, match="no memory to flush the caches of cpu -mcpu=x86-64"):
+    with pytest.raises(OutOfMemoryError):
         Timer().flusher(target)

@@ -80,7 +80,7 @@ class TestStatements:
         np.testing.assert_array_equal(run(program(good, X, Y), DATA), DATA + 1)
         once = If(I == 0, store(t, (0,), X[I]))
         bad = For(I, 8, Alloc(t, seq(once, store(Y, (I,), t[0]))))
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match=r"t\[0\] is read outside of blocks and was never"):
             run(program(bad, X, Y), DATA)
 
     def test_empty_loops_do_nothing(self) -> None:
@@ -140,7 +140,7 @@ class TestBlocks:
         assert run(self.sums(J), DATA)[:2].tolist() == [6, 22]
 
     def test_without_the_first_visit_there_is_nothing_to_read(self) -> None:
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match=r"Y\[0\] is read in block 'S' and was never written"):
             run(self.sums(3 - J), DATA)
 
     def test_visits_off_the_predicate_do_nothing(self) -> None:
@@ -169,14 +169,14 @@ class TestChecks:
 
     def test_outputs_cannot_be_read_before_they_are_written(self) -> None:
         body = store(Y, (0,), Y[0] + 1.0)
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match=r"Y\[0\] is read"):
             run(program(body, Y))
         assert run(program(body, Y, inplace=(Y,)))[0] == 0
 
     def test_internal_buffers_start_unwritten(self) -> None:
         t = Buffer("t", (2, 2), "float32")
         body = seq(store(t, (0, 1), 1.0), store(Y, (0,), t[1, 0]))
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match=r"t\[1, 0\] is read"):
             run(program(body, Y, allocs=(t,)))
 
     def test_outputs_stay_as_they_were_after_an_error(self) -> None:
@@ -228,7 +228,7 @@ class TestVectors:
     def test_unmasked_lanes_are_checked(self) -> None:
         index = ramp(6, 4)
         body = Store(Y, (ramp(0, 4),), Load(X, (index,), "float32x4"))
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match=r"X\[8\] is accessed"):
             run(program(body, X, Y), DATA)
 
     def test_select_evaluates_the_side_that_each_lane_takes(self) -> None:

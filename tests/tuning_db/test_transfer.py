@@ -345,8 +345,9 @@ def test_a_pin_that_is_here_stays(new_place: Place, clock: Clock) -> None:
 def test_a_failed_import_writes_nothing(db: TuningDatabase, full: list[Line]) -> None:
     before = dump(db)
     full[-2]["value"]["schedule"] = "0" * 64
-    with pytest.raises(DatabaseError):
+    with pytest.raises(DatabaseError) as refused:
         load(db, full)
+    assert refused.value.data["line"] == 11
     assert dump(db) == before
     assert sum(load(db, [*full[:-2], {"end": len(full) - 3}]).values()) > 0
 
@@ -418,8 +419,9 @@ def test_a_line_too_long_is_not_read(
     memory: TuningDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tilewright.tuning_db.json_lines.LONGEST_LINE", 1000)
-    with pytest.raises(DatabaseError):
+    with pytest.raises(DatabaseError) as refused:
         load(memory, HEADER + "\n" + '{"a":"' + "x" * 1000)
+    assert refused.value.data["line"] == 2
 
 
 def test_a_line_without_end_takes_little_memory(memory: TuningDatabase) -> None:
@@ -433,8 +435,9 @@ def test_a_line_without_end_takes_little_memory(memory: TuningDatabase) -> None:
             sizes.append(size)
             return "x" * size
 
-    with pytest.raises(DatabaseError):
+    with pytest.raises(DatabaseError) as refused:
         memory.import_lines(Endless(HEADER + "\n"))
+    assert refused.value.data["line"] == 2
     assert sizes == [LONGEST_LINE]
     assert LONGEST_LINE < 50_000_000
 
@@ -450,8 +453,9 @@ def test_a_line_has_room_for_the_largest_record() -> None:
 
 def test_files_that_are_not_text_or_not_there(memory: TuningDatabase, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x80\x04\x95")
-    with pytest.raises(DatabaseError):
+    with pytest.raises(DatabaseError) as refused:
         memory.import_lines(tmp_path / "binary")
+    assert refused.value.data["line"] == 1
     with pytest.raises(DatabaseError):
         memory.import_lines(tmp_path / "none")
     with pytest.raises(DatabaseError):
