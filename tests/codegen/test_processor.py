@@ -22,7 +22,7 @@ TEXT = "cpu -mcpu=bdver2 -threads=1"
 
 def test_a_row_is_all_that_a_processor_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Piledriver: AVX and FMA of 128 and 256 bits, without AVX2. LLVM knows its name."""
-    with pytest.raises(TargetError, match="bdver2"):
+    with pytest.raises(TargetError):
         resolve(TEXT)
     features = CPUS["x86-64-v2"].features | {"avx", "fma", "f16c"}
     monkeypatch.setitem(CPUS, "bdver2", Cpu(features, 16 << 10, 2 << 20, 8 << 20))

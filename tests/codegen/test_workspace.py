@@ -127,7 +127,7 @@ def test_kernels_allocate_nothing() -> None:
 
 
 def test_too_many_bytes_are_refused() -> None:
-    with pytest.raises(BuildError, match="the internal buffers of f need 9[0-9]* bytes"):
+    with pytest.raises(BuildError):
         sized(Signature("f", ()), [2**63 - 64])
 
 

@@ -29,5 +29,5 @@ def test_func(run_func: Any, make: Any) -> None:
 
 @pytest.mark.parametrize("axes", [(0,), (0, 0), (0, 1, 1)])
 def test_no_permutation(axes: tuple[int, ...]) -> None:
-    with pytest.raises(IRError, match="are not a permutation of 2 dimensions"):
+    with pytest.raises(IRError):
         ops.transpose(te.placeholder((2, 3), name="x"), axes)

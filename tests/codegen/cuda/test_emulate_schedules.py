@@ -123,7 +123,7 @@ def test_a_check_lowers_for_a_target() -> None:
     assert sum(c.counts.wavefronts for c in check.emulation.counts)
     for a, b in zip(arguments, before, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(BuildError, match="bound to no axis"):
+    with pytest.raises(BuildError):
         check_program(schedules.matmul_func(4, 4, 4), TARGET, [])
 
 

@@ -545,7 +545,7 @@ def f(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
     copy, branch = flat(func.body.body)
     assert type(branch) is If
     body = replace(func.body, body=seq(copy, replace(branch, other=branch.then)))
-    with pytest.raises(BuildError, match="by one thread each"):
+    with pytest.raises(BuildError):
         PASSES["phases"](replace(func, body=body))
 
 
