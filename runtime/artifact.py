@@ -90,7 +90,7 @@ class Manifest:
         }
         if self.weights is not None:
             data["weights"] = asdict(self.weights)
-            data["kernels"] = {name: asdict(origin) for name, origin in kernels.items()}
+            data["schedules"] = {name: asdict(origin) for name, origin in kernels.items()}
         return sealed(_with_needs(data, self.needs))
 
     @staticmethod
@@ -122,7 +122,7 @@ class Manifest:
                 found.schedule_id,
                 found.measurement_id,
                 found.toolchain,
-                found.kernels or {},
+                found.schedules or {},
             ),
             weights=found.weights,
         )
@@ -142,7 +142,7 @@ class _Fields:
     measurement_id: str | None
     toolchain: Mapping[str, str]
     weights: WeightsFile | None
-    kernels: Mapping[str, Origin] | None
+    schedules: Mapping[str, Origin] | None
 
 
 def manifest_path(code: Path) -> Path:
