@@ -25,6 +25,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import ModelError, similar
+from ..base.text import short_id
 from .ir import Constant, Graph, Node, TensorType, Value, constant
 from .operator import checked_size, find
 from .verify import verify
@@ -44,7 +45,7 @@ def graph_text(graph: Graph, *, own_names: bool = False) -> str:
     outputs = ", ".join(map(_quoted, graph.outputs))
     lines = [f"graph {_quoted(graph.name)}({inputs}) -> ({outputs}):"]
     for count, held in enumerate(graph.constants):
-        names[held] = f"w_{held.digest[:10]}" if own_names else f"w{count}"
+        names[held] = f"w_{short_id(held.digest)}" if own_names else f"w{count}"
         lines.append(f"  const {names[held]}: {held.type} = {_elements(held)}")
     number = 0
     for node in graph.nodes:

@@ -186,7 +186,8 @@ def has_cuda_compiler() -> bool:
 def test_readme_commands(root: Path, tmp_path: Path) -> None:
     """They run as they stand, in a folder that has the examples, but for smaller numbers."""
     text = (root / "README.md").read_text()
-    commands = re.findall(r"^    (tilewright .*)$", text, re.MULTILINE)
+    every = re.findall(r"^    (tilewright .*)$", text, re.MULTILINE)
+    commands = [c for c in every if "det." not in c]  # docs/models.md runs those on a model
     assert [shlex.split(c)[1] for c in commands] == [
         "tune",
         "build",

@@ -171,10 +171,12 @@ def stores_to_either_of_two(func: Func) -> bool:
     LLVM 22 joins stores of different iterations through that pointer, and one of them is lost.
     """
 
+    given = set(func.params)
+
     def within(s: Stmt, pairs: frozenset[Var]) -> bool:
         if type(s) is For and s.extent == 2:
             pairs |= {s.var}
-        if type(s) is Store and s.buffer not in func.params:
+        if type(s) is Store and s.buffer not in given:
             return any(n in pairs for i in s.indices for n in walk(i) if type(n) is Var)
         return any(within(c, pairs) for c in nested(s))
 

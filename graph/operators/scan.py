@@ -64,13 +64,17 @@ def _stepped(
     r = np.moveaxis(r, 0, 1).reshape(hidden, -1)
     c = np.asarray(options.get("cell", np.zeros_like(h)), x.dtype)
     bias = options.get("bias")
-    p = np.split(np.asarray(options.get("peepholes", np.zeros(3 * hidden)), x.dtype), 3)
+    holes = options.get("peepholes")
     lengths = options.get("lengths", np.full(len(h), len(x)))
 
     def act(place: int, value: Array) -> Array:
         name, alpha, beta = activations[place]
         value = value if clip is None else np.clip(value, -clip, clip)
         return np.asarray(ACTIVATIONS[name][1](value, alpha, beta), x.dtype)
+
+    def seen(place: int, state: Array) -> Array | float:
+        """What a gate sees of the state: 0 where there are no peepholes, also of infinite ones."""
+        return 0.0 if holes is None else np.split(holes.astype(x.dtype), 3)[place] * state
 
     y = np.zeros((len(x), *h.shape), x.dtype)
     for t in reversed(range(len(x))) if backwards else range(len(x)):
@@ -87,12 +91,12 @@ def _stepped(
             new = (1 - z) * act(1, x[t, :, 2 * hidden :] + inner) + z * h
         else:
             i, o, f, g = np.split(x[t] + h @ r, 4, 1)
-            i = act(0, i + p[0] * c)
-            f = 1 - i if input_forget else act(0, f + p[2] * c)
+            i = act(0, i + seen(0, c))
+            f = 1 - i if input_forget else act(0, f + seen(2, c))
             new_c = f * c + i * act(1, g)
             name, alpha, beta = activations[2]
             squashed = ACTIVATIONS[name][1](new_c, alpha, beta)
-            new = np.asarray(act(0, o + p[1] * new_c) * squashed, x.dtype)
+            new = np.asarray(act(0, o + seen(1, new_c)) * squashed, x.dtype)
         live = (t < lengths)[:, None]
         h, c = np.where(live, new, h), np.where(live, new_c, c)
         y[t] = np.where(live, new, 0)

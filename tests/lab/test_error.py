@@ -57,17 +57,15 @@ def test_two_iterations_that_clash() -> None:
     assert known["What clashes"] == (
         "iteration i=0, j=1 writes A[1, 2], iteration i=1, j=0 reads it"
     )
-    assert "What helps" in known
     assert [words(line) for line in with_class(main, "here")] == ['with T.block("A"): # <-- here']
 
 
-def test_what_would_be_legal() -> None:
+def test_what_was_expected() -> None:
     sch = tw.Schedule(ops.matmul_func(64, 64, 64))
     i, *_ = sch.get_loops(sch.get_block("C"))
     error = refused(sch, lambda s: s.split(i, factors=[None, 24], perfect=True))
     known = facts(checked(view(error)))
     assert known["Expected"] == "a divisor of 64; found 24"
-    assert known["Would be legal"] == "4 8 16 32"
 
 
 def test_handles_that_ended() -> None:
@@ -76,7 +74,6 @@ def test_handles_that_ended() -> None:
     sch.split(i, factors=[8, 8])
     known = facts(checked(view(refused(sch, lambda s: s.parallel(i)))))
     assert known["Handle"].startswith("loop i ended with step 2")
-    assert known["Would be legal"] == "i_0 i_1"
 
 
 def test_long_programs_are_shown_around_the_place() -> None:
