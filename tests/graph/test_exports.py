@@ -74,6 +74,20 @@ def test_a_list_that_a_loop_fills() -> None:
     np.testing.assert_array_equal(joined, np.tile(x + 2, 3)[:, None])
 
 
+@pytest.mark.parametrize(("place", "order"), [(-2, "xab"), (-1, "axb"), (0, "xab"), (2, "abx")])
+def test_places_in_sequences_count_from_the_last_element(place: int, order: str) -> None:
+    node = onnx.helper.make_node
+    nodes = [
+        node("SequenceConstruct", ["a", "b"], ["s"]),
+        node("SequenceInsert", ["s", "x", "place"], ["t"]),
+        node("ConcatFromSequence", ["t"], ["y"], axis=0),
+    ]
+    inputs = [info(name, [1]) for name in "abx"]
+    graph = tw.import_onnx(proto(nodes, inputs, [info("y", [3])], {"place": np.int64(place)}))
+    (found,) = graph.reference(*(np.array([n], np.float32) for n in range(3)))
+    assert found.tolist() == ["abx".index(name) for name in order]
+
+
 def test_a_sequence_is_no_tensor() -> None:
     node = onnx.helper.make_node
     nodes = [node("SequenceConstruct", ["x"], ["s"]), node("Relu", ["s"], ["y"])]

@@ -25,9 +25,10 @@ def construct(_b: Builder, node: OnnxNode) -> Items:
 
 @onnx_op("SequenceInsert")
 def insert(_b: Builder, node: OnnxNode) -> Items:
-    """At the end, or before the element at a position."""
+    """At the end, or before the element at a position; that of the last one is -1."""
     values = list(node.items(0))
-    values.insert(_place(node, 2, len(values) + 1), node[1])
+    at_end = node.get(2) is None or int(node.number(2)) == len(values)
+    values.insert(len(values) if at_end else _place(node, 2, len(values)), node[1])
     return Items(tuple(values))
 
 
