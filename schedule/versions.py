@@ -140,9 +140,15 @@ def _by_iteration(
     taken, loops = _by_loops(block, turn.loop, above)
     values: dict[Var, Expr] = {}
     iters: list[Iter] = []
+    visited = True
     for s in loops:
         count, extent = (turn.var, turn.extent) if s is turn.loop else (s.var, s.extent)
-        value: Expr = as_expr(turn.first if s is turn.loop else 0)
+        first = turn.first if s is turn.loop else 0
+        value: Expr = as_expr(first)
+        own = next((i.extent for i in taken if i.value is s.var), None)
+        if own is not None and certain(own - first < extent):  # a guard leaves out those beyond
+            visited = visited and not certain(own - first < 1)
+            extent = own - first if visited else 1
         if count is not None:
             fresh = Var(f"v{s.var.name}")
             iters.append(Iter(fresh, extent, _kind(block, s), count))
@@ -163,7 +169,7 @@ def _by_iteration(
 
     moves = {old: (v.buffer, partial(moved, v)) for old, v in versioned.items()}
     begins = certain(as_expr(turn.first) == 0) or _kind(block, turn.loop) is not IterKind.REDUCE
-    begins = begins and _may_begin(block, taken, loop_ranges(above))
+    begins = begins and visited and _may_begin(block, taken, loop_ranges(above))
     init = substitute(block.init, mapping) if block.init is not None and begins else None
     body = substitute(block.body, mapping)
     new = _replace(block, iters=(*iters, *kept), body=body, init=init)

@@ -375,3 +375,27 @@ def long_chain(count: int) -> Func:
     for n in range(1, count + 1):
         x = te.compute((16,), lambda i, x=x: x[i] + 1, name=f"S{n}")
     return te.func([first, x], name="long_chain")
+
+
+@pytest.mark.parametrize("count", [1, 5, 17, 33])
+def test_a_loop_with_more_iterations_than_the_reduction_has_parts(count: int) -> None:
+    source = f"""
+@tw.script
+def parts(P: T.Buffer(({count}, 7), "int32"), S: T.Buffer((7,), "int32")):
+    for i, k in T.grid(7, {count}):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + P[vk, vi]
+"""
+    func = parse(source)
+    sch = Schedule(func)
+    _, k = sch.get_loops(sch.get_block("S"))
+    inner = sch.split(k, factors=[None, 8, 2], perfect=False)[-1]
+    partial, part = sch.split_reduction(inner, parts=3, factor_axis=0, tree=False)
+    sch.serial(part)
+    sch.read_at(part, partial, read_buffer_index=0, storage_scope="global")
+    sch.pipeline(part, stages=[0, 1], versions=1)
+    verify(sch.func)
+    check_meaning(func, sch.func)
