@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from dataclasses import replace as _replace
+from itertools import compress
 from keyword import iskeyword
 from typing import Any
 
 from ..base.errors import ScheduleError
-from ..tir.bounds import prove
+from ..tir.bounds import prove, variables
 from ..tir.ir import (
     Binary,
     Block,
@@ -29,6 +30,7 @@ from ..tir.ir import (
     For,
     If,
     Iter,
+    IterKind,
     Op,
     Range,
     Region,
@@ -41,6 +43,7 @@ from ..tir.ir import (
 )
 from ..tir.polynomial import ONE, add, factors
 from ..tir.simplify import Simplifier, difference
+from ..tir.starts import may_exclude_first
 from ..tir.structure import conjunction, conjuncts, key_of, size
 from ..tir.visit import map_tuple, substitute, walk, with_body
 from .block_queries import (
@@ -258,9 +261,11 @@ def rebound(
                 for old in conjuncts(stmt.predicate)
                 if (c := _condition(old, values, s)) is not None
             ]
-            if guard is not None:
-                conditions.append(guard)
-            return replace(stmt, iters=iters, predicate=conjunction(conditions))
+            if guard is None:
+                return replace(stmt, iters=iters, predicate=conjunction(conditions))
+            new = replace(stmt, iters=iters, predicate=conjunction([*conditions, guard]))
+            _require_starts(new, guard, ranges)
+            return new
         case Seq():
             return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
         case If():
@@ -270,6 +275,26 @@ def rebound(
             return If(cond, then, other)
         case _:
             raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
+
+
+def _require_starts(block: Block, guard: Expr, ranges: Ranges) -> None:
+    """Require that `guard`, on a loop of both reduce and other axes, leaves each init a place."""
+    if block.init is None:
+        return
+    values = [i.value for i in block.iters]
+    reduce = [i.kind is IterKind.REDUCE for i in block.iters]
+    terms = variables(*compress(values, reduce))
+    mixed = terms & variables(*compress(values, [not r for r in reduce]))
+    if mixed.isdisjoint(variables(guard)):
+        return
+    require(
+        not may_exclude_first(block, values, conjuncts(block.predicate), ranges),
+        "it cannot be shown that the condition {0} leaves the first term of each reduction of "
+        "block {1} in",
+        guard,
+        block.label,
+        hint="split before loops of elements and of the reduction are fused",
+    )
 
 
 def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:

@@ -6,6 +6,7 @@ import pytest
 
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .programs import elementwise, loops, matmul
@@ -100,3 +101,14 @@ def test_an_annotated_loop_is_refused() -> None:
     sch.annotate(i, "note", 1)
     with pytest.raises(ScheduleError):
         sch.split(i, factors=[None, 4])
+
+
+def test_more_parts_than_iterations_of_a_loop_of_elements_and_terms() -> None:
+    """A guard of such a loop leaves out points that others visit, which nothing here shows."""
+    sch = Schedule(matmul(6, 8, 4))
+    _, j, k = sch.get_loops(sch.get_block("C"))
+    middle = sch.split(sch.fuse(j, k), factors=[None, 2, 3])[1]
+    with pytest.raises(ScheduleError):
+        sch.split(middle, factors=[None, 4, 3])
+    sch.split(middle, factors=[None, 2])
+    verify(sch.func)
