@@ -10,10 +10,10 @@ needs. It is JSON, an object of patterns of file names, of which the first that 
 and `constants` the values of those that decide shapes; a file without a row needs none of them.
 `--light` takes the light models of the `onnx` package in addition, with weights from a seed.
 
-Each model is built without a database, with an empty cache and again with that cache, compared with
-the graph's reference in float64, and timed in turns with onnxruntime on as many threads. Ratios are
-onnxruntime's time over ours: above 1 is faster. A model that fails is a line with its error, and
-the exit status is 1.
+Each model is built without a database or with that of `--db`, which nothing is added to, with an
+empty cache and again with that cache, compared with the graph's reference in float64, and timed in
+turns with onnxruntime on as many threads. Ratios are onnxruntime's time over ours: above 1 is
+faster. A model that fails is a line with its error, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--table", type=Path, help="JSON: what the files of this folder need")
     found.add_argument("--light", action="store_true", help="the light models of onnx as well")
     found.add_argument("--threads", type=int, choices=(1, 2), default=1)
+    found.add_argument("--db", help="the records that kernels are built from; none without")
     found.add_argument("--rounds", type=int, default=15)
     found.add_argument("--bindings", type=int, help="so many sets of dims of each, the first ones")
     found.add_argument("--out", type=Path, help="a file that gets a line of JSON for each")
@@ -181,8 +182,8 @@ def _measured(
         before = os.environ.get(LOCATION)
         os.environ[LOCATION] = cache
         try:
-            cold, built = _timed(lambda: tw.build(graph, where))
-            warm, built = _timed(lambda: tw.build(graph, where))
+            cold, built = _timed(lambda: tw.build(graph, where, database=options.db))
+            warm, built = _timed(lambda: tw.build(graph, where, database=options.db))
         finally:
             os.environ.pop(LOCATION)
             if before is not None:
