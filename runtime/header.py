@@ -59,8 +59,8 @@ def _weights_note(signature: Signature, weights: tuple[str, int] | None) -> list
     if weights is None:
         return []
     return [
-        f" * {signature.arguments[-1].name} has the bytes of {weights[0]}, and is only read. It is",
-        f" * aligned to {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
+        f" * {signature.arguments[-1].name} has the bytes of {_shown(weights[0])},",
+        f" * and is only read. It is aligned to {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
         " *",
     ]
 
@@ -76,8 +76,13 @@ def _range_note(signature: Signature) -> list[str]:
     return [" * Values are not checked: other ones make it read or write other memory."]
 
 
+def _shown(name: str) -> str:
+    """A name of a model as text of a comment, which it cannot end: anybody may have chosen it."""
+    return "".join(c if c.isprintable() and c not in "*\\" else f"\\u{ord(c):04x}" for c in name)
+
+
 def _describe(argument: Argument) -> str:
-    text = f"{argument.name}: {argument.role} {argument.kind} {_elements(argument)}"
+    text = f"{_shown(argument.name)}: {argument.role} {argument.kind} {_elements(argument)}"
     packing = argument.packing
     if packing is None:
         return text

@@ -71,7 +71,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
             raise self._loaded("evidence")
         return self._evidence()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         """The output, or the tuple of outputs, as new numpy arrays.
 
         Inputs are given by position or by name: numpy arrays, or CPU objects with `__dlpack__`, of
