@@ -15,6 +15,7 @@ from ..codegen.sequence import joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
 from ..graph.lower import lowered_all
+from ..graph.mapped import check_unchanged
 from ..runtime.evidence import Evidence
 from ..runtime.model import Model
 from ..runtime.module import Origin
@@ -86,6 +87,8 @@ def compile_graph(
 ) -> BuiltGraph:
     """Compile a graph for a resolved target; see `tw.build`."""
     stage = Stages()
+    given = [value.data for value in graph.constants]
+    check_unchanged(given)
     with stage("optimize"):
         rewrites, graph = graph.rewrites(), graph.optimized()
     with stage("divide"):
@@ -112,6 +115,7 @@ def compile_graph(
             if isinstance(held, Constant):
                 weights.take_plain(held)
         content = weights.content()
+        check_unchanged(given)
     with stage("link"):
         name = generator_for(target).function_name(graph.name)
         plan = steps_of(graph, groups, codes, weights, name)

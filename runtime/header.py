@@ -59,8 +59,8 @@ def _weights_note(signature: Signature, weights: tuple[str, int] | None) -> list
     if weights is None:
         return []
     return [
-        f" * {signature.arguments[-1].name} has the bytes of {_shown(weights[0])},",
-        f" * and is only read. It is aligned to {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
+        f" * {signature.arguments[-1].name} has the bytes of {_shown(weights[0])} and is",
+        f" * only read. It is aligned to {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
         " *",
     ]
 

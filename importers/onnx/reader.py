@@ -17,6 +17,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError
+from ...graph.mapped import mapped
 from .table import Reason, Unsupported
 
 
@@ -110,10 +111,9 @@ def array(tensor: Any) -> np.ndarray[Any, Any]:
     """
     name = tensor.name or "without a name"
     try:
-        if hasattr(tensor, "base_dir"):
-            _check_external(tensor)
-        found = np.asarray(tensor.numpy())
         shape = tuple(int(extent) for extent in tensor.shape)
+        found = _external(tensor, shape) if hasattr(tensor, "base_dir") else tensor.numpy()
+        found = np.asarray(found)
     except TilewrightError:
         raise
     except Exception as error:  # the reader raises whatever damaged data lead to
@@ -127,6 +127,15 @@ def array(tensor: Any) -> np.ndarray[Any, Any]:
     except (TilewrightError, ValueError, KeyError, TypeError) as error:
         raise Unsupported(Reason.DTYPE, str(found.dtype)) from error
     return found
+
+
+def _external(tensor: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The elements that another file has, mapped; those of less than a byte are copied."""
+    _check_external(tensor)
+    found: np.ndarray[Any, Any] = tensor.numpy()  # refuses paths that leave the model's folder
+    if tensor.dtype.bitwidth % 8:
+        return found.copy()
+    return mapped(Path(tensor.path), found.dtype, shape, tensor.offset or 0)
 
 
 def _check_external(tensor: Any) -> None:

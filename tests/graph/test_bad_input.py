@@ -266,6 +266,20 @@ def test_external_data_are_read(
         assert tw.import_onnx(path).reference(np.ones(2, np.float32))[0].tolist() == wanted
 
 
+@pytest.mark.parametrize("content", [b"", bytes(16)])
+def test_external_data_that_change_before_the_build(folder: Path, content: bytes) -> None:
+    graph = tw.import_onnx(written(folder, "w.bin"))
+    (folder / "w.bin").write_bytes(content)
+    with pytest.raises(ModelError):
+        tw.build(graph, TARGET)
+
+
+def test_external_data_that_are_removed_before_the_build(folder: Path) -> None:
+    graph = tw.import_onnx(written(folder, "w.bin"))
+    (folder / "w.bin").unlink()
+    assert tw.build(graph, TARGET)(np.ones(2, np.float32)).tolist() == [11, 21]
+
+
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize(
     ("location", "more"),

@@ -316,9 +316,9 @@ def test_a_header_tells_weights_from_an_input_of_that_name(tmp_path: Path) -> No
 def test_the_name_of_an_input_is_no_code_of_the_header(tmp_path: Path) -> None:
     """C joins lines that end with a backslash before it looks where comments end."""
     b = Builder("named")
-    for name in ("x*\\\n/ int taken = 1; /*", "y*/ int taken = 1; /*", "self"):
-        x = b.input(name, TensorType("float32", (2,)))
-    graph = b.graph({"y": b.add("negative", x)})
+    names = ("x*\\\n/ int taken = 1; /*", "y*/ int taken = 1; /*", "self")
+    inputs = [b.input(name, TensorType("float32", (2,))) for name in names]
+    graph = b.graph({"y": b.add("negative", inputs[-1])})
     path = written(graph, tmp_path / "named.so")
     command = ["cc", "-xc", "-E", "-P", "named.h"]
     code = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
