@@ -31,7 +31,10 @@ def hard_swish(b: Builder, node: Node) -> Value | None:
 
 
 def _clipped(b: Builder, value: Value) -> tuple[Value, float, float] | None:
-    """The x, offset and top of x + offset between 0 and the top."""
+    """The x, offset and top of x + offset between 0 and the top.
+
+    An offset above the top would cost x / top + offset / top more digits than it costs the sum.
+    """
     for outer, inner in (("minimum", "maximum"), ("maximum", "minimum")):
         first = beside_number(b, value, outer)
         second = None if first is None else beside_number(b, first[0], inner)
@@ -42,6 +45,7 @@ def _clipped(b: Builder, value: Value) -> tuple[Value, float, float] | None:
         if (
             moved is not None
             and low == 0 < top < math.inf
+            and abs(moved[1]) <= top
             and (top == first[1]) == (outer == "minimum")
         ):
             return moved[0], moved[1], top

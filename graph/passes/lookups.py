@@ -49,7 +49,8 @@ def _counts(value: Value, count: int) -> bool:
 def pointwise_of_lookup(b: Builder, node: Node) -> Value | None:
     """pointwise(take(table, i), c)   ->   take(pointwise(table, c), i) along axis 0
 
-    If all but the indices is constant, and there are no fewer indices than rows.
+    If all but the indices is constant, and there are no fewer indices than rows. Of several tables
+    all have as many rows and dimensions.
     """
     lookups = [_lookup(b, value) for value in node.inputs]
     first = next((n for n in lookups if n is not None), None)
@@ -62,7 +63,10 @@ def pointwise_of_lookup(b: Builder, node: Node) -> Value | None:
     operands = list[Value]()
     for value, lookup in zip(node.inputs, lookups, strict=True):
         if lookup is not None and lookup.inputs[1] is indices:
-            operands.append(lookup.inputs[0])
+            own = lookup.inputs[0]
+            if own.shape[0] != rows or own.type.rank != table.type.rank:
+                return None
+            operands.append(own)
             continue
         whole = [1] * (node.output.type.rank - value.type.rank) + list(value.shape)
         last = len(whole) - len(row)

@@ -73,19 +73,20 @@ def transpose_of_split_slice(b: Builder, node: Node) -> Value | None:
     starts, steps = _numbers(part, "starts"), _numbers(part, "steps")
     whole, begin = list[int](), list[int]()
     for old_dims, new_dims in _runs(part.output.shape, view.output.shape):
-        sliced = [d for d in old_dims if part.output.shape[d] != x.shape[d]]
+        sliced = [d for d in old_dims if not _is_whole(part, d)]
         extents = [view.output.shape[d] for d in new_dims]
         first = [0] * len(extents)
         if sliced:
             axis = next((k for k, e in enumerate(extents) if e != 1), None)
             inner = math.prod(extents[axis + 1 :]) if axis is not None else 0
-            alone = units(part.output.shape[d] for d in old_dims) == (part.output.shape[sliced[0]],)
-            if axis is None or not alone or steps[sliced[0]] != 1:
+            (dim, *others) = sliced
+            alone = units(part.output.shape[d] for d in old_dims) == (part.output.shape[dim],)
+            if axis is None or others or not alone or steps[dim] != 1:
                 return None
-            if x.shape[sliced[0]] % inner or starts[sliced[0]] % inner:
+            if x.shape[dim] % inner or starts[dim] % inner:
                 return None
-            extents[axis] = x.shape[sliced[0]] // inner
-            first[axis] = starts[sliced[0]] // inner
+            extents[axis] = x.shape[dim] // inner
+            first[axis] = starts[dim] // inner
         whole += extents
         begin += first
     parts = new(
@@ -93,6 +94,13 @@ def transpose_of_split_slice(b: Builder, node: Node) -> Value | None:
         shape=view.output.shape,
     )  # fmt: skip
     return new(b, "transpose", parts, axes=_axes(node))
+
+
+def _is_whole(part: Node, dim: int) -> bool:
+    """Whether a slice has all elements of a dimension, in their order."""
+    extent = part.output.shape[dim]
+    kept = extent == part.inputs[0].shape[dim] and _numbers(part, "starts")[dim] == 0
+    return kept and (extent == 1 or _numbers(part, "steps")[dim] == 1)
 
 
 def _axes(node: Node) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ last shape is as expected then says that the others are.
 from __future__ import annotations
 
 import math
+from itertools import permutations
 from typing import TypeAlias
 
 from ..builder import Builder, Rules
@@ -41,27 +42,26 @@ def normalize(b: Builder, node: Node) -> Value | None:
     is less precise, and d any x, which then is not centered.
     """
     if node.operator == "divide":
-        found = _normalized(b, *node.inputs)
+        distance, divisor = node.inputs
+        found = _normalized(b, distance, divisor, _producer(b, divisor, "sqrt"))
         return None if found is None else reshaped(b, found, node.output.shape)
     parts, scale = factors(b, node)
-    for inverse in parts:
+    if scale != 1:
+        return None
+    for (n, inverse), (m, distance) in permutations(enumerate(parts), 2):
         quotient = _producer(b, inverse, "divide")
-        if quotient is None or number(quotient.inputs[0]) != 1 or scale != 1:
+        if quotient is None or number(quotient.inputs[0]) != 1:
             continue
-        for distance in parts:
-            found = None if distance is inverse else _normalized(b, distance, inverse)
-            if found is not None:
-                for other in parts:
-                    if other is not inverse and other is not distance:
-                        found = b.add("multiply", found, other)
-                return reshaped(b, found, node.output.shape)
+        found = _normalized(b, distance, inverse, _producer(b, quotient.inputs[1], "sqrt"))
+        if found is not None:
+            for other in (part for k, part in enumerate(parts) if k not in (n, m)):
+                found = b.add("multiply", found, other)
+            return reshaped(b, found, node.output.shape)
     return None
 
 
-def _normalized(b: Builder, distance: Value, divisor: Value) -> Value | None:
-    """The norm of a distance from the mean by the square root, or its inverse."""
-    quotient = _producer(b, divisor, "divide")
-    root = _producer(b, divisor if quotient is None else quotient.inputs[1], "sqrt")
+def _normalized(b: Builder, distance: Value, by: Value, root: Node | None) -> Value | None:
+    """The norm of a distance from the mean, which is divided by a root, or times its inverse."""
     found = None if root is None else beside_number(b, without_views(b, root.inputs[0]), "add")
     if found is None:
         return None
@@ -70,8 +70,8 @@ def _normalized(b: Builder, distance: Value, divisor: Value) -> Value | None:
     if rows is None:
         return None
     x, axes = rows
-    last = tuple(range(axes[0], x.type.rank))
-    if axes != last or not _keeps(divisor, x, axes):
+    last = tuple(range(x.type.rank - len(axes), x.type.rank))
+    if not axes or axes != last or not _keeps(by, x, axes):
         return None
     return new(b, "normalize", x, axis=axes[0], epsilon=epsilon, centered=x is not distance)
 

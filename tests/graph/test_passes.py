@@ -117,6 +117,11 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "v: float32[3, 1] = mean(q, axes=(1,), keepdims=True); e: float32[3, 1] = add(v, c);"
          "r: float32[3, 1] = sqrt(e); i: float32[3, 1] = divide(one, r);"
          "y: float32[3, 8] = multiply(x, i)", "normalize"),
+        ("x: float32[3, 8]",  # x is a factor twice
+         "const c: float32[] = 1e-5; const one: float32[] = 1; q: float32[3, 8] = multiply(x, x);"
+         "v: float32[3, 1] = mean(q, axes=(1,), keepdims=True); e: float32[3, 1] = add(v, c);"
+         "r: float32[3, 1] = sqrt(e); i: float32[3, 1] = divide(one, r);"
+         "y: float32[3, 8] = multiply(q, i)", "normalize multiply"),
     ],
     "attention": [
         ("q: float32[1, 2, 5, 4], x: float32[1, 6, 2, 4], v: float32[1, 2, 6, 3], m: float32[5, 6]",
@@ -223,6 +228,37 @@ def special(graph: Graph) -> list[np.ndarray]:
          "const c: float32[] = 1e-5; q: float32[3, 8] = multiply(x, x);"
          "v: float32[3, 1] = sum(q, axes=(1,), keepdims=True); e: float32[3, 1] = add(v, c);"
          "r: float32[3, 1] = sqrt(e); y: float32[3, 8] = divide(x, r)"),
+        *[
+            ("x: float32[3, 8]",  # x / (n / sqrt(..)), and what is no mean
+             f"const c: float32[] = 1e-5; const n: float32[] = {n};"
+             "q: float32[3, 8] = multiply(x, x);"
+             f"v: float32[3, {k}] = mean(q, axes={axes}, keepdims=True);"
+             f"e: float32[3, {k}] = add(v, c); r: float32[3, {k}] = sqrt(e);"
+             f"i: float32[3, {k}] = divide(n, r); y: float32[3, 8] = {last}")
+            for n, k, axes, last in (
+                (1, 1, "(1,)", "divide(x, i)"), (7, 1, "(1,)", "divide(x, i)"),
+                (7, 1, "(1,)", "multiply(x, i)"), (1, 8, "()", "multiply(x, i)"),
+            )
+        ],
+        *[
+            ("x: int64[4]",  # tables of other rows, or of other dimensions
+             f"const a: float32[{a}] = {p}; const b: float32[{b}] = {q};"
+             f"c: float32[{c}] = take(a, x, axis=0); d: float32[{d}] = take(b, x, axis=0);"
+             "y: float32[4, 2] = add(c, d)")
+            for a, b, c, d, p, q in (
+                ("2, 2", "3, 2", "4, 2", "4, 2", [[1, 2], [3, 4]], [[1, 2], [3, 4], [5, 6]]),
+                ("3, 2", "2, 1", "4, 2", "4, 1", [[1, 2], [3, 4], [5, 6]], [[1], [2]]),
+            )
+        ],
+        ("x: int64[4]",
+         "const a: float32[4, 1] = [[1], [2], [3], [4]]; const b: float32[4] = [1, 2, 3, 4];"
+         "c: float32[4, 1] = take(a, x, axis=0); d: float32[4] = take(b, x, axis=0);"
+         "y: float32[4, 4] = add(c, d)"),
+        ("x: float32[2, 9]",  # an offset in which the sum would lose its digits
+         "const o: float32[] = 1e6; const z: float32[] = 0; const t: float32[] = 6;"
+         "a: float32[2, 9] = add(x, o); b: float32[2, 9] = maximum(z, a);"
+         "c: float32[2, 9] = minimum(b, t); d: float32[2, 9] = multiply(x, c);"
+         "y: float32[2, 9] = divide(d, t)"),
         ("x: float32[2, 9]",  # 6 divides what is cut off at 5
          "const o: float32[] = 3; const z: float32[] = 0; const t: float32[] = 5;"
          "const s: float32[] = 6; a: float32[2, 9] = add(x, o); b: float32[2, 9] = maximum(z, a);"
@@ -236,6 +272,13 @@ def special(graph: Graph) -> list[np.ndarray]:
          "a: float32[2, 12] = slice(x, starts=(0, 0), steps=(1, 2), shape=(2, 12));"
          "b: float32[2, 4, 3] = reshape(a, shape=(2, 4, 3));"
          "y: float32[4, 2, 3] = transpose(b, axes=(1, 0, 2))"),
+        *[
+            (f"x: float32[{e}, 12]",  # a slice that turns or repeats its rows is no whole one
+             f"a: float32[6, 12] = slice(x, starts=({s}, 0), steps=({t}, 1), shape=(6, 12));"
+             "b: float32[2, 3, 12] = reshape(a, shape=(2, 3, 12));"
+             "y: float32[12, 2, 3] = transpose(b, axes=(2, 0, 1))")
+            for e, s, t in ((6, 5, -1), (6, 0, 0), (12, 0, 2), (12, 11, -2))
+        ],
         ("x: float32[3, 2, 6]",  # the reshape joins what is sliced with what is not
          "a: float32[2, 2, 6] = slice(x, starts=(1, 0, 0), steps=(1, 1, 1), shape=(2, 2, 6));"
          "b: float32[4, 6] = reshape(a, shape=(4, 6));"
