@@ -91,13 +91,13 @@ class Builder:
     ) -> tuple[Value, ...]:
         """The outputs of an operator, named as `like`, whose types they have too if `known`."""
         record = find(name)
-        attributes = dict(given) if known else record.checked(dict(given))
+        taken = tuple(value.type for value in inputs)
+        attributes = dict(given) if known else record.checked(taken, dict(given))
         exact = (name, tuple(attributes.items()), _signs(attributes))
         key = (exact, tuple(map(id, inputs)))
         equal = self._nodes.get(key)
         if equal is not None:
             return equal.outputs
-        taken = tuple(value.type for value in inputs)
         types = tuple(value.type for value in like) if known else self._types.get((exact, taken))
         if types is None:
             types = self._types[exact, taken] = record.types(taken, attributes)

@@ -27,6 +27,7 @@ from ..base.errors import IRError, ModelError, similar
 from ..tir import te
 from ..tir.ir import Func
 from ..tir.te import Tensor
+from .attributes import annotated, from_front, frozen, is_of
 from .ir import Attributes, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -56,7 +57,9 @@ class Operator:
     `reference` takes numpy arrays and attributes, and returns an array or a tuple of them; its
     results have the dtypes of `infer`, whatever numpy would promote to. It raises `IndexError` for
     an index out of range. `lower` takes `te` tensors; `None` says that no kernel is made of it.
-    `infer` takes types. `attributes` are the names it takes, with their defaults.
+    `infer` takes types. `attributes` are the names it takes, with their defaults. All of these are
+    given attributes as `checked` makes them: of the types that `source` annotates (numbers where it
+    says nothing), and `axis` and `axes`, the dimensions of the first operand, from the front.
     `program` is instead of `lower`, for what formulas do not express, such as steps in an order: it
     takes the types of the inputs, and returns a program whose parameters are the inputs, then the
     outputs. It is a kernel of its own.
@@ -84,11 +87,20 @@ class Operator:
         more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         return least, math.inf if more else len(own)
 
-    def checked(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes with defaults.
+    @cached_property
+    def _annotated(self) -> dict[str, Any]:
+        return annotated(self.source)
 
-        Raises `ModelError` for one that is unknown, missing, or of a type that none has.
+    def checked(self, inputs: Sequence[TensorType], attributes: dict[str, Any]) -> dict[str, Any]:
+        """The attributes as a node with these inputs has them: all, and axes from the front.
+
+        Raises `ModelError` for one that is unknown, missing, of another type than is annotated, or
+        an axis that is none, and for fewer or more inputs than it takes.
         """
+        least, most = self.operands
+        if not least <= len(inputs) <= most:
+            count = least if least == most else f"{least} to {most}"
+            raise ModelError("{0} takes {1} operands, not {2}", self.name, count, len(inputs))
         known = self.attributes
         for name in attributes:
             if name not in known:
@@ -100,21 +112,20 @@ class Operator:
         for name, value in complete.items():
             if value is inspect.Parameter.empty:
                 raise ModelError("{0} needs the attribute {1}", self.name, name)
-        frozen = {name: _frozen(value) for name, value in complete.items()}
-        for name, value in frozen.items():
-            if not _is_attribute(value):
-                raise ModelError("{0}: {1} is a {2}", self.name, name, type(value).__name__)
-        return frozen
+        found = {name: frozen(value) for name, value in complete.items()}
+        for name, value in found.items():
+            wanted = self._annotated[name]
+            if not is_of(value, wanted):
+                kind = getattr(wanted, "__name__", str(wanted))
+                raise ModelError("{0}: {1} is {2!r:.60}, not {3}", self.name, name, value, kind)
+        rank = inputs[0].rank if inputs else 0
+        return {name: from_front(self.name, name, value, rank) for name, value in found.items()}
 
     def types(self, inputs: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
-        """The types of the outputs.
+        """The types of the outputs, given attributes that are `checked`.
 
         Raises `ModelError` for inputs or attributes that it does not take.
         """
-        least, most = self.operands
-        if not least <= len(inputs) <= most:
-            count = least if least == most else f"{least} to {most}"
-            raise ModelError("{0} takes {1} operands, not {2}", self.name, count, len(inputs))
         try:
             if self.infer is not None:
                 found = self.infer(*inputs, **attributes)
@@ -203,18 +214,3 @@ def find(name: str) -> Operator:
         raise ModelError(
             "there is no operator {0!r}", name, hint=similar(name, OPERATORS)
         ) from None
-
-
-def _frozen(value: Any) -> Any:
-    """Lists as tuples, numbers of numpy as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return _frozen(value.tolist())
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
-
-
-def _is_attribute(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_attribute, value))
-    return value is None or isinstance(value, bool | int | float | str)

@@ -164,7 +164,7 @@ def _node(made: str, operator: str, given: str, values: dict[str, Value], line: 
     for name, type in _typed(made):
         outputs.append(Value(type, name))
         _define(name, outputs[-1], values)
-    checked = find(operator).checked(attributes)
+    checked = find(operator).checked([v.type for v in operands], attributes)
     return Node(operator, tuple(operands), checked, tuple(outputs))
 
 

@@ -11,7 +11,8 @@ def verify(graph: Graph) -> None:
     """Raise `ModelError` for a graph that breaks a rule.
 
     Each value is an input, a constant or computed by one node before it is read; nodes have the
-    attributes and types that their operators say; constants have the elements of their types.
+    attributes and types that their operators say, axes from the front; constants have the elements
+    of their types.
     """
     known: set[Value] = set()
     for name, value in graph.inputs.items():
@@ -27,8 +28,11 @@ def verify(graph: Graph) -> None:
             if value not in known and not isinstance(value, Constant):
                 raise ModelError("{0} reads {1} before it is computed", node, value)
         record = find(node.operator)
-        attributes = record.checked(dict(node.attributes))
-        types = record.types([v.type for v in node.inputs], attributes)
+        given = [v.type for v in node.inputs]
+        attributes = record.checked(given, dict(node.attributes))
+        if attributes != node.attributes:
+            raise ModelError("{0} has attributes {1}, not {2}", node, node.attributes, attributes)
+        types = record.types(given, attributes)
         if types != tuple(v.type for v in node.outputs):
             raise ModelError("{0} computes {1}", node, ", ".join(map(str, types)))
         for output in node.outputs:

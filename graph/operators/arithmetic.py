@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...base import dtypes
+from ...base.errors import IRError
 from ...tir import te
 from ...tir.te import Expr, Operand
+from ..ir import TensorType
 from ..operator import Array
 from .pointwise import pointwise
 
@@ -97,10 +99,21 @@ pointwise("divide", _divide, _divided)
 pointwise("remainder", _remainder, _remains)
 pointwise("fmod", _truncated_remainder, _truncated_remains)
 pointwise("power", _power, _powers)
+
+
+def _limits(x: TensorType, *, low: float, high: float) -> TensorType:
+    if not dtypes.is_float(x.dtype):
+        least, most = dtypes.int_limits(x.dtype)
+        if not all(least <= limit <= most and limit == int(limit) for limit in (low, high)):
+            raise IRError("clip: {0} and {1} are no limits of {2}", low, high, x.dtype)
+    return x
+
+
 pointwise(
     "clip",
     lambda x, *, low, high: te.minimum(
         te.maximum(x, te.const(low, x.dtype)), te.const(high, x.dtype)
     ),
     lambda x, *, low, high: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)),
+    infer=_limits,
 )

@@ -11,6 +11,7 @@ computed in float32, and so are the states between steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from ..operator import Array
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 """The columns of a cell's weights are so many times its hidden size."""
+NONLINEAR = {"rnn": 1, "gru": 2, "lstm": 3}
+"""The activations of a cell."""
 _SCRATCH = {"rnn": "", "gru": "ZQ", "lstm": "Z"}
 _SUMS = 128
 """Sums of a step that are held at once."""
@@ -143,8 +146,7 @@ class CellText:
         yield from self._product(0, 4 * self.hidden, "H")
         forget = self._act(0, self._gate(2) + self._peephole(2))
         kept = "(1.0 - Z[i, j])" if self.input_forget else forget
-        name, alpha, beta = self.activations[2]
-        squashed = ACTIVATIONS[name][0].format("C[i, j]", repr(alpha), repr(beta))
+        squashed = self._activated(2, "C[i, j]")
         yield from self._gates(
             f"Z[i, j] = {self._act(0, self._gate(0) + self._peephole(0))}",
             self._next("C", f"{kept} * C[i, j] + Z[i, j] * {self._act(1, self._gate(3))}"),
@@ -156,10 +158,17 @@ class CellText:
         return f"G[i, {number * self.hidden} + j]"
 
     def _act(self, place: int, value: str) -> str:
-        name, alpha, beta = self.activations[place]
         if self.clip is not None:
-            value = f"T.minimum(T.maximum({value}, {-self.clip!r}), {self.clip!r})"
-        return ACTIVATIONS[name][0].format(f"({value})", repr(alpha), repr(beta))
+            low, high = map(self._number, (-self.clip, self.clip))
+            value = f"T.minimum(T.maximum({value}, {low}), {high})"
+        return self._activated(place, f"({value})")
+
+    def _activated(self, place: int, value: str) -> str:
+        name, *parameters = self.activations[place]
+        return ACTIVATIONS[name][0].format(value, *map(self._number, parameters))
+
+    def _number(self, value: float) -> str:
+        return repr(float(value)) if math.isfinite(value) else f'T.{self.wide}("{value}")'
 
     def _peephole(self, place: int) -> str:
         if "peepholes" not in self.given:

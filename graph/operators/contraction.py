@@ -113,6 +113,8 @@ def conv(
     rank = x.ndim - 2
     if w.ndim != x.ndim or any(len(v) != rank for v in (strides, before, after, dilations)):
         raise IRError("conv: {0} and {1} with strides {2}", x.extents, w.extents, strides)
+    if min((*strides, *dilations), default=1) < 1:
+        raise IRError("conv: strides {0}, dilations {1}, expected 1 and more", strides, dilations)
     n, channels, *extents = x.extents
     outputs, group, *kernel = w.extents
     if channels != group * groups or outputs % groups:

@@ -92,12 +92,14 @@ def pad(
     *,
     before: Sequence[int],
     after: Sequence[int],
-    value: float = 0,
+    value: bool | float = 0,
     mode: str = "constant",
 ) -> Tensor:
     """`x` with elements around it: `value`, or those that `mode` (reflect, edge, wrap) says."""
     if min((*before, *after), default=0) < 0:
         raise IRError("pad: widths {0} and {1} are negative", before, after)
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise IRError("pad: there is no mode {0}", mode)
     if mode == "constant":
         widths = list(zip(before, after, strict=True))
         return ops.pad(x, widths, te.const(value, x.dtype))
@@ -111,8 +113,8 @@ def pad(
             return te.minimum(te.maximum(place, 0), extent - 1)
         if mode == "wrap":
             return place % extent
-        if mode != "reflect" or max(b, a) >= extent:
-            raise IRError("pad: mode {0} with {1} and {2} around {3}", mode, b, a, extent)
+        if max(b, a) >= extent:
+            raise IRError("pad: {0} and {1} are no reflections of {2}", b, a, extent)
         place = te.abs(place) if b else place
         return extent - 1 - te.abs(extent - 1 - place) if a else place
 

@@ -29,6 +29,7 @@ def pointwise(
     *,
     result: str | None = None,
     conditions: int = 0,
+    infer: Callable[..., TensorType] | None = None,
 ) -> None:
     """Register an operator of expressions; keywords of `lower` are its attributes.
 
@@ -36,7 +37,7 @@ def pointwise(
     unless `result` says another one.
     """
 
-    def infer(*types: TensorType, **_attributes: Any) -> TensorType:
+    def broadcasted(*types: TensorType, **_attributes: Any) -> TensorType:
         shape = broadcast.shape(name, *(t.shape for t in types))
         for k, type in enumerate(types[:conditions]):
             if type.dtype != "bool":
@@ -68,7 +69,7 @@ def pointwise(
         value = reference(*operands, **attributes)
         return np.asarray(value, bool if result == "bool" else narrow)
 
-    register(Operator(name, Kind.POINTWISE, arrays, tensors, infer, lower))
+    register(Operator(name, Kind.POINTWISE, arrays, tensors, infer or broadcasted, lower))
 
 
 def element_at(t: Tensor, indices: Sequence[Expr], shape: tuple[int, ...]) -> Expr:

@@ -34,7 +34,10 @@ def _reduction(name: str, lower: Callable[..., Tensor], reference: Callable[...,
         shape = (
             1 if d in places else e for d, e in enumerate(x.shape) if keepdims or d not in places
         )
-        return TensorType(x.dtype, tuple(shape))
+        made = TensorType(x.dtype, tuple(shape))
+        if name == "mean" and made.size > x.size and not dtypes.is_float(x.dtype):
+            raise IRError("mean: there is none of no integers, {0} along {1}", x, axes)
+        return made
 
     register(Operator(name, Kind.REDUCTION, arrays, tensors, infer, tensors))
 

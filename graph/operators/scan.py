@@ -6,6 +6,7 @@ product in front; what is left of a step is the product with the state, and the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...tir.ir import Func
 from ...tir.parser import parse
 from ..ir import TensorType
 from ..operator import Array, Kind, programmed
-from .cells import ACTIVATIONS, GATES, Activation, CellText, tile_width
+from .cells import ACTIVATIONS, GATES, NONLINEAR, Activation, CellText, tile_width
 
 _OPTIONS = ("cell", "bias", "peepholes", "lengths")
 
@@ -28,6 +29,10 @@ def _infer(
     extra = given["given"]
     if cell not in GATES or len(others) != len(extra) or not set(extra) <= set(_OPTIONS):
         raise IRError("recurrence: cell {0} with {1} and {2} operands", cell, extra, len(others))
+    if [a[0] in ACTIVATIONS for a in given["activations"]] != [True] * NONLINEAR[cell]:
+        raise IRError("recurrence: activations {0} of a {1}", given["activations"], cell)
+    if given["clip"] is not None and math.isnan(given["clip"]):
+        raise IRError("recurrence: clip is no number")
     if x.rank != 3 or h.rank != 2 or x.shape[1] != h.shape[0]:
         raise IRError("recurrence: inputs {0} and state {1}", x, h)
     n, hidden = h.shape
@@ -131,7 +136,7 @@ def recurrence(
     names = {"cell": "C0", "bias": "B", "peepholes": "P", "lengths": "N"}
     operands = {"X": x, "R": r, "H0": h}
     operands |= {names[name]: type for name, type in zip(given, others, strict=True)}
-    outputs = _infer(x, r, h, *others, cell=cell, given=given)
+    outputs = _infer(x, r, h, *others, cell=cell, given=given, activations=activations, clip=clip)
     operands |= dict(zip(("Y", "HT", "CT"), outputs, strict=False))
     parameters = ", ".join(f'{k}: T.Buffer({t.shape}, "{t.dtype}")' for k, t in operands.items())
     text = CellText(

@@ -124,7 +124,7 @@ def resize_nearest(
 
     def place(i: Expr, extent: int, size: int, scale: tuple[int, int, int]) -> Expr | int:
         m, s, d = scale
-        if s < 0 or ((size - 1) * m + s) // d >= extent:
+        if min(m, s) < 0 or d < 1 or ((size - 1) * m + s) // d >= extent:
             raise IRError("resize_nearest: {0} elements of {1} by {2}", size, extent, scale)
         return (i * m + s) // d
 

@@ -20,7 +20,7 @@ def attention(b: Builder, node: Node) -> Value | None:
     shape = weights.shape
     scores = without_views(b, rows.inputs[0])
     last = rows.output.type.rank - 1
-    if rows.attributes["axis"] not in (last, -1) or rows.output.shape[-1] != shape[-1]:
+    if rows.attributes["axis"] != last or rows.output.shape[-1] != shape[-1]:
         return None
     if not _alone(b, rows.inputs[0], scores) or scores.shape != shape:
         return None

@@ -130,7 +130,7 @@ def _reduction(b: Builder, value: Value, operator: str) -> Rows | None:
     (x,) = node.inputs
     axes = node.attributes["axes"]
     assert isinstance(axes, tuple)
-    return x, tuple(sorted({int(axis) % x.type.rank for axis in axes}))  # type: ignore[arg-type]
+    return x, tuple(sorted(axes))  # type: ignore[arg-type]
 
 
 def _producer(b: Builder, value: Value, operator: str) -> Node | None:

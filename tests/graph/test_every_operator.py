@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilewright.base import dtypes
+from tilewright.base.errors import ModelError
+from tilewright.graph import Graph, Value
 from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered
 from tilewright.graph.operator import OPERATORS, Kind, find
+from tilewright.graph.verify import verify
 from tilewright.tir.interpreter import interpret
 
 from ..long import examples
@@ -65,10 +73,79 @@ def test_kernels_agree(name: str) -> None:
     assert not left, f"{left} cases are lacking"
 
 
-def drawn(name: str, pick: Pick) -> GraphCase | None:
-    """A graph of the operator alone; `None` if its operands are refused, or say little."""
+PLACES = [(n, a) for n in sorted(OPERATORS) for a in ("axis", "axes") if a in find(n).attributes]
+
+
+@pytest.mark.parametrize(("name", "axis"), PLACES)
+def test_axes_of_nodes_count_from_the_front(name: str, axis: str) -> None:
+    pool = Pool(lambda n: n - 1, Style("normal", fresh=8))
+    operands, attributes = CASES[name](pool)
+    inputs = [pool.builder.input(f"of{k}", value.type) for k, value in enumerate(operands)]
+    rank = inputs[0].type.rank
+
+    def graph(*places: int) -> Graph:
+        given = {**attributes, axis: places if axis == "axes" else places[0]}
+        made = pool.builder.add(name, *inputs, **given)
+        return pool.graph([made] if isinstance(made, Value) else made)
+
+    given = attributes[axis] if axis == "axes" else [attributes[axis]]
+    front = [a % rank for a in given]
+    right = graph(*front)
+    assert right.digest == graph(*(a - rank for a in front)).digest
+    verify(right)
+    for wrong in (rank, -rank - 1):
+        with pytest.raises(ModelError):
+            graph(*front[1:], wrong)
+    if axis == "axes":
+        with pytest.raises(ModelError):
+            graph(*front[1:], front[-1])
+    (node,) = right.nodes
+    behind = tuple(a - rank for a in front)
+    other = {**node.attributes, axis: behind if axis == "axes" else behind[0]}
+    with pytest.raises(ModelError):
+        verify(replace(right, nodes=(replace(node, attributes=other),)))
+
+
+@pytest.mark.parametrize("name", sorted(name for name in OPERATORS if find(name).attributes))
+def test_changed_attributes_are_refused_or_agree(name: str) -> None:
+    for seed in range(examples(60)):
+        rng = np.random.default_rng(seed)
+        try:
+            case = drawn(name, lambda n, rng=rng: int(rng.integers(n)), changed)  # type: ignore[misc]
+        except IndexError:  # an index out of another dimension
+            continue
+        if case is not None and max(v.type.size for v in case.graph.values()) <= MOST_VISITS:
+            check_graph(case, compiled=False)
+            check_interpreted(case)
+
+
+ODD = (-2, -1, 0, 1, 2, 5, 40, 2**63, -(2**63), 10**400, 0.5, -0.0, math.inf, -math.inf, math.nan,
+       True, False, None, "a", "", (), (1,), (0, 0), ((1, 2), 3))  # fmt: skip
+
+
+def changed(value: Any, pick: Pick) -> Any:
+    """Another value, or a tuple with an item more, less, or changed."""
+    if isinstance(value, list | tuple) and value and pick(4):
+        items, at = list(value), pick(len(value))
+        items[at : at + 1] = ([], [items[at]] * 2, *[[changed(items[at], pick)]] * 4)[pick(6)]
+        return items
+    if isinstance(value, int | float) and pick(2):
+        return value + (-4, -2, -1, 1, 2, 4)[pick(6)]
+    return ODD[pick(len(ODD))]
+
+
+def drawn(
+    name: str, pick: Pick, change: Callable[[Any, Pick], Any] | None = None
+) -> GraphCase | None:
+    """A graph of the operator alone; `None` if its operands are refused, or say little.
+
+    With `change` one of its attributes is changed.
+    """
     pool = Pool(pick, STYLES[pick(len(STYLES))])
     inputs, attributes = CASES[name](pool)
+    if change is not None and attributes:
+        one = list(attributes)[pick(len(attributes))]
+        attributes = {**attributes, one: change(attributes[one], pick)}
     made = pool.add(name, *inputs, **attributes)
     if made is None:
         return None

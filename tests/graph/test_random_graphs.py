@@ -38,7 +38,8 @@ def test_a_wrong_lowering_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -
 def one(operator: str, *types: TensorType, **attributes: Any) -> Graph:
     b = Builder("one")
     inputs = [b.input(f"x{k}", type) for k, type in enumerate(types)]
-    return b.graph({"y": b.add(operator, *inputs, **attributes)})
+    made = b.add(operator, *inputs, **attributes)
+    return b.graph({"y": made[0] if isinstance(made, tuple) else made})
 
 
 @pytest.mark.parametrize(
@@ -85,8 +86,7 @@ def test_the_largest_of_nothing_is_less_than_all(operator: str, dtype: str) -> N
     ("operator", "shapes", "attributes"),
     [
         ("argmax", [(2, 0)], {"axis": 1}),
-        ("sum", [(2, 3)], {"axes": (2,)}),
-        ("sum", [(2, 3)], {"axes": (0, -2)}),
+        ("accumulate", [()], {"axis": 0}),
         (
             "grid_sample",
             [(1, 1, 0), (1, 2, 1)],
@@ -106,6 +106,60 @@ def test_what_reads_no_element_is_refused(
     types = [TensorType(d, s) for d, s in zip(dtypes, shapes, strict=False)]
     with pytest.raises(ModelError):
         one(operator, *types, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("operator", "type", "attributes"),
+    [
+        ("clip", "uint8[4]", {"low": -1, "high": 3}),
+        ("clip", "int32[4]", {"low": 0.5, "high": 3}),
+        ("clip", "float32[4]", {"low": "a", "high": 3}),
+        ("mean", "int32[4, 0]", {"axes": (1,)}),
+        ("sum", "float32[4]", {"axes": (0.0,)}),
+        ("sum", "float32[4]", {"axes": (0,), "keepdims": 2}),
+        ("resize_nearest", "float32[4]", {"scales": ((-1, 3, 1),), "shape": (4,)}),
+        ("resize_nearest", "float32[4]", {"scales": ((1, 0, -1),), "shape": (4,)}),
+        ("pad", "float32[4]", {"before": (0,), "after": (0,), "mode": "mirror"}),
+        ("normalize", "float32[4]", {"axis": 0, "epsilon": 10**400}),
+        ("leaky_relu", "float32[4]", {"slope": (1, 2)}),
+    ],
+)
+def test_attributes_that_mean_nothing_are_refused(
+    operator: str, type: str, attributes: dict[str, Any]
+) -> None:
+    given = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
+    with pytest.raises(ModelError):
+        parse_graph(
+            f"graph g(x: {type}) -> (y):\n  %0: {type} = {operator}(x, {given})\n  return y=%0\n"
+        )
+    dtype, _, shape = type.rstrip("]").partition("[")
+    with pytest.raises(ModelError):
+        one(operator, TensorType(dtype, tuple(map(int, shape.split(", ")))), **attributes)
+
+
+@pytest.mark.parametrize("clip", [np.inf, 2.0, None])
+@pytest.mark.parametrize("alpha", [np.inf, 0.5])
+def test_numbers_of_a_cell_may_be_infinite(clip: float | None, alpha: float) -> None:
+    types = [("float32", (2, 1, 3)), ("float32", (1, 3, 3)), ("float32", (1, 3))]
+    graph = one(
+        "recurrence", *(TensorType(*t) for t in types),
+        cell="rnn", activations=[("thresholdedrelu", alpha, 0.0)], clip=clip,
+    )  # fmt: skip
+    given = [np.full(shape, 3, np.float32) for _, shape in types]
+    model = tw.build(graph, TARGET)
+    np.testing.assert_allclose(model(*given), graph.reference(*given)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "names", [("tanh",), ("tanh", "sigmoid", "tanh", "tanh"), ("tanh", "a", "tanh")]
+)
+def test_activations_are_those_of_the_cell(names: tuple[str, ...]) -> None:
+    types = [("float32", (2, 1, 12)), ("float32", (1, 3, 12)), ("float32", (1, 3))]
+    with pytest.raises(ModelError):
+        one(
+            "recurrence", *(TensorType(*t) for t in types),
+            cell="lstm", activations=[(name, 1.0, 0.0) for name in names],
+        )  # fmt: skip
 
 
 def test_regions_of_nan_are_outside() -> None:
