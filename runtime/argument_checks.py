@@ -262,19 +262,32 @@ def _bytes(arena: np.ndarray[Any, Any], argument: Argument, offset: int) -> np.n
 
 
 def _scalar_binder(argument: Argument) -> OneBinder:
+    read, facts = number_reader(argument), dtypes.info(argument.dtype)
+    if facts.kind == "float" and facts.bits < 32:
+        dtype, bits = dtypes.to_numpy(argument.dtype), f"uint{facts.bits}"
+        return lambda value, _owners: int(np.asarray(read(value)).astype(dtype).view(bits))
+    return lambda value, _owners: read(value)
+
+
+def number_reader(argument: Argument) -> Callable[[Any], bool | int | float]:
+    """Returns a function from a number of any kind to the one of the argument's dtype.
+
+    Floats are rounded. The function raises `ArgumentError` for what is no number of that kind, and
+    for one that is not within the range.
+    """
     name, dtype = argument.name, argument.dtype
-    facts = dtypes.info(dtype)
-    low, high = dtypes.int_limits(dtype) if facts.kind in ("int", "uint") else (0, 0)
+    kind, rounded = dtypes.info(dtype).kind, dtypes.to_numpy(dtype)
+    low, high = dtypes.int_limits(dtype) if kind in ("int", "uint") else (0, 0)
     if argument.value_range is not None:
         low, high = max(low, argument.value_range[0]), min(high, argument.value_range[1] - 1)
 
-    def bind_bool(value: Any, _owners: list[Any]) -> Any:
+    def read_bool(value: Any) -> bool:
         item = _item(value, argument)
         if not isinstance(item, bool):
             raise _scalar_error(argument, value)
-        return int(item)
+        return item
 
-    def bind_integer(value: Any, _owners: list[Any]) -> Any:
+    def read_integer(value: Any) -> int:
         number = _item(value, argument)
         if isinstance(number, float):
             raise _scalar_error(argument, value)
@@ -287,9 +300,9 @@ def _scalar_binder(argument: Argument) -> OneBinder:
                 high,
                 lambda: _show(number),
             )
-        return number
+        return int(number)
 
-    def bind_float(value: Any, _owners: list[Any]) -> Any:
+    def read_float(value: Any) -> float:
         item = _item(value, argument)
         if isinstance(item, bool):
             raise _scalar_error(argument, value)
@@ -297,9 +310,15 @@ def _scalar_binder(argument: Argument) -> OneBinder:
             number = float(item)
         except OverflowError:
             raise _range_error(argument, item) from None
-        return _float_bits(number, argument)
+        if dtype == "float64":
+            return number
+        with np.errstate(over="ignore"):
+            found = float(np.asarray(number).astype(rounded))
+        if math.isfinite(number) and not math.isfinite(found):
+            raise _range_error(argument, number)
+        return found
 
-    return {"bool": bind_bool, "float": bind_float}.get(facts.kind, bind_integer)
+    return {"bool": read_bool, "float": read_float}.get(kind, read_integer)
 
 
 def _item(value: Any, argument: Argument) -> bool | int | float:
@@ -324,19 +343,6 @@ def _item(value: Any, argument: Argument) -> bool | int | float:
         return int.__index__(operator.index(item))
     except Exception as error:
         raise _scalar_error(argument, value) from error
-
-
-def _float_bits(number: float, argument: Argument) -> Any:
-    """The float, or the bits of a narrow one. Refuses finite values that would become infinite."""
-    if argument.dtype == "float64":
-        return number
-    with np.errstate(over="ignore"):
-        rounded = np.asarray(number).astype(dtypes.to_numpy(argument.dtype))
-    if math.isfinite(number) and not np.isfinite(rounded):
-        raise _range_error(argument, number)
-    if argument.dtype == "float32":
-        return float(rounded)
-    return int(rounded.view(f"uint{8 * argument.itemsize}"))
 
 
 def _scalar_error(argument: Argument, value: Any) -> ArgumentError:

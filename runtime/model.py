@@ -13,7 +13,9 @@ from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError
 from ..base.hints import Hinted
 from ..base.in_process import InProcess
+from .argument_checks import number_reader
 from .evidence import Evidence
+from .host_memory import HOST_MEMORY, is_array
 from .module import Module, Origin
 from .profile import Instrumented, Profile, profiled
 from .signature import Argument
@@ -177,18 +179,14 @@ def bound(
 
 
 def _array(wanted: Argument, argument: Any) -> Array:
-    if not isinstance(argument, np.ndarray) and hasattr(argument, "__dlpack__"):
-        argument = np.from_dlpack(argument)
-    array = np.asarray(argument)
     dtype = dtypes.to_numpy(wanted.dtype)
-    number = isinstance(argument, bool | int | float)
-    if array.shape != wanted.shape or (array.dtype != dtype and not number):
+    if not wanted.shape and not is_array(argument) and not hasattr(argument, "__dlpack__"):
+        return np.asarray(number_reader(wanted)(argument)).astype(dtype)
+    view = HOST_MEMORY.view(argument, wanted.name)
+    if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
         raise ArgumentError(
             "{0}: expected {1}, found {2}{3}",
-            wanted.name,
-            wanted.type_text,
-            array.dtype,
-            list(array.shape),
-        )
+            wanted.name, wanted.type_text, view.dtype, list(view.shape),
+        )  # fmt: skip
     # `ascontiguousarray` gives arrays without dimensions one.
-    return np.ascontiguousarray(array, dtype).reshape(wanted.shape)
+    return np.ascontiguousarray(HOST_MEMORY.array(view)).reshape(wanted.shape)

@@ -84,6 +84,92 @@ def test_wrong_calls_are_refused(arguments: Any, named: Any) -> None:
         model(*arguments, **named)
 
 
+NUMBERS = ("bool", "int8", "uint8", "int64", "float16", "bfloat16", "float32", "float64")
+
+
+@pytest.fixture(scope="module")
+def numbers() -> tw.Model:
+    """A model that returns its inputs, one without dimensions for each dtype."""
+    b = Builder("numbers")
+    graph = b.graph({f"{name}_out": b.input(name, TensorType(name, ())) for name in NUMBERS})
+    return tw.build(graph, TARGET)
+
+
+def numbers_with(dtype: str, value: Any) -> dict[str, Any]:
+    return {name: False if name == "bool" else 0 for name in NUMBERS} | {dtype: value}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "wanted"),
+    [
+        ("bool", True, 1),
+        ("bool", np.True_, 1),
+        ("int8", -128, -128),
+        ("int64", np.int32(7), 7),
+        ("int64", 2**63 - 1, 2**63 - 1),
+        ("float16", 0.1, float(np.float16(0.1))),
+        ("bfloat16", 3, 3.0),
+        ("float32", np.float64(0.1), float(np.float32(0.1))),
+        ("float32", float("inf"), float("inf")),
+        ("float64", 1e300, 1e300),
+        ("float32", np.array(2.5, np.float32), 2.5),
+    ],
+)
+def test_numbers_are_inputs_without_dimensions(
+    numbers: tw.Model, dtype: str, value: Any, wanted: Any
+) -> None:
+    found = dict(zip(NUMBERS, numbers(**numbers_with(dtype, value)), strict=True))
+    assert found[dtype].item() == wanted
+    assert all(array.item() == 0 for name, array in found.items() if name != dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("bool", 1),
+        ("int8", 300),
+        ("uint8", -1),
+        ("int64", 2.7),
+        ("int64", 3.0),
+        ("int64", float("nan")),
+        ("int64", np.float64(16000.9)),
+        ("int64", 2**70),
+        ("float16", 1e6),
+        ("float32", 1e300),
+        ("float32", True),
+        ("float64", 10**400),
+        ("float32", "1"),
+        ("float32", None),
+        ("float32", np.array(2.5)),
+        ("float32", [1.0]),
+    ],
+)
+def test_numbers_that_are_not_of_the_dtype_are_refused(
+    numbers: tw.Model, dtype: str, value: Any
+) -> None:
+    with pytest.raises(ArgumentError):
+        numbers(**numbers_with(dtype, value))
+
+
+class Elsewhere:
+    """An array of a device."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError
+
+
+@pytest.mark.parametrize(
+    "array", [np.ma.masked_equal(np.eye(4, 16, dtype=np.float32), 1), Elsewhere()]
+)
+def test_arrays_that_a_kernel_refuses_are_no_inputs(array: Any) -> None:
+    model = tw.build(mlp(), TARGET)
+    with pytest.raises(ArgumentError):
+        model(array)
+
+
 def test_outputs_may_be_inputs_constants_views_and_each_other() -> None:
     b = Builder("same")
     x = b.input("x", TensorType("float32", (2, 3)))
