@@ -28,7 +28,7 @@ def entry(
         if any(launch.needs.get("openmp") for launch in kernel.launches)
     ]
     needs: dict[str, Need] = {"openmp": True, "teams": teams} if teams else {}
-    texts = "\n".join([text, *(kernel.text for kernel in kernels)])
+    texts = llvm.several([text, *(kernel.text for kernel in kernels)])
     return Code(
         archive(objects), (Launch(signature.name, needs),), (signature.workspace_bytes,), texts
     )

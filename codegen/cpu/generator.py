@@ -320,7 +320,8 @@ def runs_parallel(compiled: Compiled) -> bool:
 
 
 def assembly(compiled: Compiled) -> str:
-    """The code as assembly text."""
+    """The code as assembly text; of several kernels one after the other."""
     from . import llvm
 
-    return llvm.assembly(llvm.parse(compiled.text), CpuTarget.of(compiled.target))
+    target, texts = CpuTarget.of(compiled.target), llvm.modules(compiled.text)
+    return "\n".join(llvm.assembly(llvm.parse(text), target) for text in texts)

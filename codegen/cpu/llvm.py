@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -211,6 +211,19 @@ def _few_passes() -> Any:
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     return passes
+
+
+_NEXT = "\n; the next module\n"
+
+
+def several(texts: Iterable[str]) -> str:
+    """The texts of modules as one text, of which `modules` makes them again."""
+    return _NEXT.join(texts)
+
+
+def modules(text: str) -> list[str]:
+    """The texts of the modules that a text is of."""
+    return text.split(_NEXT)
 
 
 def parse(text: str) -> binding.ModuleRef:

@@ -50,6 +50,16 @@ def test_a_graph_is_built_to_one_program() -> None:
     assert len(model.module.signature.symbols) == 1
 
 
+def test_all_kernels_have_texts() -> None:
+    graph = mlp()
+    module = tw.build(graph, TARGET).module
+    names = [func.name for func in graph.kernels()]
+    for kind, form in (("tir", "def {0}("), ("llvm", "@{0}("), ("asm", "\n{0}:\n")):
+        text = module.source(kind)
+        assert all(form.format(name) in text for name in names)
+    assert "\nmlp:\n" in module.source("asm")
+
+
 def test_activations_and_residuals_join_the_product_that_they_follow() -> None:
     names = [group.name for group in divide(mlp())]
     assert names == ["matmul_sigmoid_multiply", "matmul_add", "softmax"]
