@@ -131,8 +131,9 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     """Compile a model or load one that was built, run it, and time it; measures no schedules.
 
     Random floats are normally distributed, random integers 0 or 1: as masks, lengths and indices
-    they are valid. Those of 8 bits take all values. Fails where outputs of calls differ, and where
-    an error is too large: more than twice that of the others, and more than rounding explains.
+    they are valid. Those of 8 bits take all values. Fails where outputs of calls differ, where an
+    error is too large (more than twice that of the others, and more than rounding explains), and
+    where onnxruntime computes something else than the reference, which is of the imported graph.
     """
     from ..building.build import build
     from ..runtime.artifact import manifest_path
@@ -201,6 +202,11 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     if found is not None and found.wrong:
         listed = ", ".join(found.wrong)
         typer.echo(output_text(f"tilewright: wrong beside the reference: {listed}"), err=True)
+    if found is not None and found.differs:
+        listed = ", ".join(found.differs)
+        text = f"tilewright: onnxruntime differs from the reference of the imported graph: {listed}"
+        typer.echo(output_text(text), err=True)
+    if found is not None and (found.wrong or found.differs):
         raise typer.Exit(1)
 
 

@@ -16,8 +16,10 @@ from tilewright.base.errors import ModelError
 from tilewright.cli import parity
 from tilewright.cli.main import main as command_line
 from tilewright.cli.programs import kernels_of
+from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.text import parse_graph
 from tilewright.importers.onnx import import_onnx
+from tilewright.importers.onnx.table import find
 from tilewright.runtime.evidence import Evidence
 from tilewright.runtime.profile import Profile
 
@@ -202,6 +204,7 @@ def test_run_beside_onnxruntime(run: Run, layer: Path) -> None:
     found = run(*words, "--check", "onnxruntime", "--json").json
     assert set(found["errors"]) == {"tilewright", "numpy", "onnxruntime"}
     assert found["interleaved_seconds"]["peer"] > 0
+    assert found["wrong"] == found["differs"] == []
 
 
 def test_without_onnxruntime_the_check_is_refused(
@@ -222,6 +225,66 @@ def test_what_is_wrong_is_found(layer: Path) -> None:
     assert parity.compare(graph, given, right, None, tuple).wrong == []
     for wrong in (right[0] * np.float32(1.001), right[0] * np.nan, right[0][:2]):
         assert parity.compare(graph, given, [wrong], None, tuple).wrong == ["y"]
+
+
+def compared(graph: Graph, given: dict[str, Any], own: Any, peer: Any) -> parity.Comparison:
+    return parity.compare(graph, given, [own], lambda: [peer], lambda: None)
+
+
+def test_onnxruntime_judges_what_was_imported(layer: Path) -> None:
+    """The references are of the imported graph: they tell nothing of it."""
+    graph = import_onnx(layer, {"N": 3}, {"scale": 2})
+    given: dict[str, Any] = {"x": np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)}
+    (right,) = graph.reference(**given)
+    assert not compared(graph, given, right, right).differs
+    assert not compared(graph, given, right, right * np.float32(1.00001)).differs
+    for other in (right * np.float32(1.001), 1 / (1 + np.exp(-right)), right * np.nan, right[:2]):
+        found = compared(graph, given, right, other)
+        assert (found.differs, found.wrong) == (["y"], [])
+        assert found.to_json()["differs"] == ["y"]
+        both = compared(graph, given, right * np.float32(1.0005), other)  # excused by nobody
+        assert (both.differs, both.wrong) == (["y"], ["y"])
+
+
+def one_node(operator: str, x: Any, **attributes: Any) -> tuple[Graph, dict[str, Any], Any]:
+    b = Builder("one")
+    graph = b.graph(
+        {"y": b.add(operator, b.input("x", TensorType("float32", x.shape)), **attributes)}
+    )
+    return graph, {"x": x}, graph.reference(x)[0]
+
+
+def test_what_accuracy_explains_of_onnxruntime() -> None:
+    """Roundings of 1 in sigmoids near 0, and quanta; truncated integers of any size do not."""
+    graph, given, right = one_node("sigmoid", np.linspace(-16, -14, 5, dtype=np.float32))
+    assert not compared(graph, given, right, right + np.float32(2**-22)).differs
+    assert compared(graph, given, right, right + np.float32(2**-18)).differs
+    numbers = np.linspace(0, 250, 6, dtype=np.float32)
+    for dtype, differs in (("uint8", []), ("int32", ["y"])):
+        graph, given, right = one_node("cast", numbers, dtype=dtype)
+        assert compared(graph, given, right, right + right.dtype.type(2)).differs == differs
+        assert compared(graph, given, right, right[::-1]).differs == ["y"]
+
+
+def test_an_operator_that_is_read_wrongly_is_found(
+    run: Run, layer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(
+        "tilewright.importers.onnx.model.find",
+        lambda domain, op, version: (
+            (lambda b, node: b.add("sigmoid", node[0]))
+            if op == "Relu"
+            else find(domain, op, version)
+        ),
+    )
+    words = ["run", layer, "--shape", "N=3", "--constant", "scale=2", *ONE]
+    assert run(*words, "--check", "reference").code == 0
+    done = run(*words, "--check", "onnxruntime")
+    assert done.code == 1
+    assert done.err.strip() == (
+        "tilewright: onnxruntime differs from the reference of the imported graph: y"
+    )
 
 
 @pytest.mark.parametrize(
