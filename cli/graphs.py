@@ -99,6 +99,7 @@ def inspect(
 
 
 def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
+    context: typer.Context,
     model: ModelOrLibrary,
     shape: Shapes = None,
     constant: Constants = None,
@@ -143,8 +144,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     if Beside.ONNXRUNTIME in wanted:
         check_session()
     graph: Graph | None = None
-    if manifest_path(model).is_file():
-        made = _loaded(model, [shape, constant, check, db])
+    if model.suffix != ".onnx" and manifest_path(model).is_file():
+        made = _loaded(model, context)
     else:
         graph = import_graph(model, shape, constant)
         with nullcontext() if db is None else open_database(db) as database:
@@ -210,15 +211,19 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         raise typer.Exit(1)
 
 
-def _loaded(path: Path, options: list[Any]) -> Model:
+_OF_SOURCES = ("shape", "constant", "check", "target", "db")
+"""Options of `run` that a model which was built does not take. A variable may name a database."""
+
+
+def _loaded(path: Path, context: typer.Context) -> Model:
     """The model of an artifact, which takes none of the options of files that are compiled."""
     from ..runtime import load
     from ..runtime.model import Model
 
-    if any(option is not None for option in options):
-        raise typer.BadParameter(
-            f"{path} was built already: --shape, --constant, --check and --db are of MODEL.onnx"
-        )
+    sources = {n: context.get_parameter_source(n) for n in _OF_SOURCES}
+    given = [f"--{n}" for n, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise typer.BadParameter(f"{path} was built already: {', '.join(given)} is of MODEL.onnx")
     made = load(path)
     if not isinstance(made, Model):
         raise typer.BadParameter(f"{path} is a kernel, expected a model")

@@ -188,6 +188,13 @@ def test_run_says_where_the_time_goes_and_what_became_of_nodes(run: Run, layer: 
         assert line in told.out
 
 
+def test_a_json_of_a_model_is_no_manifest(run: Run, layer: Path) -> None:
+    """Voices of Piper, for instance, have a `.onnx.json` with their settings."""
+    layer.with_name("layer.onnx.json").write_text("{}")
+    found = run("run", layer, "--shape", "N=3", "--constant", "scale=2", *ONE, "--json").json
+    assert found["outputs"]["y"]["type"] == "float32[3, 4]"
+
+
 def test_run_takes_files(run: Run, layer: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 8), np.float32))
     np.save(tmp_path / "scale.npy", np.int64(3))
@@ -342,7 +349,7 @@ def options(layer: Path) -> list[object]:
 
 
 def test_a_model_is_tuned_explained_built_and_run(
-    run: Run, options: list[object], tmp_path: Path
+    run: Run, options: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = ["--db", tmp_path / "tuning.db"]
     library = tmp_path / "layer.so"
@@ -369,6 +376,9 @@ def test_a_model_is_tuned_explained_built_and_run(
     loaded = run("run", library, "--random", 5, "--json").json
     compiled = run("run", *options, *db, "--random", 5, "--json").json
     assert loaded["outputs"] == compiled["outputs"]
+    monkeypatch.setenv("TILEWRIGHT_DB", str(tmp_path / "tuning.db"))
+    assert run("run", library, "--random", 5, "--json").json["outputs"] == compiled["outputs"]
+    monkeypatch.delenv("TILEWRIGHT_DB")
     again = run("tune", *options, *db, "--trials", 1)
     assert row["name"] in again.out
     assert "1 of 1 kernel measured; together they take" in " ".join(again.out.split())
@@ -413,7 +423,8 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("tune LAYER --shape N=2 --constant scale=3 --weight 1 --weight 2", "--weight"),
         ("run missing.onnx", "missing.onnx"),
         ("run KERNEL", "is a kernel"),
-        ("run KERNEL --shape N=1", "was built already"),
+        ("run KERNEL --shape N=1", "was built already: --shape is"),
+        ("run KERNEL --target cpu --db x.db --check reference", "--check, --target, --db is"),
     ],
 )
 def test_words_that_do_not_fit(
