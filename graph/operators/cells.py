@@ -30,7 +30,12 @@ _SUMS = 128
 _LANES = 64
 """Elements of a gate that are computed at once."""
 _ROWS = 4
-"""Rows of the state whose products are summed at once."""
+"""Rows of the state whose products are summed at once, at most."""
+
+
+def _rows(n: int) -> int:
+    """The rows, of n, whose products are summed at once; 1 where there is none."""
+    return max(1, min(n, _ROWS))
 
 
 def tile_width(hidden: int, n: int) -> int:
@@ -39,7 +44,7 @@ def tile_width(hidden: int, n: int) -> int:
     Weights lie as tiles (columns / width, hidden, width), each of which is read as it lies in
     memory; 0 where the hidden size has no fitting divisor, and there is one tile for all.
     """
-    most = _SUMS // min(n, _ROWS)
+    most = _SUMS // _rows(n)
     width = max(w for w in range(1, most + 1) if hidden % w == 0)
     return width if width >= most // 4 else 0
 
@@ -206,7 +211,7 @@ class CellText:
     def _product(self, first: int, end: int, state: str, *, inputs: bool = True) -> Iterator[str]:
         """`G = X[time] + state @ R` of some columns; without inputs `state @ R`."""
         n = self.inputs[1]
-        rows = min(n, _ROWS)
+        rows = _rows(n)
         tiles, _, tile = self.weights
         width = tile if tiles > 1 else _SUMS // rows
         for loop, start, size in _pieces(n, rows, "m"):

@@ -199,10 +199,14 @@ def test_damaged_bytes_raise_nothing_else() -> None:
         ([node("ReduceSum", ["x"], ["y"])], (0, 3)),
         ([node("Softmax", ["x"], ["y"], axis=0)], (0, 3)),
         ([node("Concat", ["x", "w"], ["y"], axis=0)], (2,)),
+        ([node("Einsum", ["x", "x"], ["y"], equation="ij,kj->ik")], (0, 2)),
+        ([node("GRU", ["x", "g", "r"], ["", "y"], hidden_size=2)], (2, 0, 3)),
     ],
 )
 def test_arrays_without_elements_are_right(nodes: Any, x: tuple[int, ...]) -> None:
-    proto = model(nodes, held("w", dtype=np.float32), x=tuple("ab"[n] for n in range(len(x))))
+    g, r = (held(n, *np.ones((1, 6, k)), dtype=np.float32) for n, k in (("g", 3), ("r", 2)))
+    dims = tuple("abc"[n] for n in range(len(x)))
+    proto = model(nodes, held("w", dtype=np.float32), g, r, x=dims)
     graph = imported(proto, shapes={"x": x})
     given = np.ones(x, np.float32)
     (wanted,) = graph.reference(given)

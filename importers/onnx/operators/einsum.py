@@ -134,6 +134,7 @@ def _product(b: Builder, left: _Labelled, right: _Labelled, needed: set[str]) ->
 
     value = b.add("matmul", matrix(left, rows, inner), matrix(right, inner, columns))
     labels = batch + rows + columns
-    whole = tuple(max(left.extent(c), right.extent(c)) for c in labels)
+    sides = ((left.extent(c), right.extent(c)) for c in labels)
+    whole = tuple(second if first == 1 else first for first, second in sides)
     value = b.add("reshape", value, shape=whole)
     return _Labelled(value, labels)
