@@ -31,6 +31,8 @@ from .show.progress import each_of, progress_here
 from .tasks import tasks, weights_of
 
 _log = logging.getLogger(__name__)
+TRIALS = 64
+"""Those of a program, where neither trials nor seconds are given."""
 
 
 @runtime_checkable
@@ -99,7 +101,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     *,
     database: DatabaseOrPath,
     weights: Sequence[float] | None = None,
-    trials: int | None = 64,
+    trials: int | None = None,
     seconds: float | None = None,
     stop_at: float | None = None,
     min_gain: float | None = None,
@@ -126,9 +128,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     it is called, say; by default 1). This is Ansor's task scheduler, see `gain`.
 
     The budget is `trials` new measurements, `seconds` of wall-clock time, or both: the first that
-    is used up ends the session. `stop_at` ends it for a program that reaches that share of its
-    roofline (0.9 say, see `roofline`), and `min_gain` for all once a second of tuning is expected
-    to gain less than that share of their time.
+    is used up ends the session. By default it is 64 trials for each program. `stop_at` ends it for
+    a program that reaches that share of its roofline (0.9 say, see `roofline`), and `min_gain` for
+    all once a second of tuning is expected to gain less than that share of their time.
 
     The program as written and the schedule that a build without records would choose are candidates
     too, and are timed interleaved with the fastest at the end: no schedule is called best that is
@@ -172,6 +174,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         require_tolerance(tolerance, TuningError)
         for program in programs:
             verify(program.func)
+        if trials is None and seconds is None:
+            trials = TRIALS * len(programs)
         budget = Budget(trials, seconds)
         rules = StopRules(stop_at, min_gain)
         shares = weights_of(weights, len(programs))

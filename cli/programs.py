@@ -41,8 +41,8 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     trials: Annotated[
         int | None,
         typer.Option(
-            help="New measurements; default 64, for each kernel of a model, with --seconds "
-            "unlimited.",
+            help="New measurements; default 64 for each program or kernel of a model, with "
+            "--seconds unlimited.",
             min=1,
         ),
     ] = None,
@@ -89,8 +89,6 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     of_models = any(isinstance(made, Graph) for made in alone)
     if of_models:
         tuned, weight = kernels_of(alone, weight)
-    if trials is None and seconds is None:
-        trials = 64 * len(tuned) if of_models else 64
     with open_database(db, create=True) as database:
         found = run(
             tuned,

@@ -31,19 +31,14 @@ _PAUSE = timedelta(seconds=60)
 class Budget:
     """A number of new measurements and of wall-clock seconds; `None` is no limit.
 
-    A session ends when the first of them is used up. Raises `TuningError` if both are `None`, and
-    for a limit that is no positive number.
+    A session ends when the first of them is used up. Raises `TuningError` for a limit that is no
+    positive number.
     """
 
-    trials: int | None = 64
+    trials: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if self.trials is None and self.seconds is None:
-            raise TuningError(
-                "a session needs a budget, found trials=None and seconds=None",
-                hint="give trials, seconds or both",
-            )
         if self.trials is not None:
             _check("trials", self.trials, isinstance(self.trials, int), _MAX_TRIALS)
         if self.seconds is not None:

@@ -14,7 +14,6 @@ from tilewright.autotune.session.budget import Budget, Meter
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        ({"trials": None}, "a session needs a budget"),
         ({"trials": 0}, "trials=0 is no budget"),
         ({"trials": -3}, "trials=-3"),
         ({"trials": 2.5}, "trials: expected a number, found 2.5"),

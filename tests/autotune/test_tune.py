@@ -674,7 +674,6 @@ def test_pauses_of_a_session_are_not_counted() -> None:
         ({"func": matmul}, TuningError, "expected a program (Func) to tune, or schedules"),
         ({"database": 3}, TuningError, "or the path or URL of one, found 3"),
         ({"trials": 0}, TuningError, "trials=0 is no budget"),
-        ({"trials": None}, TuningError, "a session needs a budget"),
         ({"target": "gpu"}, TargetError, "unknown target kind"),
         ({"target": "cpu -mcpu=neoverse-n1"}, TargetError, "this machine is"),
     ],
@@ -769,6 +768,16 @@ def test_each_program_gets_a_share_of_a_small_budget(
 ) -> None:
     one, other = several(monkeypatch, db, Recorded([ok(9.0)]), Recorded([ok(1.0)]), trials=3)
     assert (one.trials, other.trials) == (1, 2)
+
+
+@pytest.mark.parametrize(("seconds", "trials"), [(None, 128), (30.0, None)])
+def test_by_default_each_program_has_64_trials_and_seconds_have_no_other_limit(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch, seconds: float | None, trials: int | None
+) -> None:
+    measured = Recorded([ok(9.0)]), Recorded([ok(1.0)])
+    stopped = interrupting(1, KeyboardInterrupt())
+    several(monkeypatch, db, *measured, callback=stopped, trials=None, seconds=seconds)
+    assert [session.trials for session in db.records(Session)] == [trials] * 2
 
 
 def test_an_interrupt_ends_all_and_all_are_resumed(
