@@ -22,6 +22,7 @@ from .ir import (
     Binary,
     Block,
     Buffer,
+    Cast,
     Expr,
     For,
     ForKind,
@@ -43,6 +44,7 @@ from .survey import Survey, Touch, of_both_branches
 from .visit import reads_from, rewrite_children, stored_buffers, substitute, walk
 
 _QUOTIENTS = (Op.FLOORDIV, Op.MOD)
+_NARROWER = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
 
 
 class Side(NamedTuple):
@@ -346,12 +348,14 @@ def elements(
 
     Without those, what wraps around may be anything within its bounds, as data are.
 
-    A part of an index that depends on data may be anything within its bounds.
+    A part of an index that depends on data may be anything within its bounds, and within the
+    conditions on it.
     """
     common = common or {}
     unknown = dict(common)
     indices = [_with_unknowns(survey.plain, survey.resolved(i), unknown) for i in t.indices]
-    conditions = conditions_of(survey, t)
+    each = (c for k in conditions_of(survey, t) for c in conjuncts(k))
+    conditions = [_with_known(c, unknown) for c in each]
     ranges = {**survey.ranges, **{v: (0, high - low) for v, low, high in unknown.values()}}
     shared = [*(f.var for f in loops), *(v for v, _, _ in common.values())]
     box = _box(shared, indices, conditions, ranges)
@@ -371,8 +375,25 @@ def _with_unknowns(s: Simplifier, e: Any, unknown: dict[object, tuple[Var, int, 
     if not s.fits(s.poly(e)):
         return e
     low, high = s.interval(s.poly(e))
-    var, _, _ = unknown.setdefault(key_of(e), (Var("data"), low, high))
+    var, _, _ = unknown.setdefault(key_of(_widened(e)), (Var("data"), low, high))
     return binary(Op.ADD, var, const(low))
+
+
+def _with_known(e: Any, unknown: Common) -> Any:
+    """A condition with the variables that indices have for data."""
+    if not isinstance(e, Expr):
+        return e
+    known = unknown.get(key_of(_widened(e)))
+    if known is None:
+        return rewrite_children(e, lambda n: _with_known(n, unknown))
+    return binary(Op.ADD, known[0], const(known[1]))
+
+
+def _widened(e: Expr) -> Expr:
+    """What is cast to a wider index, which is the same number."""
+    while type(e) is Cast and e.dtype == INDEX and e.value.dtype in _NARROWER:
+        e = e.value
+    return e
 
 
 def _wraps(s: Simplifier, e: Any) -> bool:

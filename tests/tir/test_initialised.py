@@ -1,0 +1,46 @@
+"""Reads that are shown to find stored elements."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.base.errors import VerifyError
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+
+@pytest.mark.parametrize(
+    ("store", "read", "right"),
+    [
+        ("vi", "P[vi] + 1", True), ("7 - vi", "6 - P[vi]", True),
+        ("vi", "T.int64(Q[vi]) + 1", True),
+        ("vi", "P[vi] + 2", False), ("7 - vi", "5 - P[vi]", False), ("vi", "P[3 - vi] + 1", False),
+    ],
+)  # fmt: skip
+def test_conditions_on_data_bound_the_indices_that_they_make(
+    store: str, read: str, right: bool
+) -> None:
+    func = parse(f"""
+@tw.script
+def picked(
+    A: T.Buffer((5,), "int32"),
+    P: T.Buffer((4,), "int64", value_range=(0, 5)),
+    Q: T.Buffer((4,), "int32", value_range=(0, 5)),
+    S: T.Buffer((4,), "int32"),
+):
+    B = T.alloc((8,), "int32")
+    for i, j in T.grid(3, 2):
+        with T.block("B"):
+            vi = T.axis.spatial(5, i * 2 + j)
+            T.where(i * 2 + j < 5)
+            B[{store}] = A[vi]
+    for i in range(4):
+        with T.block("S"):
+            vi = T.axis.spatial(4, i)
+            S[vi] = T.select((P[vi] < 4) & (Q[vi] < 4), B[{read}], 0)
+""")
+    if right:
+        verify(func)
+    else:
+        with pytest.raises(VerifyError):
+            verify(func)
