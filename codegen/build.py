@@ -104,7 +104,7 @@ def packers_of(func: Func, target: Target) -> dict[str, Func]:
 
 def _parts(func: Func, name: str, target: Target) -> tuple[Func, list[Func], Signature]:
     """The kernel, the packers of its constant operands, and its signature without workspaces."""
-    _check_name(name, target)
+    check_name(name, target)
     check_concrete(func)
     ahead = computed_ahead(func)
     packers, packings = list[Func](), dict[Buffer, Packing]()
@@ -143,7 +143,8 @@ def _depth_errors(func: Func) -> AbstractContextManager[None]:
     return depth_errors(BuildError, f"the program {func.name}", "compiled")
 
 
-def _check_name(name: str, target: Target) -> None:
+def check_name(name: str, target: Target) -> None:
+    """Raise `BuildError` for a name that a kernel cannot have."""
     if not is_function_name(name):
         raise BuildError(
             "{0!r} cannot be the name of a function in C", name, hint="give the kernel another name"

@@ -215,6 +215,9 @@ class CodeGenerator(ABC, Generic[T, E]):
     def compile(self, emitted: E, target: T) -> Code:
         """The image of what was emitted. Raises `BuildError` where the tools refuse it."""
 
+    joins: ClassVar[bool] = False
+    """Whether it can `join` kernels."""
+
     def join(
         self, signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: T
     ) -> Code:

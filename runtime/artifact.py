@@ -44,7 +44,7 @@ class Provenance(NamedTuple):
     """Where the schedule of a kernel comes from, and what it was made with.
 
     `schedule_id` and `measurement_id` are the records in the tuning database that it was built
-    from. `toolchain` has versions by name. Of a model, `kernels` has where their schedules come
+    from. `toolchain` has versions by name. Of several, `kernels` has where their schedules come
     from, by their names.
     """
 
@@ -90,6 +90,7 @@ class Manifest:
         }
         if self.weights is not None:
             data["weights"] = asdict(self.weights)
+        if kernels:
             data["schedules"] = {name: asdict(origin) for name, origin in kernels.items()}
         return sealed(_with_needs(data, self.needs))
 

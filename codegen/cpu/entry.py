@@ -12,12 +12,16 @@ from ..generator import Code
 from ..sequence import Call, Fill, Place, Stamp, Step
 from . import llvm
 from .archive import archive, members
+from .llvm_text import memory_type
 
 
 def entry(
     signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: CpuTarget
 ) -> Code:
-    """The image of the entry and the kernels, an archive of object files."""
+    """The image of the entry and the kernels, an archive of object files.
+
+    What packs operands of the entry are functions of the kernels.
+    """
     text = _text(signature, steps, kernels)
     objects = [llvm.object_code(llvm.parse(text), target)]
     for kernel in kernels:
@@ -29,9 +33,10 @@ def entry(
     ]
     needs: dict[str, Need] = {"openmp": True, "teams": teams} if teams else {}
     texts = llvm.several([text, *(kernel.text for kernel in kernels)])
-    return Code(
-        archive(objects), (Launch(signature.name, needs),), (signature.workspace_bytes,), texts
-    )
+    own = {launch.symbol: launch for kernel in kernels for launch in kernel.launches}
+    packers = [own[packer.name] for packer in signature.packers]
+    launches = (Launch(signature.name, needs), *packers)
+    return Code(archive(objects), launches, signature.workspaces, texts)
 
 
 def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled]) -> str:
@@ -51,7 +56,9 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
 
     for number, step in enumerate(steps):
         if isinstance(step, Call):
-            operands = [f"ptr {pointer(p)}" for p in (*step.places, step.workspace)]
+            types = _types(step.kernel.signature)
+            places = (*step.places, step.workspace)
+            operands = [f"{t} {pointer(p)}" for t, p in zip(types, places, strict=True)]
             name = step.kernel.signature.name
             lines.append(f"%s{number} = call i32 @{name}({', '.join(operands)})")
             lines.append(f"%f{number} = icmp ne i32 %s{number}, {OK}")
@@ -72,10 +79,10 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
                 "i1 false)"
             )
     declarations = [
-        f"declare i32 @{k.signature.name}({', '.join(['ptr'] * (len(k.signature.arguments) + 1))})"
-        for k in kernels
+        f"declare i32 @{k.signature.name}({', '.join(_types(k.signature))})" for k in kernels
     ]
-    parameters = [f"ptr %a{n}" for n in range(len(signature.arguments))] + ["ptr %workspace"]
+    names = [*(f"%a{n}" for n in range(len(signature.arguments))), "%workspace"]
+    parameters = [f"{t} {name}" for t, name in zip(_types(signature), names, strict=True)]
     check = _workspace_check() if signature.workspace_bytes else []
     body = "\n  ".join(["entry:", *check, *lines, f"ret i32 {OK}"])
     return "\n".join(
@@ -90,6 +97,12 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
             "",
         ]
     )
+
+
+def _types(signature: Signature) -> list[str]:
+    """The types of the parameters of a kernel, its workspace last."""
+    own = ("ptr" if a.kind == "tensor" else memory_type(a.dtype) for a in signature.arguments)
+    return [*own, "ptr"]
 
 
 def _workspace_check() -> list[str]:

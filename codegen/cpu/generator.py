@@ -165,6 +165,8 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
                 check_code(self, instruction, target)
         return self.object_file(emitted, target)
 
+    joins = True
+
     def join(
         self,
         signature: Signature,

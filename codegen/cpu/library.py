@@ -94,13 +94,13 @@ def _check_names(signature: Signature) -> None:
 def _needs(compiled: Compiled) -> dict[str, Any]:
     """What the runtime of processors asks a manifest for (`TargetRuntime.needs`)."""
     needs: dict[str, Any] = {"openmp": runs_parallel(compiled)}
-    if compiled.weights is not None:
+    if "teams" in compiled.launches[0].needs or compiled.weights is not None:
         needs["teams"] = [_own(compiled, symbol) for symbol in teams_of(compiled)]
     return needs
 
 
 def _own(compiled: Compiled, symbol: str) -> str:
-    """The name of a symbol of a model's kernel in files.
+    """The name in files of a symbol of a kernel that an entry calls.
 
     Models have equal kernels under equal names, with other schedules, and a program may have
     several models.
@@ -121,7 +121,7 @@ def _described(compiled: Compiled) -> bytes:
     first, *others = members(compiled.image)
     if others:
         defined = frozenset[str]().union(*(read_object(code).defined for code in others))
-        names = {symbol: _own(compiled, symbol) for symbol in defined}
+        names = {n: _own(compiled, n) for n in defined.difference(signature.symbols)}
         seen = {_own(compiled, symbol) for symbol in teams_of(compiled)}
         first, *others = (renamed(code, names, seen) for code in (first, *others))
     described = with_constant(first, f"{signature.name}.description", text)
