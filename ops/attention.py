@@ -22,14 +22,15 @@ def attention(
     mask: Tensor | None = None,
     causal: bool = False,
     scale: float | None = None,
+    dtype: str | None = None,
     name: str = "attention",
 ) -> Tensor:
     """softmax(q @ k^T * scale + mask) @ v; q: (.., s, d), k: (.., t, d), v: (.., t, e).
 
-    The result is (.., s, e) in the dtype of `q`; scores and weights are in float32 for narrower
-    dtypes. `scale` is 1 / sqrt(d) by default. `mask` broadcasts to (.., s, t): a bool mask selects
-    the elements that take part, any other is added. With `causal` row i sees columns up to i. A row
-    that sees nothing returns NaN.
+    The result is (.., s, e) in `dtype`, by default that of `q`; scores and weights are in float32
+    for narrower dtypes. `scale` is 1 / sqrt(d) by default. `mask` broadcasts to (.., s, t): a bool
+    mask selects the elements that take part, any other is added. With `causal` row i sees columns
+    up to i. A row that sees nothing returns NaN.
     """
     for t in (q, k, v):
         if t.ndim < 2 or not dtypes.is_float(t.dtype):
@@ -57,7 +58,7 @@ def attention(
     names = ["b", "h", "i", "j"] if products.ndim == 4 else None
     scores = te.compute(shape, score, name=f"{name}_masked", axes=names)
     weights = softmax(scores, name=f"{name}_weights")
-    return matmul(weights, v, dtype=q.dtype, name=name)
+    return matmul(weights, v, dtype=dtype or q.dtype, name=name)
 
 
 def attention_func(

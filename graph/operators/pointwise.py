@@ -112,16 +112,13 @@ def cast_array(x: Array, *, dtype: str) -> Array:
     return np.where(wide >= high + 1.0, wanted.type(high), whole)
 
 
-register(
-    Operator(
-        "cast",
-        Kind.POINTWISE,
-        cast_array,
-        _cast,
-        lambda x, *, dtype: TensorType(dtype, x.shape),
-        _cast,
-    )
-)
+def _cast_type(x: TensorType, *, dtype: str) -> TensorType:
+    return TensorType(dtype, x.shape)
+
+
+register(Operator("cast", Kind.POINTWISE, cast_array, _cast, _cast_type, _cast))
+register(Operator("rounded", Kind.POINTWISE, cast_array, _cast, _cast_type, _cast))
+"""A cast of a float to a narrower one that stands for it: who reads the result may read `x`."""
 
 
 def _bits(x: TensorType, *, source: str, to: str) -> TensorType:

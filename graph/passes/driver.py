@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...tir.node import CHECK
 from ..builder import Rules, rebuilt
 from ..ir import Graph
-from . import activations, algebra, attention, lookups, movement, rows, weights
+from . import activations, algebra, attention, lookups, movement, precision, rows, weights
 
 MAX_ROUNDS = 16
 """How often a graph is rebuilt by one pass, if its rules still answer."""
@@ -47,6 +47,7 @@ PASSES = (
     Pass("activations", activations.RULES, roundings=16),
     Pass("rows", rows.RULES, roundings=16),
     Pass("attention", attention.RULES, roundings=16),
+    Pass("precision", precision.RULES, roundings=4),
     Pass("weights", weights.RULES, roundings=256),
 )
 """All passes, in their order."""

@@ -113,6 +113,11 @@ def cast(p: Pool) -> Call:
     return Call([p.value(ANY)], {"dtype": p.one_of((*ANY, *p.style.floats * 4))})
 
 
+@case("rounded")
+def rounded(p: Pool) -> Call:
+    return Call([p.value(("float32",))], {"dtype": p.one_of(("float16", "bfloat16"))})
+
+
 @case("quantize")
 def quantize(p: Pool) -> Call:
     x, dtype = p.value(p.style.floats), p.one_of(("int8", "uint8", "int16", "uint16"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.base import dtypes
 from tilewright.base.errors import VerifyError
 from tilewright.graph import Builder, Graph, Node, TensorType, Value
 from tilewright.graph.builder import Rules
@@ -137,6 +138,22 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "f: float32[2, 5, 6] = reshape(e, shape=(2, 5, 6)); y: float32[2, 5, 3] = matmul(f, v)",
          "attention"),
     ],
+    "in_float32": [
+        ("x: float16[2, 3], z: float16[3]",
+         "a: float16[2, 3] = exp(x); b: float16[2, 3] = multiply(a, z);"
+         "c: float16[6] = reshape(b, shape=(6,)); y: float16[6] = sqrt(c)",
+         "cast exp cast multiply sqrt rounded reshape"),
+        ("x: bfloat16[2, 3]",
+         "const w: bfloat16[3, 2] = [[1, 2], [3, 4], [5, 6]]; a: bfloat16[2, 2] = matmul(x, w);"
+         "b: bfloat16[2, 2] = transpose(a, axes=(1, 0)); c: bool[2, 2] = less(b, a);"
+         "y: bfloat16[2, 2] = where(c, a, b)",
+         "matmul transpose less where rounded"),
+        ("x: float16[4]",  # the model's own casts round
+         "a: float16[4] = exp(x); b: float32[4] = cast(a, dtype='float32');"
+         "c: float16[4] = cast(b, dtype='float16'); d: float16[4] = negative(c);"
+         "y: float32[4] = cast(d, dtype='float32')",
+         "cast exp cast cast negative"),
+    ],
     "scale_into_weights": [
         ("x: float32[1, 2, 5]",
          "const w: float32[2, 2, 2] = [[[1, 2], [3, 4]], [[5, 6], [7, 8]]];"
@@ -195,7 +212,7 @@ def special(graph: Graph) -> list[np.ndarray]:
     given = random_inputs(graph)
     for array in given:
         flat = array.reshape(-1)
-        if array.dtype.kind == "f":
+        if dtypes.is_float(dtypes.from_numpy(array.dtype)):
             odd = np.asarray([np.nan, np.inf, -np.inf, -0.0, 0.0], array.dtype)
         else:
             odd = np.asarray([np.iinfo(array.dtype).max, np.iinfo(array.dtype).min, 0])

@@ -85,6 +85,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
        {"dtype": dtype}) for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64")),
     *(("cast", [X], {"dtype": dtype}) for dtype in ("bool", "float64", "float16", "bfloat16")),
     ("cast", [INTEGERS], {"dtype": "int8"}),
+    ("rounded", [X], {"dtype": "float16"}),
     *(("quantize", [x * 200, z], {"dtype": d}) for x, z, d in (
         (X, np.array(7, np.uint8), "uint8"), (X, np.array([7, -3, 9, 0], np.int8), "int8"),
         (X.astype(np.float64), np.array([[7]], np.int8), "int8"),
@@ -139,7 +140,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("matmul", [*_pairs(INTEGERS.astype(np.uint8))], {}),
     ("attention", [_normal(2, 3, 4), _normal(2, 5, 4), _normal(2, 5, 6), _normal(3, 5)],
      {"scale": 0.4}),
-    ("attention", [_normal(3, 3).astype(np.float16)] * 4, {"scale": 0.4}),
+    *(("attention", [_normal(3, 3).astype(np.float16)] * 4, {"scale": 0.4, "dtype": d})
+      for d in (None, "float32")),
     ("conv", [IMAGE, _normal(6, 2, 3, 2)], {**SQUARE, "groups": 2}),
     ("conv", [X, _normal(6, 3, 2)],
      {"strides": (1,), "before": (1,), "after": (0,), "dilations": (2,)}),

@@ -36,7 +36,7 @@ def matmul(w: Writer, node: Node, a: str, b: str) -> str:
 @writes("attention")
 def attention(w: Writer, node: Node, q: str, k: str, v: str, *masks: str) -> str:
     dtype = node.output.dtype
-    q, k, v, *masks = w.wide(q, k, v, *masks)  # type: ignore[assignment]
+    q, k, v, *masks = w.wide(*(w.cast(x, dtype) for x in (q, k, v, *masks)))  # type: ignore[assignment]
     turned = _turned(w, k, node.inputs[1].type.rank)
     scores = w.add("MatMul", q, turned)
     scores = w.add("Mul", scores, w.like(scores, node.attributes["scale"]))

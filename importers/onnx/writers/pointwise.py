@@ -206,7 +206,7 @@ def shift(w: Writer, node: Node, a: str, b: str) -> str:
     return w.where(negative, w.add("BitwiseNot", moved), moved) if signed else moved
 
 
-@writes("cast")
+@writes("cast", "rounded")
 def cast(w: Writer, node: Node, x: str) -> str:
     """Of floats out of an integer's range the limit, of NaN 0; ONNX leaves it open."""
     source, dtype = node.inputs[0].dtype, node.output.dtype
