@@ -72,7 +72,10 @@ def build_graph(
     assert built.compiled.weights is not None
     with built.stage("link"):
         module = to_module(built.compiled, built.origin)
-    return Model(module, built.compiled.weights, built.kernels, built.evidence, built.instrumented)
+    return Model(
+        module, built.compiled.weights, built.kernels, built.evidence, built.instrumented,
+        guards=built.compiled.guards,
+    )  # fmt: skip
 
 
 def compile_graph(

@@ -17,6 +17,7 @@ from ..graph.ir import Constant, Graph, Value
 from ..runtime.model import WEIGHTS
 from ..runtime.signature import Argument, Signature
 from .memory_plan import Block, Plan, live, plan
+from .model_guards import Guards
 from .weights import Weights
 
 
@@ -76,6 +77,7 @@ def steps_of(
             return Place(blob, weights.plain(base))
         return places[base]
 
+    guards = Guards(graph)
     steps: list[Step] = []
     for number, (group, kernel) in enumerate(zip(groups, kernels, strict=True)):
         operands: list[Place] = []
@@ -89,7 +91,8 @@ def steps_of(
                 operands.append(place(value))
         operands += [places[value] for value in group.outputs]
         work = memory.offsets.get(number)
-        steps.append(Call(kernel, tuple(operands), None if work is None else Place(None, work)))
+        workspace = None if work is None else Place(None, work)
+        steps.append(Call(kernel, tuple(operands), workspace, tuple(guards.of(group, place))))
     for value, n in copies:
         steps.append(Copy(place(value), Place(n), value.type.bytes))
     signature = Signature(name, (*inputs, *outputs, *last), memory.bytes)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.checked_json import read, show
 from ..base.errors import ArtifactError
+from ..runtime.guards import Guard
 from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
 from ..target import Target
 from ..tir.ir import Func
@@ -66,7 +67,7 @@ class Compiled:
     says that nothing is fused. `scheduled` is the text of the program before lowering, and `spent`
     are the seconds of choosing its schedule and of compiling it, of a kernel that this process or a
     child of it built. `weights` are the bytes that the last argument of a model takes, if there are
-    any.
+    any, and `guards` say what its indices have to be.
     """
 
     signature: Signature
@@ -80,6 +81,7 @@ class Compiled:
     scheduled: str | None = field(default=None, compare=False)
     spent: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     weights: np.ndarray[Any, Any] | None = field(default=None, compare=False)
+    guards: tuple[Guard, ...] = field(default=(), compare=False)
 
     @property
     def tir(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..base.errors import BuildError
+from ..runtime.guards import Guard
 from ..runtime.signature import Signature
 from ..target import Target
 from .calling_convention import sized
@@ -29,11 +30,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel is called with its arguments at these places, and its workspace at the last."""
+    """A kernel is called with its arguments at these places, and its workspace at the last.
+
+    The guards of its indices are asked first.
+    """
 
     kernel: Compiled
     places: tuple[Place, ...]
     workspace: Place | None = None
+    guards: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,16 @@ class Fill:
 Step: TypeAlias = Call | Copy | Stamp | Fill
 
 
+def guards_of(steps: Sequence[Step]) -> tuple[Guard, ...]:
+    """The guards of all calls; the status of each is `FIRST_GUARD` and its number here."""
+    return tuple(guard for step in steps if isinstance(step, Call) for guard in step.guards)
+
+
 def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compiled:
     """The compiled function of that signature that takes these steps, for a resolved target.
 
-    Where a kernel returns a status other than 0, it is returned, and no further step is taken.
+    Where a kernel returns a status other than 0, or a guard does not hold, its status is returned,
+    and no further step is taken.
     Raises `BuildError` for kernels of other targets.
     """
     kernels = tuple(
@@ -83,5 +94,5 @@ def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compi
     remarks = tuple(dict.fromkeys(r for kernel in kernels for r in kernel.remarks))
     return Compiled(
         sized(signature, code.workspaces), target, lowered, code.text, code.image, code.launches,
-        remarks, any(kernel.strict_fp for kernel in kernels),
+        remarks, any(kernel.strict_fp for kernel in kernels), guards=guards_of(steps),
     )  # fmt: skip

@@ -17,6 +17,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ModelError
 from .ir import Attributes, Constant, Graph, Node, TensorType, Value, constant
+from .limits import check_constants
 from .operator import Kind, checked_size, find
 
 Rule: TypeAlias = "Callable[[Builder, Node], Value | Sequence[Value] | None]"
@@ -101,6 +102,8 @@ class Builder:
         types = tuple(value.type for value in like) if known else self._types.get((exact, taken))
         if types is None:
             types = self._types[exact, taken] = record.types(taken, attributes)
+        if not known:
+            check_constants(record, inputs, attributes)
         folded = self._folded(record, inputs, attributes, types)
         if folded is not None:
             return folded

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .ir import Constant, Graph, Node, Value
+from .limits import open_limits
 from .operator import Kind, find
 
 _FREE = {Kind.POINTWISE}
@@ -56,6 +57,12 @@ class Group:
         return f"<Group {self.name}: {', '.join(str(o.type) for o in self.outputs)}>"
 
 
+def _kept(graph: Graph) -> set[Value]:
+    """What has to be in memory: outputs, and indices that are compared with their limits there."""
+    indices = (value for pairs in open_limits(graph).values() for value, _ in pairs)
+    return {*graph.outputs.values(), *indices}
+
+
 def kind(node: Node) -> Kind:
     return find(node.operator).kind
 
@@ -79,7 +86,7 @@ class _Division:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.place = {node: n for n, node in enumerate(graph.nodes)}
-        self.kept = set(graph.outputs.values())
+        self.kept = _kept(graph)
         self.dominators = _post_dominators(graph)
         self.leader: dict[Node, Node] = {}
         self.members: dict[Node, list[Node]] = {}
@@ -240,7 +247,7 @@ def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
         if node in leaders:
             members.setdefault(leaders[node], []).append(node)
     done: set[Node] = set()
-    kept = set(graph.outputs.values())
+    kept = _kept(graph)
 
     def ready(nodes: Sequence[Node]) -> Iterator[Group]:
         own = set(nodes)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -51,6 +51,24 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Indices that an operand may hold: `least` to `greatest`, both inclusive.
+
+    They are all of its elements, or with `column` those at that place of its last dimension.
+    """
+
+    operand: int
+    least: int
+    greatest: int
+    column: int | None = None
+
+
+def within(operand: int, extent: int, column: int | None = None) -> Limits:
+    """The limits of indices of a dimension; negative ones count from its end."""
+    return Limits(operand, -extent, extent - 1, column)
+
+
+@dataclass(frozen=True)
 class Operator:
     """What the compiler knows of an operator.
 
@@ -63,6 +81,8 @@ class Operator:
     `program` is instead of `lower`, for what formulas do not express, such as steps in an order: it
     takes the types of the inputs, and returns a program whose parameters are the inputs, then the
     outputs. It is a kernel of its own.
+    `limits` takes types and attributes, and returns those of indices. A kernel has any result for
+    others, but stays within its operands.
     """
 
     name: str
@@ -72,6 +92,7 @@ class Operator:
     infer: Callable[..., TensorType | Sequence[TensorType]] | None = None
     source: Callable[..., Any] = field(default=lambda *_: None)
     program: Callable[..., Func] | None = None
+    limits: Callable[..., Sequence[Limits]] = field(default=lambda *_, **__: ())
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -90,6 +111,12 @@ class Operator:
     @cached_property
     def _annotated(self) -> dict[str, Any]:
         return annotated(self.source)
+
+    @property
+    def operand_names(self) -> list[str]:
+        """The names of its operands, as far as they have names of their own."""
+        parameters = inspect.signature(self.source).parameters.values()
+        return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def checked(self, inputs: Sequence[TensorType], attributes: dict[str, Any]) -> dict[str, Any]:
         """The attributes as a node with these inputs has them: all, and axes from the front.
@@ -176,13 +203,15 @@ def operator(
     *,
     reference: Callable[..., Any],
     infer: Callable[..., Any] | None = None,
+    limits: Callable[..., Sequence[Limits]] | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as the lowering of an operator of its name."""
 
     def decorate(lower: Callable[..., Any]) -> Callable[..., Any]:
         own = lower.__name__.rstrip("_") if name is None else name
-        register(Operator(own, kind, reference, lower, infer, lower))
+        record = Operator(own, kind, reference, lower, infer, lower)
+        register(record if limits is None else replace(record, limits=limits))
         return lower
 
     return decorate
@@ -193,12 +222,14 @@ def programmed(
     *,
     reference: Callable[..., Any],
     infer: Callable[..., Any],
+    limits: Callable[..., Sequence[Limits]] | None = None,
 ) -> Callable[[Callable[..., Func]], Callable[..., Func]]:
     """Register the decorated function as the `program` of an operator of its name."""
 
     def decorate(program: Callable[..., Func]) -> Callable[..., Func]:
         name = program.__name__.rstrip("_")
-        register(Operator(name, kind, reference, None, infer, program, program))
+        record = Operator(name, kind, reference, None, infer, program, program)
+        register(record if limits is None else replace(record, limits=limits))
         return program
 
     return decorate

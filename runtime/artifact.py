@@ -28,6 +28,7 @@ from ..base.checked_json import (
 from ..base.errors import ArtifactError, TargetError
 from ..base.files import File, open_regular, read_some
 from ..target import Target, registered_kinds
+from .guards import Guard, check_guards
 from .module import Origin
 from .signature import ABI_VERSION, Signature
 from .target_runtime import TargetRuntime, runtime_for
@@ -61,7 +62,7 @@ class Manifest:
 
     `features` are those of the target that the code uses. `needs` are the facts that the runtime of
     its kind asks for: that of processors whether the code calls `openmp`. Models have `weights`,
-    which are their last argument if there are any.
+    which are their last argument if there are any, and `guards` of their indices.
     """
 
     signature: Signature
@@ -72,6 +73,7 @@ class Manifest:
     needs: Mapping[str, Any]
     provenance: Provenance
     weights: WeightsFile | None = None
+    guards: tuple[Guard, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         origin, schedule_id, measurement_id, toolchain, kernels = self.provenance
@@ -90,6 +92,7 @@ class Manifest:
         }
         if self.weights is not None:
             data["weights"] = asdict(self.weights)
+            data["guards"] = [asdict(guard) for guard in self.guards]
         if kernels:
             data["schedules"] = {name: asdict(origin) for name, origin in kernels.items()}
         return sealed(_with_needs(data, self.needs))
@@ -111,6 +114,7 @@ class Manifest:
             raise ArtifactError("manifest: unknown features {0} of {1}", show(unknown), target.kind)
         if found.weights is not None:
             _check_weights(found.signature, found.weights)
+            check_guards(found.signature, found.guards or ())
         return Manifest(
             signature=found.signature,
             target=target,
@@ -126,6 +130,7 @@ class Manifest:
                 found.schedules or {},
             ),
             weights=found.weights,
+            guards=found.guards or (),
         )
 
 
@@ -143,6 +148,7 @@ class _Fields:
     measurement_id: str | None
     toolchain: Mapping[str, str]
     weights: WeightsFile | None
+    guards: tuple[Guard, ...] | None
     schedules: Mapping[str, Origin] | None
 
 
@@ -190,6 +196,7 @@ def artifact_files(
     provenance: Provenance,
     beside: Sequence[File] = (),
     weights: Array | None = None,
+    guards: Sequence[Guard] = (),
 ) -> tuple[File, ...]:
     """Returns the code, the weights of a model, the files `beside` and the manifest, to be written
     by `replace_files`.
@@ -210,6 +217,7 @@ def artifact_files(
         weights=None
         if weights is None
         else WeightsFile(weights.nbytes, digest_of_bytes(weights.data)),
+        guards=tuple(guards),
     )
     path = manifest_path(code.path)
     try:

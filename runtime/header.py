@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..base.text import printable
+from .guards import FIRST_GUARD, Guard
 from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Signature
 
 
-def c_header(signature: Signature, weights: tuple[str, int] | None = None) -> str:
+def c_header(
+    signature: Signature,
+    weights: tuple[str, int] | None = None,
+    guards: Sequence[Guard] = (),
+) -> str:
     """The C header: declares the kernel and its packing functions, documents the arguments.
 
-    `weights` are the name and bytes of the file that the last argument of a model has.
+    `weights` are the name and bytes of the file that the last argument of a model has, and `guards`
+    those of a model.
     """
     guard = f"TILEWRIGHT_{signature.name}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
@@ -29,6 +38,7 @@ def c_header(signature: Signature, weights: tuple[str, int] | None = None) -> st
             " *",
             *_weights_note(signature, weights),
             *_WORKSPACE_NOTE,
+            *(f" * {line}".replace("*/", "* /") for line in _guard_note(guards)),
             " * Outputs must not overlap with any other argument. Calls are thread-safe.",
             *_range_note(signature),
             " */",
@@ -53,6 +63,14 @@ _WORKSPACE_NOTE = [
     " *",
     f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a needed workspace is null or not aligned.",
 ]
+
+
+def _guard_note(guards: Sequence[Guard]) -> list[str]:
+    """The status of each guard."""
+    return [
+        f"Returns {status} if an index is out of range, {printable(guard.text)}."
+        for status, guard in enumerate(guards, FIRST_GUARD)
+    ]
 
 
 def _weights_note(signature: Signature, weights: tuple[str, int] | None) -> list[str]:

@@ -53,7 +53,9 @@ def load(
             raise ArgumentError("device: expected the number of a device, found {0!r:.80}", device)
         runtime = runtime.on_device(device)
     module = runtime.load(manifest, code, place, trust_indices=trust_indices)
-    return module if weights is None else Model(module, weights, manifest.provenance.kernels)
+    if weights is None:
+        return module
+    return Model(module, weights, manifest.provenance.kernels, guards=manifest.guards)
 
 
 def _read(path: Path) -> tuple[Manifest, bytes, Array | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -10,15 +11,16 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.display import html
-from ..base.errors import ArgumentError, ArtifactError
+from ..base.errors import ArgumentError, ArtifactError, KernelError
 from ..base.hints import Hinted
 from ..base.in_process import InProcess
 from .argument_checks import number_reader
 from .evidence import Evidence
+from .guards import FIRST_GUARD, Guard
 from .host_memory import HOST_MEMORY, is_array
 from .module import Module, Origin
 from .profile import Instrumented, Profile, profiled
-from .signature import Argument
+from .signature import OK, Argument
 from .timer import Timing
 
 Array = np.ndarray[Any, Any]
@@ -48,6 +50,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         kernels: Mapping[str, Origin],
         evidence: Callable[[], Evidence] | None = None,
         instrumented: Callable[[], Instrumented] | None = None,
+        guards: Sequence[Guard] = (),
     ) -> None:
         arguments = module.signature.arguments
         data = arguments[:-1] if weights.size else arguments
@@ -56,6 +59,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self.kernels = dict(kernels)
         self._evidence = evidence
         self._instrumented = instrumented
+        self._guards = tuple(guards)
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}
         self._exact = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.inputs.values())
@@ -78,7 +82,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
         Inputs are given by position or by name: numpy arrays, or CPU objects with `__dlpack__`, of
         exactly the dtypes and shapes of `inputs`; numbers for those without dimensions. Raises
-        `ArgumentError`, and what a kernel raises.
+        `ArgumentError`, `GuardError` for an index out of its range, and what a kernel raises.
         """
         results = self._empty()
         self._run(arguments, named, results)
@@ -98,8 +102,12 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
     def time(self, *arguments: Any, **options: Any) -> Timing:
         """Time calls with these inputs, by position; options as of `Module.time`."""
-        given = bound(self.inputs, arguments, {})
-        return self.module.time(*given.values(), *self._empty(), *self._held, **options)
+        given = (*bound(self.inputs, arguments, {}).values(), *self._empty(), *self._held)
+        try:
+            return self.module.time(*given, **options)
+        except KernelError as error:
+            self._explain(error, given)
+            raise
 
     def profile(self, *arguments: Any, **named: Any) -> Profile:
         """Say where the time of calls with these inputs goes, kernel by kernel.
@@ -129,7 +137,27 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     def _run(self, arguments: Sequence[Any], named: Mapping[str, Any], out: Sequence[Any]) -> None:
         if named or not self._is_exact(arguments):
             arguments = tuple(bound(self.inputs, arguments, named).values())
-        self.module(*arguments, *out, *self._held)
+        try:
+            self.module(*arguments, *out, *self._held)
+        except KernelError as error:
+            self._explain(error, (*arguments, *out, *self._held))
+            raise
+
+    def _explain(self, error: KernelError, arguments: Sequence[Any]) -> None:
+        """Raise the `GuardError` of a call that a guard has ended.
+
+        Its indices may be in the workspace, so it is called again with one that can be read.
+        """
+        number = error.data.get("status", OK) - FIRST_GUARD
+        if not 0 <= number < len(self._guards):
+            return
+        guard = self._guards[number]
+        if guard.argument is not None:
+            raise guard.error(np.asarray(arguments[guard.argument])) from None
+        workspace = self.module.workspace()
+        with suppress(KernelError):
+            self.module(*arguments, workspace=workspace)
+        raise guard.error(workspace) from None
 
     def _is_exact(self, arguments: Sequence[Any]) -> bool:
         """Whether these are all inputs, in a form that needs no conversion and leads to no error

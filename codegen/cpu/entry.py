@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ...runtime.signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Signature
+from ...runtime.guards import FIRST_GUARD
+from ...runtime.signature import (
+    OK,
+    UNUSABLE_WORKSPACE,
+    WORKSPACE_ALIGNMENT,
+    Argument,
+    Signature,
+)
 from ...target import CpuTarget
 from ..compiled import Compiled, Launch, Need
 from ..generator import Code
 from ..sequence import Call, Fill, Place, Stamp, Step
 from . import llvm
 from .archive import archive, members
+from .glue_range import range_function
 from .llvm_text import memory_type
 
 
@@ -41,7 +50,9 @@ def entry(
 
 def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled]) -> str:
     lines: list[str] = []
-    count = 0
+    above: dict[str, None] = {}
+    checks: dict[tuple[Argument, int, int], str] = {}
+    count = statuses = 0
 
     def pointer(place: Place | None) -> str:
         nonlocal count
@@ -56,6 +67,19 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
 
     for number, step in enumerate(steps):
         if isinstance(step, Call):
+            for guard in step.guards:
+                facts = (replace(guard.data, name=""), guard.least, guard.greatest)
+                check = checks.setdefault(facts, f"guard.{len(checks)}")
+                above |= dict.fromkeys(range_function(check, *facts))
+                indices = pointer(Place(guard.argument, guard.offset))
+                lines += [
+                    f"%g{statuses} = call i1 @{check}(ptr {indices})",
+                    f"br i1 %g{statuses}, label %within{statuses}, label %outside{statuses}",
+                    f"outside{statuses}:",
+                    f"ret i32 {FIRST_GUARD + statuses}",
+                    f"within{statuses}:",
+                ]
+                statuses += 1
             types = _types(step.kernel.signature)
             places = (*step.places, step.workspace)
             operands = [f"{t} {pointer(p)}" for t, p in zip(types, places, strict=True)]
@@ -83,14 +107,15 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
     ]
     names = [*(f"%a{n}" for n in range(len(signature.arguments))), "%workspace"]
     parameters = [f"{t} {name}" for t, name in zip(_types(signature), names, strict=True)]
-    check = _workspace_check() if signature.workspace_bytes else []
-    body = "\n  ".join(["entry:", *check, *lines, f"ret i32 {OK}"])
+    first = _workspace_check() if signature.workspace_bytes else []
+    body = "\n  ".join(["entry:", *first, *lines, f"ret i32 {OK}"])
     return "\n".join(
         [
             "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
             "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
             "declare i32 @clock_gettime(i32, ptr)",
             *declarations,
+            *above,
             f"define i32 @{signature.name}({', '.join(parameters)}) {{",
             f"  {body}",
             "}",

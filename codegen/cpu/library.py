@@ -47,7 +47,7 @@ def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tup
     code = File(path, link(_described(compiled), target), 0o777)
     return artifact_files(
         code, signature, target, _needs(compiled), provenance, [_header(path, compiled)],
-        compiled.weights,
+        compiled.weights, compiled.guards,
     )  # fmt: skip
 
 
@@ -111,7 +111,9 @@ def _own(compiled: Compiled, symbol: str) -> str:
 def _header(path: Path, compiled: Compiled) -> File:
     held = compiled.weights
     file = None if held is None or not held.size else (weights_path(path).name, held.nbytes)
-    return File(path.with_suffix(".h"), c_header(compiled.signature, file).encode())
+    return File(
+        path.with_suffix(".h"), c_header(compiled.signature, file, compiled.guards).encode()
+    )
 
 
 def _described(compiled: Compiled) -> bytes:

@@ -7,7 +7,8 @@ import numpy as np
 from ...base.errors import IRError
 from ...tir import te
 from ...tir.te import Expr, Tensor
-from ..operator import Array, Kind, operator
+from ..ir import TensorType
+from ..operator import Array, Kind, Limits, operator, within
 
 
 def clipped(index: Expr, extent: int) -> Expr:
@@ -21,7 +22,11 @@ def _taken(x: Array, indices: Array, *, axis: int) -> Array:
     return np.take(x, indices.astype(np.int64), axis)
 
 
-@operator(Kind.INDEXING, reference=_taken)
+def _along(x: TensorType, _: TensorType, *, axis: int) -> list[Limits]:
+    return [within(1, x.shape[axis])]
+
+
+@operator(Kind.INDEXING, reference=_taken, limits=_along)
 def take(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
     """The slices of `x` at `indices` along `axis`; negative indices count from the end."""
     if x.extents[axis] == 0:
@@ -42,7 +47,7 @@ def _taken_along(x: Array, indices: Array, *, axis: int) -> Array:
     return np.asarray(x[tuple(places)])
 
 
-@operator(Kind.INDEXING, reference=_taken_along)
+@operator(Kind.INDEXING, reference=_taken_along, limits=_along)
 def take_along(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
     """Element i of the result is that of `x` at i, but along `axis` at `indices[i]`."""
     if x.ndim != indices.ndim or x.extents[axis] == 0:
@@ -67,7 +72,11 @@ def _taken_nd(x: Array, indices: Array, *, batch: int) -> Array:
     return np.asarray(x[(*own, *places)])
 
 
-@operator(Kind.INDEXING, reference=_taken_nd)
+def _at(x: TensorType, indices: TensorType, *, batch: int) -> list[Limits]:
+    return [within(1, x.shape[batch + k], k) for k in range(indices.shape[-1])]
+
+
+@operator(Kind.INDEXING, reference=_taken_nd, limits=_at)
 def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0) -> Tensor:
     """The slices of `x` at tuples of indices, which are the last dimension of `indices`.
 

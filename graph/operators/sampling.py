@@ -12,7 +12,8 @@ from ...base.errors import IRError
 from ...ops.operands import accumulator, widened
 from ...tir import te
 from ...tir.te import Expr, Tensor
-from ..operator import Array, Kind, operator
+from ..ir import TensorType
+from ..operator import Array, Kind, Limits, operator
 
 _CUBIC = -0.75
 _TAPS = {"nearest": range(1), "linear": range(2), "cubic": range(-1, 3)}
@@ -213,7 +214,11 @@ def _pooled(
     return np.asarray(split.max((3, 5)) if largest else split.mean((3, 5)), x.dtype)
 
 
-@operator(Kind.INDEXING, reference=_pooled)
+def _images(x: TensorType, *_: TensorType, **_attributes: Any) -> list[Limits]:
+    return [Limits(2, 0, x.shape[0] - 1)]
+
+
+@operator(Kind.INDEXING, reference=_pooled, limits=_images)
 def roi_align(
     x: Tensor,
     rois: Tensor,

@@ -11,7 +11,7 @@ from ...base.errors import IRError
 from ...tir.ir import Func
 from ...tir.parser import parse
 from ..ir import TensorType
-from ..operator import Array, Kind, programmed
+from ..operator import Array, Kind, Limits, programmed, within
 
 _REDUCTIONS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "none": ("{1}", None),
@@ -94,7 +94,11 @@ def _infer(
     return x
 
 
-@programmed(Kind.OPAQUE, reference=_scattered, infer=_infer)
+def _limits(x: TensorType, *_: TensorType, axis: int, **_more: object) -> list[Limits]:
+    return [within(1, x.shape[axis])]
+
+
+@programmed(Kind.OPAQUE, reference=_scattered, infer=_infer, limits=_limits)
 def scatter(
     x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str = "none"
 ) -> Func:
@@ -123,7 +127,11 @@ def _infer_nd(
     return x
 
 
-@programmed(Kind.OPAQUE, reference=_scattered_nd, infer=_infer_nd)
+def _limits_nd(x: TensorType, indices: TensorType, _: TensorType, **_more: object) -> list[Limits]:
+    return [within(1, x.shape[k], k) for k in range(indices.shape[-1])]
+
+
+@programmed(Kind.OPAQUE, reference=_scattered_nd, infer=_infer_nd, limits=_limits_nd)
 def scatter_nd(
     x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str = "none"
 ) -> Func:

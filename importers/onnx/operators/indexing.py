@@ -27,7 +27,10 @@ def gather(b: Builder, node: OnnxNode) -> Value:
 
 def _as_slice(b: Builder, x: Value, indices: Constant, axis: int) -> Value | None:
     """Elements at known indices that are a slice, as one."""
-    flat = [int(i) % max(x.shape[axis], 1) for i in indices.data.reshape(-1)]
+    extent = x.shape[axis]
+    if not all(-extent <= i < extent for i in indices.data.reshape(-1)):
+        return None  # for the operator to refuse
+    flat = [int(i) % extent for i in indices.data.reshape(-1)]
     steps = {q - p for p, q in pairwise(flat)} or {1}
     if len(steps) > 1 or not flat or steps == {0}:
         return None

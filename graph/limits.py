@@ -1,0 +1,69 @@
+"""Which indices a model has to compare with their limits when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import ModelError
+from .ir import Attributes, Constant, Graph, Node, Value
+from .operator import Limits, Operator, find
+
+
+def check_constants(record: Operator, inputs: Sequence[Value], attributes: Attributes) -> None:
+    """Raise `ModelError` for an operand that is known and has an index out of its limits."""
+    for value, limits in _limited(record, inputs, attributes):
+        if isinstance(value, Constant) and value.data.size:
+            data = value.data if limits.column is None else value.data[..., limits.column]
+            low, high = int(np.min(data)), int(np.max(data))
+            if low < limits.least or high > limits.greatest:
+                raise ModelError(
+                    "{0}: expected indices from {1} to {2}, found {3} to {4}",
+                    record.name, limits.least, limits.greatest, low, high,
+                )  # fmt: skip
+
+
+def open_limits(graph: Graph) -> Mapping[Node, Sequence[tuple[Value, Limits]]]:
+    """The operands of each node, with their limits, that may be outside of these."""
+    found: dict[Node, Sequence[tuple[Value, Limits]]] = {}
+    for node in graph.nodes:
+        pairs = _limited(find(node.operator), node.inputs, node.attributes)
+        left = [(v, limits) for v, limits in pairs if not _holds(graph, v, limits)]
+        if left:
+            found[node] = left
+    return found
+
+
+def _limited(
+    record: Operator, inputs: Sequence[Value], attributes: Attributes
+) -> Iterator[tuple[Value, Limits]]:
+    for limits in record.limits(*(v.type for v in inputs), **attributes):
+        yield inputs[limits.operand], limits
+
+
+def _holds(graph: Graph, value: Value, limits: Limits) -> bool:
+    if isinstance(value, Constant) or not value.type.size:
+        return True
+    low, high = _range(graph, value)
+    return limits.least <= low and high <= limits.greatest
+
+
+def _range(graph: Graph, value: Value) -> tuple[int, int]:
+    """What a value of integers may be at least and at most, by the nodes that it comes from."""
+    whole = dtypes.int_limits(value.dtype)
+    node = graph.producers.get(value)
+    if node is None:
+        return whole
+    first, a = node.inputs[0], node.attributes
+    if node.operator in ("argmax", "argmin", "top"):
+        axis = a["axis"]
+        assert isinstance(axis, int)
+        return (0, first.shape[axis] - 1) if value is node.outputs[-1] else whole
+    if node.operator == "clip":
+        return max(whole[0], int(a["low"])), min(whole[1], int(a["high"]))  # type: ignore[arg-type]
+    if node.operator in ("reshape", "cast") and dtypes.is_integer(first.dtype):
+        low, high = _range(graph, first)
+        return (low, high) if whole[0] <= low and high <= whole[1] else whole
+    return whole
