@@ -187,6 +187,13 @@ def placeholder(type: TensorType, name: str = "x", *, constant: bool = False) ->
     return te.placeholder(type.shape, type.dtype, name=name, constant=constant)
 
 
+def one_float(name: str, *operands: Tensor | TensorType) -> None:
+    """Raise `IRError` for operands of several dtypes if one is a float; integers may differ."""
+    found = {operand.dtype for operand in operands}
+    if len(found) > 1 and any(map(dtypes.is_float, found)):
+        raise IRError("{0}: operands of dtypes {1}", name, ", ".join(sorted(found)))
+
+
 OPERATORS: dict[str, Operator] = {}
 
 

@@ -8,7 +8,7 @@ from ... import ops
 from ...base import dtypes
 from ...base.errors import IRError
 from ...tir.te import Tensor
-from ..operator import Array, Kind, operator
+from ..operator import Array, Kind, one_float, operator
 from .rows import _softmax
 
 
@@ -34,6 +34,7 @@ def attention(
     The mask, if there is one, broadcasts to (.., s, t). Scores of narrow floats are in float32. The
     result is of `dtype`, by default that of `q`.
     """
+    one_float("attention", q, k, v, *masks)
     if len(masks) > 1:
         raise IRError("attention: {0} masks, expected one or none", len(masks))
     mask = masks[0] if masks else None

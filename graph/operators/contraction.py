@@ -13,7 +13,7 @@ from ...base.errors import IRError
 from ...ops.operands import accumulator
 from ...tir import te
 from ...tir.te import Expr, Tensor
-from ..operator import Array, Kind, operator
+from ..operator import Array, Kind, one_float, operator
 
 
 def _wide(x: Array, dtype: str | None) -> np.dtype[Any]:
@@ -45,6 +45,7 @@ def matmul(
     `transpose_a` takes a as (.., k, n), `transpose_b` b as (.., m, k). The result is of `dtype`, by
     default that of `a`: int32 of integers of 8 bits, whose dtypes may differ.
     """
+    one_float("matmul", a, b)
     wanted = dtype or a.dtype
     return ops.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype=wanted)
 
@@ -110,6 +111,7 @@ def conv(
     The result is (n, o, *outputs), of `dtype` as for `matmul`. `before` and `after` are zeros
     around each spatial dimension.
     """
+    one_float("conv", x, w)
     rank = x.ndim - 2
     if w.ndim != x.ndim or any(len(v) != rank for v in (strides, before, after, dilations)):
         raise IRError("conv: {0} and {1} with strides {2}", x.extents, w.extents, strides)

@@ -12,7 +12,7 @@ from ...ops import operands as broadcast
 from ...tir import te
 from ...tir.te import Expr, Tensor
 from ..ir import TensorType
-from ..operator import Array, Kind, operator
+from ..operator import Array, Kind, one_float, operator
 
 
 def _reshaped(x: TensorType, *, shape: Sequence[int]) -> TensorType:
@@ -49,6 +49,7 @@ def _concatenated(*arrays: Array, axis: int) -> Array:
 @operator(Kind.MOVEMENT, reference=_concatenated)
 def concatenate(*tensors: Tensor, axis: int) -> Tensor:
     """The operands one after the other along `axis`."""
+    one_float("concatenate", *tensors)
     return ops.concatenate(tensors, axis)
 
 

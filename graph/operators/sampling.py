@@ -13,7 +13,7 @@ from ...ops.operands import accumulator, widened
 from ...tir import te
 from ...tir.te import Expr, Tensor
 from ..ir import TensorType
-from ..operator import Array, Kind, Limits, operator
+from ..operator import Array, Kind, Limits, one_float, operator
 
 _CUBIC = -0.75
 _TAPS = {"nearest": range(1), "linear": range(2), "cubic": range(-1, 3)}
@@ -236,6 +236,7 @@ def roi_align(
     mean (with `largest` the maximum) of samples at `samples` * `samples` places. With `half` the
     centres of elements are at 0.5.
     """
+    one_float("roi_align", x, rois)
     if x.ndim != 4 or rois.ndim != 2 or rois.extents[1] != 4 or samples < 1:
         raise IRError("roi_align: {0} at {1}, {2} samples", x.extents, rois.extents, samples)
     if 0 in (x.extents[0], *x.extents[2:]):

@@ -17,7 +17,7 @@ from ...base.errors import IRError
 from ...tir.ir import Func
 from ...tir.parser import parse
 from ..ir import TensorType
-from ..operator import Array, Kind, programmed
+from ..operator import Array, Kind, one_float, programmed
 from .cells import ACTIVATIONS, GATES, NONLINEAR, Activation, CellText, tile_width
 
 _OPTIONS = ("cell", "bias", "peepholes", "lengths")
@@ -41,6 +41,8 @@ def _infer(
     fits = tiles == 1 or (tiles and hidden % width == 0 and width == tile_width(hidden, n))
     if x.shape[2] != columns or depth != hidden or tiles * width != columns or not fits:
         raise IRError("recurrence: inputs {0}, weights {1} and state {2}", x, r, h)
+    floats = (t for name, t in zip(extra, others, strict=True) if name != "lengths")
+    one_float("recurrence", x, r, h, *floats)
     wanted = {"cell": (n, hidden), "bias": (hidden,), "peepholes": (3 * hidden,), "lengths": (n,)}
     for name, type in zip(extra, others, strict=True):
         if type.shape != wanted[name]:

@@ -14,7 +14,7 @@ from ...ops.pooling import pooled
 from ...ops.window import Window
 from ...tir import te
 from ...tir.te import Axis, Expr, Tensor
-from ..operator import Array, Kind, Operator, operator, register
+from ..operator import Array, Kind, Operator, one_float, operator, register
 from .contraction import windows
 from .indexing import clipped
 
@@ -87,6 +87,7 @@ _UNROLLED = 4
 @operator(Kind.WINDOW, reference=_resampled)
 def resample(x: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
     """Element i along `axis` is the sum over k of `x` at `places[i, k]` times `weights[i, k]`."""
+    one_float("resample", x, weights)
     if places.ndim != 2 or weights.extents != places.extents or x.extents[axis] == 0:
         raise IRError(
             "resample: {0} at places {1}, weights {2}",

@@ -254,7 +254,8 @@ class _Importer:
 
         try:
             translate = find(domain, node.op_type, self.versions.get(domain, 1))
-            check_node(node, domain, self.versions.get(domain, 1))
+            given = [v.dtype if isinstance(v, Value) else None for v in inputs]
+            check_node(node, domain, self.versions.get(domain, 1), given)
             seen = OnnxNode(
                 node.op_type,
                 domain,

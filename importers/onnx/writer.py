@@ -18,6 +18,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...graph.ir import Constant, Node, Value, constant
+from .schema import ONNX_NAMES, type_string
 from .table import Reason, Unsupported
 
 OPSET = 20
@@ -97,7 +98,7 @@ class Writer:
             variable = declared.type_str
             if not name:
                 continue
-            own = f"tensor({_ONNX_NAMES.get(self.dtypes[name], self.dtypes[name])})"
+            own = type_string(self.dtypes[name])
             if own not in allowed.get(variable, {variable}):
                 raise Unsupported(Reason.DTYPE, f"{schema.name} of {self.dtypes[name]}")
             bound.setdefault(variable, own)
@@ -180,12 +181,8 @@ class Writer:
         return [self.cast(x, _WIDE.get(self.dtypes[x], self.dtypes[x])) for x in names]
 
 
-_ONNX_NAMES = {
-    "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn",
-    "float8_e5m2": "float8e5m2",
-}  # fmt: skip
 _WIDE = dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32") | {"bfloat16": "float32"}
-_OWN_NAMES = {name: own for own, name in _ONNX_NAMES.items()}
+_OWN_NAMES = {name: own for own, name in ONNX_NAMES.items()}
 
 
 def _names(string: str) -> str:

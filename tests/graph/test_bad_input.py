@@ -105,6 +105,29 @@ MALFORMED = {
     "tiled to no array": model([node("Tile", ["x", "a"], ["y"])], held("a", 2**62)),
     "input of no array": model([RELU], x=(2**62, 4)),
     "operands of two dtypes": changed(model([ADD]), input=info("w", [2], 7)),
+    "conv of two dtypes": changed(
+        model([node("Conv", ["x", "w"], ["y"])], x=(1, 1, 4)), input=info("w", [1, 1, 2], 11)
+    ),
+    "product of two dtypes": changed(
+        model([node("MatMul", ["x", "w"], ["y"])], x=(2, 2)), input=info("w", [2, 2], 11)
+    ),
+    "norm with a scale of another dtype": changed(
+        model([node("InstanceNormalization", ["x", "w", "w"], ["y"])], x=(1, 2, 4)),
+        input=info("w", [2], 10),
+    ),
+    "joined of two dtypes": changed(
+        model([node("Concat", ["x", "w"], ["y"], axis=0)]), input=info("w", [2], 11)
+    ),
+    "cell of two dtypes": changed(
+        changed(
+            model([node("RNN", ["x", "w", "r"], ["y"], hidden_size=2)], x=(1, 1, 2)),
+            input=info("w", [1, 2, 2]),
+        ),
+        input=info("r", [1, 2, 2], 11),
+    ),
+    "indices that are floats": model([node("Gather", ["x", "x"], ["y"])]),
+    "dtype that an operator does not take": model([node("Sigmoid", ["x"], ["y"])],
+                                                  x=info("x", [2], 7)),
 }  # fmt: skip
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from tilewright.base import dtypes
 from tilewright.base.errors import ModelError
-from tilewright.graph import Graph, Value
+from tilewright.graph import Graph, TensorType, Value
 from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered
 from tilewright.graph.operator import OPERATORS, Kind, find
@@ -71,6 +73,30 @@ def test_kernels_agree(name: str) -> None:
         if not left:
             break
     assert not left, f"{left} cases are lacking"
+
+
+def test_floats_of_several_dtypes_are_refused() -> None:
+    """As ONNX refuses them: places of a grid alone may be of another dtype."""
+    refused, accepted = set[str](), set[str]()
+    for name, seed in product(sorted(OPERATORS), range(20)):
+        rng = np.random.default_rng(seed)
+        pool = Pool(lambda n, rng=rng: int(rng.integers(n)), Style("normal", fresh=8))  # type: ignore[misc]
+        inputs, attributes = CASES[name](pool)
+        types = [v.type for v in inputs]
+        complete = find(name).checked(types, dict(attributes))
+        floats = [k for k, type in enumerate(types) if dtypes.is_float(type.dtype)]
+        with suppress(ModelError):
+            find(name).types(types, complete)
+            for k in floats if len(floats) > 1 else ():
+                mixed = [*types]
+                mixed[k] = TensorType("float64", types[k].shape)
+                try:
+                    find(name).types(mixed, complete)
+                    accepted.add(name)
+                except ModelError:
+                    refused.add(name)
+    assert accepted == {"grid_sample"}
+    assert refused >= {"add", "attention", "concatenate", "conv", "matmul", "recurrence", "scatter"}
 
 
 PLACES = [(n, a) for n in sorted(OPERATORS) for a in ("axis", "axes") if a in find(n).attributes]
