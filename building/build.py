@@ -209,7 +209,8 @@ def build_library(
             program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
         )
         compiled = built.compiled
-        provenance = Provenance(built.origin, None, None, versions, built.kernels)
+        evidence = None if object_file else built.evidence().to_json()
+        provenance = Provenance(built.origin, None, None, versions, built.kernels, evidence)
     else:
         choices = Choices(program, resolved, _opened(database), allow, tolerance)
         choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)

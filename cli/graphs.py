@@ -17,7 +17,6 @@ from ..base.text import count, format_bytes, format_si, short_id
 from .graph_options import (
     Constants,
     Inputs,
-    ModelFile,
     ModelOrLibrary,
     Shapes,
     arrays,
@@ -45,7 +44,8 @@ class Beside(StrEnum):
 
 
 def inspect(
-    model: ModelFile,
+    context: typer.Context,
+    model: ModelOrLibrary,
     shape: Shapes = None,
     constant: Constants = None,
     text: Annotated[
@@ -62,8 +62,12 @@ def inspect(
 ) -> None:
     """Show a model: inputs, outputs, operators, what is not supported, its passes and kernels.
 
-    Fails where a dim has no value, and where a node is not supported; what is known is shown.
+    Fails where a dim has no value, and where a node is not supported; what is known is shown. Of a
+    model that was built, what became of it.
     """
+    if _is_built(model, context, "shape", "constant", "text", "after", "diff"):
+        _inspect_library(model, as_json=as_json)
+        return
     from ..importers.onnx.summary import summary
 
     check_pass(after)
@@ -137,15 +141,14 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     where onnxruntime computes something else than the reference, which is of the imported graph.
     """
     from ..building.build import build
-    from ..runtime.artifact import manifest_path
     from .parity import check_session, compare, session_of
 
     wanted = dict.fromkeys(check or ())
     if Beside.ONNXRUNTIME in wanted:
         check_session()
     graph: Graph | None = None
-    if model.suffix != ".onnx" and manifest_path(model).is_file():
-        made = _loaded(model, context)
+    if _is_built(model, context, "shape", "constant", "check", "target", "db"):
+        made = _loaded(model)
     else:
         graph = import_graph(model, shape, constant)
         with nullcontext() if db is None else open_database(db) as database:
@@ -211,19 +214,45 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         raise typer.Exit(1)
 
 
-_OF_SOURCES = ("shape", "constant", "check", "target", "db")
-"""Options of `run` that a model which was built does not take. A variable may name a database."""
+def _is_built(path: Path, context: typer.Context, *sources: str) -> bool:
+    """Whether a model was built, which then takes none of `sources`, options of what is compiled.
+
+    A variable may name a database.
+    """
+    from ..runtime.artifact import manifest_path
+
+    if path.suffix == ".onnx" or not manifest_path(path).is_file():
+        return False
+    found = {n: context.get_parameter_source(n) for n in sources}
+    given = [f"--{n}" for n, source in found.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise typer.BadParameter(f"{path} was built already: {', '.join(given)} is of MODEL.onnx")
+    return True
 
 
-def _loaded(path: Path, context: typer.Context) -> Model:
-    """The model of an artifact, which takes none of the options of files that are compiled."""
+def _inspect_library(path: Path, *, as_json: bool) -> None:
+    """Show the evidence of a model that was built; its code may be for another machine."""
+    from ..base.errors import ArtifactError
+    from ..runtime.artifact import read_manifest
+    from ..runtime.evidence import Evidence
+
+    told = read_manifest(path).provenance.evidence
+    if told is None:
+        raise ArtifactError("{0} has no evidence: it is a kernel, or an older version's", path)
+    found = Evidence.from_json(told)
+    if as_json:
+        print_json(found.to_json())
+        return
+    print_facts(found.facts())
+    typer.echo()
+    print_table(*found.table(), "no kernels")
+
+
+def _loaded(path: Path) -> Model:
+    """The model of an artifact."""
     from ..runtime import load
     from ..runtime.model import Model
 
-    sources = {n: context.get_parameter_source(n) for n in _OF_SOURCES}
-    given = [f"--{n}" for n, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if given:
-        raise typer.BadParameter(f"{path} was built already: {', '.join(given)} is of MODEL.onnx")
     made = load(path)
     if not isinstance(made, Model):
         raise typer.BadParameter(f"{path} is a kernel, expected a model")

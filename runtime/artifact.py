@@ -36,7 +36,8 @@ from .weights_file import Array, WeightsFile, digest_of_bytes, weights_path
 
 FORMAT_VERSION = 4
 MAX_CODE_BYTES = 256 << 20
-_MAX_MANIFEST_BYTES = 1 << 20
+_MAX_MANIFEST_BYTES = 16 << 20
+"""The evidence of ten thousand nodes has 3 MB."""
 _MARK = b"tilewright kernel: "
 _HINT = "copy the code and its manifest again, or build them anew"
 
@@ -46,7 +47,7 @@ class Provenance(NamedTuple):
 
     `schedule_id` and `measurement_id` are the records in the tuning database that it was built
     from. `toolchain` has versions by name. Of several, `kernels` has where their schedules come
-    from, by their names.
+    from, by their names; `evidence` is the JSON form of what is known of a model.
     """
 
     origin: Origin
@@ -54,6 +55,7 @@ class Provenance(NamedTuple):
     measurement_id: str | None
     toolchain: Mapping[str, str]
     kernels: Mapping[str, Origin] = {}
+    evidence: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Manifest:
     guards: tuple[Guard, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        origin, schedule_id, measurement_id, toolchain, kernels = self.provenance
+        origin, schedule_id, measurement_id, toolchain, kernels, evidence = self.provenance
         data = {
             "format": FORMAT_VERSION,
             "abi": ABI_VERSION,
@@ -93,6 +95,7 @@ class Manifest:
         if self.weights is not None:
             data["weights"] = asdict(self.weights)
             data["guards"] = [asdict(guard) for guard in self.guards]
+            data["evidence"] = evidence
         if kernels:
             data["schedules"] = {name: asdict(origin) for name, origin in kernels.items()}
         return sealed(_with_needs(data, self.needs))
@@ -128,6 +131,7 @@ class Manifest:
                 found.measurement_id,
                 found.toolchain,
                 found.schedules or {},
+                found.evidence,
             ),
             weights=found.weights,
             guards=found.guards or (),
@@ -150,6 +154,7 @@ class _Fields:
     weights: WeightsFile | None
     guards: tuple[Guard, ...] | None
     schedules: Mapping[str, Origin] | None
+    evidence: Mapping[str, Any] | None
 
 
 def manifest_path(code: Path) -> Path:

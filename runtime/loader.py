@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import ArgumentError, ArtifactError
 from .artifact import Manifest, read_artifact
+from .evidence import Evidence
 from .model import Model
 from .target_runtime import runtime_for
 from .weights_file import Array, map_weights, weights_path
@@ -55,7 +57,9 @@ def load(
     module = runtime.load(manifest, code, place, trust_indices=trust_indices)
     if weights is None:
         return module
-    return Model(module, weights, manifest.provenance.kernels, guards=manifest.guards)
+    told = manifest.provenance.evidence
+    evidence = None if told is None else partial(Evidence.from_json, told)
+    return Model(module, weights, manifest.provenance.kernels, evidence, guards=manifest.guards)
 
 
 def _read(path: Path) -> tuple[Manifest, bytes, Array | None]:

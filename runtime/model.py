@@ -71,7 +71,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     def evidence(self) -> Evidence:
         """What became of the graph, with figures: nodes, kernels, memory and the build's time.
 
-        Raises `ArtifactError` for a model that was loaded.
+        Raises `ArtifactError` for a model that was loaded, and written before its manifest had it.
         """
         if self._evidence is None:
             raise self._loaded("evidence")

@@ -372,6 +372,9 @@ def test_a_model_is_tuned_explained_built_and_run(
     built = run("build", *options, *db, "--allow", "record", "-o", library, "--json")
     assert (built.code, built.err) == (0, "")
     assert [Path(p).suffix for p in built.json["files"]] == [".so", ".json", ".h", ".weights"]
+    seen = Evidence.from_json(run("inspect", library, "--json").json)
+    assert [(k.name, k.schedule) for k in seen.kernels] == [(row["name"], "record")]
+    assert row["name"].split("_")[0] in run("inspect", library).out
     assert built.json["origin"]["kind"] == "record"
     loaded = run("run", library, "--random", 5, "--json").json
     compiled = run("run", *options, *db, "--random", 5, "--json").json
@@ -425,6 +428,8 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("run KERNEL", "is a kernel"),
         ("run KERNEL --shape N=1", "was built already: --shape is"),
         ("run KERNEL --target cpu --db x.db --check reference", "--check, --target, --db is"),
+        ("inspect KERNEL", "no evidence"),
+        ("inspect KERNEL --text", "was built already"),
     ],
 )
 def test_words_that_do_not_fit(

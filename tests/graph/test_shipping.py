@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
     assert is_right(model, graph)
     assert repr(model) == repr(built)
     assert model.kernels == built.kernels
+    assert replace(model.evidence, seconds={}) == replace(built.evidence, seconds={})
     assert [*model.kernels] == [func.name for func in graph.kernels()]
     assert made.origin.kind == model.module.origin.kind == "default"
     assert model.weights is not None
