@@ -86,6 +86,34 @@ MALFORMED = {
     "axis of sum": model([node("ReduceSum", ["x", "a"], ["y"])], held("a", 7)),
     "axis of gather": model([node("Gather", ["x", "a"], ["y"], axis=4)], held("a", 0)),
     "axis of flatten": model([node("Flatten", ["x"], ["y"], axis=4)]),
+    "axis of layer norm": model([node("LayerNormalization", ["x", "x"], ["y"], axis=7)]),
+    "axis of quantised": model(
+        [node("DequantizeLinear", ["x", "w"], ["y"], axis=9)], held("w", 1, 1, dtype=np.float32),
+        x=info("x", [2], 3),
+    ),
+    "axis of slice": model(
+        [node("Slice", ["x", *"abc"], ["y"])], held("a", 0), held("b", 1), held("c", 5)
+    ),
+    "axis of crop": model(
+        [node("CenterCropPad", ["x", "a"], ["y"], axes=[3])], held("a", 1), opset=18
+    ),
+    "axis of norm": model([node("LpNormalization", ["x"], ["y"], axis=-3)]),
+    "axis of transform": model([node("DFT", ["x"], ["y"], axis=9)], x=(1, 4, 1)),
+    "axis of old softmax": model([node("Softmax", ["x"], ["y"], axis=9)], opset=11),
+    "axis of sums of nothing": model([node("CumSum", ["x", "a"], ["y"])],
+                                     numpy_helper.from_array(np.array(0), "a"), x=()),
+    "axis twice": model([node("Unsqueeze", ["x", "a"], ["y"])], held("a", 0, 0)),
+    "axis of permutation from behind": model(
+        [node("Transpose", ["x"], ["y"], perm=[-1, 0])], x=(2, 3)
+    ),
+    "parts of less than nothing": model([node("Split", ["x", "a"], ["y", "z"])], held("a", -1, 3)),
+    "parts without an output": model([node("Split", ["x", "a"], ["y"])], held("a", 1, 1)),
+    "a product with a larger sum": changed(
+        model([node("Gemm", ["x", "x", "w"], ["y"])], x=(1, 1)), input=info("w", [5, 1])
+    ),
+    "attention without a scale": model(
+        [node("Attention", ["x", "x", "x"], ["y"], scale=0.0)], x=(1, 1, 2, 2), opset=23
+    ),
     "axis of squeeze": model([node("Squeeze", ["x", "a"], ["y"])], held("a", 7)),
     "step of 0": model([node("Slice", ["x", *"abaa"], ["y"])], held("a", 0), held("b", 2)),
     "stride of 0": model(

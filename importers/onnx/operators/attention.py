@@ -67,7 +67,9 @@ def attention(b: Builder, node: OnnxNode) -> Sequence[Value]:
     groups, columns = k.shape[1:3]
     if heads % groups:
         raise ModelError("{0} heads of queries for {1} of keys", heads, groups)
-    scale = node.attribute("scale") or 1 / math.sqrt(size)
+    scale = node.attribute("scale", 1 / math.sqrt(size))
+    if not scale > 0:
+        raise ModelError("scale is {0}, expected a number above 0", scale)
     factor = b.constant(math.sqrt(scale), q.dtype)
     # Heads that share keys are one more dimension, along which those broadcast.
     own = b.add("reshape", q, shape=(batch, groups, heads // groups, rows, size))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
-from ..table import OnnxNode, Operand, Reason, Unsupported, onnx_op
+from ..table import Items, OnnxNode, Operand, Reason, Unsupported, onnx_op
+from .common import in_rank
 
 _MOST = 1024
 """Iterations of a loop that is written out."""
@@ -92,6 +93,7 @@ def _scanned(
 ) -> tuple[list[Value], list[list[Value]]]:
     """The last states, and what each step computes beside."""
     assert node.body is not None
+    axes = [in_rank(axis, value.type.rank) for value, axis in zip(rows, axes, strict=True)]
     steps = {value.shape[axis] for value, axis in zip(rows, axes, strict=True)}
     if len(steps) != 1:
         raise ModelError("{0} inputs of a Scan have {1} steps", len(rows), sorted(steps))
@@ -101,7 +103,7 @@ def _scanned(
     rows_made: list[list[Value]] = []
     for step in range(count):
         seen = [
-            row(b, value, axis % value.type.rank, count - 1 - step if back else step)
+            row(b, value, axis, count - 1 - step if back else step)
             for value, axis, back in zip(rows, axes, backwards, strict=True)
         ]
         made = list(node.body("body", [*state, *seen]))
@@ -120,12 +122,15 @@ def row(b: Builder, x: Value, axis: int, place: int) -> Value:
     return value
 
 
-def stacked(b: Builder, values: Sequence[Value], axis: int) -> Value:
+def stacked(b: Builder, given: Sequence[Operand], axis: int) -> Value:
     """The values one after the other along a new axis."""
-    if not values:
+    if not given:
         raise Unsupported(Reason.DATA_DEPENDENT, "the shape of what no iteration computes")
+    values = [value for value in given if not isinstance(value, Items)]
+    if len(values) < len(given):
+        raise Unsupported(Reason.TYPE, "sequences one after the other")
     shape = values[0].shape
-    axis %= len(shape) + 1
+    axis = in_rank(axis, len(shape) + 1)
     views = [b.add("reshape", v, shape=(*shape[:axis], 1, *shape[axis:])) for v in values]
     whole: Value = b.add("concatenate", *views, axis=axis) if len(views) > 1 else views[0]
     return whole

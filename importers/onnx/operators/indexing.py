@@ -175,7 +175,7 @@ def accumulate(b: Builder, node: OnnxNode) -> Value:
     value: Value = b.add(
         "accumulate",
         x,
-        axis=in_rank(node.number(1), max(x.type.rank, 1)),
+        axis=in_rank(node.number(1), x.type.rank),
         product=node.operator == "CumProd",
         exclusive=bool(node.attribute("exclusive", 0)),
         reverse=bool(node.attribute("reverse", 0)),

@@ -58,6 +58,8 @@ def unsqueeze(b: Builder, node: OnnxNode) -> Value:
     x, axes = node[0], _axes(node) or ()
     rank = x.type.rank + len(axes)
     places = {in_rank(a, rank) for a in axes}
+    if len(places) < len(axes):
+        raise ModelError("axes are {0}, one of them twice", axes)
     rest = iter(x.shape)
     shape = tuple(1 if n in places else next(rest) for n in range(rank))
     value: Value = b.add("reshape", x, shape=shape)
@@ -67,6 +69,8 @@ def unsqueeze(b: Builder, node: OnnxNode) -> Value:
 @onnx_op("Transpose")
 def transpose(b: Builder, node: OnnxNode) -> Value:
     axes = node.attribute("perm") or tuple(reversed(range(node[0].type.rank)))
+    if min(axes, default=0) < 0:
+        raise ModelError("perm is {0}, whose axes count from the front", axes)
     value: Value = b.add("transpose", node[0], axes=tuple(axes))
     return value
 
@@ -115,7 +119,7 @@ def _sliced(
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis %= x.type.rank
+        axis = in_rank(axis, x.type.rank)
         places[axis] = range(x.shape[axis])[start:end:step]
     if all(p == range(e) for p, e in zip(places, x.shape, strict=True)):
         return x
@@ -222,8 +226,10 @@ def split(b: Builder, node: OnnxNode) -> Sequence[Value]:
     if lengths is None:
         each = -(-x.shape[axis] // node.attribute("num_outputs", count))
         lengths = [max(min(each, x.shape[axis] - k * each), 0) for k in range(count)]
-    if sum(lengths) != x.shape[axis]:
-        raise ModelError("parts of {0} do not make {1} of {2}", list(lengths), x.shape[axis], x)
+    if sum(lengths) != x.shape[axis] or min(lengths, default=0) < 0 or len(lengths) != count:
+        raise ModelError(
+            "{0} parts of {1} do not make {2} of {3}", count, list(lengths), x.shape[axis], x
+        )
     parts: list[Value] = []
     start = 0
     for length in lengths:
@@ -248,7 +254,7 @@ def center_crop_pad(b: Builder, node: OnnxNode) -> Value:
     x, wanted = node[0], node.integers(1) or ()
     axes = node.attribute("axes") or tuple(range(x.type.rank))
     for axis, extent in zip(axes, wanted, strict=True):
-        axis %= x.type.rank
+        axis = in_rank(axis, x.type.rank)
         own = x.shape[axis]
         if extent < own:
             start = (own - extent) // 2

@@ -10,7 +10,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import wide
+from .common import in_rank, wide
 from .pointwise import cast_to
 
 
@@ -70,7 +70,7 @@ def _layer_norm(
     b: Builder, node: OnnxNode, x: Value, scale: Value, bias: Value | None
 ) -> Sequence[Value]:
     """The result, and the mean and one over the deviation where they are read."""
-    axis = node.attribute("axis", -1) % x.type.rank
+    axis = in_rank(node.attribute("axis", -1), x.type.rank)
     epsilon = node.attribute("epsilon", 1e-5)
     value = b.add("multiply", b.add("normalize", x, axis=axis, epsilon=epsilon), scale)
     value = value if bias is None else b.add("add", value, bias)
@@ -100,7 +100,7 @@ def simplified_layer_normalization(b: Builder, node: OnnxNode) -> Value:
 
 def _rms(b: Builder, node: OnnxNode, x: Value, scale: Value, axis: int) -> Value:
     epsilon = node.attribute("epsilon", 1e-5)
-    normal = b.add("normalize", x, axis=axis % x.type.rank, epsilon=epsilon, centered=False)
+    normal = b.add("normalize", x, axis=axis, epsilon=epsilon, centered=False)
     return cast_to(b, b.add("multiply", cast_to(b, normal, scale.dtype), scale), scale.dtype)
 
 
@@ -161,7 +161,7 @@ def _group_norm(b: Builder, node: OnnxNode, groups: int, *, grouped: bool) -> Va
 @onnx_op("MeanVarianceNormalization")
 def mean_variance_normalization(b: Builder, node: OnnxNode) -> Value:
     x = cast_to(b, node[0], wide(node[0]))
-    axes = tuple(a % x.type.rank for a in node.attribute("axes") or (0, 2, 3))
+    axes = node.attribute("axes") or (0, 2, 3)
     centred = b.add("subtract", x, b.add("mean", x, axes=axes, keepdims=True))
     variance = b.add("mean", b.add("multiply", centred, centred), axes=axes, keepdims=True)
     deviation = b.add("add", b.add("sqrt", variance), b.constant(1e-9, x.dtype))
@@ -173,7 +173,7 @@ def lp_normalization(b: Builder, node: OnnxNode) -> Value:
     """`x / norm(x)` along an axis; zeros stay zeros."""
     node.require("p", 2, 1)
     x = cast_to(b, node[0], wide(node[0]))
-    axes = (node.attribute("axis", -1) % x.type.rank,)
+    axes = (node.attribute("axis", -1),)
     if node.attribute("p", 2) == 1:
         norm = b.add("sum", b.add("abs", x), axes=axes, keepdims=True)
     else:

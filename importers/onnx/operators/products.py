@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
@@ -34,6 +37,8 @@ def gemm(b: Builder, node: OnnxNode) -> Value:
     if alpha != 1:
         z = b.add("multiply", z, b.constant(alpha, z.dtype))
     if c is not None:
+        if np.broadcast_shapes(c.shape, z.shape) != z.shape:
+            raise ModelError("C is {0}, of a product {1}", c.type, z.type)
         c = c if beta == 1 else b.add("multiply", c, b.constant(beta, z.dtype))
         z = b.add("add", z, c)
     value: Value = z

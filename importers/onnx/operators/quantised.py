@@ -10,6 +10,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import in_rank
 from .pointwise import cast_to, dtype_of, promoted
 
 _MICROSOFT = "com.microsoft"
@@ -41,7 +42,7 @@ def _along(b: Builder, values: Value, x: Value, axis: int, block: int = 0) -> Va
     """Values for a tensor, for each place of an axis, or for each block of it, to broadcast."""
     if values.type.rank <= 1 and values.type.size == 1 and not block:
         return reshaped(b, values, ())
-    axis %= max(x.type.rank, 1)
+    axis = in_rank(axis, x.type.rank)
     if values.type.rank == 1:
         if values.type.size != x.shape[axis]:
             raise ModelError("{0} scales for an axis of {1}", values.type.size, x.shape[axis])
@@ -139,7 +140,7 @@ def dequantize(b: Builder, node: OnnxNode) -> Value:
     wanted = node.attribute("output_dtype", 0)
     value = dequantised(b, x, scale, own, dtype_of(wanted) if wanted else None)
     if value.dtype == scale.dtype == "float32" and x.dtype in ("int8", "uint8") and not block:
-        along = None if node[1].type.size == 1 else axis % x.type.rank
+        along = None if node[1].type.size == 1 else in_rank(axis, x.type.rank)
         node.notes[value] = Dequantised(x, node[1], zero, along)
     return value
 

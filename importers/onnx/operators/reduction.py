@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ....base import dtypes
@@ -129,11 +131,8 @@ def softmax(b: Builder, node: OnnxNode) -> Value:
 def softmax_of_matrix(b: Builder, node: OnnxNode) -> Value:
     """Before opset 13 all dimensions from `axis` on are one row."""
     x = node[0]
-    axis = node.attribute("axis", 1)
-    axis = axis + x.type.rank if axis < 0 else axis
-    rows = 1
-    for extent in x.shape[:axis]:
-        rows *= extent
+    axis = in_rank(node.attribute("axis", 1), x.type.rank)
+    rows = math.prod(x.shape[:axis])
     flat = b.add("reshape", x, shape=(rows, x.type.size // max(rows, 1)))
     value: Value = b.add("reshape", _along(b, node.operator, flat, 1), shape=x.shape)
     return value

@@ -13,6 +13,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import in_rank
 from .pointwise import dtype_of
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -77,7 +78,7 @@ def dft(b: Builder, node: OnnxNode) -> Value:
 def _dft(b: Builder, node: OnnxNode, axis: int) -> Value:
     x = node[0]
     rank = x.type.rank
-    axis %= rank
+    axis = in_rank(axis, rank)
     inverse, onesided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     parts, extent = x.shape[-1], x.shape[axis]
     if axis == rank - 1 or parts not in (1, 2):
