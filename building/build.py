@@ -159,6 +159,10 @@ def build_all(
     return modules
 
 
+_SOURCES = {".onnx": "a model", ".py": "a program"}
+"""What code is built from: a mistyped path must not replace it."""
+
+
 @checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
 @system_errors(BuildError, "building")
 def build_library(
@@ -193,9 +197,19 @@ def build_library(
     from ..graph.ir import Graph
     from ..runtime.artifact import Provenance
 
+    if not isinstance(path, str | os.PathLike):
+        raise BuildError(
+            "expected the path of a file to write, found {0}", type(path).__name__,
+            hint='tw.build_library(program, "matmul.so")',
+        )  # fmt: skip
     path = Path(path)
     if not path.name or "\0" in str(path):
         raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
+    if path.suffix in _SOURCES:
+        raise BuildError(
+            "cannot write {0}: that is the name of {1}", path, _SOURCES[path.suffix],
+            hint=f"name the library {path.stem}.so, for instance",
+        )  # fmt: skip
     if not os.path.isdir(path.parent):  # `Path.is_dir` raises for a name that is too long
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
     resolved = resolve(target)

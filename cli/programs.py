@@ -198,9 +198,12 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
         told = f"{made.name}, this is the {origin.kind} schedule"
         if isinstance(made, Graph):
             told = f"all kernels of {made.name} ({origin.detail})"
+        named = masked_url(str(db))
+        words = ["tilewright", "db", "explain", program, *options.words, "--db", named]
+        words += [] if target == "cpu" else ["--target", target]
+        words += [] if tolerance is None else ["--tolerance", str(tolerance)]
         typer.echo(
-            f"warning: {masked_url(str(db))} has no usable record of {told}; "
-            f"`{shlex.join(['tilewright', 'db', 'explain', program, *options.words])}` says why",
+            f"warning: {named} has no usable record of {told}; `{shlex.join(words)}` says why",
             err=True,
         )
     if as_json:

@@ -420,6 +420,22 @@ def test_a_file_system_without_locks_and_links_will_do(
     assert contents(path.parent) == old
 
 
+@pytest.mark.parametrize("name", ["model.onnx", "program.py"])
+@pytest.mark.parametrize("object_file", [False, True])
+def test_a_model_or_program_is_not_replaced(tmp_path: Path, name: str, object_file: bool) -> None:
+    path = tmp_path / name
+    path.write_text("mine")
+    with pytest.raises(tw.BuildError):
+        build_library(adds(1), path, SERIAL, object_file=object_file)
+    assert contents(tmp_path) == {name: b"mine"}
+
+
+def test_a_path_and_a_program_are_not_confused() -> None:
+    swapped: Any = ("adds.so", adds(1))
+    with pytest.raises(tw.BuildError):
+        build_library(*swapped)
+
+
 # What the code says of itself
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -399,8 +400,11 @@ def test_a_model_without_records_is_not_built_from_records_alone(
     assert not (tmp_path / "layer.so").exists()
     built = run("build", *options, *output, "--allow", "default")
     assert built.code == 0
-    assert "`tilewright db explain" in built.err
-    assert "--shape N=2 --constant scale=3` says why" in built.err
+    command = shlex.split(built.err.split("`")[1])
+    assert command[:3] == ["tilewright", "db", "explain"]
+    explained = run(*command[1:], "--json")  # as it is told
+    assert (explained.code, explained.err) == (0, "")
+    assert {*ONE, "--db", str(tmp_path / "tuning.db")} <= {*command}
 
 
 def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
@@ -424,6 +428,7 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("check LAYER:x --shape N=2 --constant scale=3", "no kernel 'x'"),
         ("db best --shape N=2", "parameters of no program"),
         ("tune LAYER --shape N=2 --constant scale=3 --weight 1 --weight 2", "--weight"),
+        ("build LAYER --shape N=1 --constant scale=3 -o LAYER", "the name of a model"),
         ("run missing.onnx", "missing.onnx"),
         ("run KERNEL", "is a kernel"),
         ("run KERNEL --shape N=1", "was built already: --shape is"),
@@ -440,6 +445,8 @@ def test_words_that_do_not_fit(
     if "KERNEL" in words:
         tw.build_library(tw.Schedule(tw.ops.softmax_func(2, 8)), kernel, "cpu -threads=1")
     named = words.replace("LAYER", str(layer)).replace("KERNEL", str(kernel))
+    before = layer.read_bytes()
     result = run(*named.split())
+    assert layer.read_bytes() == before
     assert result.code in {1, 2}
     assert told in " ".join(result.err.split())
