@@ -101,8 +101,9 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self._run(arguments, named, results)
 
     def time(self, *arguments: Any, **options: Any) -> Timing:
-        """Time calls with these inputs, by position; options as of `Module.time`."""
-        given = (*bound(self.inputs, arguments, {}).values(), *self._empty(), *self._held)
+        """Time calls with these inputs, by position or by name; options as of `Module.time`."""
+        named = {name: options.pop(name) for name in self.inputs if name in options}
+        given = (*bound(self.inputs, arguments, named).values(), *self._empty(), *self._held)
         try:
             return self.module.time(*given, **options)
         except KernelError as error:

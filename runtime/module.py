@@ -201,6 +201,7 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         """
         self._memory.synchronize(seconds)
 
+    @checked_call(ArgumentError, "mod.time(a, b, c, budget_seconds=0.5)")
     def time(
         self,
         *arguments: Any,

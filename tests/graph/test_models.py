@@ -77,6 +77,17 @@ def test_calls_take_names_and_write_where_they_are_told() -> None:
             np.testing.assert_array_equal(found[0], y)
 
 
+def test_calls_are_timed() -> None:
+    graph = mlp()
+    model = tw.build(graph, TARGET)
+    (x,) = given(graph)
+    assert model.time(x, max_samples=3).samples
+    assert model.time(x=x, max_samples=3, budget_seconds=0.01).samples
+    for wrong in ({"y": x}, {"x": x, "repeat": 3}, {}):
+        with pytest.raises(ArgumentError):
+            model.time(**wrong)
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
