@@ -81,7 +81,7 @@ from .ir import (
     seq,
     store,
 )
-from .nests import binding, conditional, where
+from .nests import binding, conditional, holds_block, where
 from .regions import infer_regions
 from .source import Source, guarded, syntax_tree, too_deep
 from .starts import with_guarded_updates
@@ -192,7 +192,8 @@ class _Parser(Declarations):
     # -- statements
 
     def _conditional(self, node: ast.AST, cond: Expr, then: Stmt, other: Stmt | None) -> Stmt:
-        told = self.resolved(cond)
+        # What a variable is bound to may read memory that is stored to before it is asked.
+        told = self.resolved(cond) if holds_block(If(cond, then, other)) else cond
         made = self.checked(node, lambda: conditional(told, then, other, self.ranges))
         self.may_skip_inits |= type(made) is not If
         return made

@@ -231,6 +231,20 @@ def test_a_binding_that_reads_memory() -> None:
         verify(program(*headers, inside=at))
 
 
+def test_a_condition_on_what_a_variable_was_bound_to() -> None:
+    """It is asked of the value, also where the memory that this was read from is stored to."""
+    turned = "x = C[i, 0]\nC[i, 0] = C[i, 1]\nif x < 0:\n    C[i, 1] = x"
+    func = program("for i in range(12):", inside=turned)
+    assert structural_equal(parse(func_text(func)), func)
+    before = arrays()["C"]
+    wanted = np.where(before[:, 0] < 0, before[:, 0], before[:, 1])
+    for run in (partial(interpret, func), tw.build(func)):
+        values = arrays()
+        run(*values.values())
+        np.testing.assert_array_equal(values["C"][:, 0], before[:, 1])
+        np.testing.assert_array_equal(values["C"][:, 1], wanted)
+
+
 SUM = """
 with T.block("C"):
     vi = T.axis.spatial(12, i)
