@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.base import dtypes
-from tilewright.base.errors import GuardError
+from tilewright.base.errors import GuardError, ModelError
 from tilewright.graph.builder import Builder
 from tilewright.graph.ir import Graph, TensorType
 from tilewright.graph.operators.cells import ACTIVATIONS, GATES, tile_width
@@ -108,15 +108,35 @@ def test_accumulate(dtype: str, axis: int) -> None:
 
 
 @pytest.mark.parametrize("largest", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint64"])
 def test_top(dtype: str, largest: bool) -> None:
-    x = RNG.integers(-4, 5, (3, 17)).astype(dtype)
-    if dtype == "float32":
-        x[1, 5] = x[1, 9] = np.nan
-        x[2, 0] = -np.inf
-    for axis, count in ((1, 17), (0, 2)):
-        values, places = check("top", x, axis=axis, count=count, largest=largest)
-        np.testing.assert_array_equal(np.take_along_axis(x, places, axis), values)
+    """Places of elements in their order: equal ones by place, NaN as the largest of all."""
+    x = RNG.integers(0, 6, (3, 33, 2)).astype(dtypes.to_numpy(dtype))
+    if dtypes.is_float(dtype):
+        x[1, 5:15:4], x[2, ::7], x[0, 1::9] = np.nan, -np.inf, -0.0
+    order = np.argsort(-x.astype(float) if largest else x.astype(float), 1, kind="stable")
+    if largest:
+        nan = np.isnan(np.take_along_axis(x, order, 1).astype(float))
+        order = np.take_along_axis(order, np.argsort(~nan, 1, kind="stable"), 1)
+    for count in (0, 5, 33):
+        values, places = check("top", x, axis=1, count=count, largest=largest)
+        np.testing.assert_array_equal(places, order[:, :count])
+        found = np.take_along_axis(x, places, 1)
+        np.testing.assert_array_equal(found.astype(float), values.astype(float))
+
+
+@pytest.mark.parametrize("kind", ["rising", "falling"])
+def test_top_of_elements_in_order(kind: str) -> None:
+    x = np.arange(70.0, dtype=np.float32)[:: 1 if kind == "rising" else -1].copy()
+    for count in (1, 7):
+        values, _ = check("top", x, axis=-1, count=count)
+        np.testing.assert_array_equal(values, np.arange(69, 69 - count, -1))
+
+
+@pytest.mark.parametrize(("axis", "count"), [(2, 1), (-3, 1), (1, 4), (1, -1)])
+def test_top_that_is_not_there(axis: int, count: int) -> None:
+    with pytest.raises(ModelError):
+        graph_of("top", normal(2, 3), axis=axis, count=count)
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
