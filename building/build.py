@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, overload
 from ..base.errors import BuildError, checked_call, system_errors, told_of
 from ..runtime.module import Origin
 from ..target import Target
-from .choose import POLICIES, Choices, explained
-from .compile_all import compile_all, compile_first, nth
+from .choose import POLICIES
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
@@ -67,7 +66,10 @@ def build(
     """Compile one kernel, or a graph as one program of kernels. Nothing is measured or tuned.
 
     A `Graph` is divided into groups, each a kernel whose schedule is chosen as that of a `Func`,
-    and the result is a `Model`, which takes and returns arrays.
+    and the result is a `Model`, which takes and returns arrays. A `Func` of several products is
+    divided too (see `autotune/rules/division.py`): the kernels are called by an entry, with what is
+    between them in its workspace. A record of its whole counts where it is pinned, or is not slower
+    than those of the kernels together.
 
     A `Schedule` is compiled as it is. A `Func` gets the first available schedule that `allow`
     permits, in this order: `record`, the best verified one in `database`; `transfer`, the best one
@@ -104,6 +106,7 @@ def build(
     from ..codegen.build import to_module
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
+    from .build_program import Ways, compile_program
 
     resolved = resolve(target)
     if isinstance(program, Graph):
@@ -112,9 +115,9 @@ def build(
         return build_graph(
             program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
         )
-    choices = Choices(program, resolved, _opened(database), allow, tolerance)
-    choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
-    return to_module(compiled, choice.origin, trust_indices=trust_indices)
+    ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
+    built = compile_program(program, ways)
+    return to_module(built.compiled, built.origin, trust_indices=trust_indices)
 
 
 @checked_call(BuildError, 'tw.build_all([program, other], "cpu")')
@@ -142,6 +145,7 @@ def build_all(
     """
     from ..codegen.build import to_module
     from ..codegen.detect import resolve
+    from .build_program import Ways, compile_programs
 
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
@@ -150,12 +154,11 @@ def build_all(
             "programs: expected several, found {0!r}", type(programs).__name__,
             hint="build(program) builds one",
         )  # fmt: skip
-    resolved, store = resolve(target), _opened(database)
-    choices = [Choices(p, resolved, store, allow, tolerance) for p in programs]
+    ways = Ways(resolve(target), _opened(database), allow, tolerance, strict_fp)
     modules: list[Module] = []
-    for choice, compiled in compile_all(choices, resolved, jobs=jobs, strict_fp=strict_fp):
-        with told_of(partial(nth, choices, len(modules))):
-            modules.append(to_module(compiled, choice.origin, trust_indices=trust_indices))
+    for built in compile_programs([*programs], ways, jobs):
+        with told_of(partial("program {0}".format, built.compiled.signature.name)):
+            modules.append(to_module(built.compiled, built.origin, trust_indices=trust_indices))
     return modules
 
 
@@ -196,6 +199,7 @@ def build_library(
     from ..codegen.generator import generator_for
     from ..graph.ir import Graph
     from ..runtime.artifact import Provenance
+    from .build_program import Ways, compile_program
 
     if not isinstance(path, str | os.PathLike):
         raise BuildError(
@@ -226,9 +230,12 @@ def build_library(
         evidence = None if object_file else built.evidence().to_json()
         provenance = Provenance(built.origin, None, None, versions, built.kernels, evidence)
     else:
-        choices = Choices(program, resolved, _opened(database), allow, tolerance)
-        choice, compiled = compile_first(choices, resolved, strict_fp=strict_fp)
-        provenance = Provenance(choice.origin, choice.schedule_id, choice.measurement_id, versions)
+        ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
+        made = compile_program(program, ways)
+        compiled = made.compiled
+        provenance = Provenance(
+            made.origin, made.schedule_id, made.measurement_id, versions, made.kernels
+        )
     new = generator.files(compiled, path, provenance, intermediate=object_file)
     try:
         replace_files(new)
@@ -236,16 +243,19 @@ def build_library(
         where = error.filename or path
         raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
     code, *descriptions = (file.path for file in new)
-    return Library((code, *reversed(descriptions)), compiled.target, provenance.origin)
+    return Library(
+        (code, *reversed(descriptions)), compiled.target, provenance.origin, provenance.kernels
+    )
 
 
 @dataclass(frozen=True)
 class Library:
-    """The written files, the code first, and the origin of the schedule."""
+    """The written files, the code first, and the origin of the schedule: of several, by kernel."""
 
     files: tuple[Path, ...]
     target: Target
     origin: Origin
+    kernels: Mapping[str, Origin] = field(default_factory=dict)
 
 
 @overload
@@ -282,7 +292,8 @@ def explain(
     Like `TuningDatabase.explain`, and schedules are applied to the program as in `build`: those
     that do not apply are listed with the reason. Nothing is compiled.
 
-    Of a graph there is an explanation for each kernel, with the origin of its schedule.
+    Of a graph there is an explanation for each kernel, with the origin of its schedule, and of a
+    program that is built as several kernels, beside that of the whole.
 
     Raises `DatabaseError`, `TargetError` for an invalid target, and `BuildError` for what is no
     program or no database.
@@ -290,13 +301,12 @@ def explain(
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
     from ..tuning_db.arguments import opened
+    from .explain_model import explain_graph, explain_program
 
     resolved, store = resolve(target), opened(database, BuildError)
     if isinstance(program, Graph):
-        from .explain_model import explain_graph
-
         return explain_graph(program, resolved, store, tolerance)
-    return explained(program, resolved, store, tolerance)
+    return explain_program(program, resolved, store, tolerance)
 
 
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..base.errors import NotTunedError
-from ..base.text import count
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
@@ -25,10 +24,10 @@ from ..tir.node import CHECK
 from ..tuning_db import TuningDatabase
 from .choose import POLICIES, Choice, Choices
 from .compile_all import compile_all
-from .explain_model import by_kind
 from .instrumented import instrumented
 from .model_evidence import Kernel, evidence_of
 from .model_steps import poisoned, root, steps_of
+from .origins import not_tuned, together
 from .stages import Stages
 from .weights import Weights
 
@@ -55,9 +54,7 @@ class BuiltGraph:
     @property
     def origin(self) -> Origin:
         """The least certain origin of a kernel, and how many are of each kind."""
-        origins = [*self.kernels.values()]
-        last = max(origins, key=lambda o: POLICIES.index(o.kind), default=Origin("schedule"))
-        return Origin(last.kind, detail=by_kind(origins))
+        return together(self.kernels.values())
 
 
 def build_graph(
@@ -104,7 +101,7 @@ def compile_graph(
         made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp, stage=stage)
     except NotTunedError as error:
         again = (Choices(f, target, database, allow, tolerance) for f in distinct.values())
-        raise _not_tuned(graph, target, allow, [*again], error) from error
+        raise not_tuned(graph.name, target, allow, [*again], error) from error
     kernels = {
         name: Kernel(func, *one) for (name, func), one in zip(distinct.items(), made, strict=True)
     }
@@ -132,22 +129,3 @@ def compile_graph(
         partial(instrumented, plan, where),
         stage,
     )
-
-
-def _not_tuned(
-    graph: Graph, target: Target, allow: Sequence[str], choices: list[Choices], first: NotTunedError
-) -> NotTunedError:
-    """The error that lists all kernels without a permitted schedule; `first` is that of one."""
-    lacking = []
-    for choice in choices:
-        try:
-            next(choice)
-        except NotTunedError:
-            lacking.append(choice.name)
-    return NotTunedError(
-        "allow={0} permits no schedule on {1} for {2} of {3} of {4}: {5}",
-        [*allow], str(target), len(lacking), count(len(choices), "kernel"), graph.name,
-        ", ".join(lacking),
-        hint="tune the graph into the database, tw.tune(graph, database=...), or allow more",
-        kernels=lacking, **first.data,
-    )  # fmt: skip

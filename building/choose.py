@@ -183,11 +183,11 @@ def _recorded(
     unfit: Mapping[str, str],
 ) -> Iterator[Choice]:
     """The recorded schedules that apply, the best one first, as long as they are set aside."""
-    while (choice := _best_record(func, target, database, tolerance, unfit)) is not None:
+    while (choice := best_record(func, target, database, tolerance, unfit)) is not None:
         yield choice
 
 
-def _best_record(
+def best_record(
     func: Func,
     target: Target,
     database: TuningDatabase,

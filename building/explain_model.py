@@ -1,22 +1,23 @@
-"""Where a build would take the schedule of each kernel of a graph from."""
+"""Where a build would take the schedule of each kernel from, of a graph or of a program."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from ..base.display import html
-from ..base.text import count
 from ..graph.ir import Graph
 from ..runtime.module import Origin
 from ..target import Target
+from ..tir.ir import Func
 from ..tuning_db import Explanation, TuningDatabase
-from .choose import POLICIES, Choices, explained
+from .build_program import Ways, pieces_of
+from .choose import POLICIES, explained
+from .origins import by_kind
 
 
 @dataclass(frozen=True)
 class ExplainedKernel:
-    """A kernel of a graph: how often a call runs it, and where a build takes its schedule from.
+    """A kernel: how often a call runs it, and where a build takes its schedule from.
 
     `lookup` says which records were considered. Where the schedule of `origin` fails when it is
     compiled, a build takes the next one.
@@ -50,24 +51,42 @@ class GraphExplanation:
         return f"<GraphExplanation of {self.graph}, {self.summary}; print it>"
 
 
+@dataclass(frozen=True)
+class ProgramExplanation(Explanation):
+    """The explanation of a program that is built as several kernels: of these, and of the records
+    of the program as one, which is built where they are better."""
+
+    kernels: tuple[ExplainedKernel, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"  {kernel.name}: {kernel.origin}" for kernel in self.kernels]
+        together = by_kind([kernel.origin for kernel in self.kernels])
+        return "\n".join([Explanation.__str__(self), f"built as {together}", *lines])
+
+
+def explain_program(
+    func: Func, target: Target, database: TuningDatabase, tolerance: float | None
+) -> Explanation:
+    """See `tw.explain`; the target is resolved."""
+    whole = explained(func, target, database, tolerance)
+    ways = Ways(target, database, POLICIES, tolerance)
+    pieces = pieces_of(func, ways)
+    if not pieces:
+        return whole
+    kernels = tuple(_explained(piece.func, 1, ways) for piece in pieces)
+    return ProgramExplanation(**vars(whole), kernels=kernels)
+
+
 def explain_graph(
     graph: Graph, target: Target, database: TuningDatabase, tolerance: float | None
 ) -> GraphExplanation:
     """See `tw.explain`; the target is resolved."""
-    found = [
-        ExplainedKernel(
-            func.name,
-            runs,
-            next(Choices(func, target, database, POLICIES, tolerance)).origin,
-            explained(func, target, database, tolerance),
-        )
-        for func, runs in graph.kernels().items()
-    ]
+    ways = Ways(target, database, POLICIES, tolerance)
+    found = [_explained(func, runs, ways) for func, runs in graph.kernels().items()]
     return GraphExplanation(graph.name, tuple(sorted(found, key=lambda kernel: -kernel.runs)))
 
 
-def by_kind(origins: list[Origin]) -> str:
-    """`3 kernels: 2 record, 1 model`."""
-    kinds = Counter(origin.kind for origin in origins)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=POLICIES.index))
-    return f"{count(len(origins), 'kernel')}: {told}" if told else "no kernels"
+def _explained(func: Func, runs: int, ways: Ways) -> ExplainedKernel:
+    assert ways.database is not None
+    lookup = explained(func, ways.target, ways.database, ways.tolerance)
+    return ExplainedKernel(func.name, runs, next(ways.choices(func)).origin, lookup)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ..codegen.build import to_module
 from ..codegen.sequence import Place, Stamp, Step, joined
@@ -12,7 +13,7 @@ from ..target import Target
 from .model_steps import Steps
 
 
-def instrumented(plan: Steps, target: Target) -> Instrumented:
+def instrumented(plan: Steps[Any], target: Target) -> Instrumented:
     """The modules that a profile calls, of kernels that are compiled already."""
     arguments = plan.signature.arguments
     timed = (*arguments, stamps(len(plan.steps)))
@@ -23,7 +24,7 @@ def instrumented(plan: Steps, target: Target) -> Instrumented:
     )
 
 
-def _stamped(plan: Steps, place: Place) -> Iterator[Step]:
+def _stamped(plan: Steps[Any], place: Place) -> Iterator[Step]:
     """The steps, each between two stamps, after two that tell what a stamp takes."""
     number = 0
 

@@ -15,7 +15,7 @@ from ..base.errors import TilewrightError
 from ..codegen.compiled import Compiled
 from ..graph.fates import fates
 from ..graph.groups import Group
-from ..graph.ir import Graph
+from ..graph.ir import Graph, Value
 from ..runtime.evidence import (
     VERSION,
     Evidence,
@@ -46,7 +46,7 @@ def evidence_of(
     graph: Graph,
     groups: Sequence[Group],
     called: Sequence[Kernel],
-    steps: Steps,
+    steps: Steps[Value],
     weights: Weights,
     target: Target,
     rewrites: Mapping[str, int],
@@ -105,7 +105,7 @@ def _groups(
         yield GroupEvidence(kernel.compiled.signature.name, tuple(reads))
 
 
-def _lifetimes(graph: Graph, steps: Steps) -> Iterator[Lifetime]:
+def _lifetimes(graph: Graph, steps: Steps[Value]) -> Iterator[Lifetime]:
     for key, block in steps.blocks.items():
         name = "" if isinstance(key, int) else f"{graph.producers[key].operator} {key.type}"
         yield Lifetime(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from ..codegen.compiled import Compiled
 from ..codegen.sequence import Call, Copy, Fill, Place, Step
@@ -20,15 +21,17 @@ from .memory_plan import Block, Plan, live, plan
 from .model_guards import Guards
 from .weights import Weights
 
+V = TypeVar("V")
+
 
 @dataclass(frozen=True)
-class Steps:
-    """The signature and steps of a model, and where its values live."""
+class Steps(Generic[V]):
+    """The signature and steps of a model, and where its values `V` live."""
 
     signature: Signature
     steps: tuple[Step, ...]
-    memory: Plan[Value | int]
-    blocks: Mapping[Value | int, Block]
+    memory: Plan[V | int]
+    blocks: Mapping[V | int, Block]
     """What lives in the arena: values, and workspaces by the number of their step."""
     copied: tuple[str, ...]
     """Outputs that are copied at the end."""
@@ -41,7 +44,7 @@ class Steps:
 
 def steps_of(
     graph: Graph, groups: Sequence[Group], kernels: Sequence[Compiled], weights: Weights, name: str
-) -> Steps:
+) -> Steps[Value]:
     """The steps of a graph's groups, whose kernels are given in the same order.
 
     The arguments are the inputs, the outputs, and the weights as bytes, where there are any.
@@ -100,13 +103,13 @@ def steps_of(
     return Steps(signature, tuple(steps), memory, blocks, copied)
 
 
-def poisoned(plan: Steps) -> Iterator[Step]:
+def poisoned(plan: Steps[V]) -> Iterator[Step]:
     """The steps of a plan, in which memory holds no numbers before it is written and when it dies.
 
     A plan in which two live values overlap, and a kernel that reads what nothing has written, then
     give wrong results.
     """
-    ends = defaultdict[int, list[Value | int]](list)
+    ends = defaultdict[int, list[V | int]](list)
     for key, block in plan.blocks.items():
         ends[block.last].append(key)
     yield Fill(Place(None), plan.memory.bytes)

@@ -143,7 +143,7 @@ class Kernels:
         self.weights = Weights()
         self.weights.take(self.groups, self.codes)
 
-    def steps(self) -> Steps:
+    def steps(self) -> Steps[Value]:
         return steps_of(self.graph, self.groups, self.codes, self.weights, "residuals")
 
     def is_right(self) -> bool:

@@ -1,0 +1,163 @@
+"""Building a program: as one kernel, or as several and an entry that calls them.
+
+What is between kernels is in the workspace of the entry, whose signature is that of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..base.errors import NotTunedError
+from ..codegen.build import check_name
+from ..codegen.calling_convention import signature_of
+from ..codegen.compiled import Compiled
+from ..codegen.sequence import Call, Place, joined
+from ..runtime.module import Origin
+from ..target import Target
+from ..tir.ir import Func
+from ..tir.node import CHECK
+from .choose import Choice, Choices, best_record
+from .compile_all import compile_all, compile_first
+from .memory_plan import Block, plan
+from .model_steps import Steps, poisoned
+from .origins import not_tuned, together
+
+if TYPE_CHECKING:
+    from ..autotune.rules.division import Operand, Piece
+    from ..schedule import Schedule
+    from ..tuning_db import TuningDatabase
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How programs are built: arguments of `tw.build`, the target resolved."""
+
+    target: Target
+    database: TuningDatabase | None
+    allow: Sequence[str]
+    tolerance: float | None
+    strict_fp: bool = False
+
+    def choices(self, program: Func | Schedule) -> Choices:
+        return Choices(program, self.target, self.database, self.allow, self.tolerance)
+
+
+@dataclass(frozen=True)
+class Built:
+    """The code of a program, and where its schedule comes from.
+
+    The ids are those of the records of one kernel; of several, `kernels` has the origins by name.
+    """
+
+    compiled: Compiled
+    origin: Origin
+    schedule_id: str | None = None
+    measurement_id: str | None = None
+    kernels: Mapping[str, Origin] = field(default_factory=dict)
+
+
+def compile_program(program: Func | Schedule, ways: Ways) -> Built:
+    """Compile a program. Raises what `tw.build` raises."""
+    pieces = pieces_of(program, ways)
+    if not isinstance(program, Func) or not pieces:
+        return _kernel(*compile_first(ways.choices(program), ways.target, strict_fp=ways.strict_fp))
+    choices = [ways.choices(piece.func) for piece in pieces]
+    try:
+        made = compile_all(choices, ways.target, strict_fp=ways.strict_fp)
+    except NotTunedError as error:
+        again = [ways.choices(piece.func) for piece in pieces]
+        raise not_tuned(program.name, ways.target, ways.allow, again, error) from error
+    return _joined(program, pieces, made)
+
+
+def compile_programs(
+    programs: Sequence[Func | Schedule], ways: Ways, jobs: int | None
+) -> list[Built]:
+    """Compile several programs in `jobs` child processes; see `compile_all`."""
+    parted = [pieces_of(program, ways) for program in programs]
+    kernels: list[Func | Schedule] = []
+    for program, pieces in zip(programs, parted, strict=True):
+        kernels += [piece.func for piece in pieces] or [program]
+    choices = [ways.choices(kernel) for kernel in kernels]
+    made = iter(compile_all(choices, ways.target, jobs=jobs, strict_fp=ways.strict_fp))
+    return [
+        _joined(program, pieces, [next(made) for _ in pieces]) if pieces else _kernel(*next(made))
+        for program, pieces in zip(programs, parted, strict=True)
+    ]
+
+
+def pieces_of(program: Func | Schedule, ways: Ways) -> tuple[Piece, ...]:
+    """The kernels that a program is built as; none where it is one itself.
+
+    It is, too, where its whole has a record that is pinned, or is not slower than those of all of
+    the kernels together.
+    """
+    from ..autotune.rules import division
+
+    if not isinstance(program, Func):
+        return ()
+    pieces = division.pieces_of(program, ways.target)
+    if not pieces or ways.database is None or "record" not in ways.allow:
+        return pieces
+    best = partial(
+        best_record, target=ways.target, database=ways.database, tolerance=ways.tolerance, unfit={}
+    )
+    whole = best(program)
+    if whole is None:
+        return pieces
+    if whole.last or whole.seconds is None:
+        return ()
+    seconds = 0.0
+    for piece in pieces:
+        choice = best(piece.func)
+        if choice is None or choice.seconds is None:
+            return ()
+        seconds += choice.seconds
+    return pieces if seconds < whole.seconds else ()
+
+
+def _kernel(choice: Choice, compiled: Compiled) -> Built:
+    return Built(compiled, choice.origin, choice.schedule_id, choice.measurement_id)
+
+
+def _joined(
+    program: Func | Schedule, pieces: Sequence[Piece], made: Sequence[tuple[Choice, Compiled]]
+) -> Built:
+    """The code of the kernels of a program with the entry that calls them."""
+    assert isinstance(program, Func), "a schedule is of one kernel"
+    kernels = [compiled for _, compiled in made]
+    plan = _steps(program, pieces, kernels)
+    steps = tuple(poisoned(plan)) if CHECK else plan.steps
+    compiled = joined(plan.signature, steps, kernels[0].target)
+    origins = {code.signature.name: choice.origin for choice, code in made}
+    return Built(compiled, together(origins.values()), kernels=origins)
+
+
+def _steps(program: Func, pieces: Sequence[Piece], kernels: Sequence[Compiled]) -> Steps[Operand]:
+    """A call of each kernel; its packed operands are packed for the entry."""
+    check_name(program.name, kernels[0].target)
+    signature = signature_of(program)
+    numbers = {parameter: n for n, parameter in enumerate(program.params)}
+    arguments = [*signature.arguments]
+    blocks: dict[Operand | int, Block] = {}
+    for n, (piece, kernel) in enumerate(zip(pieces, kernels, strict=True)):
+        if kernel.signature.workspace_bytes:
+            blocks[n] = Block(kernel.signature.workspace_bytes, n, n)
+        for operand, argument in zip(piece.operands, kernel.signature.arguments, strict=True):
+            if operand not in numbers:
+                first = blocks[operand].first if operand in blocks else n
+                blocks[operand] = Block(argument.span_bytes, first, n)
+            elif argument.packing is not None:
+                arguments[numbers[operand]] = argument
+    memory = plan(blocks)
+    places: dict[Operand | int, Place] = {p: Place(n) for p, n in numbers.items()}
+    places |= {key: Place(None, offset) for key, offset in memory.offsets.items()}
+    steps = tuple(
+        Call(kernel, tuple(places[o] for o in piece.operands), places.get(n))
+        for n, (piece, kernel) in enumerate(zip(pieces, kernels, strict=True))
+    )
+    signature = replace(signature, arguments=tuple(arguments), workspace_bytes=memory.bytes)
+    return Steps(signature, steps, memory, blocks, ())
