@@ -106,14 +106,17 @@ class TuneResult(Hinted):
     `workload` is the name of the program with its shape, `target` the text of the target, and
     `flops` are those of a call.
 
-    `best` is `None` only if no candidate is known to have run correctly. `trials` is the number of
-    measurements of this call, `outcomes` counts them by outcome, and `error` is that of the last
-    candidate that failed. `status` is `INTERRUPTED` if the budget was not used up, and `reason`
-    says why the session ended. `seconds` is the `duration` of the session: the time spent on this
-    program, with that of calls which this one continues. `roofline` is a lower bound of the time of
-    a call. `drift` has the times of one kernel over its first: if they are far
-    from 1, something else ran, and times are not comparable. `noise` then says so in plain words,
-    and also if the finals were too disturbed for a sure choice.
+    `kernels` has, of a program that is built as several kernels, their results by name. These have
+    `best`, sessions, histories and all else of which there is one for each kernel.
+
+    `best` is otherwise `None` only if no candidate is known to have run correctly. `trials` is the
+    number of measurements of this call, `outcomes` counts them by outcome, and `error` is that of
+    the last candidate that failed. `status` is `INTERRUPTED` if the budget was not used up, and
+    `reason` says why the session ended. `seconds` is the `duration` of the session: the time spent
+    on this program, with that of calls which this one continues. `roofline` is a lower bound of the
+    time of a call. `drift` has the times of one kernel over its first: if they are far from 1,
+    something else ran, and times are not comparable. `noise` then says so in plain words, and also
+    if the finals were too disturbed for a sure choice.
 
     `gains` are how many times as long as the best the program as written takes (`"written"`), and
     the schedule of a build without records (`"untuned"`), as far as they are known: timed
@@ -167,8 +170,17 @@ class TuneResult(Hinted):
     history: tuple[Trial, ...] = ()
     finals: tuple[ComparedSchedule, ...] = ()
     pinned: str | None = None
+    kernels: Mapping[str, TuneResult] = field(default_factory=dict)
 
     _repr_html_ = html
+
+    @property
+    def call_seconds(self) -> float | None:
+        """The best time of a call, of all kernels together; `None` if it is not known."""
+        if self.kernels:
+            each = [result.call_seconds for result in self.kernels.values()]
+            return None if None in each else sum(s for s in each if s is not None)
+        return None if self.best is None else self.best.seconds
 
     @property
     def interrupted(self) -> bool:
@@ -202,6 +214,12 @@ class TuneResult(Hinted):
         more = f"; {before} more before the interruption" if before else ""
         after = f"after {self.trials} {trials} ({outcomes}{more})" if self.trials else ""
         ended = f"{after} in {self.seconds:.1f} s: {self.reason}".lstrip()
+        if self.kernels:
+            seconds = self.call_seconds
+            time = "not known" if seconds is None else format_seconds(seconds)
+            each = (f"{name}: {result.lines[0]}" for name, result in self.kernels.items())
+            head = f"best of {count(len(self.kernels), 'kernel')} together {time} {ended}"
+            return [head, *each, *self.warnings]
         own, given = (
             rules_text(self.rules, self.trials),
             schedules_text(self.schedules, self.trials),
@@ -230,7 +248,8 @@ class TuneResult(Hinted):
     @property
     def warnings(self) -> list[str]:
         """What is wrong with the session: its noise and its doubts, those that there are."""
-        return [text for text in (self.noise, self.doubts) if text]
+        own = [text for text in (self.noise, self.doubts) if text]
+        return own + [f"{n}: {text}" for n, r in self.kernels.items() for text in r.warnings]
 
     def __str__(self) -> str:
         return printable("\n".join(self.lines))

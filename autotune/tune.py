@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
 
 from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
@@ -18,6 +17,7 @@ from ..tir.verify import verify
 from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
 from .config import TuneConfig
+from .kernels import Kernels
 from .measure.numeric_check import require_tolerance
 from .result import BestResult, TuneResult
 from .session.budget import Budget, StopRules
@@ -39,7 +39,7 @@ TRIALS = 64
 class HasKernels(Protocol):
     """What is built to several kernels, such as a graph."""
 
-    def kernels(self) -> Mapping[Func, int]:
+    def kernels(self) -> Mapping[Func, float]:
         """Their programs, and how often a call runs each."""
         ...
 
@@ -121,7 +121,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     `sample_` steps. `TuneResult.schedules` says how each ranked. Primitives of the user must come
     from modules that can be imported.
 
-    Of a graph all kernels are tuned, each weighted by how often a call runs it.
+    Of a graph all kernels are tuned, each weighted by how often a call runs it. So are those of a
+    program that `build` makes several kernels of, and `TuneResult.kernels` has their results.
 
     Several programs share one budget, and a list of results is returned. Each batch goes to the
     program for which it is expected to gain most, in seconds of a call times its weight (how often
@@ -167,6 +168,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     `result`.
     """
     with system_errors(TuningError, "preparing to tune"):
+        divide = not isinstance(func, HasKernels)
         if isinstance(func, HasKernels):
             runs = func.kernels()
             func, weights = list(runs), list(runs.values()) if weights is None else weights
@@ -179,15 +181,19 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         budget = Budget(trials, seconds)
         rules = StopRules(stop_at, min_gain)
         shares = weights_of(weights, len(programs))
-        if trials is not None and trials < len(programs):
-            raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
+        runnable = _runnable(target)
+        kernels = Kernels(programs, shares, runnable, divide=divide)
+        if trials is not None and trials < len(kernels.tasks):
+            raise TuningError(
+                "{0} trials are not enough for {1} programs", trials, len(kernels.tasks)
+            )
         job = TuningJob(
-            programs,
-            _runnable(target),
+            kernels.tasks,
+            runnable,
             opened(database, TuningError, write=True),
             budget,
             rules,
-            shares,
+            kernels.weights,
             seed,
             resume,
             tolerance,
@@ -201,26 +207,20 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
 
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
         with shown or nullcontext(), _system_errors(callback) as given:
-            results = job.run(each_of(see, shown, given), stop, tunings)
+            found = job.run(each_of(see, shown, given), stop, tunings)
+        results = kernels.of_programs(found)
         return results if several else results[0]
 
+    def choose(best: Sequence[BestResult | None]) -> BestResult | list[BestResult | None] | None:
+        each = kernels.alone(best)
+        return each if several else each[0]
+
     if background:
-        choose = partial(_each, len(programs)) if several else _only
         return TuningRun(work, choose, shown=run_shows)
     return work(threading.Event(), None if shown is None else pictures.add, [])
 
 
 _Found = TuneResult | list[TuneResult]
-
-
-def _only(best: Sequence[BestResult | None]) -> BestResult | None:
-    """The best of a run of one program."""
-    return best[0] if best else None
-
-
-def _each(count: int, best: Sequence[BestResult | None]) -> list[BestResult | None]:
-    """The best of a run of so many programs, some of which may not have begun."""
-    return [*best, *[None] * (count - len(best))]
 
 
 @contextmanager

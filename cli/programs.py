@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,7 +89,8 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     tuned: Any = alone or given[0]
     of_models = any(isinstance(made, Graph) for made in alone)
     if of_models:
-        tuned, weight = kernels_of(alone, weight)
+        tuned = _Kernels(kernels_of(alone, weight, target))
+        weight = [*tuned.runs.values()]
     with open_database(db, create=True) as database:
         found = run(
             tuned,
@@ -106,39 +108,54 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         )
         results = found if isinstance(found, list) else [found]
         if as_json:
-            funcs = tuned if alone else [tuned[0].original]
+            funcs = tuned.runs if of_models else tuned if alone else [tuned[0].original]
             rows = [tune_row(r, f.name) for f, r in zip(funcs, results, strict=True)]
             print_json(rows if of_models or len(rows) > 1 else rows[0])
         elif of_models:
-            print_kernels(results, tuned, weight or ())
+            print_kernels(results, tuned.runs)
         else:
             print_results(results)
     if any(result.interrupted for result in results):
         raise typer.Exit(130)
-    untuned = [result.best is None for result in results]
+    untuned = [result.call_seconds is None for result in results]
     if all(untuned) if of_models else any(untuned):
         raise typer.Exit(1)
 
 
+@dataclass(frozen=True)
+class _Kernels:
+    """Kernels to tune as they are, and how often all models and programs together run each."""
+
+    runs: Mapping[Func, float]
+
+    def kernels(self) -> Mapping[Func, float]:
+        return self.runs
+
+
 def kernels_of(
-    given: Sequence[Func | Graph], weights: Sequence[float] | None
-) -> tuple[list[Any], list[float]]:
-    """Programs, and the kernels of graphs, each once; and how often all together run each."""
+    given: Sequence[Func | Graph], weights: Sequence[float] | None, target: str
+) -> dict[Func, float]:
+    """The kernels of programs and graphs, each once; and how often all together run each."""
+    from ..autotune.rules.division import pieces_of
+    from ..codegen.detect import resolve
     from ..graph.ir import Graph
 
     if weights is not None and len(weights) != len(given):
         raise typer.BadParameter(
             f"found {len(weights)}, expected one for each of {len(given)}", param_hint="--weight"
         )
-    found: dict[Any, tuple[Any, float]] = {}
+    found: dict[Any, tuple[Func, float]] = {}
     for made, weight in zip(given, weights or [1.0] * len(given), strict=True):
-        runs = made.kernels() if isinstance(made, Graph) else {made: 1}
+        if isinstance(made, Graph):
+            runs = made.kernels()
+        else:
+            runs = {p.func: 1 for p in pieces_of(made, resolve(target))} or {made: 1}
         for func, count in runs.items():
             # Equal kernels of two models have one name, which has a digest.
             key = func.name if isinstance(made, Graph) else id(func)
             _, before = found.get(key, (func, 0.0))
             found[key] = func, before + count * weight
-    return [func for func, _ in found.values()], [weight for _, weight in found.values()]
+    return dict(found.values())
 
 
 def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
@@ -178,7 +195,6 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     """
     from ..building.build import build_library
     from ..building.choose import POLICIES
-    from ..graph.ir import Graph
 
     options = Options(param, shape, constant)
     made = load_buildable(program, options)
@@ -196,7 +212,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     if database is not None and library.origin.kind != "record":
         origin = library.origin
         told = f"{made.name}, this is the {origin.kind} schedule"
-        if isinstance(made, Graph):
+        if library.kernels:
             told = f"all kernels of {made.name} ({origin.detail})"
         named = masked_url(str(db))
         words = ["tilewright", "db", "explain", program, *options.words, "--db", named]

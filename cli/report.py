@@ -128,6 +128,7 @@ def tune_row(result: TuneResult, name: str) -> dict[str, Any]:
         "kept": result.kept,
         "noise": result.noise,
         "doubts": result.doubts,
+        "kernels": [tune_row(kernel, name) for name, kernel in result.kernels.items()],
     }
 
 
@@ -168,9 +169,7 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_kernels(
-    results: Sequence[TuneResult], kernels: Sequence[Func], weights: Sequence[float]
-) -> None:
+def print_kernels(results: Sequence[TuneResult], runs: Mapping[Func, float]) -> None:
     """Print the results of the kernels of models, and how often these run each."""
     from ..tuning_db.gains import gain_cell
     from ..tuning_db.values import Baseline
@@ -184,13 +183,13 @@ def print_kernels(
             str(result.trials),
             "" if result.best is None else short_id(result.best.schedule_id),
         ]
-        for result, func, weight in zip(results, kernels, weights, strict=True)
+        for result, (func, weight) in zip(results, runs.items(), strict=True)
     ]
     print_table(("~kernel", ">runs", ">time", ">vs untuned", ">trials", "schedule"), rows, "")
     best = [result.best for result in results if result.best is not None]
     told = f"{len(best)} of {count(len(results), 'kernel')} measured"
     if len(best) == len(results):
-        pairs = zip(best, weights, strict=True)
+        pairs = zip(best, runs.values(), strict=True)
         told += f"; together they take {time_text(sum(b.seconds * w for b, w in pairs))}"
     if any(result.interrupted for result in results):
         told += "; interrupted: --resume with the same target and budget goes on"
@@ -204,7 +203,11 @@ def print_results(results: Sequence[TuneResult]) -> None:
         if len(results) > 1:
             print_headings(n, result.workload)
         print_text(str(result))
-        print_facts({**_facts_of_best(result), "session": short_id(result.session)})
+        for name, kernel in result.kernels.items():
+            print_headings(n, name)
+            print_facts({**_facts_of_best(kernel), "session": short_id(kernel.session)})
+        if not result.kernels:
+            print_facts({**_facts_of_best(result), "session": short_id(result.session)})
     _print_spent(results)
 
 

@@ -410,8 +410,9 @@ def test_a_model_without_records_is_not_built_from_records_alone(
 def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
     graph, other = (import_onnx(layer, {"N": n}, {"scale": 3}) for n in (2, 4))
     program = tw.ops.softmax_func(2, 8)
-    funcs, weights = kernels_of([graph, program, other, graph], [2.0, 3.0, 5.0, 7.0])
-    assert [*weights] == [9.0, 3.0, 5.0]
+    runs = kernels_of([graph, program, other, graph], [2.0, 3.0, 5.0, 7.0], "cpu")
+    funcs = [*runs]
+    assert [*runs.values()] == [9.0, 3.0, 5.0]
     assert funcs[1] is program
     assert [func.name for func in funcs[::2]] == [
         f.name for g in (graph, other) for f in g.kernels()

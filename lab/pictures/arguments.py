@@ -137,6 +137,11 @@ def times_by_name(times: object) -> Mapping[str, float] | TuneResult:
 def trace_of(value: object) -> Trace:
     """The trace of whatever has one."""
     if isinstance(value, TuneResult):
+        if value.kernels:
+            raise TuningError(
+                "trace: the result is of {0} kernels", len(value.kernels),
+                hint=f"take one of them: result.kernels[{next(iter(value.kernels))!r}]",
+            )  # fmt: skip
         if value.best is None:
             raise TuningError(
                 "trace: the result has no best schedule",

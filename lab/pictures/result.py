@@ -32,6 +32,12 @@ def view(value: TuneResult | BestResult) -> h.Node:
 
 
 def _result(result: TuneResult) -> h.Node:
+    if result.kernels:
+        return h.section(".result")[
+            h.h3[text(result.workload)],
+            lead(result.lines[0]),
+            map(_result, result.kernels.values()),
+        ]
     best, (head, *lines) = result.best, result.lines
     spent = [(name, getattr(result.spent, part)) for part, name in _SPENT.items()]
     return h.section(".result")[

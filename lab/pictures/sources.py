@@ -139,6 +139,11 @@ def _history(source: TuneResult | HasPictures, session: str | None) -> list[Tria
             hint="plot its database to choose another one",
         )
     if isinstance(source, TuneResult):
+        if source.kernels:
+            raise TuningError(
+                "the result is of {0} kernels", len(source.kernels),
+                hint=f"plot one of them: result.kernels[{next(iter(source.kernels))!r}]",
+            )  # fmt: skip
         return list(source.history)
     pictures = list(source.pictures.pictures.values())
     if len(pictures) > 1:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import html5lib
 import pytest
 
-from tilewright import Trace
+from tilewright import Trace, TuningError
+from tilewright.autotune.kernels import together
 from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.result import BestResult, Spent, TuneResult
 from tilewright.autotune.session.events import Trial
 from tilewright.base.durations import MeasuredTime
+from tilewright.lab.pictures.arguments import trace_of
 from tilewright.lab.pictures.page import page
 from tilewright.lab.pictures.trials import improvements, rank_correlation
 from tilewright.lab.pictures.views import view_of
+from tilewright.lab.plot import convergence
 from tilewright.tuning_db.gains import Gain
 from tilewright.tuning_db.values import ComparedSchedule, Outcome, SessionStatus, Verdict
+
+from ..layers import mlp
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
 BEST, OTHER, SESSION = "ab" * 32, "cd" * 32, "ef" * 32
@@ -68,6 +74,19 @@ def words(value: object) -> str:
     parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
     document = parser.parse(page("result", view_of(value)))
     return " ".join(" ".join(document.find("body").itertext()).split())
+
+
+def test_a_result_of_several_kernels_shows_theirs() -> None:
+    kernels = {"mlp_0": RESULT, "mlp_1": replace(RESULT, workload="another")}
+    result = together(mlp(2), kernels)
+    assert (result.trials, result.call_seconds, result.best) == (8, 4e-3, None)
+    shown = words(result)
+    assert "best of 2 kernels together 4 ms after 8 trials (6 ok, 2 crash) in 20.0 s" in shown
+    assert all(kernel.workload in shown for kernel in kernels.values())
+    for refused in (partial(convergence, result), partial(trace_of, result)):
+        with pytest.raises(TuningError) as caught:
+            refused()
+        assert "mlp_0" in str(caught.value.hint)
 
 
 def test_a_result_shows_time_gain_and_course() -> None:
