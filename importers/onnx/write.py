@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...base.errors import ModelError, UnsupportedError
@@ -23,15 +23,16 @@ def to_onnx(graph: Graph) -> Any:
         raise ModelError("onnx is not installed", hint="pip install 'tilewright[onnx]'") from error
     from . import writers  # noqa: F401  # registers all
 
-    writer = Writer([*graph.inputs, *graph.outputs])
-    names = {value: name for name, value in graph.inputs.items()}
+    writer = Writer([*graph.inputs, *graph.outputs], graph.producers)
+    names = writer.names
+    names.update({value: name for name, value in graph.inputs.items()})
     writer.dtypes.update({name: value.dtype for value, name in names.items()})
     wanted = _wanted(graph, names)
     problems: list[tuple[str, str, str]] = []
     described: list[Any] = []
     for node in graph.nodes:
         try:
-            made = _written(writer, node, names, wanted)
+            made = _written(writer, node, wanted)
         except Unsupported as problem:
             problems.append((node.operator, problem.reason.name, problem.detail))
             made = [writer.fresh(node.operator) for _ in node.outputs]
@@ -46,21 +47,41 @@ def to_onnx(graph: Graph) -> Any:
         )  # fmt: skip
     for name, value in graph.outputs.items():
         if wanted.get(value) != name:
-            writer.nodes.append(helper.make_node("Identity", [_name(writer, names, value)], [name]))
-    read = {name for node in writer.nodes for name in node.input}
+            writer.nodes.append(helper.make_node("Identity", [writer.name(value)], [name]))
+    nodes = _live(writer.nodes, graph.outputs)
+    read = set(_read(nodes))
+    known = {name for node in nodes for name in node.output}
     made_graph = helper.make_graph(
-        writer.nodes,
+        nodes,
         graph.name or "graph",
         [_info(n, v.type) for n, v in graph.inputs.items()],
         [_info(n, v.type) for n, v in graph.outputs.items()],
         [held for held in writer.initializers if held.name in read],
-        value_info=[info for info in described if info.name not in graph.outputs],
+        value_info=[v for v in described if v.name in known and v.name not in graph.outputs],
     )
     opsets = [helper.make_opsetid("", writer.opset)]
     version = helper.find_min_ir_version_for(opsets)
     return helper.make_model(
         made_graph, producer_name="tilewright", opset_imports=opsets, ir_version=version
     )
+
+
+def _live(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
+    """The nodes that outputs need: a layer is written with what its operands are made of."""
+    needed, found = set(outputs), list[Any]()
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.output):
+            needed.update(_read([node]))
+            found.append(node)
+    return found[::-1]
+
+
+def _read(nodes: Iterable[Any]) -> Iterator[str]:
+    """The names of what nodes read, in bodies too."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _read(attribute.g.node)
 
 
 def _wanted(graph: Graph, names: dict[Value, str]) -> dict[Value, str]:
@@ -72,9 +93,7 @@ def _wanted(graph: Graph, names: dict[Value, str]) -> dict[Value, str]:
     return found
 
 
-def _written(
-    writer: Writer, node: Node, names: dict[Value, str], wanted: dict[Value, str]
-) -> Sequence[str]:
+def _written(writer: Writer, node: Node, wanted: dict[Value, str]) -> Sequence[str]:
     """The names of a node's outputs; those that are wanted are given to what computes them."""
     from onnx import helper
 
@@ -82,7 +101,7 @@ def _written(
     if write is None:
         raise Unsupported(Reason.OPERATOR, "ONNX has no such operator")
     start = len(writer.nodes)
-    made = write(writer, node, *(_name(writer, names, value) for value in node.inputs))
+    made = write(writer, node, *map(writer.name, node.inputs))
     results = [made] if isinstance(made, str) else list(made)
     for place, (value, name) in enumerate(zip(node.outputs, results, strict=True)):
         own = wanted.get(value)
@@ -99,10 +118,6 @@ def _written(
         writer.dtypes[own] = value.dtype
         results[place] = own
     return results
-
-
-def _name(writer: Writer, names: dict[Value, str], value: Value) -> str:
-    return writer.initializer(value) if isinstance(value, Constant) else names[value]
 
 
 def _info(name: str, type: TensorType) -> Any:

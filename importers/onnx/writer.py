@@ -11,7 +11,8 @@ whose dtypes are inferred and checked by ONNX's own definitions of operators as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -46,7 +47,9 @@ def writes(*names: str) -> Callable[[_Function], _Function]:
 class Writer:
     """An ONNX graph in the making, in which a value is its name."""
 
-    def __init__(self, taken: Sequence[str]) -> None:
+    def __init__(self, taken: Sequence[str], producers: Mapping[Value, Node]) -> None:
+        self.producers = producers
+        self.names: dict[Value, str] = {}
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.dtypes: dict[str, str] = {}
@@ -54,6 +57,12 @@ class Writer:
         self._taken = set(taken)
         self._constants: dict[str, str] = {}
         self._count = 0
+
+    def body(self) -> Writer:
+        """What writes the nodes of a body, which may read all that is written here before."""
+        inner = copy(self)
+        inner.nodes = []
+        return inner
 
     def fresh(self, stem: str) -> str:
         """A name that nothing has yet."""
@@ -81,6 +90,7 @@ class Writer:
         schema = defs.get_schema(operator, self.opset)
         found = self._types(schema, inputs, attributes)
         names = [self.fresh(operator) for _ in range(count)]
+        found = [*found, *[found[-1]] * (count - len(found))]  # of several that ONNX has as one
         self.dtypes.update(zip(names, found, strict=False))
         known = {k: v for k, v in attributes.items() if v not in ([], ())}  # has no type in ONNX
         node = helper.make_node(operator, list(inputs), names, **known)
@@ -127,6 +137,10 @@ class Writer:
                 )
             )
         return self._constants[value.digest]
+
+    def name(self, value: Value) -> str:
+        """The name of a value of the graph that is written already."""
+        return self.initializer(value) if isinstance(value, Constant) else self.names[value]
 
     def integers(self, values: Sequence[int]) -> str:
         """The name of a vector of int64."""

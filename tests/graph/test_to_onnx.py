@@ -231,13 +231,13 @@ def _compare_with_onnxruntime(
 
 @pytest.mark.parametrize("name", sorted(generated.CASES))
 def test_generated_cases_are_written(name: str) -> None:
-    """A unit matrix times infinite inputs of a cell is NaN, so these are of numbers."""
     rng = np.random.default_rng(0)
     written = 0
     for _ in range(100):
         if written == 4:
             break
-        pool = Pool(lambda n: int(rng.integers(n)), Style("normal", fresh=8))
+        numbers = "edges" if name == "recurrence" else "normal"
+        pool = Pool(lambda n: int(rng.integers(n)), Style(numbers, fresh=8))
         inputs, attributes = generated.CASES[name](pool)
         made = pool.add(name, *inputs, **attributes)
         graph = None if made is None else pool.graph(made)
@@ -255,6 +255,49 @@ def test_generated_cases_are_written(name: str) -> None:
             _check(found, value, 1e-6 if value.dtype.itemsize > 2 else 2e-3)
         written += 1
     assert written
+
+
+@pytest.mark.parametrize("cell", ["RNN", "GRU", "LSTM"])
+def test_layers_stay_layers_and_keep_what_is_no_number(cell: str) -> None:
+    helper, columns = onnx.helper, {"RNN": 1, "GRU": 3, "LSTM": 4}[cell] * 3
+    x = _normal(4, 2, 5)
+    x[1, 0, 2], x[2, 1, 0] = np.nan, np.inf
+    held = {"w": _normal(2, columns, 5), "r": _normal(2, columns, 3), "b": _normal(2, 2 * columns)}
+    both = [onnx.numpy_helper.from_array(a, n) for n, a in held.items()]
+    options = {"linear_before_reset": 1} if cell == "GRU" else {}
+    layer = helper.make_node(
+        cell, ["x", *held], ["y", "h"], hidden_size=3, direction="bidirectional", **options
+    )
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [layer], "layer", [info("x", 1, x.shape)], [info("y", 1, None), info("h", 1, None)], both
+    )
+    first = tw.import_onnx(helper.make_model(graph, ir_version=8))
+    model = first.to_onnx()
+    onnx.checker.check_model(model, full_check=True)
+    written = {node.op_type for node in model.graph.node}
+    assert cell in written
+    assert not written & {"Scan", "MatMul"}
+    again = tw.import_onnx(model)
+    wanted = first.reference(x)
+    assert np.isnan(wanted[0]).any()
+    assert not np.isnan(wanted[0]).all()
+    for found, value in zip(again.reference(x), wanted, strict=True):
+        np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_what_is_no_number_for_one_gate_is_none_for_that_gate_alone(cell: str) -> None:
+    name, operands, attributes = _cell(cell)
+    operands[0][0, 0, 0], operands[0][0, 1, 1] = np.nan, -np.inf
+    graph = _graph(name, operands, attributes)
+    first, *_ = graph.reference(*operands)
+    assert np.isnan(first[0]).sum() == 1
+    model = graph.to_onnx()
+    again = tw.import_onnx(model)
+    for found, value in zip(again.reference(*operands), graph.reference(*operands), strict=True):
+        _check(found, value, 1e-6)
+    _compare_with_onnxruntime(name, model, graph, operands, graph.reference(*operands))
 
 
 def test_every_operator_is_written() -> None:
