@@ -32,7 +32,7 @@ from .tasks import tasks, weights_of
 
 _log = logging.getLogger(__name__)
 TRIALS = 64
-"""Those of a program, where neither trials nor seconds are given."""
+"""Those of a kernel, where neither trials nor seconds are given."""
 
 
 @runtime_checkable
@@ -129,7 +129,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     it is called, say; by default 1). This is Ansor's task scheduler, see `gain`.
 
     The budget is `trials` new measurements, `seconds` of wall-clock time, or both: the first that
-    is used up ends the session. By default it is 64 trials for each program. `stop_at` ends it for
+    is used up ends the session. By default it is 64 trials for each kernel. `stop_at` ends it for
     a program that reaches that share of its roofline (0.9 say, see `roofline`), and `min_gain` for
     all once a second of tuning is expected to gain less than that share of their time.
 
@@ -176,13 +176,13 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         require_tolerance(tolerance, TuningError)
         for program in programs:
             verify(program.func)
-        if trials is None and seconds is None:
-            trials = TRIALS * len(programs)
-        budget = Budget(trials, seconds)
-        rules = StopRules(stop_at, min_gain)
         shares = weights_of(weights, len(programs))
         runnable = _runnable(target)
         kernels = Kernels(programs, shares, runnable, divide=divide)
+        if trials is None and seconds is None:
+            trials = TRIALS * len(kernels.tasks)
+        budget = Budget(trials, seconds)
+        rules = StopRules(stop_at, min_gain)
         if trials is not None and trials < len(kernels.tasks):
             raise TuningError(
                 "{0} trials are not enough for {1} programs", trials, len(kernels.tasks)
