@@ -31,6 +31,8 @@ from .attributes import annotated, from_front, frozen, is_of
 from .ir import Attributes, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+MAX_RANK = 64
+"""The most dimensions of arrays of numpy."""
 _MISUSE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 """What functions raise that are given too many operands, or attributes of another kind."""
 
@@ -174,6 +176,8 @@ class Operator:
 
 def checked_size(type: TensorType) -> TensorType:
     """The type. Raises `ModelError` if no array has its shape: extents are integers from 0 on."""
+    if type.rank > MAX_RANK:
+        raise ModelError("no array has {0} dimensions; it has at most {1}", type.rank, MAX_RANK)
     if any(extent < 0 for extent in type.shape) or type.bytes > dtypes.MAX_BYTES:
         raise ModelError("no array is {0}; it has at most {1} bytes", type, dtypes.MAX_BYTES)
     return type

@@ -19,9 +19,13 @@ from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError, similar
 from ...graph.builder import Builder
 from ...graph.ir import Constant, Graph, Source, TensorType, Value
+from .inference import check_results
 from .reader import array, loaded
 from .schema import check_node
 from .table import NEWEST, Items, OnnxNode, Operand, Reason, Unsupported, find
+
+MAX_BODIES = 1 << 14
+"""Of branches and of iterations of loops, which are written out."""
 
 
 def import_onnx(
@@ -100,6 +104,7 @@ class _Importer:
         name = model.graph.name or "model"
         self.builder = Builder(name)
         self.notes: dict[Value, Any] = {}
+        self.bodies = 0
         self.unsupported: list[tuple[str, str, Reason, str]] = []
         self.sources: list[Source] = []
 
@@ -243,6 +248,9 @@ class _Importer:
         domain = domain_of(node)
 
         def body(name: str, values: Sequence[Operand] = ()) -> tuple[Operand, ...]:
+            self.bodies += 1
+            if self.bodies > MAX_BODIES:
+                raise Unsupported(Reason.OPERATOR, f"loops of more than {MAX_BODIES} bodies in all")
             inner = node.attributes[name].as_graph()
             own = dict(scope)
             own.update(zip(inner.inputs, values, strict=False))
@@ -268,6 +276,8 @@ class _Importer:
                 self.notes,
             )
             made = translate(self.builder, seen)
+            results = (made,) if isinstance(made, Value | Items) else tuple(made)
+            check_results(node, domain, self.versions.get(domain, 1), inputs, results)
         except _UntranslatedError:
             return  # what is not supported in the body has been noted
         except Unsupported as problem:
@@ -277,13 +287,11 @@ class _Importer:
             raise ModelError(
                 "node {0} ({1}): {2}", node.name or "without a name", node.op_type, error
             ) from error
-        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-            # Values that no translation expects, such as steps of 0.
+        except Exception as error:  # values that no translation expects, such as steps of 0
             raise ModelError(
                 "node {0} ({1}) is malformed: {2!r}",
                 node.name or "without a name", node.op_type, error,
             ) from error  # fmt: skip
-        results = (made,) if isinstance(made, Value | Items) else tuple(made)
         scope.update(zip(node.outputs, results, strict=False))
         values = [v for r in results for v in (r.values if isinstance(r, Items) else (r,))]
         stand = (None if isinstance(value, Constant) else value for value in values)

@@ -61,7 +61,10 @@ def _check_types(schema: Any, dtypes: Sequence[str | None]) -> None:
         if dtype is None:
             continue
         own, variable = type_string(dtype), declared.type_str
-        if own not in allowed.get(variable, {variable}):
+        takes = allowed.get(variable, {variable})
+        if not any(type.startswith("tensor(") for type in takes):
+            continue  # it has no tensors, which is said by its translation
+        if own not in takes:
             raise ModelError("the input {0} is {1}", declared.name, dtype)
         first, other = bound.setdefault(variable, (declared.name, dtype))
         if other != dtype and declared.is_homogeneous:

@@ -125,6 +125,42 @@ MALFORMED = {
     "window of another rank": model(
         [node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], x=(1, 1, 4)
     ),
+    "kernel of another shape than its weights": model(
+        [node("Conv", ["x", "w"], ["y"], kernel_shape=[3])],
+        numpy_helper.from_array(np.ones((1, 1, 2), np.float32), "w"), x=(1, 1, 4),
+    ),
+    "num_outputs of another number": model(
+        [node("Split", ["x"], ["y"], num_outputs=10**9)], opset=18
+    ),
+    "dimensions that no array has": model([RELU], x=(1,) * 65),
+    "a huge range": model(
+        [node("Range", "abc", ["r"]), node("Relu", ["x"], ["y"])],
+        *(numpy_helper.from_array(np.array(n), m) for m, n in {"a": 0, "b": 2**40, "c": 1}.items()),
+    ),
+    "a huge one-hot": model(
+        [node("OneHot", ["i", "a", "w"], ["y"])], held("i", 0), held("a", 2**40),
+        held("w", 0, 1, dtype=np.float32),
+    ),
+    "a negative one-hot": model(
+        [node("OneHot", ["i", "a", "w"], ["y"])], held("i", 0), held("a", -3),
+        held("w", 0, 1, dtype=np.float32),
+    ),
+    "a huge triangle": model([node("Trilu", ["x"], ["y"])], x=(2**20, 2**20)),
+    "a huge identity": model([node("EyeLike", ["x"], ["y"])], x=(2**20, 2**20)),
+    "a huge window": model([node("HannWindow", ["a"], ["w"]), RELU],
+                           numpy_helper.from_array(np.array(2**40), "a")),
+    "a window of less than nothing": model([node("HannWindow", ["a"], ["w"]), RELU],
+                                           numpy_helper.from_array(np.array(-5), "a")),
+    "resized to no array": model(
+        [node("Resize", ["x", "", "", "a"], ["y"], mode="linear")], held("a", 2**40)
+    ),
+    "a huge transform": model(
+        [node("DFT", ["x", "a"], ["y"])], numpy_helper.from_array(np.array(2**40), "a"), x=(1, 4, 1)
+    ),
+    "counts of huge windows": model(
+        [node("AveragePool", ["x"], ["y"], kernel_shape=[2**30], pads=[2**30, 2**30])],
+        x=(1, 1, 4),
+    ),
     "padding to less than nothing": model([node("Pad", ["x", "a"], ["y"])], held("a", -9, 0)),
     "expanded to no array": model([node("Expand", ["x", "a"], ["y"])], held("a", 2**62, 2)),
     "expanded twice to no array": model(
@@ -195,6 +231,36 @@ def test_what_is_not_supported_has_its_reason(name: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         imported(proto)
     assert reason in [found[2] for found in caught.value.data["reasons"]]
+
+
+def looped(body: list[Any], results: list[Any], count: int) -> Any:
+    """A model of a loop; its body has the iteration `i`, the condition `c` and a state `s`."""
+    nodes = [node("Identity", ["c"], ["go"]), *body]
+    flags = [info("i", [], 7), info("c", [], 9), info("s", None)]
+    graph = helper.make_graph(nodes, "body", flags, [info("go", [], 9), *results])
+    outputs = ["y", *(f"r{k}" for k in range(len(results) - 1))]
+    n = numpy_helper.from_array(np.array(count), "n")
+    return model([node("Loop", ["n", "", "x"], outputs, body=graph)], n)
+
+
+def test_loops_are_written_out_up_to_a_number_of_iterations_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner = looped([node("Neg", ["s"], ["t"])], [info("t", None)], count=8).graph.node[0]
+    inner.input[2], inner.output[0] = "s", "u"
+    proto = looped([inner], [info("u", None)], count=8)
+    assert len(imported(proto).nodes) == 64
+    monkeypatch.setattr(tw.importers.onnx.model, "MAX_BODIES", 64)
+    with pytest.raises(UnsupportedError):
+        imported(proto)
+
+
+def test_sequences_are_not_stacked() -> None:
+    kind = helper.make_tensor_sequence_value_info("q", FLOAT, None)
+    made = [node("Identity", ["s"], ["t"]), node("SequenceConstruct", ["s"], ["q"])]
+    with pytest.raises(UnsupportedError) as caught:
+        imported(looped(made, [info("t", None), kind], count=2))
+    assert [found[2] for found in caught.value.data["reasons"]] == ["TYPE"]
 
 
 def test_strings_that_nobody_reads_do_no_harm() -> None:

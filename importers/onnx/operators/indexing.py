@@ -10,7 +10,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import in_rank
+from .common import in_rank, room
 
 
 @onnx_op("Gather")
@@ -110,6 +110,7 @@ def one_hot(b: Builder, node: OnnxNode) -> Value:
     indices, depth, values = node[0], int(node.number(1)), node[2]
     rank = indices.type.rank + 1
     axis = in_rank(node.attribute("axis", -1), rank)
+    room(depth)
     wide = indices.dtype if indices.dtype in ("float32", "float64") else "int64"
     own = b.add("cast", indices, dtype=wide)
     counted = b.add("add", own, b.constant(depth, wide))

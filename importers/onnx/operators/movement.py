@@ -10,7 +10,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import in_rank
+from .common import in_rank, room
 
 
 @onnx_op("Reshape", since=5)
@@ -223,8 +223,12 @@ def split(b: Builder, node: OnnxNode) -> Sequence[Value]:
     x, count = node[0], len(node.outputs)
     axis = in_rank(node.attribute("axis", 0), x.type.rank)
     lengths = node.integers(1) or node.attribute("split")
+    if node.attribute("num_outputs", count) != count:
+        raise ModelError(
+            "{0} outputs, and num_outputs is {1}", count, node.attribute("num_outputs")
+        )
     if lengths is None:
-        each = -(-x.shape[axis] // node.attribute("num_outputs", count))
+        each = -(-x.shape[axis] // count)
         lengths = [max(min(each, x.shape[axis] - k * each), 0) for k in range(count)]
     if sum(lengths) != x.shape[axis] or min(lengths, default=0) < 0 or len(lengths) != count:
         raise ModelError(
@@ -243,6 +247,7 @@ def triangle(b: Builder, node: OnnxNode) -> Value:
     x = node[0]
     k = node.number(1) if node.get(1) is not None else 0
     rows, columns = x.shape[-2:]
+    room(rows, columns)
     upper = node.attribute("upper", 1)
     mask = ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
     value: Value = b.add("where", b.constant(mask), x, b.constant(0, x.dtype))

@@ -228,7 +228,8 @@ def _kept(b: Builder, node: OnnxNode) -> Sequence[Value]:
         ratio = node.known(1)
         if ratio is None or ratio.any():
             raise Unsupported(Reason.ATTRIBUTE, "training_mode")
-    return x, b.constant(np.ones(x.shape, bool if node.version >= 10 else dtypes.to_numpy(x.dtype)))
+    one = b.constant(1, "bool" if node.version >= 10 else x.dtype)
+    return x, b.add("broadcast_to", one, shape=x.shape)
 
 
 @onnx_op("Dropout")

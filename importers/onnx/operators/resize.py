@@ -13,7 +13,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import in_rank, wide
+from .common import in_rank, room, wide
 from .pointwise import cast_to
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -31,6 +31,7 @@ class _Along:
 
     def coordinates(self, mode: str) -> Array:
         """Where in `x` each element of the result is."""
+        room(self.size)
         y = np.arange(self.size, dtype=np.float64)
         length, last = self.scale * self.extent, self.extent - 1
         if mode == "asymmetric":
@@ -198,6 +199,7 @@ def _weights(where: Array, along: _Along, mode: str, node: OnnxNode) -> tuple[Ar
     smooth = bool(node.attribute("antialias", 0))
     stretch = min(along.scale, 1.0) if smooth else 1.0
     reach = math.ceil((1 if mode == "linear" else 2) / stretch)
+    room(len(where), 2 * reach)
     places = np.floor(where)[:, None] + np.arange(1 - reach, reach + 1)
     distance = np.abs(places - where[:, None]) * stretch
     if mode == "linear":

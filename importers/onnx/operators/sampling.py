@@ -11,6 +11,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from .common import room
 from .contraction import interleaved_conv
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
@@ -38,6 +39,7 @@ def affine_grid(b: Builder, node: OnnxNode) -> Value:
     if theta.shape != (size[0], len(extents), len(extents) + 1):
         raise ModelError("AffineGrid of {0} for {1}", theta.type, size)
     align = bool(node.attribute("align_corners", 0))
+    room(*extents)
     sides = [np.linspace(-1, 1, e) if align else (2 * np.arange(e) + 1) / e - 1 for e in extents]
     places = np.stack([*np.meshgrid(*sides, indexing="ij")][::-1], -1).reshape(-1, len(extents))
     whole = np.concatenate([places, np.ones((len(places), 1))], 1)

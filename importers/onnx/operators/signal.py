@@ -13,7 +13,7 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import in_rank
+from .common import in_rank, room
 from .pointwise import dtype_of
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -29,6 +29,7 @@ _WINDOWS = {
 @onnx_op(*_WINDOWS)
 def window(b: Builder, node: OnnxNode) -> Value:
     size = int(node.number(0))
+    room(size)
     steps = size if node.attribute("periodic", 1) else max(size - 1, 1)
     angle = 2 * math.pi * np.arange(size) / steps
     one, single, double = _WINDOWS[node.operator]
@@ -40,6 +41,7 @@ def window(b: Builder, node: OnnxNode) -> Value:
 def mel_weight_matrix(b: Builder, node: OnnxNode) -> Value:
     """Triangles over the bins of a spectrum, evenly spaced on the mel scale."""
     bands, length, rate = (int(node.number(n)) for n in range(3))
+    room(length // 2 + 1, bands)
     edges = [2595 * math.log10(1 + node.number(n) / 700) for n in (3, 4)]
     step = (edges[1] - edges[0]) / (bands + 2)
     hertz = 700 * (10 ** ((edges[0] + step * np.arange(bands + 2)) / 2595) - 1)
@@ -58,6 +60,7 @@ def mel_weight_matrix(b: Builder, node: OnnxNode) -> Value:
 
 def _fourier(length: int, outputs: int, *, inverse: bool = False) -> Array:
     """The matrices (2, length, outputs) of the real and the imaginary part of a transform."""
+    room(4, length, outputs)
     # Exact multiples first: the angle of a large product has no digits left.
     places = np.outer(np.arange(length), np.arange(outputs)) % length
     angle = 2 * math.pi * places / length

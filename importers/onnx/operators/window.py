@@ -10,7 +10,7 @@ import numpy as np
 from ....graph.builder import Builder
 from ....graph.ir import Value
 from ..table import OnnxNode, Reason, Unsupported, onnx_op
-from .common import wide
+from .common import room, wide
 from .contraction import edges
 from .pointwise import cast_to
 
@@ -54,8 +54,10 @@ def _counts(
         k, s, d = window["kernel"][n], window["strides"][n], window["dilations"][n]
         b, a = window["before"][n], window["after"][n]
         outputs = (b + e + a - (k - 1) * d - 1) // s + 1
+        room(outputs, k)
         places = np.arange(outputs)[:, None] * s + np.arange(k) * d
         inside = ((places >= low[n]) & (places < high[n])).sum(1)
+        room(result.size, outputs)
         result = result[..., None] * inside
     return result
 
