@@ -54,13 +54,13 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
         memory.binder(a, _tensor_binder(a, memory)) if a.kind == "tensor" else _scalar_binder(a)
         for a in signature.arguments
     ]
-    tensors = [i for i, a in enumerate(signature.arguments) if a.kind == "tensor"]
+    bind_all = memory.all_binder(signature.arguments, binders)
+    tensors = [(i, a.span_bytes) for i, a in enumerate(signature.arguments) if a.kind == "tensor"]
     pairs = [
-        (i, j)
-        for i, j in combinations(tensors, 2)
+        (i, size, j, other)
+        for (i, size), (j, other) in combinations(tensors, 2)
         if signature.arguments[i].written or signature.arguments[j].written
     ]
-    spans = [a.span_bytes for a in signature.arguments]
     count = len(binders)
 
     def bind(values: Sequence[Any], owners: list[Any] | None = None) -> tuple[list[Any], list[Any]]:
@@ -68,11 +68,12 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
             raise _count_error(signature, values)
         owners = [] if owners is None else owners
         owners.append(values)
-        bound = [bind_one(value, owners) for bind_one, value in zip(binders, values, strict=True)]
-        for i, j in pairs:
-            if bound[i] < bound[j] + spans[j] and bound[j] < bound[i] + spans[i]:
+        bound = bind_all(values, owners)
+        for i, size, j, other in pairs:
+            first, second = bound[i], bound[j]
+            if first < second + other and second < first + size:
                 a, b = signature.arguments[i], signature.arguments[j]
-                _check_overlap(a, bound[i], b, bound[j], memory.library_of(values[i]))
+                _check_overlap(a, first, b, second, memory.library_of(values[i]))
         return bound, owners
 
     return bind

@@ -7,7 +7,7 @@ subclass and values of attributes are not believed.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ArgumentError
 from . import dlpack
-from .memory import Memory, OneBinder, View
+from .memory import AllBinder, Memory, OneBinder, View
 from .ndarray import address_reader
 from .signature import WORKSPACE_ALIGNMENT, Argument
 
@@ -72,25 +72,14 @@ class HostMemory(Memory):
         """Calls are done when they return."""
 
     def binder(self, argument: Argument, checked: OneBinder) -> OneBinder:
-        """Arrays that match exactly need no view."""
-        strides = tuple(n * argument.itemsize for n in argument.element_strides)
-        dtype, shape, written = argument.dtype, argument.shape, argument.written
+        """Objects that export exactly such a tensor need no view."""
         mask = argument.itemsize - 1
-        numpy_dtype = dtypes.to_numpy(dtype) if dtype not in dtypes.ML_DTYPES else None
-        address = address_reader()
-        match = dlpack.matcher(dtype, shape, argument.element_strides, written)
+        match = dlpack.matcher(
+            argument.dtype, argument.shape, argument.element_strides, argument.written
+        )
 
         def bind(value: Any, owners: list[Any]) -> int:
-            if (
-                type(value) is np.ndarray
-                and value.dtype is numpy_dtype
-                and value.shape == shape
-                and value.strides == strides
-            ):
-                pointer = address(value)
-                if not pointer & mask and (not written or value.flags.writeable):
-                    return pointer
-            elif not is_array(value):
+            if not is_array(value):
                 found = match(value)
                 if found is not None and not found[0] & mask:
                     owners.append(found[1])
@@ -99,8 +88,48 @@ class HostMemory(Memory):
 
         return bind
 
+    def all_binder(self, arguments: Sequence[Argument], binders: Sequence[OneBinder]) -> AllBinder:
+        """Arrays that match exactly are bound in the loop over all arguments: calls cost time."""
+        wanted = [(bind, *_exact(a)) for bind, a in zip(binders, arguments, strict=True)]
+        address, plain_array = address_reader(), np.ndarray
+
+        def bind_all(values: Sequence[Any], owners: list[Any]) -> list[Any]:
+            bound: list[Any] = []
+            for value, (bind, dtype, shape, strides, mask, written) in zip(values, wanted):  # noqa: B905 - it costs time
+                if (
+                    type(value) is plain_array
+                    and value.dtype is dtype
+                    and value.shape == shape
+                    and value.strides == strides
+                    and not (written and not value.flags.writeable)
+                    and not (pointer := address(value)) & mask
+                ):
+                    bound.append(pointer)
+                else:
+                    bound.append(bind(value, owners))
+            return bound
+
+        return bind_all
+
     def address_reader(self) -> Callable[[Any], int]:
         return address_reader()
+
+
+def _exact(
+    argument: Argument,
+) -> tuple[np.dtype[Any] | None, tuple[int, ...], tuple[int, ...], int, bool]:
+    """Dtype, shape, strides, misaligned bits of the address of a tensor, and if it is written.
+
+    No array has the dtype of a scalar, nor those of `ml_dtypes`, which is not loaded for this.
+    """
+    known = argument.kind == "tensor" and argument.dtype not in dtypes.ML_DTYPES
+    return (
+        dtypes.to_numpy(argument.dtype) if known else None,
+        argument.shape,
+        tuple(n * argument.itemsize for n in argument.element_strides),
+        argument.itemsize - 1,
+        argument.written,
+    )
 
 
 HOST_MEMORY = HostMemory()

@@ -88,8 +88,14 @@ class NativeKernel:
             self.invoke = _without_workspace(self.function)
 
     def __call__(self, *arguments: Any) -> None:
-        values, owners = self.binder(arguments)
-        self.run(self.invoke, values, values, owners)
+        values, _owners = self.binder(arguments)
+        if self.check_ranges is not None:
+            self.check_ranges(values)
+        if self.before_call is not None:
+            self.before_call()
+        status = self.invoke(*values)
+        if status:
+            self.fail(status)
 
     def call(self, arguments: tuple[Any, ...], workspace: Any) -> None:
         self.bind(arguments, workspace)()

@@ -7,7 +7,7 @@ reads arguments asks the memory of the target's kind, and need not know what its
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,6 +20,8 @@ from .signature import Argument, compact_strides
 
 OneBinder = Callable[[Any, list[Any]], Any]
 """Converts one argument to the value for the kernel; adds the owner of its memory to the list."""
+AllBinder = Callable[[Sequence[Any], list[Any]], list[Any]]
+"""Converts all arguments, as many as there are."""
 
 
 class View(NamedTuple):
@@ -156,6 +158,13 @@ class Memory(ABC):
         """
         del argument
         return checked
+
+    def all_binder(self, arguments: Sequence[Argument], binders: Sequence[OneBinder]) -> AllBinder:
+        """The binder of all arguments, each of which has one of these."""
+        del arguments
+        return lambda values, owners: [
+            bind(value, owners) for bind, value in zip(binders, values, strict=True)
+        ]
 
     def alignment(self, argument: Argument) -> int:
         """The power of two, in bytes, that the address of a tensor has to be a multiple of."""

@@ -62,8 +62,8 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self._guards = tuple(guards)
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}
-        self._exact = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.inputs.values())
         self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
+        self._entry = module.entry
         self._content = weights
         self._held = (weights,) if weights.size else ()
 
@@ -90,7 +90,8 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
     def into(self, *arguments: Any, out: Any, **named: Any) -> None:
         """Like a call that writes the outputs to `out`: an array, or several in their order."""
-        results = tuple(out) if isinstance(out, Sequence) else (out,)
+        plain = type(out) is np.ndarray or not isinstance(out, Sequence)
+        results = (out,) if plain else tuple(out)
         if len(results) != len(self.outputs):
             raise ArgumentError(
                 "out: expected {0} arrays ({1}), found {2}",
@@ -136,12 +137,17 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         )  # fmt: skip
 
     def _run(self, arguments: Sequence[Any], named: Mapping[str, Any], out: Sequence[Any]) -> None:
-        if named or not self._is_exact(arguments):
-            arguments = tuple(bound(self.inputs, arguments, named).values())
         try:
-            self.module(*arguments, *out, *self._held)
+            if not named:
+                try:
+                    self._entry(*arguments, *out, *self._held)
+                    return
+                except ArgumentError:
+                    pass  # one is to be converted, or is wrong, which `bound` says
+            self._entry(*bound(self.inputs, arguments, named).values(), *out, *self._held)
         except KernelError as error:
-            self._explain(error, (*arguments, *out, *self._held))
+            given = bound(self.inputs, arguments, named).values()
+            self._explain(error, (*given, *out, *self._held))
             raise
 
     def _explain(self, error: KernelError, arguments: Sequence[Any]) -> None:
@@ -159,18 +165,6 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         with suppress(KernelError):
             self.module(*arguments, workspace=workspace)
         raise guard.error(workspace) from None
-
-    def _is_exact(self, arguments: Sequence[Any]) -> bool:
-        """Whether these are all inputs, in a form that needs no conversion and leads to no error
-        but those of `module`. It costs a call less than binding them."""
-        if len(arguments) != len(self._exact):
-            return False
-        for array, (shape, dtype) in zip(arguments, self._exact, strict=True):
-            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
-                return False
-            if not array.flags.c_contiguous:
-                return False
-        return True
 
     def _empty(self) -> tuple[Array, ...]:
         return tuple([np.empty(shape, dtype) for shape, dtype in self._made])
@@ -208,14 +202,16 @@ def bound(
 
 
 def _array(wanted: Argument, argument: Any) -> Array:
-    dtype = dtypes.to_numpy(wanted.dtype)
-    if not wanted.shape and not is_array(argument) and not hasattr(argument, "__dlpack__"):
-        return np.asarray(number_reader(wanted)(argument)).astype(dtype)
-    view = HOST_MEMORY.view(argument, wanted.name)
-    if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
-        raise ArgumentError(
-            "{0}: expected {1}, found {2}{3}",
-            wanted.name, wanted.type_text, view.dtype, list(view.shape),
-        )  # fmt: skip
-    # `ascontiguousarray` gives arrays without dimensions one.
-    return np.ascontiguousarray(HOST_MEMORY.array(view)).reshape(wanted.shape)
+    dtype, array = dtypes.to_numpy(wanted.dtype), argument
+    if type(array) is not np.ndarray or array.shape != wanted.shape or array.dtype != dtype:
+        if not wanted.shape and not is_array(argument) and not hasattr(argument, "__dlpack__"):
+            return np.asarray(number_reader(wanted)(argument)).astype(dtype)
+        view = HOST_MEMORY.view(argument, wanted.name)
+        if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
+            raise ArgumentError(
+                "{0}: expected {1}, found {2}{3}",
+                wanted.name, wanted.type_text, view.dtype, list(view.shape),
+            )  # fmt: skip
+        array = HOST_MEMORY.array(view)
+    # Without dimensions it is contiguous, and stays as it is.
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -95,6 +95,8 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
     Copies, deep ones too, are the module itself. It cannot be pickled: `ArtifactError` says what to
     do.
+
+    `entry` is called by a call without options.
     """
 
     def __init__(
@@ -136,10 +138,10 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         names = (packer.arguments[0].name for packer in checked.packers)
         self._packers = dict(zip(names, packers, strict=True))
         self._owner = owner
-        self._entry: Callable[..., None] = self._kernel
+        self.entry: Callable[..., None] = self._kernel
         if glue is not None and isinstance(self._kernel, NativeKernel):
             fast = glue(self._kernel.address, checked, self._kernel, self._kernel.fail, pool)
-            self._entry = self._kernel if fast is None else fast
+            self.entry = self._kernel if fast is None else fast
 
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
         """Run the kernel; with `workspace=memory` in that memory, see `workspace_bytes`.
@@ -149,7 +151,7 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         """
         # A dictionary of all keywords takes less time than a parameter beside it.
         if not options or not (given := self._given(options)):
-            self._entry(*arguments)
+            self.entry(*arguments)
         else:
             self._kernel.call(arguments, **given)
 
@@ -239,9 +241,9 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         """
         given = self._given(options)
         checked = self._kernel.bind(arguments, **given)
-        if given or self._entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
+        if given or self.entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
             return checked
-        return partial(self._entry, *arguments)
+        return partial(self.entry, *arguments)
 
     @property
     def sources(self) -> tuple[str, ...]:

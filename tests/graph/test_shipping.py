@@ -210,6 +210,36 @@ def test_an_interrupt_leaves_nothing_behind(
         assert not list(tmp_path.iterdir())
 
 
+class Exported:
+    """An array as an object of another library."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.__dlpack__ = array.__dlpack__
+        self.__dlpack_device__ = array.__dlpack_device__
+
+
+def test_a_loaded_model_takes_what_a_built_one_takes(path: Path) -> None:
+    graph = layers()
+    x = x_of(graph)
+    wanted = tw.load(path)(x)
+    for model in (tw.load(path), tw.build(graph, SERIAL)):
+        forms = (np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], Exported(x))
+        for found in (*map(model, forms), model(x=x)):
+            for a, b in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+        out = [np.empty_like(a) for a in wanted]
+        model.into(Exported(x), out=out)
+        np.testing.assert_allclose(out[0], wanted[0], rtol=1e-6)
+        wrong: Any
+        for wrong in (x[:2], x.astype(np.float64), np.ma.masked_array(x), 1.0, None, []):
+            with pytest.raises(tw.ArgumentError) as caught:
+                model(wrong)
+            assert caught.value.__context__ is None
+        with pytest.raises(tw.ArgumentError):
+            model.into(x, out=[out[0][:2], *out[1:]])
+
+
 LOADED = """
 import json, sys
 import numpy as np
