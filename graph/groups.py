@@ -106,70 +106,50 @@ class _Division:
         return self.leader
 
     def _extend(self, start: Node) -> None:
-        """Let the pointwise nodes that the group of `start` dominates join it."""
+        """Let the pointwise nodes that the group of `start` dominates join it.
+
+        What is read outside of the group is computed by its last node alone. So no operand of these
+        nodes is computed from the group elsewhere.
+        """
         end = start
         if is_program(start):
             return
         while len(end.outputs) == 1 and end.output not in self.kept:
             meet = self.dominators.get(end)
-            if meet is None:
-                return
-            between = self._between(end, meet)
-            if between is None or not all(self._joins(node, start) for node in between):
-                return
-            if self._waits(between, start):
-                return
-            if len(self.members[self.leader[start]]) + len(between) > MAX_NODES:
+            between = None if meet is None else self._between(end, meet, start)
+            if meet is None or between is None:
                 return
             for node in between:
                 self._merge(node, start)
             end = meet
 
-    def _between(self, start: Node, meet: Node) -> list[Node] | None:
-        """The nodes on all ways from `start` to `meet`, which is the last; `None` with views."""
-        found: dict[Node, None] = {}
-        pending = [start]
+    def _between(self, end: Node, meet: Node, start: Node) -> list[Node] | None:
+        """The nodes on all ways from `end` to `meet`, which is the last, in order.
+
+        `None` unless all may join the group of `start`.
+        """
+        room = MAX_NODES - len(self.members[self.leader[start]])
+        found: set[Node] = set()
+        pending = [end]
         while pending:
             for value in pending.pop().outputs:
                 if value in self.kept:
                     return None
                 for node in self.graph.consumers.get(value, ()):
-                    if is_view(node):
+                    if node in found:
+                        continue
+                    if len(found) == room or not self._joins(node, start):
                         return None
-                    if node not in found:
-                        found[node] = None
-                        if node is not meet:
-                            pending.append(node)
+                    found.add(node)
+                    if node is not meet:
+                        pending.append(node)
         return sorted(found, key=self.place.__getitem__)
 
     def _joins(self, node: Node, start: Node) -> bool:
         """Whether a node may be computed where the group of `start` has its result."""
-        alone = len(self.members[self.leader[node]]) == 1
-        size = start.outputs[0].type.size
-        return alone and kind(node) in _FREE and node.output.type.size == size
-
-    def _waits(self, between: Sequence[Node], start: Node) -> bool:
-        """Whether another operand of these is computed from the group of `start`, outside of both.
-
-        The group would then need a result of what needs its own.
-        """
-        inside = {*self.members[self.leader[start]], *between}
-        first = min(map(self.place.__getitem__, inside))
-        producers = self.graph.producers
-        pending = [p for n in inside for v in n.inputs if (p := producers.get(v)) not in inside]
-        seen = set(pending)
-        while pending:
-            node = pending.pop()
-            if node is None or self.place[node] < first:
-                continue
-            for value in node.inputs:
-                producer = producers.get(value)
-                if producer in inside:
-                    return True
-                if producer is not None and producer not in seen:
-                    seen.add(producer)
-                    pending.append(producer)
-        return False
+        if kind(node) not in _FREE or node.output.type.size != start.outputs[0].type.size:
+            return False
+        return len(self.members[self.leader[node]]) == 1
 
     def _in(self, node: Node, leader: Node) -> bool:
         return self.leader.get(node) is leader
@@ -211,13 +191,16 @@ def _is_cheap(producer: Node, consumer: Node) -> bool:
 
 
 def _post_dominators(graph: Graph) -> dict[Node, Node]:
-    """The first node on all ways from a node's readers to the outputs, where there is one."""
+    """The first node on all ways from a node's readers to the outputs, where there is one.
+
+    Those with more than `MAX_NODES` on the way are left out.
+    """
     place = {node: n for n, node in enumerate(graph.nodes)}
     kept = set(graph.outputs.values())
     found: dict[Node, Node] = {}
     for node in reversed(graph.nodes):
         readers = {r for v in node.outputs for r in graph.consumers.get(v, ())}
-        if not readers or not kept.isdisjoint(node.outputs):
+        if not 0 < len(readers) <= MAX_NODES or not kept.isdisjoint(node.outputs):
             continue
         meet: Node | None = None
         for reader in readers:
@@ -230,14 +213,16 @@ def _post_dominators(graph: Graph) -> dict[Node, Node]:
 
 
 def _meeting(a: Node, b: Node, place: dict[Node, int], dominators: dict[Node, Node]) -> Node | None:
-    while a is not b:
+    for _ in range(MAX_NODES):
+        if a is b:
+            return a
         if place[a] > place[b]:
             a, b = b, a
         above = dominators.get(a)
         if above is None:
             return None
         a = above
-    return a
+    return None
 
 
 def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
@@ -246,25 +231,31 @@ def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
     for node in graph.nodes:
         if node in leaders:
             members.setdefault(leaders[node], []).append(node)
-    done: set[Node] = set()
     kept = _kept(graph)
 
-    def ready(nodes: Sequence[Node]) -> Iterator[Group]:
-        own = set(nodes)
-        if nodes[0] in done:
-            return
-        done.add(nodes[0])
+    def needed(nodes: Sequence[Node]) -> Iterator[Node]:
+        """The leaders of the groups that compute what these nodes read."""
         for node in nodes:
             for value in node.inputs:
                 producer = graph.producers.get(value)
                 while producer is not None and is_view(producer):
                     producer = graph.producers.get(producer.inputs[0])
-                if producer is not None and producer not in own:
-                    yield from ready(members[leaders[producer]])
-        yield _group(graph, nodes, kept)
+                if producer is not None:
+                    yield leaders[producer]
 
-    for nodes in members.values():
-        yield from ready(nodes)
+    done: set[Node] = set()
+    for first, nodes in members.items():
+        pending = [] if first in done else [(first, needed(nodes))]
+        done.add(first)
+        while pending:
+            leader, rest = pending[-1]
+            other = next((o for o in rest if o not in done), None)
+            if other is None:
+                pending.pop()
+                yield _group(graph, members[leader], kept)
+            else:
+                done.add(other)
+                pending.append((other, needed(members[other])))
 
 
 def _group(graph: Graph, nodes: Sequence[Node], kept: set[Value]) -> Group:
