@@ -1,5 +1,7 @@
 """Whole models beside onnxruntime: `python -m benchmarks.models FOLDER [NAMES] [--threads 2]`.
 
+With `--peer openvino`, beside OpenVINO, in float32 as well; errors are those of onnxruntime still.
+
 The models of `TABLE` are looked for below a folder of `.onnx` files, one folder for each package.
 `--table FILE` is for any other folder: all its files are taken, and the table says what a file
 needs. It is JSON, an object of patterns of file names, of which the first that fits serves:
@@ -29,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--table", type=Path, help="JSON: what the files of this folder need")
     found.add_argument("--light", action="store_true", help="the light models of onnx as well")
     found.add_argument("--threads", type=int, choices=(1, 2), default=1)
+    found.add_argument("--peer", choices=("onnxruntime", "openvino"), default="onnxruntime")
     found.add_argument("--db", help="the records that kernels are built from; none without")
     found.add_argument("--rounds", type=int, default=15)
     found.add_argument("--bindings", type=int, help="so many sets of dims of each, the first ones")
@@ -207,10 +211,13 @@ def _measured(
     errors = [max(own) for own in zip(*found, strict=True)]
     feeds = inputs(graph, model)
     fed = {**feeds, **known}
+    peer: Callable[[], Any] = partial(theirs.run, names, fed)
+    if options.peer == "openvino":
+        peer = openvino(path, fed, options.threads)
     timings = time_interleaved(
-        [lambda: built(*feeds.values()), lambda: theirs.run(names, fed)],
+        [lambda: built(*feeds.values()), peer],
         rounds=options.rounds,
-        clock=clock(options.threads),
+        clock=clock(options.threads, options.peer),
     )
     medians = [t.median for t in timings]
     memory, profile = built.evidence.memory, built.profile(*feeds.values())
@@ -242,10 +249,28 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def clock(threads: int) -> Callable[[], float]:
+def clock(threads: int, peer: str = "onnxruntime") -> Callable[[], float]:
     """What calls on so many threads are timed by: one thread by the time of the processor that it
-    gets, which other work does not lengthen."""
-    return time.thread_time if threads == 1 else time.perf_counter
+    gets, which other work does not lengthen. OpenVINO's is not the thread that calls it."""
+    if threads > 1:
+        return time.perf_counter
+    return time.process_time if peer == "openvino" else time.thread_time
+
+
+def openvino(model: Path, feeds: dict[str, Array], threads: int) -> Callable[[], Any]:
+    """Calls of a model in OpenVINO, with inputs of these shapes."""
+    import openvino
+
+    core = openvino.Core()
+    read = core.read_model(model)
+    read.reshape({name: list(array.shape) for name, array in feeds.items()})
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = core.compile_model(read, "CPU", settings).create_infer_request()
+    return lambda: request.infer(feeds, share_inputs=True, share_outputs=True)
 
 
 def session(model: Path | bytes, threads: int) -> Any:
