@@ -35,7 +35,7 @@ _SECONDS = 1.0
 _ROUNDS = 3, 20
 """but so many rounds at least and at most."""
 _DISTURBED = 1.5
-"""So many times what its parts take, a call took that something else disturbed."""
+"""So many times what its parts take, or the other way round, a call that was disturbed took."""
 
 
 def stamps(steps: int) -> Argument:
@@ -89,7 +89,7 @@ class Profile(Hinted):
     `steps` is the time of each group in order. `copies` is the time of the copies at the end.
     `between` is what the entry takes from one step to the next, on average, and `python` what a
     call takes without its kernels. `disturbed`: half of the calls took twice as long as the
-    shortest one, or much longer than the parts, so something else ran.
+    shortest one, or the parts are much longer or shorter than the whole, so something else ran.
     """
 
     version: Literal[1]
@@ -201,7 +201,9 @@ def profiled(
     steps = np.maximum(steps - clock, 0.0).tolist()
     between = max(float(np.mean(others) - clock), 0.0) if len(others) else 0.0
     groups = [group.kernel for group in evidence.groups]
-    noisy = disturbed(whole.samples) or whole.median > _DISTURBED * (sum(steps) + without.median)
+    parts = sum(steps) + without.median
+    apart = max(whole.median, parts) > _DISTURBED * min(whole.median, parts)
+    noisy = apart or disturbed(whole.samples) or disturbed(without.samples)
     return Profile(
         VERSION, evidence.model, evidence.target, len(rows), whole.median,
         _kernels(evidence.kernels, groups, steps), tuple(steps[: len(groups)]),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import tilewright as tw
 from tilewright.base.errors import ArgumentError, ModelError
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.runtime.profile import Profile
+from tilewright.runtime.timer import Timing, time_interleaved
 
 TARGET = "cpu -threads=1"
 
@@ -58,6 +61,22 @@ def test_the_parts_are_not_longer_than_the_whole() -> None:
     assert found.runs >= 3
     assert 0 <= found.python < 1e-3
     assert 0 <= found.between < 1e-3
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_whole_that_is_far_from_its_parts_was_disturbed(
+    monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    """The whole, or the calls without kernels, in a turn in which something else ran."""
+
+    def slowed(*calls: Any, **options: Any) -> list[Timing]:
+        found = list(time_interleaved(*calls, **options))
+        found[which] = replace(found[which], samples=(1.0,) * 3)
+        return found
+
+    monkeypatch.setattr("tilewright.runtime.profile.time_interleaved", slowed)
+    found = built().profile(np.ones((128, 256), np.float32), np.ones((4, 4), np.float32))
+    assert found.disturbed
 
 
 def test_a_profile_runs_the_model_itself() -> None:
