@@ -336,12 +336,12 @@ def _not_tuned(
         str(target),
         list(allow),
         "no database was given" if explanation is None else explanation,
-        hint=f"tune the program into the database, or allow {_permitted(explanation)!r}",
+        hint=f"tune the program into the database, or allow {permitted(explanation)!r}",
         explanation=explanation,
     )
 
 
-def _permitted(explanation: Explanation | None) -> str:
+def permitted(explanation: Explanation | None) -> str:
     """The policy that would have found a schedule."""
     from ..tuning_db import Reason
 

@@ -9,7 +9,7 @@ from ..base.errors import NotTunedError
 from ..base.text import count
 from ..runtime.module import Origin
 from ..target import Target
-from .choose import POLICIES, Choices
+from .choose import POLICIES, Choices, permitted
 
 
 def by_kind(origins: Sequence[Origin]) -> str:
@@ -39,9 +39,12 @@ def not_tuned(
             next(choices)
         except NotTunedError:
             lacking.append(choices.name)
+    explanation = first.data["explanation"]
     return NotTunedError(
-        "allow={0} permits no schedule on {1} for {2} of {3} of {4}: {5}",
+        "allow={0} permits no schedule on {1} for {2} of {3} of {4}: {5}{6}",
         [*allow], str(target), len(lacking), count(len(again), "kernel"), name, ", ".join(lacking),
-        hint="tune it into the database, tw.tune(..., database=...), or allow more",
+        "\nno database was given" if explanation is None else f"\nof the first:\n{explanation}",
+        hint="tune it into the database, tw.tune(..., database=...), or allow "
+        f"{permitted(explanation)!r}",
         kernels=lacking, **first.data,
     )  # fmt: skip

@@ -367,11 +367,24 @@ def test_kernels_without_records_are_listed(path: Path) -> None:
         with pytest.raises(tw.NotTunedError) as refused:
             tw.build_library(graph, path, SERIAL, database, allow=("record",))
         assert refused.value.data["kernels"] == [func.name for func in graph.kernels()]
+        assert str(refused.value.data["explanation"]) in str(refused.value)
         told = tw.explain(graph, SERIAL, database)
     assert path.read_bytes() == before
     assert {k.name: k.runs for k in told.kernels} == {f.name: n for f, n in graph.kernels().items()}
     assert {k.origin.kind for k in told.kernels} == {"model"}
     assert all(k.name in str(told) for k in told.kernels)
+
+
+def test_records_for_other_threads_are_named(tmp_path: Path) -> None:
+    b = Builder("one")
+    graph = b.graph({"y": b.add("exp", b.input("x", TensorType("float32", (8,))))})
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        tw.tune(graph, "cpu -threads=2", database=database, trials=1, progress=False)
+        with pytest.raises(tw.NotTunedError) as refused:
+            tw.build(graph, SERIAL, database, allow=("record",))
+        assert "transfer" in str(refused.value.hint)
+        assert "threads" in str(refused.value)
+        tw.build(graph, SERIAL, database, allow=("transfer",))
 
 
 def test_weights_for_another_machine_are_packed_here(
