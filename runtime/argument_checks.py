@@ -265,9 +265,15 @@ def _bytes(arena: np.ndarray[Any, Any], argument: Argument, offset: int) -> np.n
 def _scalar_binder(argument: Argument) -> OneBinder:
     read, facts = number_reader(argument), dtypes.info(argument.dtype)
     if facts.kind == "float" and facts.bits < 32:
-        dtype, bits = dtypes.to_numpy(argument.dtype), f"uint{facts.bits}"
-        return lambda value, _owners: int(np.asarray(read(value)).astype(dtype).view(bits))
+        return lambda value, _owners: int(
+            _rounded(read(value), argument.dtype).view(f"uint{facts.bits}")
+        )
     return lambda value, _owners: read(value)
+
+
+def _rounded(number: float, dtype: str) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore"):
+        return np.asarray(number).astype(dtypes.to_numpy(dtype))
 
 
 def number_reader(argument: Argument) -> Callable[[Any], bool | int | float]:
@@ -277,7 +283,7 @@ def number_reader(argument: Argument) -> Callable[[Any], bool | int | float]:
     for one that is not within the range.
     """
     name, dtype = argument.name, argument.dtype
-    kind, rounded = dtypes.info(dtype).kind, dtypes.to_numpy(dtype)
+    kind = dtypes.info(dtype).kind
     low, high = dtypes.int_limits(dtype) if kind in ("int", "uint") else (0, 0)
     if argument.value_range is not None:
         low, high = max(low, argument.value_range[0]), min(high, argument.value_range[1] - 1)
@@ -313,8 +319,7 @@ def number_reader(argument: Argument) -> Callable[[Any], bool | int | float]:
             raise _range_error(argument, item) from None
         if dtype == "float64":
             return number
-        with np.errstate(over="ignore"):
-            found = float(np.asarray(number).astype(rounded))
+        found = float(_rounded(number, dtype))
         if math.isfinite(number) and not math.isfinite(found):
             raise _range_error(argument, number)
         return found

@@ -59,7 +59,13 @@ def load(
         return module
     told = manifest.provenance.evidence
     evidence = None if told is None else partial(Evidence.from_json, told)
-    return Model(module, weights, manifest.provenance.kernels, evidence, guards=manifest.guards)
+    try:
+        return Model(module, weights, manifest.provenance.kernels, evidence, guards=manifest.guards)
+    except ImportError as error:
+        raise ArtifactError(
+            "{0} has arrays of dtypes that numpy alone lacks: {1}", path, error,
+            hint="pip install ml_dtypes",
+        ) from error  # fmt: skip
 
 
 def _read(path: Path) -> tuple[Manifest, bytes, Array | None]:

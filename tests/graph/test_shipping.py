@@ -261,6 +261,27 @@ def test_a_model_needs_the_runtime_and_numpy_alone(path: Path) -> None:
     np.testing.assert_allclose(np.load(y), layers().reference(np.load(x))[0], rtol=1e-5)
 
 
+WITHOUT = """
+import sys
+sys.modules["ml_dtypes"] = None
+import tilewright as tw
+try:
+    tw.load(sys.argv[1])
+except tw.ArtifactError as error:
+    print(error.hint)
+"""
+
+
+def test_a_model_of_dtypes_that_numpy_lacks_says_what_it_needs(tmp_path: Path) -> None:
+    b = Builder("narrow")
+    x = b.input("x", TensorType("bfloat16", (4,)))
+    path = written(b.graph({"y": b.add("multiply", x, x)}), tmp_path / "narrow.so")
+    command = [sys.executable, "-c", WITHOUT, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "pip install ml_dtypes"
+    assert tw.load(path).inputs["x"].dtype == "bfloat16"
+
+
 PROGRAM = """
 #include <fcntl.h>
 #include <stdio.h>
