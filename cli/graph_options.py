@@ -14,7 +14,7 @@ import typer
 from ..base.errors import ModelError
 
 if TYPE_CHECKING:
-    from ..graph.ir import Graph
+    from ..graph.ir import Graph, Value
     from ..importers.onnx.summary import Summary
     from ..runtime.signature import Argument
 
@@ -105,7 +105,9 @@ def import_graph(
         ) from error  # fmt: skip
 
 
-def arrays(inputs: Mapping[str, Argument], files: Iterable[str], seed: int) -> dict[str, Any]:
+def arrays(
+    inputs: Mapping[str, Argument | Value], files: Iterable[str], seed: int
+) -> dict[str, Any]:
     """The inputs of a model, in order: those of files, and random ones for the others."""
     import numpy as np
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -141,19 +142,25 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     where onnxruntime computes something else than the reference, which is of the imported graph.
     """
     from ..building.build import build
+    from ..codegen.detect import resolve
     from .parity import check_session, compare, session_of
 
     wanted = dict.fromkeys(check or ())
     if Beside.ONNXRUNTIME in wanted:
         check_session()
     graph: Graph | None = None
+    peer: Callable[[], Sequence[Any]] | None = None
     if _is_built(model, context, "shape", "constant", "check", "target", "db"):
         made = _loaded(model)
-    else:
-        graph = import_graph(model, shape, constant)
+        given = arrays(made.inputs, input_files or (), random)
+    else:  # what may be refused comes before the build, which takes long
+        graph, resolved = import_graph(model, shape, constant), resolve(target)
+        given = arrays(graph.inputs, input_files or (), random)
+        if Beside.ONNXRUNTIME in wanted:
+            feeds = {**given, **values(constant)}
+            peer = session_of(model, feeds, resolved, list(graph.outputs))
         with nullcontext() if db is None else open_database(db) as database:
-            made = build(graph, target, database)
-    given = arrays(made.inputs, input_files or (), random)
+            made = build(graph, resolved, database)
     outputs = _called(made, given, repeat)
     names = made.outputs if graph is None else graph.outputs
     facts: dict[str, Any] = {
@@ -175,10 +182,6 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     facts |= {name: one.to_json() for name, one in told.items()}
     found = None
     if wanted and graph is not None:
-        peer = None
-        if Beside.ONNXRUNTIME in wanted:
-            fixed = values(constant)
-            peer = session_of(model, {**given, **fixed}, made.module.target, list(graph.outputs))
         found = compare(graph, given, outputs, peer, lambda: made(*given.values()))
         facts |= found.to_json()
     if as_json:

@@ -196,12 +196,17 @@ def test_a_json_of_a_model_is_no_manifest(run: Run, layer: Path) -> None:
     assert found["outputs"]["y"]["type"] == "float32[3, 4]"
 
 
-def test_run_takes_files(run: Run, layer: Path, tmp_path: Path) -> None:
+def test_run_takes_files(
+    run: Run, layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 8), np.float32))
     np.save(tmp_path / "scale.npy", np.int64(3))
     words = ["run", layer, "--shape", "N=2", *ONE, "--input", f"x={tmp_path / 'x.npy'}"]
     found = run(*words, "--constant", f"scale={tmp_path / 'scale.npy'}", "--json").json
     assert found["outputs"]["y"]["first"] == [0, 0, 0, 0]
+    with monkeypatch.context() as patch:
+        patch.setattr("tilewright.building.build.build", None)  # files are read before it
+        assert run(*words, "--input", "scale=missing.npy").code == 2
     np.save(tmp_path / "x.npy", np.zeros((1, 8), np.float32))
     assert run(*words).code == 1
 
