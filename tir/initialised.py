@@ -37,7 +37,7 @@ from .ir import (
     const,
 )
 from .nests import read_by
-from .polynomial import Poly, Ranges, add, factors, number
+from .polynomial import ONE, Poly, Ranges, add, factors, number
 from .simplify import Simplifier
 from .structure import conjuncts, key_of, same
 from .survey import Survey, Touch, of_both_branches
@@ -308,8 +308,7 @@ class Initialised:
                 return axis
             if type(n) is Load and n.buffer in self._stores and n.mask is None:
                 (store,) = self._stores[n.buffer]
-                place = zip(store.indices, n.indices, strict=True)
-                return visit(substitute(store.value, {v: i for v, i in place if type(v) is Var}))
+                return visit(substitute(store.value, self._visit_of(store.indices, n.indices)))
             return rewrite_children(n, visit)
 
         for c in (c for k in t.place.conditions for c in conjuncts(k)):
@@ -319,6 +318,23 @@ class Initialised:
                 if variables(new) <= {*axes.values(), *self._scalars}:
                     yield c, new
 
+    def _visit_of(self, stored: Sequence[Expr], read: Sequence[Expr]) -> dict[Var, Expr]:
+        """The variables of the visit that stores an element, as far as its indices tell them.
+
+        An index `7 - v` tells that `v` is 7 less that of the element.
+        """
+        s = self.survey.plain
+        found: dict[Var, Expr] = {}
+        for place, index in zip(stored, read, strict=True):
+            p = s.poly(place)
+            own = [k for k in p if k is not ONE]
+            if len(own) != 1 or type(own[0]) is not Var or p[own[0]] not in (1, -1):
+                continue
+            first = substitute(place, {own[0]: const(0)})
+            a, b = (index, first) if p[own[0]] == 1 else (first, index)
+            found[own[0]] = s(binary(Op.SUB, a, b))
+        return found
+
     def _is_constant(self, buffer: Buffer, users: Set[Buffer] = frozenset()) -> bool:
         """Whether an element has the same value at all times at which it has one, as in a copy.
 
@@ -327,7 +343,7 @@ class Initialised:
         stores = self._stores.get(buffer, [])
         if not stores:
             return True
-        place = {e for e in stores[0].indices if type(e) is Var}
+        place = self._visit_of(stores[0].indices, stores[0].indices)
         value = stores[0].value
         return (
             len(stores) == 1

@@ -44,3 +44,27 @@ def picked(
     else:
         with pytest.raises(VerifyError):
             verify(func)
+
+
+@pytest.mark.parametrize("place", ["{}", "7 - {}", "{} + 2"])
+def test_conditions_that_are_stored_again_in_each_iteration(place: str) -> None:
+    stored, read = place.format("vj"), place.format("vi")
+    verify(
+        parse(f"""
+@tw.script
+def guarded(A: T.Buffer((3, 4), "int32"), M: T.Buffer((3,), "int32"), S: T.Buffer((3,), "int32")):
+    C = T.alloc((8,), "bool")
+    for i, k in T.grid(3, 4):
+        for j in range(1):
+            with T.block("C"):
+                vj = T.axis.spatial(3, i + j)
+                C[{stored}] = M[vj] > 0
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                if C[{read}]:
+                    S[vi] = 0
+            if C[{read}]:
+                S[vi] = S[vi] + A[vi, vk]
+""")
+    )
