@@ -85,7 +85,7 @@ def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0) -> Tensor:
     depth = indices.extents[-1]
     rank = indices.ndim - 1
     end = batch + depth
-    if batch < 0 or end > x.ndim or x.extents[:batch] != indices.extents[:batch]:
+    if not 0 <= batch <= rank or end > x.ndim or x.extents[:batch] != indices.extents[:batch]:
         raise IRError("take_nd: {0} at {1}, batch {2}", x.extents, indices.extents, batch)
     if 0 in x.extents[batch:end]:
         raise IRError("take_nd: there is no element in {0}", x.extents)

@@ -109,6 +109,8 @@ def pad(
     def source(i: Expr, extent: int, b: int, a: int) -> Expr | int:
         if not b and not a:
             return i
+        if not extent:
+            raise IRError("pad: there is no element that {0} and {1} would repeat", b, a)
         place = i - b
         if mode == "edge":
             return te.minimum(te.maximum(place, 0), extent - 1)

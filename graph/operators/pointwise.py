@@ -37,7 +37,7 @@ def pointwise(
     unless `result` says another one.
     """
 
-    def broadcasted(*types: TensorType, **_attributes: Any) -> TensorType:
+    def broadcasted(*types: TensorType, **attributes: Any) -> TensorType:
         shape = broadcast.shape(name, *(t.shape for t in types))
         for k, type in enumerate(types[:conditions]):
             if type.dtype != "bool":
@@ -45,6 +45,7 @@ def pointwise(
         found = {t.dtype for t in types[conditions:]}
         if len(found) > 1:
             raise IRError("{0}: operands of dtypes {1}", name, ", ".join(sorted(found)))
+        tensors(*(te.placeholder((), t.dtype) for t in types), **attributes)  # may refuse the dtype
         return TensorType(result or types[-1].dtype, shape)
 
     def tensors(*operands: Tensor, **attributes: Any) -> Tensor:
@@ -190,10 +191,10 @@ pointwise("is_nan", te.isnan, np.isnan, result="bool")
 pointwise("equal", lambda a, b: a == b, np.equal, result="bool")
 pointwise("less", lambda a, b: a < b, np.less, result="bool")
 pointwise("less_equal", lambda a, b: a <= b, np.less_equal, result="bool")
-pointwise("logical_not", lambda x: ~x, np.logical_not, result="bool")
-pointwise("logical_and", lambda a, b: a & b, np.logical_and, result="bool")
-pointwise("logical_or", lambda a, b: a | b, np.logical_or, result="bool")
-pointwise("logical_xor", lambda a, b: a ^ b, np.logical_xor, result="bool")
+pointwise("logical_not", lambda x: ~x, np.logical_not, result="bool", conditions=1)
+pointwise("logical_and", lambda a, b: a & b, np.logical_and, result="bool", conditions=2)
+pointwise("logical_or", lambda a, b: a | b, np.logical_or, result="bool", conditions=2)
+pointwise("logical_xor", lambda a, b: a ^ b, np.logical_xor, result="bool", conditions=2)
 pointwise("bitwise_and", lambda a, b: a & b, np.bitwise_and)
 pointwise("bitwise_or", lambda a, b: a | b, np.bitwise_or)
 pointwise("bitwise_xor", lambda a, b: a ^ b, np.bitwise_xor)

@@ -12,7 +12,8 @@ lowering does not refuse computes the same, without a race. With `--compile-ever
 some kernels runs on this processor.
 
 `python -m tests.fuzz graph` makes random graphs instead: each must have a text that parses back,
-and its reference and its compiled program must compute what was expected as it was made.
+and its reference and its compiled program must compute what was expected as it was made. Examples
+of the rules of passes are changed as well, and passes must keep what these compute.
 """
 
 from __future__ import annotations

@@ -6,14 +6,21 @@ import logging
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
+
+import numpy as np
 
 from tilewright.base.errors import TilewrightError
 from tilewright.graph import Graph
 from tilewright.graph.ir import Node, Value
 
+from ..graph.mutants import applied, mutant
 from ..graph.random_graphs import GraphCase, a_graph, check_graph, check_onnx
+from ..graph.rule_examples import EXAMPLES, parsed
 
 RULE = "-" * 72
+MUTANTS = 4
+"""Changed examples of the rules of passes, for each seed."""
 
 
 def run_graph_case(seed: int, *, compiled: bool) -> str | None:
@@ -25,7 +32,7 @@ def run_graph_case(seed: int, *, compiled: bool) -> str | None:
         case = a_graph(seed)
         problem = problem_of(case, compiled=compiled)
         if problem is None:
-            return None
+            return problem_of_rules(seed)
         small = shrunk(case, problem, compiled=compiled)
         last = problem_of(small, compiled=compiled) or problem
         return f"seed {seed}: {last}\n{RULE}\n{small.graph}{'=' * 72}"
@@ -33,6 +40,24 @@ def run_graph_case(seed: int, *, compiled: bool) -> str | None:
         return f"seed {seed}: {traceback.format_exc()}"
     finally:
         log.setLevel(level)
+
+
+@cache
+def _examples() -> list[Graph]:
+    return [parsed(inputs, nodes) for few in EXAMPLES.values() for inputs, nodes, _ in few]
+
+
+def problem_of_rules(seed: int) -> str | None:
+    """What passes make wrong of examples of their rules that are changed a little."""
+    rng = np.random.default_rng(seed)
+    for _ in range(MUTANTS):
+        graph = mutant(_examples(), lambda n: int(rng.integers(n)))
+        try:
+            if graph is not None:
+                applied(graph)
+        except (AssertionError, TilewrightError) as error:
+            return f"seed {seed}: {error}\n{RULE}\n{graph}{'=' * 72}"
+    return None
 
 
 def problem_of(case: GraphCase, *, compiled: bool) -> str | None:

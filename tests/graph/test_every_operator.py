@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +24,7 @@ from tilewright.tir.interpreter import interpret
 
 from ..long import examples
 from ..schedule.random_cases import visits
+from .mutants import changed
 from .random_graphs import GraphCase, check_graph
 from .random_operators import CASES
 from .random_values import Pick, Pool, Style
@@ -143,21 +143,6 @@ def test_changed_attributes_are_refused_or_agree(name: str) -> None:
         if case is not None and max(v.type.size for v in case.graph.values()) <= MOST_VISITS:
             check_graph(case, compiled=False)
             check_interpreted(case)
-
-
-ODD = (-2, -1, 0, 1, 2, 5, 40, 2**63, -(2**63), 10**400, 0.5, -0.0, math.inf, -math.inf, math.nan,
-       True, False, None, "a", "", (), (1,), (0, 0), ((1, 2), 3))  # fmt: skip
-
-
-def changed(value: Any, pick: Pick) -> Any:
-    """Another value, or a tuple with an item more, less, or changed."""
-    if isinstance(value, list | tuple) and value and pick(4):
-        items, at = list(value), pick(len(value))
-        items[at : at + 1] = ([], [items[at]] * 2, *[[changed(items[at], pick)]] * 4)[pick(6)]
-        return items
-    if isinstance(value, int | float) and pick(2):
-        return value + (-4, -2, -1, 1, 2, 4)[pick(6)]
-    return ODD[pick(len(ODD))]
 
 
 def drawn(

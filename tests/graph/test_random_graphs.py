@@ -162,6 +162,21 @@ def test_activations_are_those_of_the_cell(names: tuple[str, ...]) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("operator", "dtype"),
+    [("exp", "int32"), ("sqrt", "int64"), ("add", "bool"), ("negative", "bool"), ("round", "uint8"),
+     ("bitwise_and", "float32"), ("logical_and", "int32"), ("logical_not", "uint8"),
+     ("elu", "int32")],
+)  # fmt: skip
+def test_dtypes_without_a_kernel_are_refused(operator: str, dtype: str) -> None:
+    count, _ = find(operator).operands
+    with pytest.raises(ModelError):
+        one(operator, *[TensorType(dtype, (4,))] * count)
+    b = Builder("folded")
+    with pytest.raises(ModelError):
+        b.add(operator, *[b.constant(1, dtype)] * count)
+
+
 def test_regions_of_nan_are_outside() -> None:
     types = [("float32", (1, 1, 3, 3)), ("float32", (1, 4)), ("int64", (1,))]
     graph = one(
