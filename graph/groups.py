@@ -271,11 +271,5 @@ def _group(graph: Graph, nodes: Sequence[Node], kept: set[Value]) -> Group:
         if value in kept or any(r not in own for r in graph.consumers.get(value, ()))
     ]
     data = [v for v in inputs if not isinstance(v, Constant)]
-    whole = _takes_whole(nodes)
-    held = [v for v in inputs if isinstance(v, Constant) and (whole or v.type.size != 1)]
+    held = [v for v in inputs if isinstance(v, Constant) and v.type.size != 1]
     return Group(tuple(nodes), (*data, *held), tuple(outputs))
-
-
-def _takes_whole(nodes: Sequence[Node]) -> bool:
-    """Whether it is a node that is a program by itself, whose operands are all parameters."""
-    return len(nodes) == 1 and find(nodes[0].operator).program is not None

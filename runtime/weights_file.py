@@ -34,10 +34,6 @@ class WeightsFile:
     size: Annotated[int, between(0, MAX_BYTES)]
     sha256: str
 
-    @staticmethod
-    def of(content: memoryview) -> WeightsFile:
-        return WeightsFile(content.nbytes, digest_of_bytes(content))
-
 
 def weights_path(code: Path) -> Path:
     """The path of the weights of a model's code: `det.so.weights` beside `det.so`."""

@@ -24,6 +24,7 @@ from tilewright.autotune.config import TuneConfig
 from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
 
+from .commands import Result, Run
 from .hosts import Processors, ReportsProcessors
 from .long import thin
 
@@ -121,3 +122,20 @@ def aborting_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "import os\nprint('LLVM ERROR: Cannot select', flush=True)\nos.abort()\n"
     (folder / "llvmlite" / "__init__.py").write_text(text, encoding="ascii")
     monkeypatch.syspath_prepend(folder)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in this process."""
+    from tilewright.cli.main import main as command_line
+
+    def command(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            command_line()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return Result(int(ended.value.code or 0), out, err)
+
+    return command

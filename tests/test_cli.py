@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +28,6 @@ from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.session.records import toolchain_record, workload_record
 from tilewright.base.errors import BuildError
 from tilewright.cli.database import _gain as cell_of_gain
-from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import Options, load_program
 from tilewright.cli.report import print_assessment
 from tilewright.codegen.cuda import generator, nvcc, nvrtc
@@ -51,53 +49,14 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.gains import gain_cell
 
+from .commands import COMMAND, Run, spawn
 from .measured import put_measured
 from .runtime.cuda_double import DoubleDriver
 
-COMMAND = Path(sys.executable).with_name("tilewright")
 SIZES = ["-p", "n=16", "-p", "m=48", "-p", "k=8"]
 needs_linker = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
 )
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Result]
-
-
-def spawn(*arguments: object) -> Result:
-    """Runs the command in a process of its own."""
-    command = [str(COMMAND), *map(str, arguments)]
-    env = {**os.environ, "COLUMNS": ""}  # lines as they are
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=False, env=env
-    )
-    return Result(done.returncode, done.stdout, done.stderr)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command in this process."""
-
-    def command(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            command_line()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return Result(int(ended.value.code or 0), out, err)
-
-    return command
 
 
 @pytest.fixture(scope="session")
@@ -590,11 +549,10 @@ def test_show(run: Run, db: Path) -> None:
     assert shown.code == 0
     assert best["measurement"] in shown.out
     with tw.TuningDatabase(db) as opened:
-        scheduled = next(m for m, s in opened.history() if json.loads(s.trace)["steps"])
-        schedule = opened.get(ScheduleRecord, scheduled.schedule)
+        # The schedule of a build, which is measured too, comes from no generator.
+        scheduled, schedule = next((m, s) for m, s in opened.history() if s.generator)
     shown = run("db", "show", scheduled.id, "--db", db)
     assert "b0 = sch.get_block(0)" in shown.out
-    assert schedule.generator
     assert schedule.generator in shown.out
     assert run("db", "show", best["schedule"], "--db", db, "--json").json["kind"] == "schedule"
     assert "with T.block" in run("db", "show", best["workload"], "--db", db).out

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import pytest
 import tilewright as tw
 from tilewright.base.errors import ModelError
 from tilewright.cli import parity
-from tilewright.cli.main import main as command_line
 from tilewright.cli.programs import kernels_of
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.text import parse_graph
@@ -24,37 +21,10 @@ from tilewright.importers.onnx.table import find
 from tilewright.runtime.evidence import Evidence
 from tilewright.runtime.profile import Profile
 
+from .commands import Run
+
 onnx = pytest.importorskip("onnx")
 ONE = ["--target", "cpu -threads=1"]
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command in this process."""
-
-    def command(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            command_line()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return Result(int(ended.value.code or 0), out, err)
-
-    return command
 
 
 def saved(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Path:

@@ -21,9 +21,10 @@ from tilewright.tuning_db import (
     Workload,
 )
 
-from .test_cli import COMMAND, SIZES, Run, db, in_terminal, matmul, run, tuned
+from .commands import COMMAND, Run
+from .test_cli import SIZES, db, in_terminal, matmul, tuned
 
-__all__ = ["db", "matmul", "run", "tuned"]  # fixtures
+__all__ = ["db", "matmul", "tuned"]  # fixtures
 
 TITLES = ["program", "steps", "difference from the program as written", "assembly"]
 ANSI = re.compile("\x1b\\[[0-9;]*m")
