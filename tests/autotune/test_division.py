@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import Schedule, ops, te
+from tilewright.autotune.kernels import Kernels
 from tilewright.autotune.rules import division, user_rules
 from tilewright.autotune.rules.division import Piece, pieces_of
+from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.rule import SketchRule
+from tilewright.autotune.tasks import Task
 from tilewright.codegen.detect import resolve
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Buffer, Func, integers
@@ -24,8 +28,10 @@ from ..layers import (
     layer_norm,
     mlp,
     operand,
+    pointwise,
     product,
     random_layers,
+    relu,
 )
 
 TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
@@ -87,8 +93,14 @@ def test_kernels_compute_what_the_program_does(name: str) -> None:
 
 
 def test_random_programs_are_divided_right() -> None:
-    counts = [check(random_layers(np.random.default_rng(seed))) for seed in range(80)]
-    assert len(set(counts)) > 4
+    """Kernels in the order of their products never need each other."""
+    counts: list[int] = []
+    for seed in range(40):
+        func = random_layers(np.random.default_rng(seed))
+        anchors = division._anchors(Draft(Schedule(func, symbolic=True), TARGET))
+        counts.append(check(func))
+        assert (counts[-1] > 1) is (len(anchors) > 1)
+    assert len(set(counts)) > 3
 
 
 def test_equal_kernels_are_one_program_to_the_database() -> None:
@@ -99,6 +111,17 @@ def test_equal_kernels_are_one_program_to_the_database() -> None:
     alone = te.func([x, w, product("y", x, w)])
     assert workload_record(first).id == workload_record(alone).id
     assert len({workload_record(f).id for f in (first, second, third)}) == 3
+
+
+def test_kernels_that_are_alike_are_tuned_once() -> None:
+    x, w = operand("x", 20, 16), operand("w", 16, 16)
+    programs = [Task(LAYERS["one_weight"](), None), Task(te.func([x, w, product("y", x, w)]), None)]
+    kernels = Kernels(programs, [2.0, 3.0], TARGET, divide=True)
+    assert [task.func.name for task in kernels.tasks] == ["one_weight_0"]
+    assert kernels.weights == [7.0]
+    assert kernels.alone(["best"]) == [None, "best"]
+    as_they_are = Kernels(programs, [2.0, 3.0], TARGET, divide=False)
+    assert [task.func for task in as_they_are.tasks] == [task.func for task in programs]
 
 
 @pytest.mark.parametrize(("block", "whole"), [("M0", True), ("C", False)])
@@ -120,6 +143,18 @@ def scheduled() -> Func:
     return sch.func
 
 
+def overwritten() -> Func:
+    """What the second product takes is computed of what the first one's result overwrites."""
+    x, w = operand("X", 8, 8), operand("W", 8, 8)
+    r, h = relu("R", x), product("H", x, w)
+    y = pointwise("Y", lambda a, b: a + b, h, x)
+    return te.func([x, w, product("Z", r, y)], inplace={y: x})
+
+
+def annotated() -> Func:
+    return replace(mlp(2), annotations=(("note", 1),))
+
+
 def empty() -> Func:
     x, w, v = operand("X", 8, 0), operand("W", 0, 8), operand("V", 8, 8)
     return te.func([x, w, v, product("Y", product("H", x, w), v)])
@@ -136,6 +171,8 @@ WHOLE: dict[str, Callable[[], Func]] = {
     "an attention": lambda: ops.attention_func(batch=1, heads=2, sequence=24, dim=16),
     "a product and rows": norm_of_a_product,
     "scheduled by hand": scheduled,
+    "annotated": annotated,
+    "overwritten": overwritten,
     "no elements": empty,
 }
 
