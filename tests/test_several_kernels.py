@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.autotune.config import MeasureConfig, TuneConfig
 from tilewright.autotune.rules.division import pieces_of
 from tilewright.autotune.session.records import target_record, workload_record
-from tilewright.building.choose import Choices
-from tilewright.building.compile_all import compile_first
+from tilewright.codegen.build import compiled_signature
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime.signature import Signature
@@ -24,6 +24,7 @@ from tilewright.tir.ir import Func
 from .layers import LAYERS, arguments, interpreted
 
 SERIAL = "cpu -threads=1"
+QUICK = TuneConfig(measure=MeasureConfig(builders=1, min_samples=5, max_samples=5))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,15 +76,14 @@ def test_kernels_that_run_in_parallel() -> None:
 
 
 def test_the_signature_is_that_of_one_kernel() -> None:
-    func, target = LAYERS["known_ahead"](), resolve(SERIAL)
-    _, whole = compile_first(Choices(func, target, None, ("default",)), target)
-    module = built("known_ahead")
+    func, module = LAYERS["known_ahead"](), built("known_ahead")
+    whole = compiled_signature(func, module.target)
 
     def plain(signature: Signature) -> list[Any]:
         own = [a if a.packing is None else a.packing.operand for a in signature.arguments]
         return [(a.name, a.dtype, a.shape, a.role, a.kind, a.strides) for a in own]
 
-    assert plain(module.signature) == plain(whole.signature)
+    assert plain(module.signature) == plain(whole)
     assert [*module.layouts] == ["W"]
     assert is_right(module, func)
 
@@ -157,7 +157,8 @@ def test_kernels_are_tuned_and_their_records_are_built(tmp_path: Path) -> None:
     def origin(program: Func = func) -> str:
         return str(tw.build(program, SERIAL, database, allow=("record",)).origin)
 
-    result = tw.tune(func, SERIAL, database=database, trials=4, seed=0, progress=False)
+    options: Any = {"database": database, "config": QUICK, "progress": False}
+    result = tw.tune(func, SERIAL, trials=4, seed=0, **options)
     assert [*result.kernels] == ["mlp_0", "mlp_1"]
     assert result.trials == sum(r.trials for r in result.kernels.values()) == 4
     best = [r.best for r in result.kernels.values()]
@@ -171,7 +172,7 @@ def test_kernels_are_tuned_and_their_records_are_built(tmp_path: Path) -> None:
     # A record of the whole is built where it is not slower, or pinned.
     schedule = tw.Schedule(func)
     schedule.parallel(schedule.get_loops(schedule.get_block("M0"))[0])
-    whole = tw.tune(schedule, SERIAL, database=database, trials=1, progress=False)
+    whole = tw.tune(schedule, SERIAL, trials=1, **options)
     assert whole.best is not None
     assert ("2 kernels" in origin()) is (result.call_seconds < whole.best.seconds)
     target = target_record(resolve(SERIAL))
