@@ -18,7 +18,7 @@ from ..base import dtypes
 from ..base.errors import ModelError
 from .ir import Attributes, Constant, Graph, Node, TensorType, Value, constant
 from .limits import check_constants
-from .operator import Kind, checked_size, find
+from .operator import Kind, checked_name, checked_size, find
 
 Rule: TypeAlias = "Callable[[Builder, Node], Value | Sequence[Value] | None]"
 """Returns the values that stand for a node's outputs, or `None`. The node is not yet added."""
@@ -50,7 +50,7 @@ class Builder:
         """A new input."""
         if name in self.inputs:
             raise ModelError("two inputs are named {0}", name)
-        value = self.inputs[name] = Value(checked_size(type), name)
+        value = self.inputs[checked_name(name)] = Value(checked_size(type), name)
         return value
 
     def constant(self, data: Any, dtype: str | None = None, name: str = "") -> Constant:
@@ -152,7 +152,9 @@ class Builder:
         return f"%{self._count}"
 
     def graph(self, outputs: Mapping[str, Value]) -> Graph:
-        """The graph of what these outputs need."""
+        """The graph of what these outputs need. Raises `ModelError` for a name that is no text."""
+        for name in outputs:
+            checked_name(name)
         needed = set(outputs.values())
         nodes: list[Node] = []
         for node in reversed(self._nodes.values()):

@@ -174,6 +174,13 @@ class Operator:
         return tuple(np.asarray(r) for r in results)
 
 
+def checked_name(name: str) -> str:
+    """A name of an input or output. Raises `ModelError` if it has what UTF-8 does not."""
+    if any("\ud800" <= c <= "\udfff" for c in name):
+        raise ModelError("{0!r:.120} is no name: it has characters that UTF-8 does not", name)
+    return name
+
+
 def checked_size(type: TensorType) -> TensorType:
     """The type. Raises `ModelError` if no array has its shape: extents are integers from 0 on."""
     if type.rank > MAX_RANK:

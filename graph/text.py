@@ -27,7 +27,7 @@ from ..base import dtypes
 from ..base.errors import ModelError, similar
 from ..base.text import short_id
 from .ir import Constant, Graph, Node, TensorType, Value, constant
-from .operator import checked_size, find
+from .operator import checked_name, checked_size, find
 from .verify import verify
 
 MAX_WRITTEN = 8
@@ -206,7 +206,7 @@ def _constant(name: str, type: TensorType, content: str, constants: Mapping[str,
         if not exact or (data.size and data.shape != type.shape):
             raise ValueError(f"{content} are no elements of {type}")
         return constant(data.astype(wanted).reshape(type.shape), name)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ModelError("the constant {0}: {1}", name, error) from error
 
 
@@ -214,7 +214,7 @@ def _plain(name: str) -> str:
     if not name.startswith('"'):
         return name
     try:
-        return str(json.loads(name))
+        return checked_name(str(json.loads(name)))
     except ValueError as error:
         raise ModelError("{0:.120} is no name", name) from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 from ..base.errors import IRError
 from ..tir import te
@@ -35,6 +36,10 @@ def reshape(x: Tensor, shape: Sequence[int], *, name: str = "reshape") -> Tensor
     return te.compute(extents, element, name=name)
 
 
+_IN_TURN = 8
+"""Tensors that are asked for one after the other whose element it is."""
+
+
 def concatenate(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concatenate") -> Tensor:
     """The tensors one after the other along `axis`, in their common dtype."""
     if not tensors:
@@ -47,16 +52,20 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concat
     extents = list(tensors[0].extents)
     extents[place] = sum(t.extents[place] for t in tensors)
 
+    ends = list(accumulate(t.extents[place] for t in tensors))
+
     def element(*indices: Expr) -> Expr:
-        end, at = extents[place], indices[place]
-        value: Expr | None = None
-        for tensor in tensors[::-1]:  # the last one is what all the others are not
-            start = end - tensor.extents[place]
-            own = tensor[(*indices[:place], at - start, *indices[place + 1 :])]
-            value = own if value is None else te.select(at < end, own, value)
-            end = start
-        assert value is not None
-        return value
+        at = indices[place]
+
+        def among(first: int, last: int) -> Expr:
+            """The element of one of these: of few one after the other, of more by halves."""
+            if first == last:
+                start = ends[first] - tensors[first].extents[place]
+                return tensors[first][(*indices[:place], at - start, *indices[place + 1 :])]
+            middle = first if last - first < _IN_TURN else (first + last) // 2
+            return te.select(at < ends[middle], among(first, middle), among(middle + 1, last))
+
+        return among(0, len(tensors) - 1)
 
     return te.compute(extents, element, name=name)
 

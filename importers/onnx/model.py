@@ -356,10 +356,11 @@ def _given(value: Any, given: Any) -> np.ndarray[Any, Any]:
         found = np.asarray(given)
         with np.errstate(all="ignore"):
             data = found.astype(dtype)
-    except (OverflowError, TypeError, ValueError) as error:
+        floats = dtypes.is_float(dtype_name(value)) and found.dtype.kind == "f"
+        same = floats or np.array_equal(data, found)
+    except Exception as error:  # whatever an object raises that is asked for its elements
         raise ModelError("{0}: {1}", value.name, error) from error
-    floats = dtypes.is_float(dtype_name(value)) and found.dtype.kind == "f"
-    if not floats and not np.array_equal(data, found):
+    if not same:
         raise ModelError("{0}: expected {1}, found {2!r:.40}", value.name, dtype_name(value), given)
     return data
 

@@ -281,9 +281,18 @@ def test_wrong_shapes_are_refused(shapes: Any) -> None:
         imported(proto, shapes=shapes)
 
 
+class Raises:
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError
+
+
 @pytest.mark.parametrize(
-    "given", [[1, 2, 3], [1.5, 2], [1000, 2], "a", [np.nan, 1], [[1], [1, 2]], None, [[1, 2]]]
-)
+    "given",
+    [
+        [1, 2, 3], [1.5, 2], [1000, 2], "a", [np.nan, 1], [[1], [1, 2]], None, [[1, 2]], Raises(),
+        np.zeros(2, [("a", "i4")]),
+    ],
+)  # fmt: skip
 def test_wrong_constants_are_refused(given: Any) -> None:
     proto = model([node("Neg", ["x"], ["y"])], x=info("x", [2], 3), y=info("y", [2], 3))
     with pytest.raises(ModelError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,29 @@ def test_constants_of_a_text_have_all_their_bits(dtype: str, elements: list[Any]
     assert again.digest == graph.digest
 
 
-@pytest.mark.parametrize("written", ["1.5", "[1]", "true", "300", "-129", "null", '"1"'])
+@pytest.mark.parametrize(
+    "written", ["1.5", "[1]", "true", "300", "-129", "null", '"1"', "[" * 100_000]
+)
 def test_elements_of_another_type_are_refused(written: str) -> None:
     text = f"graph g() -> (y):\n  const w0: int8[] = {written}\n  return y=w0\n"
     with pytest.raises(ModelError):
         parse_graph(text)
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    half = json.loads('"\\ud800"')
+    type = TensorType("float32", (4,))
+    with pytest.raises(ModelError):
+        Builder("g").input(half, type)
+    b = Builder("g")
+    with pytest.raises(ModelError):
+        b.graph({half: b.input("x", type)})
+    for text in (
+        'g("{0}": {1}) -> (y):\n  return y="{0}"',
+        'g(x: {1}) -> ("{0}"):\n  return "{0}"=x',
+    ):
+        with pytest.raises(ModelError):
+            parse_graph("graph " + text.format("\\ud800", type) + "\n")
 
 
 def test_padding_nothing_is_the_element() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tilewright import IRError, ops
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
+from tilewright.tir.printer import func_text
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,15 @@ def test_concatenate(run: Any, make: Any, axis: int) -> None:
     np.testing.assert_array_equal(out, np.concatenate(arrays, axis))
     one = run(lambda t: ops.concatenate([t], axis), arrays[2])
     np.testing.assert_array_equal(one, arrays[2])
+
+
+def test_many_are_concatenated_without_deep_recursion(run: Any, make: Any) -> None:
+    arrays = [make((1 + k % 3,)) for k in range(40)]
+    out = run(lambda *t: ops.concatenate(t, 0), *arrays)
+    np.testing.assert_array_equal(out, np.concatenate(arrays))
+    many = [te.placeholder((1 + k % 3,), "float32", name=f"x{k}") for k in range(1500)]
+    assert ops.concatenate(many, 0).extents == (3000,)
+    assert func_text(te.func([*many, ops.concatenate(many, 0)])).count("x1499") > 1
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
