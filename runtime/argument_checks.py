@@ -22,7 +22,7 @@ from ..base.text import excerpt
 from .array_library import ArrayLibrary
 from .dlpack import class_name
 from .host_memory import plain
-from .memory import Memory, OneBinder, memory_for
+from .memory import Memory, OneBinder, View, memory_for
 from .signature import C_TYPES, Argument, Signature
 
 C_SCALARS: dict[str, type[Any]] = {
@@ -115,16 +115,13 @@ def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:
 def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
     """The binder of a tensor that takes any array of this memory, or refuses it."""
     strides = tuple(n * argument.itemsize for n in argument.element_strides)
-    name, dtype, shape = argument.name, argument.dtype, argument.shape
+    name, shape = argument.name, argument.shape
     wide = tuple(i for i, n in enumerate(shape) if n > 1) if argument.size else ()
     mask, written = memory.alignment(argument) - 1, argument.written
 
     def bind(value: Any, owners: list[Any]) -> int:
         view = memory.lent(value, name, owners)
-        if view.dtype != dtype:
-            raise _dtype_error(argument, view.dtype, memory.library_of(value))
-        if view.shape != shape:
-            raise _shape_error(argument, view.shape, memory.library_of(value))
+        require_type(argument, view, memory.library_of(value))
         found = view.byte_strides
         if any(found[i] != strides[i] for i in wide):
             raise _stride_error(argument, found, memory.library_of(value))
@@ -144,6 +141,14 @@ def _tensor_binder(argument: Argument, memory: Memory) -> OneBinder:
         return view.pointer
 
     return bind
+
+
+def require_type(argument: Argument, found: View, library: ArrayLibrary) -> None:
+    """Raise `ArgumentError` for an array of that library that has another dtype or shape."""
+    if found.dtype != argument.dtype:
+        raise _dtype_error(argument, found.dtype, library)
+    if found.shape != argument.shape:
+        raise _shape_error(argument, found.shape, library)
 
 
 def compact(value: Any, argument: Argument, memory: Memory) -> Any:

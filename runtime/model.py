@@ -14,7 +14,7 @@ from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError, KernelError
 from ..base.hints import Hinted
 from ..base.in_process import InProcess
-from .argument_checks import number_reader
+from .argument_checks import number_reader, require_type
 from .evidence import Evidence
 from .guards import FIRST_GUARD, Guard
 from .host_memory import HOST_MEMORY, is_array
@@ -207,11 +207,7 @@ def _array(wanted: Argument, argument: Any) -> Array:
         if not wanted.shape and not is_array(argument) and not hasattr(argument, "__dlpack__"):
             return np.asarray(number_reader(wanted)(argument)).astype(dtype)
         view = HOST_MEMORY.view(argument, wanted.name)
-        if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
-            raise ArgumentError(
-                "{0}: expected {1}, found {2}{3}",
-                wanted.name, wanted.type_text, view.dtype, list(view.shape),
-            )  # fmt: skip
+        require_type(wanted, view, HOST_MEMORY.library_of(argument))
         array = HOST_MEMORY.array(view)
     # Without dimensions it is contiguous, and stays as it is.
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -172,6 +172,16 @@ def test_numbers_that_are_not_of_the_dtype_are_refused(
         numbers(**numbers_with(dtype, value))
 
 
+def test_errors_of_arrays_say_what_to_do() -> None:
+    graph = mlp()
+    model = tw.build(graph, TARGET)
+    for wrong in (np.zeros((4, 16)), np.zeros((5, 16), np.float32)):
+        for call in (model, model.time, graph.reference):
+            with pytest.raises(ArgumentError) as caught:
+                call(wrong)
+            assert caught.value.hint
+
+
 class Elsewhere:
     """An array of a device."""
 
