@@ -359,7 +359,7 @@ def _require_program(program: object) -> None:
         from ..tir.program import program_hint, shown
 
         raise BuildError(
-            "expected a program (Func) or a Schedule to build, found {0}",
+            "expected a program (Func), a Schedule or a Graph to build, found {0}",
             shown(program),
             hint=program_hint(program, "tw.build"),
         )

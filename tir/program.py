@@ -6,6 +6,7 @@ What is given in place of a program, for errors: what it is, and how a program i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from types import FunctionType
 from typing import Any, cast
 
@@ -266,6 +267,8 @@ def program_hint(found: object, call: str) -> str:
     if tensors and len(tensors) == len(parts):
         names = [t.name for t in tensors] if several else _arguments(tensors[0])
         return f"a program has arguments: {call}(te.func([{', '.join(names)}]))"
+    if _is_model(found):
+        return "tw.import_onnx(model) is a graph, which tw.build and tw.tune take"
     if any(callable(getattr(part, "kernels", None)) for part in parts):
         return f"a graph has several programs: {call}([*graph.kernels()][0]) takes one"
     if isinstance(found, Expr):
@@ -275,6 +278,13 @@ def program_hint(found: object, call: str) -> str:
     name = found.__name__ if isinstance(found, FunctionType) else "matmul"
     name = name if name.isidentifier() else "matmul"
     return f"call the function that makes the program: {call}({name}(), ...)"
+
+
+def _is_model(found: object) -> bool:
+    """Whether it is the path of a model, or one as `onnx.load` returns it."""
+    if isinstance(found, (str, PathLike)):
+        return str(found).endswith(".onnx")
+    return type(found).__name__ == "ModelProto"
 
 
 def _arguments(tensor: Tensor) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +172,16 @@ def test_numbers_that_are_not_of_the_dtype_are_refused(
 ) -> None:
     with pytest.raises(ArgumentError):
         numbers(**numbers_with(dtype, value))
+
+
+@pytest.mark.parametrize("found", ["m.onnx", Path("m.onnx"), onnx.ModelProto()])
+def test_a_model_that_is_not_imported_is_named(found: Any, tmp_path: Path) -> None:
+    tune = partial(tw.tune, database=tmp_path / "t.db")
+    calls: tuple[Callable[[Any], Any], ...] = (tw.build, tune, tw.Schedule)
+    for call in calls:
+        with pytest.raises(tw.TilewrightError) as caught:
+            call(found)
+        assert "tw.import_onnx" in str(caught.value)
 
 
 def test_errors_of_arrays_say_what_to_do() -> None:
