@@ -54,7 +54,7 @@ def shapes(texts: Iterable[str] | None) -> dict[str, int | list[int]]:
     """The values of `--shape`: of a dim a number, of an input a list of them."""
     parts = (part for text in texts or () for part in _COMMA.split(text))
     found: dict[str, int | list[int]] = {}
-    for name, value in _pairs(parts, "--shape", "NAME=N"):
+    for name, value in _pairs(parts, "--shape", "NAME=N of a dim, or INPUT=[1,3]"):
         if not re.fullmatch(r"\d+|\[\s*(\d+\s*(,\s*\d+\s*)*)?\]", value):
             raise typer.BadParameter(
                 f"{name}={value}: expected a number such as 320, or a shape such as [1,3]",

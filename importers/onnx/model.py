@@ -139,12 +139,6 @@ class _Importer:
             shape = self._shape(value, open_dims, names)
             if shape is not None:
                 wanted.append((value, TensorType(dtype_name(value), shape)))
-        if open_dims:
-            raise ModelError(
-                "these dims have no value: {0}", ", ".join(open_dims),
-                hint=f"shapes={{{', '.join(f'{d!r}: 1' for d in open_dims)}}}",
-                dims=list(open_dims),
-            )  # fmt: skip
         for key in [*self.shapes, *self.given]:
             if key not in names:
                 raise ModelError(
@@ -153,6 +147,12 @@ class _Importer:
                     ", ".join(sorted(names)),
                     hint=similar(key, names),
                 )  # fmt: skip
+        if open_dims:
+            raise ModelError(
+                "these dims have no value: {0}", ", ".join(open_dims),
+                hint=f"shapes={{{', '.join(f'{d!r}: 1' for d in open_dims)}}}",
+                dims=list(open_dims),
+            )  # fmt: skip
         for value, type in wanted:
             scope[value] = self.builder.input(value.name, type)
 
