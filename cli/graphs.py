@@ -192,7 +192,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
             for name, one in facts["outputs"].items()
         ]
         print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
-        print_text(f"\n{timing} for {facts['target']}")
+        print_text(f"\n{timing} for {facts['target']}, into outputs that are there")
         for name, one in told.items():
             print_headings(1, name)
             print_facts(one.facts())
@@ -204,7 +204,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
             if found.times is not None:
                 ours, theirs = found.times
                 print_text(
-                    f"\nonnxruntime takes {time_text(theirs)}, this {time_text(ours)} (interleaved)"
+                    f"\nonnxruntime takes {time_text(theirs)}, this {time_text(ours)} "
+                    "(calls from Python, interleaved)"
                 )
     if found is not None and found.wrong:
         listed = ", ".join(found.wrong)
