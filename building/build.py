@@ -47,7 +47,6 @@ def build(
     *,
     strict_fp: bool = False,
     tolerance: float | None = None,
-    trust_indices: bool = False,
 ) -> Model: ...
 
 
@@ -93,7 +92,7 @@ def build(
 
     Calls check the values of integer tensors that have a `value_range`, in one pass over their
     memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
-    write other memory.
+    write other memory. A graph does not take it: guards of indices are in the code of a model.
 
     LLVM may end a process instead of refusing a program. Foreign schedules (no session on this host
     has measured them) and code for another processor are therefore compiled in a child process.
@@ -112,6 +111,11 @@ def build(
     if isinstance(program, Graph):
         from .build_model import build_graph
 
+        if trust_indices:
+            raise BuildError(
+                "trust_indices: the code of a model compares its indices, found {0!r}",
+                trust_indices, hint="leave it out",
+            )  # fmt: skip
         return build_graph(
             program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..base.errors import NotTunedError
+from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
@@ -22,7 +22,8 @@ from ..runtime.profile import Instrumented
 from ..target import Target
 from ..tir.node import CHECK
 from ..tuning_db import TuningDatabase
-from .choose import POLICIES, Choice, Choices
+from .build_program import Ways
+from .choose import POLICIES, Choice
 from .compile_all import compile_all
 from .instrumented import instrumented
 from .model_evidence import Kernel, evidence_of
@@ -86,6 +87,9 @@ def compile_graph(
     tolerance: float | None = None,
 ) -> BuiltGraph:
     """Compile a graph for a resolved target; see `tw.build`."""
+    if not generator_for(target).joins:
+        raise BuildError("{0}: models are built for processors, found {1}", graph.name, target)
+    ways = Ways(target, database, allow, tolerance, strict_fp)
     stage = Stages()
     given = [value.data for value in graph.constants]
     check_unchanged(given)
@@ -96,12 +100,12 @@ def compile_graph(
     with stage("lower"):
         funcs = lowered_all(groups)
     distinct = {func.name: func for func in funcs}
-    choices = [Choices(f, target, database, allow, tolerance) for f in distinct.values()]
+    choices = [*map(ways.choices, distinct.values())]
     try:
         made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp, stage=stage)
     except NotTunedError as error:
-        again = (Choices(f, target, database, allow, tolerance) for f in distinct.values())
-        raise not_tuned(graph.name, target, allow, [*again], error) from error
+        again = [*map(ways.choices, distinct.values())]
+        raise not_tuned(graph.name, target, allow, again, error) from error
     kernels = {
         name: Kernel(func, *one) for (name, func), one in zip(distinct.items(), made, strict=True)
     }

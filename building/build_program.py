@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..base.errors import NotTunedError
+from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import check_name
 from ..codegen.calling_convention import signature_of
 from ..codegen.compiled import Compiled
@@ -19,7 +19,7 @@ from ..runtime.module import Origin
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.node import CHECK
-from .choose import Choice, Choices, best_record
+from .choose import Choice, Choices, best_record, require_policies
 from .compile_all import compile_all, compile_first
 from .memory_plan import Block, plan
 from .model_steps import Steps, poisoned
@@ -33,13 +33,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ways:
-    """How programs are built: arguments of `tw.build`, the target resolved."""
+    """How programs are built: arguments of `tw.build`, the target resolved.
+
+    Raises `BuildError` for those that say nothing.
+    """
 
     target: Target
     database: TuningDatabase | None
     allow: Sequence[str]
     tolerance: float | None
     strict_fp: bool = False
+
+    def __post_init__(self) -> None:
+        require_policies(self.allow)
+        if self.tolerance is not None:
+            from ..autotune.measure.numeric_check import require_tolerance
+
+            require_tolerance(self.tolerance, BuildError)
 
     def choices(self, program: Func | Schedule) -> Choices:
         return Choices(program, self.target, self.database, self.allow, self.tolerance)

@@ -109,11 +109,10 @@ class Choices(Iterator[Choice]):
     ) -> Iterator[Choice]:
         from ..schedule import Schedule
 
-        _require_policies(allow)
         if isinstance(program, Schedule):
             yield _as_scheduled(program)
             return
-        _require_buildable(program, tolerance)
+        _require_buildable(program)
         for n, policy in enumerate(policies := [p for p in POLICIES if p in allow]):
             last = n + 1 == len(policies)
             if policy == "record" and database is not None:
@@ -125,7 +124,8 @@ class Choices(Iterator[Choice]):
         raise _not_tuned(program, target, database, allow, tolerance, self._unfit)
 
 
-def _require_policies(allow: object) -> None:
+def require_policies(allow: object) -> None:
+    """Raise `BuildError` unless these are policies."""
     if isinstance(allow, str) or not isinstance(allow, Sequence):
         raise BuildError(
             "allow: expected a list of policies, found {0!r}",
@@ -160,12 +160,10 @@ def _as_scheduled(program: Schedule) -> Choice:
     return Choice(program.func, Origin("schedule"), last=True)
 
 
-def _require_buildable(program: Func, tolerance: float | None) -> None:
-    from ..autotune.measure.numeric_check import require_tolerance
+def _require_buildable(program: Func) -> None:
     from ..tir.verify import verify
 
     _require_program(program)
-    require_tolerance(tolerance, BuildError)
     verify(program)
 
 

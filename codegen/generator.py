@@ -216,17 +216,13 @@ class CodeGenerator(ABC, Generic[T, E]):
         """The image of what was emitted. Raises `BuildError` where the tools refuse it."""
 
     joins: ClassVar[bool] = False
-    """Whether it can `join` kernels."""
+    """Whether it can `join` kernels; models are built by those that can."""
 
     def join(
         self, signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: T
     ) -> Code:
-        """The image of a function that takes these steps, with the code of their kernels.
-
-        Raises `BuildError` where the kind of target has no such functions.
-        """
-        del steps, kernels
-        raise BuildError("{0}: models are built for processors, found {1}", signature.name, target)
+        """The image of a function that takes these steps, with the code of their kernels."""
+        raise NotImplementedError
 
     def function_name(self, text: str) -> str:
         """A name like a text, of any characters, that a function can have, also in files."""

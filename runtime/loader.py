@@ -41,11 +41,12 @@ def load(
     thread uses.
 
     Calls check the values of integer tensors that have a `value_range`. `trust_indices` omits the
-    check; a value out of its range then makes the kernel read or write other memory.
+    check; a value out of its range then makes the kernel read or write other memory. For a model it
+    is refused: guards of indices are in its code.
 
     Raises `ArtifactError` for code, weights or a manifest that is missing, damaged or of another
     version, for an unknown kind of target, or for a machine with instructions that this one does
-    not have, and `ArgumentError` for a `device` that is none.
+    not have, and `ArgumentError` for a `device` that is none, or `trust_indices` of a model.
     """
     place = Path(path).absolute()
     manifest, code, weights = _read(place)
@@ -54,6 +55,11 @@ def load(
         if type(device) is not int or device < 0:
             raise ArgumentError("device: expected the number of a device, found {0!r:.80}", device)
         runtime = runtime.on_device(device)
+    if weights is not None and trust_indices:
+        raise ArgumentError(
+            "trust_indices: the code of a model compares its indices, found {0!r}", trust_indices,
+            hint="leave it out",
+        )  # fmt: skip
     module = runtime.load(manifest, code, place, trust_indices=trust_indices)
     if weights is None:
         return module

@@ -382,6 +382,8 @@ def test_unknown_policy(func: tw.Func) -> None:
         tw.build(func, SERIAL, allow="record")
     with pytest.raises(tw.BuildError):
         tw.build(func, SERIAL, allow=None)  # type: ignore[call-overload]
+    with pytest.raises(tw.BuildError, match="unknown policy 'guess'"):
+        tw.build_all([], SERIAL, allow=["guess"])
 
 
 # Records that do not apply

@@ -431,3 +431,25 @@ def test_operands_with_a_default_may_be_left_out() -> None:
     for wrong in ([q, q], [q, q, q, mask, mask]):
         with pytest.raises(ModelError):
             b.add("attention", *wrong, scale=0.5)
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("cuda -arch=sm_90a", {}),
+        (TARGET, {"allow": ["bogus"]}),
+        (TARGET, {"allow": "model"}),
+        (TARGET, {"tolerance": 2.0}),
+        (TARGET, {"trust_indices": True}),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_any_work(
+    target: str, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is no kernel."""
+    monkeypatch.delattr("tilewright.building.build_model.divide")
+    b = Builder("none")
+    empty = b.graph({"y": b.input("x", TensorType("float32", (2,)))})
+    for graph in (mlp(), empty):
+        with pytest.raises(tw.BuildError):
+            tw.build(graph, target, **options)

@@ -87,6 +87,8 @@ def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
     made = tw.build_library(graph, tmp_path / "layers.so", SERIAL, allow=("default",))
     names = [path.name for path in made.files]
     assert names == ["layers.so", "layers.so.json", "layers.h", "layers.so.weights"]
+    with pytest.raises(tw.ArgumentError):
+        tw.load(made.files[0], trust_indices=True)
     model, built = tw.load(made.files[0]), tw.build(graph, SERIAL, allow=("default",))
     assert is_right(model, graph)
     assert repr(model) == repr(built)
