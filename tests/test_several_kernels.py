@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.autotune.config import MeasureConfig, TuneConfig
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.rules.division import pieces_of
 from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.codegen.build import compiled_signature
