@@ -86,7 +86,8 @@ def may_exclude_first(
     return [
         c
         for c in asked
-        if prove(substitute(c, zero), ranges) is not True
+        if prove(c, ranges) is not False
+        and prove(substitute(c, zero), ranges) is not True
         and not contradict([call("not", c), *known], ranges)
         and not _is_of_elements(c, others, loops, ranges)
         and not _is_of_no_term(c, reduced, others, ranges)

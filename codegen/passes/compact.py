@@ -9,6 +9,7 @@ from math import gcd
 from typing import Any, NamedTuple, TypeAlias
 
 from ...tir.dependence import Access, beyond
+from ...tir.digits import Digit, digit_of, telling
 from ...tir.ir import (
     Buffer,
     Dim,
@@ -302,16 +303,21 @@ def _private_depth(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) 
     for depth, f in enumerate(around):
         if f.kind in apart_kinds and f.var not in moving:
             private[: depth + 1] = [True] * (depth + 1)
-    apart: set[Var] = set()
+    digits: dict[Var, list[Digit]] = {}
     for d in dims:
         below = d.extent
-        terms = [(abs(c), k) for k, c in d.low.items() if type(k) is Var]
-        for step, var in sorted(terms, key=lambda t: t[0]):
+        terms = [(abs(c), k) for k, c in d.low.items() if k is not ONE]
+        for step, key in sorted(terms, key=lambda t: t[0]):
+            digit = digit_of(s, key) if isinstance(key, Expr) else None
+            if digit is None:  # it moves the span, and tells nothing
+                low, high = s.ends(key)
+                below += step * (high - low)
+                continue
             if step < below:
                 break
-            low, high = s.ends(var)
-            below += step * (high - low)
-            apart.add(var)
+            below += step * (digit.size - 1)
+            digits.setdefault(digit.var, []).append(digit)
+    apart = {v for v, found in digits.items() if telling(found, s.ends(v)[1] + 1)}
     for depth, f in enumerate(around):
         if not private[depth] and f.var not in apart:
             return depth

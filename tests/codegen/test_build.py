@@ -19,6 +19,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.runtime.signature import MAX_BYTES, WORKSPACE_ALIGNMENT, Signature
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var, load
+from tilewright.tir.parser import parse as parse_program
 from tilewright.tir.visit import walk
 
 from ..hosts import processor
@@ -276,3 +277,34 @@ def test_a_form_with_workspaces_beyond_every_array_is_refused() -> None:
     form = {**compiled.form, "workspaces": [size]}
     with pytest.raises(ArtifactError):
         compiled_from(form, compiled.signature, compiled.target, "", "", compiled.image)
+
+
+def test_registers_of_a_loop_that_only_digits_of_it_index() -> None:
+    func = parse_program("""
+@tw.script
+def add(A: T.Buffer((20, 8, 9, 2), "int32"), B: T.Buffer((20, 8, 9, 2), "int32")):
+    R = T.alloc((20, 8, 9, 2), "int32", scope="register")
+    for i in range(160):
+        for k in T.unrolled(2):
+            for j in T.vectorized(16):
+                with T.block("R"):
+                    v0 = T.axis.spatial(20, i // 8)
+                    v1 = T.axis.spatial(8, i % 8)
+                    v2 = T.axis.spatial(9, j)
+                    v3 = T.axis.spatial(2, k)
+                    T.where(j < 9)
+                    R[v0, v1, v2, v3] = A[v0, v1, v2, v3] + 1
+        for j in T.unrolled(2):
+            for k in T.vectorized(16):
+                with T.block("B"):
+                    v0 = T.axis.spatial(20, i // 8)
+                    v1 = T.axis.spatial(8, i % 8)
+                    v2 = T.axis.spatial(9, j * 8 + k // 2)
+                    v3 = T.axis.spatial(2, k % 2)
+                    T.where(j * 16 + k < 18)
+                    B[v0, v1, v2, v3] = R[v0, v1, v2, v3]
+""")
+    a = np.arange(20 * 8 * 9 * 2, dtype=np.int32).reshape(20, 8, 9, 2)
+    b = np.empty_like(a)
+    to_module(compile_func(func, SERIAL))(a, b)
+    np.testing.assert_array_equal(b, a + 1)

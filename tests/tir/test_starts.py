@@ -435,3 +435,10 @@ def test_steps_keep_reductions_that_start_under_a_condition(step: str, *, copied
     found = np.full(ROWS, -1, "float32")
     interpret(sch.func, A, M, 3, found)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_condition_that_never_holds_is_the_same_for_all_terms() -> None:
+    sch = Schedule(program("k > k"))
+    _, k = sch.get_loops(sch.get_block("B"))
+    sch.split(k, factors=[None, 5])
+    verify(sch.func)
