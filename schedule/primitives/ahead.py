@@ -19,6 +19,7 @@ from ...tir.ir import (
     Dim,
     Expr,
     Func,
+    If,
     Label,
     Load,
     Op,
@@ -84,6 +85,18 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: InputIndex) -> tupl
             block,
             hint=hint,
         )
+    conditional = any(
+        n.buffer is buffer for root in roots for n in _elements_in("conditions", root)
+    )
+    shared = [b for b in region_buffers(found.writes) if len(writers_of(fn, b)) > 1]
+    require(
+        not (conditional and shared),
+        "block {0} stores to {1} under conditions on elements of {2}, and others store the rest",
+        block,
+        lambda: ", ".join(sorted(b.name for b in shared)),
+        buffer.name,
+        hint="it would no longer be seen that the conditions are each other's opposites",
+    )
     value = values[0]
     position = top_position(fn, block)
     require_written_before(fn, buffer, position, found)
@@ -119,13 +132,16 @@ def _largest(root: Any, buffer: Buffer) -> Iterator[Expr]:
 
 
 def _elements_in(role: str, root: Any) -> Iterator[Load]:
-    """The elements in `root` that are read as "indices" or as "divisors", which may not be zero."""
+    """The elements in `root` that are read as "indices", as "divisors", which may not be zero, or
+    in "conditions" of statements."""
     for n in walk(root):
         exprs: tuple[Expr, ...] = ()
         if role == "indices" and (type(n) is Load or type(n) is Store):
             exprs = n.indices
         elif role == "divisors" and type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD):
             exprs = () if dtypes.is_float(n.dtype) else (n.b,)
+        elif role == "conditions" and type(n) is If:
+            exprs = (n.cond,)
         for e in exprs:
             yield from (m for m in walk(e) if type(m) is Load)
 

@@ -134,3 +134,27 @@ def main(A: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32"), B: T.Buffer((8,
     sch = Schedule(func)
     with pytest.raises(ScheduleError):
         sch.compute_ahead(sch.get_block("B"), 1)
+
+
+def test_conditions_of_which_another_block_has_the_opposite() -> None:
+    sch = Schedule(
+        parse("""
+@tw.script
+def chosen(P: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("low"):
+            vi = T.axis.spatial(4, i)
+            if T.abs(P[vi]) < 3:
+                B[vi] = 1
+        with T.block("high"):
+            vi = T.axis.spatial(4, i)
+            if T.abs(P[vi]) >= 3:
+                B[vi] = 2
+    for i in range(4):
+        with T.block("S"):
+            vi = T.axis.spatial(4, i)
+            S[vi] = B[vi]
+""")
+    )
+    with pytest.raises(ScheduleError):
+        sch.compute_ahead(sch.get_block("low"), 0)
