@@ -1,6 +1,7 @@
 """Attributes of nodes: numbers, strings and tuples of them, as the functions of operators annotate.
 
-Those named `axis` and `axes` are dimensions of the first operand, which nodes count from the front.
+Those named `axis` and `axes` are dimensions of the first operand, which nodes count from the front,
+and `dtype` is one of `dtypes.SCALARS`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from ..base import dtypes
 from ..base.errors import ModelError
 
 _BITS = 1023
@@ -58,11 +60,14 @@ def is_of(value: Any, type: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def from_front(operator: str, name: str, value: Any, rank: int) -> Any:
+def in_form(operator: str, name: str, value: Any, rank: int) -> Any:
     """The value of an attribute, with the dimensions of `axis` and `axes` counted from the front.
 
-    Raises `ModelError` for those out of range, and for some that are there twice.
+    Raises `ModelError` for those out of range, for some that are there twice, and for a `dtype` of
+    another name.
     """
+    if name == "dtype" and value is not None and value not in dtypes.SCALARS:
+        raise ModelError("{0}: there is no dtype {1!r:.60}", operator, value)
     if name not in ("axis", "axes") or value is None:
         return value
     given = value if isinstance(value, tuple) else (value,)

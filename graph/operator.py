@@ -27,7 +27,7 @@ from ..base.errors import IRError, ModelError, similar
 from ..tir import te
 from ..tir.ir import Func
 from ..tir.te import Tensor
-from .attributes import annotated, from_front, frozen, is_of
+from .attributes import annotated, frozen, in_form, is_of
 from .ir import Attributes, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -148,7 +148,7 @@ class Operator:
                 kind = getattr(wanted, "__name__", str(wanted))
                 raise ModelError("{0}: {1} is {2!r:.60}, not {3}", self.name, name, value, kind)
         rank = inputs[0].rank if inputs else 0
-        return {name: from_front(self.name, name, value, rank) for name, value in found.items()}
+        return {name: in_form(self.name, name, value, rank) for name, value in found.items()}
 
     def types(self, inputs: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
         """The types of the outputs, given attributes that are `checked`.

@@ -141,6 +141,7 @@ def test_what_reads_no_element_is_refused(
         ("pad", "float32[4]", {"before": (0,), "after": (0,), "mode": "mirror"}),
         ("normalize", "float32[4]", {"axis": 0, "epsilon": 10**400}),
         ("leaky_relu", "float32[4]", {"slope": (1, 2)}),
+        ("cast", "float32[4]", {"dtype": ""}),
     ],
 )
 def test_attributes_that_mean_nothing_are_refused(
