@@ -174,10 +174,11 @@ class Operator:
         return tuple(np.asarray(r) for r in results)
 
 
-def checked_name(name: str) -> str:
-    """A name of an input or output. Raises `ModelError` if it has what UTF-8 does not."""
-    if any("\ud800" <= c <= "\udfff" for c in name):
-        raise ModelError("{0!r:.120} is no name: it has characters that UTF-8 does not", name)
+def checked_name(name: object) -> str:
+    """A name of an input or output. Raises `ModelError` if it has what UTF-8 does not, as bytes of
+    a damaged file have."""
+    if not isinstance(name, str) or any("\ud800" <= c <= "\udfff" for c in name):
+        raise ModelError("{0!r:.120} is no name: it is not UTF-8", name)
     return name
 
 

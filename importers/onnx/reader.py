@@ -20,6 +20,8 @@ from ...base.errors import ModelError, TilewrightError, UnsupportedError
 from ...graph.mapped import mapped
 from .table import Reason, Unsupported
 
+_LFS = b"version https://git-lfs"
+
 
 def loaded(model: Any) -> Any:
     """The `onnx_ir.Model` of a path, of bytes or of a `ModelProto`. Raises `ModelError`."""
@@ -31,11 +33,11 @@ def loaded(model: Any) -> Any:
         if isinstance(model, bytes):
             proto = onnx.load_model_from_string(model)
         elif isinstance(model, str | os.PathLike):
-            path = Path(model)
-            if not path.is_file():
-                raise ModelError("there is no file {0}", path)
-            proto = onnx.load(path, load_external_data=False)
-            folder = path.absolute().parent
+            file = Path(model)
+            if not file.is_file():
+                raise ModelError("there is no file {0}", file)
+            proto = onnx.load(file, load_external_data=False)
+            folder = file.absolute().parent
         elif type(model).__name__ == "ModelProto":
             proto = model
         else:
@@ -52,7 +54,18 @@ def loaded(model: Any) -> Any:
     except TilewrightError:
         raise
     except Exception as error:  # the reader raises whatever a damaged file leads to
-        raise ModelError("the model cannot be read: {0}", _root(error)) from error
+        path = Path(model) if isinstance(model, str | os.PathLike) else None
+        raise ModelError(
+            "{0} cannot be read as an ONNX model: {1}", path or "the model", _root(error),
+            hint=None if path is None else _pointer_hint(path),
+        ) from error  # fmt: skip
+
+
+def _pointer_hint(path: Path) -> str | None:
+    """What to do with a file that Git LFS has left in the place of a model."""
+    with path.open("rb") as file:
+        pointer = file.read(len(_LFS)) == _LFS
+    return "it is a pointer of Git LFS: `git lfs pull` fetches the model" if pointer else None
 
 
 def _root(error: BaseException) -> BaseException:

@@ -437,6 +437,15 @@ def test_bytes_have_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         tw.import_onnx(content)
 
 
+def test_a_pointer_in_the_place_of_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(ModelError) as refused:
+        tw.import_onnx(path)
+    assert str(path) in str(refused.value)
+    assert "git lfs pull" in str(refused.value.hint)
+
+
 @pytest.mark.parametrize("given", [3, None, "nothing.onnx", os.curdir, b"<html>"])
 def test_what_is_no_model_is_refused(given: Any) -> None:
     with pytest.raises(ModelError):

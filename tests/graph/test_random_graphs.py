@@ -71,8 +71,9 @@ def test_elements_of_another_type_are_refused(written: str) -> None:
 def test_names_that_are_no_text_are_refused() -> None:
     half = json.loads('"\\ud800"')
     type = TensorType("float32", (4,))
-    with pytest.raises(ModelError):
-        Builder("g").input(half, type)
+    for name in (half, b"\xff"):
+        with pytest.raises(ModelError):
+            Builder("g").input(name, type)
     b = Builder("g")
     with pytest.raises(ModelError):
         b.graph({half: b.input("x", type)})
