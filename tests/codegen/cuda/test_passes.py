@@ -460,7 +460,7 @@ def f(A: T.Buffer((4, 64), "float32"), B: T.Buffer((2, 4, 64), "float32")):
                 for x in T.thread("threadIdx.x", 64):
                     B[b, y, x] = S[y, 63 - x]
 """,
-        ["threads wait for each other where A[y, 0] > 0.0, which does not hold for all"],
+        ["threads wait for each other where p > 0.0, which does not hold for all"],
     ),
 }
 
