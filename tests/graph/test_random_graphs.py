@@ -71,7 +71,8 @@ def test_elements_of_another_type_are_refused(written: str) -> None:
 def test_names_that_are_no_text_are_refused() -> None:
     half = json.loads('"\\ud800"')
     type = TensorType("float32", (4,))
-    for name in (half, b"\xff"):
+    names: list[Any] = [half, b"\xff"]
+    for name in names:
         with pytest.raises(ModelError):
             Builder("g").input(name, type)
     b = Builder("g")
