@@ -29,6 +29,7 @@ from tilewright.autotune.measure.machine import with_rates
 from tilewright.autotune.model.target_model import model_for
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import time_interleaved
+from tilewright.runtime.timer import wait_for_threads
 
 from . import models
 from .peers.tilewright import target
@@ -258,6 +259,7 @@ def _measured(layer: Layer, graph: tw.Graph, options: argparse.Namespace) -> dic
         [call, lambda: session.run_with_iobinding(binding)],
         rounds=options.rounds,
         clock=models.clock(options.threads),
+        before_turn=wait_for_threads if options.threads > 1 else None,
     )
     medians = [t.median for t in timings]
     return {

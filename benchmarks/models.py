@@ -16,8 +16,9 @@ Each model is built without a database or with that of `--db`, which nothing is 
 empty cache and again with that cache, compared with the graph's reference in float64, and timed in
 turns with onnxruntime on as many threads. Errors are the largest of several inputs: those of one
 say little where few numbers are returned, or a sum is near a step of a quantised model. Ratios are
-onnxruntime's time over ours: above 1 is faster. A model that fails is a line with its error, and
-the exit status is 1.
+onnxruntime's time over ours: above 1 is faster. A turn of several threads begins when those of the
+turn before are idle: they spin for a while, on the processors that it needs. A model that fails is
+a line with its error, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tilewright.codegen.disk_cache import LOCATION
 from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered
 from tilewright.runtime import time_interleaved
+from tilewright.runtime.timer import wait_for_threads
 
 from .light import filled
 from .peers.tilewright import target
@@ -218,6 +220,7 @@ def _measured(
         [lambda: built(*feeds.values()), peer],
         rounds=options.rounds,
         clock=clock(options.threads, options.peer),
+        before_turn=wait_for_threads if options.threads > 1 else None,
     )
     medians = [t.median for t in timings]
     memory, profile = built.evidence.memory, built.profile(*feeds.values())
