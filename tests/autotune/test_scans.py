@@ -183,3 +183,30 @@ def test_coupled_blocks_are_one_group() -> None:
     (group,) = [g for g in fusion.groups if g.kind is GroupKind.ORDERED]
     assert len(group.members) == 2
     assert fusion.kept == ()
+
+
+def test_a_first_element_that_an_if_sets_apart() -> None:
+    """The program is canonicalised first: its blocks are others than those that were written."""
+    func = parse("""
+@tw.script
+def first(X: T.Buffer((16, 40), "float32"), Y: T.Buffer((16, 40), "float32")):
+    for i, t in T.grid(16, 40):
+        with T.block("Y"):
+            vi = T.axis.spatial(16, i)
+            vt = T.axis.opaque(40, t)
+            if vt > 0:
+                Y[vi, vt] = Y[vi, vt - 1] * 0.5 + X[vi, vt]
+            else:
+                Y[vi, vt] = X[vi, vt]
+""")
+    made = sketches(func, resolve("cpu -threads=1"))
+    assert any("ordered" in s.name for s in made)
+    x = np.random.default_rng(0).standard_normal((16, 40)).astype("float32")
+    want = x.copy()
+    for t in range(1, 40):
+        want[:, t] += want[:, t - 1] * np.float32(0.5)
+    for sketch in made:
+        (row,) = some_rows(sketch, np.random.default_rng(0), 1).tolist()
+        y = np.empty_like(x)
+        build(sketch.trace.with_row(row).apply(func), "cpu -threads=1")(x, y)
+        np.testing.assert_allclose(y, want, rtol=1e-5)

@@ -52,9 +52,10 @@ def ordered_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
         return Variant.of(f"ordered_{form}", step, form=form)
 
-    rows, _ = _loops(draft.schedule, labels)
+    blocks = [draft.schedule.get_block(label) for label in labels]
+    rows, _ = _loops(draft.schedule, blocks)
     if rows:
-        if _side_by_side(draft.schedule, labels, rows) is not None:
+        if _side_by_side(draft.schedule, blocks, rows) is not None:
             yield variant("lanes", schedule_lanes)
         else:
             yield variant("rows", schedule_rows)
