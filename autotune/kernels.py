@@ -43,7 +43,7 @@ class Kernels:
                 self._pieces |= set(added.values())
                 self._places.append(added)
             else:
-                self._places.append(self._add(program, weight, False))
+                self._places.append(self._add(program, weight, not divide))
 
     def _add(self, task: Task, weight: float, piece: bool) -> int:
         """The place of a task, which is new unless it is a piece, or another is, and alike."""

@@ -19,6 +19,7 @@ from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.codegen.build import compiled_signature
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.graph import Builder, TensorType
 from tilewright.runtime.signature import Signature
 from tilewright.tir.ir import Func
 
@@ -179,3 +180,15 @@ def test_kernels_are_tuned_and_their_records_are_built(tmp_path: Path) -> None:
     target = target_record(resolve(SERIAL))
     database.pin(workload_record(func).id, target, whole.best.schedule_id)
     assert "pinned" in origin()
+
+
+def test_kernels_of_a_graph_that_are_equal_but_for_their_names_are_tuned_once(
+    tmp_path: Path,
+) -> None:
+    b = Builder("g")
+    x, y = (b.input(name, TensorType("bool", (4, 8))) for name in "xy")
+    graph = b.graph({"a": b.add("logical_and", x, y), "b": b.add("bitwise_and", x, y)})
+    assert len(graph.kernels()) == 2
+    found = tw.tune(graph, "cpu -threads=1", database=tmp_path / "t.db", trials=2, progress=False)
+    assert isinstance(found, list)
+    assert found[0] is found[1]

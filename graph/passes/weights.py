@@ -48,8 +48,8 @@ def scale_into_weights(b: Builder, node: Node) -> Value | None:
         value = new(b, affine.node.operator, x, b.constant(scaled), **affine.node.attributes)
         if affine.bias is None:
             return value
-        shift = _wide(affine.bias) * _wide(scale)
-        return new(b, "add", value, b.constant(shift, affine.bias.dtype))
+        shift = _narrowed(_wide(affine.bias) * _wide(scale), affine.bias)
+        return None if shift is None else new(b, "add", value, b.constant(shift))
     return None
 
 
@@ -60,9 +60,16 @@ def shift_of_shift(b: Builder, node: Node) -> Value | None:
         if affine is None or affine.bias is None or not isinstance(shift, Constant):
             continue
         if affine.by_channels(shift):
-            total = _wide(affine.bias) + _wide(shift)
-            return new(b, "add", affine.node.output, b.constant(total, affine.bias.dtype))
+            total = _narrowed(_wide(affine.bias) + _wide(shift), affine.bias)
+            return None if total is None else new(b, "add", affine.node.output, b.constant(total))
     return None
+
+
+def _narrowed(exact: Array, of: Constant) -> Array | None:
+    """A shift in the dtype of another one; `None` where it would overflow, as results may not."""
+    with np.errstate(over="ignore"):
+        found = exact.astype(of.data.dtype)
+    return found if np.isfinite(found).all() else None
 
 
 def _affine(b: Builder, value: Value) -> Affine | None:

@@ -350,6 +350,17 @@ def test_weights_that_are_no_numbers_go_through(operator: str) -> None:
     np.testing.assert_array_equal(tw.build(graph, TARGET)(x), graph.reference(x)[0])
 
 
+@pytest.mark.parametrize("value", [1e300, -1e300, 3.0])
+def test_the_logarithm_of_a_sum_of_large_exponentials(value: float) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.DOUBLE, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, [1])
+    reduced = helper.make_node("ReduceLogSumExp", ["x"], ["y"])
+    opset = [helper.make_opsetid("", 18)]
+    made = helper.make_model(helper.make_graph([reduced], "g", [x], [y]), opset_imports=opset)
+    found = tw.build(imported(made), TARGET)(np.array([value, value]))
+    np.testing.assert_allclose(found, [value + np.log(2)])
+
+
 def written(folder: Path, location: str, **more: Any) -> Path:
     """A model in the folder, whose weights are said to be in another file."""
     proto = model([ADD], held("w", 1, 2, dtype=np.float32))

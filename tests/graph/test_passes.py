@@ -212,3 +212,20 @@ def test_attention_is_one_kernel(dtype: str) -> None:
     (wanted,) = graph.reference(*given, dtype="float64")
     error = np.abs(tw.build(graph, "cpu -threads=1")(*given) - wanted).max()
     assert error < 4 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize(
+    ("first", "operator", "second"), [(1e30, "multiply", 1e10), (3e38, "add", 3e38)]
+)
+def test_shifts_that_would_overflow_stay_apart(first: float, operator: str, second: float) -> None:
+    b = Builder("g")
+    x = b.input("x", TensorType("float32", (1, 1, 1, 1)))
+    window = {"strides": (1, 1), "before": (0, 0), "after": (0, 0), "dilations": (1, 1)}
+    product = b.add("conv", x, b.constant(np.ones((1, 1, 1, 1)), "float32"), groups=1, **window)
+    shifted = b.add("add", product, b.constant(np.full((1, 1, 1), first), "float32"))
+    made = b.add(operator, shifted, b.constant(np.full((1, 1, 1), second), "float32"))
+    graph = b.graph({"y": made})
+    given = np.full((1, 1, 1, 1), -first, np.float32)
+    want = graph.reference(given)[0]
+    assert np.isfinite(want).all()
+    np.testing.assert_array_equal(graph.optimized().reference(given)[0], want)

@@ -84,10 +84,12 @@ def _log_sum_exp(b: Builder, x: Value, axes: tuple[int, ...], keep: bool) -> Val
     if not dtypes.is_float(x.dtype):
         wide = _log_sum_exp(b, b.add("cast", x, dtype="float64"), axes, keep)
         return b.add("cast", wide, dtype=x.dtype)  # type: ignore[no-any-return]
-    if not x.type.size or not axes:
+    if not axes:
+        return x
+    if not x.type.size:
         return b.add("log", _total(b, "sum", b.add("exp", x), axes, keep))  # type: ignore[no-any-return]
     highest = b.add("max", x, axes=axes, keepdims=True)
-    limit = float(np.finfo(np.float32).max) if x.dtype != "float16" else 65504.0
+    limit = dtypes.largest_float(x.dtype)
     highest = b.add("clip", highest, low=-limit, high=limit)
     total = b.add("sum", b.add("exp", b.add("subtract", x, highest)), axes=axes, keepdims=True)
     value: Value = b.add("add", b.add("log", total), highest)
