@@ -38,6 +38,7 @@ class Builder:
         self.rules = rules or {}
         self.inputs: dict[str, Value] = {}
         self.producers: dict[Value, Node] = {}
+        self._folded_from: dict[Value, Node] = {}
         self._nodes: dict[object, Node] = {}
         self._constants: dict[str, Constant] = {}
         self._types: dict[object, tuple[TensorType, ...]] = {}
@@ -59,13 +60,20 @@ class Builder:
         new = constant(array, name)
         return self._constants.setdefault(new.digest, new)
 
-    def add(self, operator: str, *inputs: Value, **attributes: Any) -> Any:
-        """The output of an operator, or the tuple of its outputs if it has several.
+    def add(self, operator: str, *inputs: Value, **attributes: Any) -> Value:
+        """The output of an operator that has one.
 
-        Raises `ModelError` if the operator does not take these inputs or attributes.
+        Raises `ModelError` if the operator does not take these inputs or attributes, or if it has
+        several outputs.
         """
         outputs = self._add(operator, inputs, attributes)
-        return outputs[0] if len(outputs) == 1 else outputs
+        if len(outputs) != 1:
+            raise ModelError("{0} has {1} outputs; use `add_all`", operator, len(outputs))
+        return outputs[0]
+
+    def add_all(self, operator: str, *inputs: Value, **attributes: Any) -> tuple[Value, ...]:
+        """All outputs of an operator. Raises `ModelError` as `add` does."""
+        return self._add(operator, inputs, attributes)
 
     def copy(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
         """The outputs of another graph's node with these inputs."""
@@ -75,6 +83,11 @@ class Builder:
     def producer(self, value: Value, operator: str) -> Node | None:
         """The node that computes a value, if it is of that operator."""
         node = self.producers.get(value)
+        return node if node is not None and node.operator == operator else None
+
+    def origin(self, value: Value, operator: str) -> Node | None:
+        """The node that computes a value, or of which a constant is the result, as `producer`."""
+        node = self.producers.get(value) or self._folded_from.get(value)
         return node if node is not None and node.operator == operator else None
 
     def read_once(self, value: Value) -> bool:
@@ -106,6 +119,8 @@ class Builder:
             check_constants(record, inputs, attributes)
         folded = self._folded(record, inputs, attributes, types)
         if folded is not None:
+            node = Node(name, inputs, attributes, folded)
+            self._folded_from.update((value, node) for value in folded if value not in inputs)
             return folded
         outputs = tuple(
             Value(type, like[k].name if like else self._new_name()) for k, type in enumerate(types)

@@ -20,7 +20,7 @@ from .operator import Kind, find
 _FREE = {Kind.POINTWISE}
 _ANCHORS = {Kind.CONTRACTION, Kind.REDUCTION, Kind.ROWS, Kind.WINDOW, Kind.SCAN, Kind.OPAQUE}
 MAX_NODES = 32
-"""Nodes of a group; programs of more take long to schedule."""
+"""Nodes of a group, and half of their operands; programs of more take long to schedule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,9 @@ class _Division:
                 continue
             if is_program(producer) or kind(producer) in _ANCHORS or not _is_cheap(producer, node):
                 continue
-            if len(self.members[own]) < MAX_NODES:
+            members = (*self.members[own], producer)
+            operands = sum(len(member.inputs) for member in members)
+            if len(members) <= MAX_NODES and operands <= 2 * MAX_NODES:
                 self._merge(producer, node)
                 self._take_producers(producer)
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.display import html
+from .mapped import check_unchanged
 
 if TYPE_CHECKING:
     from ..tir.ir import Func
@@ -81,9 +82,18 @@ class Value:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Constant(Value):
-    """A value known when the graph is built: `data` is compact, row-major and read-only."""
+    """A value known when the graph is built."""
 
-    data: np.ndarray[Any, Any] = None  # type: ignore[assignment]
+    elements: np.ndarray[Any, Any] = None  # type: ignore[assignment]
+
+    @property
+    def data(self) -> np.ndarray[Any, Any]:
+        """The elements: compact, row-major, read-only, of a file perhaps.
+
+        Raises `ModelError` if the file has changed.
+        """
+        check_unchanged((self.elements,))
+        return self.elements
 
     @cached_property
     def digest(self) -> str:
@@ -219,8 +229,8 @@ class Graph:
         return found[-1].graph, sum((Counter(s.applied) for s in found), Counter[str]())
 
     def to_onnx(self) -> Any:
-        """The `onnx.ModelProto` of what the reference computes; see `importers/onnx/write.py`."""
-        return import_module("..importers.onnx.write", __package__).to_onnx(self)
+        """The `onnx.ModelProto` of what the reference computes; see `importers/onnx/writer.py`."""
+        return import_module("..importers.onnx.writer", __package__).to_onnx(self)
 
     def kernels(self) -> Mapping[Func, int]:
         """The programs that a build makes kernels of, and how often a call runs each."""

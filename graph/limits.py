@@ -62,7 +62,8 @@ def _range(graph: Graph, value: Value) -> tuple[int, int]:
         assert isinstance(axis, int)
         return (0, first.shape[axis] - 1) if value is node.outputs[-1] else whole
     if node.operator == "clip":
-        return max(whole[0], int(a["low"])), min(whole[1], int(a["high"]))  # type: ignore[arg-type]
+        high = min(whole[1], int(a["high"]))  # type: ignore[arg-type]
+        return min(max(whole[0], int(a["low"])), high), high  # type: ignore[arg-type]
     if node.operator in ("reshape", "cast") and dtypes.is_integer(first.dtype):
         low, high = _range(graph, first)
         return (low, high) if whole[0] <= low and high <= whole[1] else whole

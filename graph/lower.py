@@ -1,7 +1,7 @@
 """Groups as programs: each node by its operator's `lower`, the constants as operands.
 
-Equal groups give equal programs, so that one kernel serves them: operands are numbered, and the
-name ends with a digest of the program.
+Groups of equal programs share one, which is one kernel, and names of the program end with a digest
+of it. Operands are numbered, so that equal groups give equal programs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ..base.errors import UnsupportedError
 from ..tir import te
+from ..tir.equality import structural_hash
 from ..tir.ir import Func
 from ..tir.printer import func_text
 from ..tir.te import Tensor
@@ -24,13 +25,15 @@ _MAX_NAME = 48
 
 
 def lowered_all(groups: Iterable[Group]) -> list[Func]:
-    """The program of each group; equal groups share one."""
+    """The program of each group; groups whose programs are structurally equal share one."""
     known: dict[str, Func] = {}
+    programs: dict[str, Func] = {}
     funcs = list[Func]()
     for group in groups:
         form = _form(group)
         if form not in known:
-            known[form] = lowered(group)
+            func = lowered(group)
+            known[form] = programs.setdefault(structural_hash(func), func)
         funcs.append(known[form])
     return funcs
 
@@ -47,7 +50,7 @@ def lowered(group: Group) -> Func:
 
 
 def _form(group: Group) -> str:
-    """A text that is equal for groups of one program."""
+    """A text that is equal for groups of equal nodes, which need not be lowered again."""
     names: dict[Value, str] = {}
     for n, value in enumerate(group.inputs):
         kind = "constant" if isinstance(value, Constant) else "data"
@@ -75,12 +78,7 @@ def _programmed(group: Group) -> Func | None:
 
 def kernels_of(graph: Graph) -> dict[Func, int]:
     """The programs of the kernels of a graph, each once, and how often a call runs it."""
-    programs: dict[str, Func] = {}
-    runs = Counter[str]()
-    for func in lowered_all(divide(graph)):
-        programs.setdefault(func.name, func)
-        runs[func.name] += 1
-    return {func: runs[name] for name, func in programs.items()}
+    return Counter(lowered_all(divide(graph)))
 
 
 def _written(value: Constant) -> Tensor:

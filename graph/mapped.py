@@ -1,9 +1,10 @@
-"""Constants that are parts of files: nothing is read before it is used."""
+"""Constants in memory of others: parts of files, of which nothing is read before it is used, and
+tensors of other libraries."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,22 @@ class Mapped(np.memmap[Any, Any]):
     state: State
 
 
+class Shared:
+    """The memory of a tensor, whose library counts by `writes` how often it was written."""
+
+    def __init__(self, array: Array, writes: Callable[[], int]) -> None:
+        self.array = array
+        self.writes, self.seen = writes, writes()
+        self.__array_interface__ = array.reshape(-1).view(np.uint8).__array_interface__
+
+
+def shared(array: Array, writes: Callable[[], int]) -> Array:
+    """A compact array, which is the same memory, and is not to be written any more."""
+    if not array.size:
+        return array
+    return np.asarray(Shared(array, writes)).view(array.dtype).reshape(array.shape)
+
+
 def mapped(path: Path, dtype: np.dtype[Any], shape: Sequence[int], offset: int) -> Array:
     """The array at a byte offset of a file, which must be that long."""
     state = _state(path)
@@ -34,7 +51,7 @@ def mapped(path: Path, dtype: np.dtype[Any], shape: Sequence[int], offset: int) 
 
 
 def check_unchanged(arrays: Iterable[Array]) -> None:
-    """Raise `ModelError` if a file that one of the arrays is a part of is not what it was."""
+    """Raise `ModelError` if the file or tensor that one of the arrays is of is not what it was."""
     files: dict[tuple[Path, State], None] = {}
     for array in arrays:
         of: object = array
@@ -42,6 +59,11 @@ def check_unchanged(arrays: Iterable[Array]) -> None:
             if isinstance(of, Mapped) and hasattr(of, "state"):
                 files[of.path, of.state] = None
             of = of.base
+        if isinstance(of, Shared) and of.writes() != of.seen:
+            raise ModelError(
+                "a tensor, a constant of the graph, was written since the graph was imported",
+                hint="import the model again",
+            )
     for path, (inode, *state) in files:
         now = _state(path) if path.is_file() else None
         # One that was removed or replaced still has its old content here.

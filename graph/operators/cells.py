@@ -12,6 +12,7 @@ computed in float32, and so are the states between steps.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -113,14 +114,15 @@ class CellText:
         for buffer in (*states, *_SCRATCH[self.cell]):
             yield f'{buffer} = T.alloc(({n}, {self.hidden}), "{self.wide}")'
         yield f'G = T.alloc(({n}, {columns}), "{self.wide}")'
-        yield f'A = T.alloc(({_SUMS},), "{self.wide}", scope="local")'
+        step = list(getattr(self, f"_{self.cell}")())
+        for buffer in sorted(set(re.findall(r"\bA\d*(?=\[)", "\n".join(step)))):
+            yield f'{buffer} = T.alloc(({_SUMS},), "{self.wide}", scope="local")'
         for state in states:
             known = state == "H" or "cell" in self.given
             yield f"for i, j in T.grid({n}, {self.hidden}):"
             yield f"    {state}[i, j] = {self._widened(f'{state}0[i, j]') if known else '0.0'}"
         yield f"for t in range({steps}):"
-        for line in getattr(self, f"_{self.cell}")():
-            yield f"    {line}"
+        yield from (f"    {line}" for line in step)
         for state in states:
             yield f"for i, j in T.grid({n}, {self.hidden}):"
             yield f"    {state}T[i, j] = {self._narrowed(f'{state}[i, j]')}"
@@ -209,16 +211,21 @@ class CellText:
                 yield f"            {placed}"
 
     def _product(self, first: int, end: int, state: str, *, inputs: bool = True) -> Iterator[str]:
-        """`G = X[time] + state @ R` of some columns; without inputs `state @ R`."""
+        """`G = X[time] + state @ R` of some columns; without inputs `state @ R`.
+
+        Each loop has sums of its own, so that its iterations may run at once.
+        """
         n = self.inputs[1]
         rows = _rows(n)
         tiles, _, tile = self.weights
         width = tile if tiles > 1 else _SUMS // rows
-        for loop, start, size in _pieces(n, rows, "m"):
-            for columns, left, count in _pieces(end - first, width, "p"):
+        for m, (loop, start, size) in enumerate(_pieces(n, rows, "m")):
+            for p, (columns, left, count) in enumerate(_pieces(end - first, width, "p")):
+                number = 4 * (first > 0) + 2 * m + p
+                sums_of = f"A{number or ''}"
                 j = f"{first} + {left} + q"
                 weight = f"R[0, k, {j}]" if tiles == 1 else f"R[{first // width} + p, k, q]"
-                own = [f"A[{s * width} + q]" for s in range(size)]
+                own = [f"{sums_of}[{s * width} + q]" for s in range(size)]
                 row = [f"{start} + {s}" for s in range(size)]
                 begin = [f"X[{self.time}, {i}, {j}]" if inputs else "" for i in row]
                 yield loop

@@ -1,8 +1,7 @@
 """Operators on the elements at one place, which broadcast by numpy's rules.
 
 Floats narrower than float32 are computed in float32 and rounded once. Operands of one operator have
-one dtype, but for conditions, which are bool. Arithmetic on integers wraps around.
-"""
+one dtype, but for conditions, which are bool. Arithmetic on integers wraps around."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from ...ops.operands import widened
 from ...tir import te
 from ...tir.te import Expr, Operand, Tensor
 from ..ir import TensorType
-from ..operator import Array, Kind, Operator, register
+from ..operator import Array, Kind, Operator, operator, register
 
 
 def pointwise(
@@ -202,3 +201,134 @@ pointwise("bitwise_not", lambda x: ~x, np.bitwise_not)
 pointwise("shift_left", lambda a, b: a << b, _shifted(np.left_shift))
 pointwise("shift_right", lambda a, b: a >> b, _shifted(np.right_shift))
 pointwise("where", te.select, np.where, conditions=1)
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def _elu(x: Array, *, alpha: float) -> Array:
+    return np.where(x > 0, x, np.expm1(x) * alpha)
+
+
+def _celu(x: Array, *, alpha: float) -> Array:
+    return np.where(x > 0, x, np.expm1(x / alpha) * alpha)
+
+
+def _gelu(x: Array) -> Array:
+    return np.asarray(x * 0.5 * (erf(x * math.sqrt(0.5)) + 1))
+
+
+_TANH = math.sqrt(2 / math.pi)
+
+
+def _gelu_by_tanh(x: Array) -> Array:
+    return np.asarray(x * 0.5 * (np.tanh(_TANH * (x + 0.044715 * x * x * x)) + 1))
+
+
+pointwise("relu", te.relu, lambda x: np.maximum(x, 0))
+pointwise("sigmoid", te.sigmoid, logistic)
+pointwise("softplus", te.softplus, _softplus)
+pointwise("softsign", te.softsign, lambda x: x / (1 + np.abs(x)))
+pointwise("mish", te.mish, lambda x: x * np.tanh(_softplus(x)))
+pointwise("elu", lambda x, *, alpha=1.0: te.elu(x, alpha), _elu)
+pointwise("celu", lambda x, *, alpha=1.0: te.celu(x, alpha), _celu)
+pointwise(
+    "selu",
+    lambda x, *, alpha, gamma: te.elu(x, alpha) * gamma,
+    lambda x, *, alpha, gamma: _elu(x, alpha=alpha) * gamma,
+)
+pointwise(
+    "leaky_relu",
+    lambda x, *, slope: te.select(x < 0, x * slope, x),
+    lambda x, *, slope: np.where(x < 0, x * slope, x),
+)
+pointwise(
+    "hard_sigmoid",
+    lambda x, *, alpha, beta: te.hardsigmoid(x, alpha, beta),
+    lambda x, *, alpha, beta: np.clip(x * alpha + beta, 0, 1),
+)
+pointwise(
+    "hard_swish",
+    lambda x, *, alpha, beta: x * te.hardsigmoid(x, alpha, beta),
+    lambda x, *, alpha, beta: x * np.clip(x * alpha + beta, 0, 1),
+)
+pointwise(
+    "swish",
+    lambda x, *, alpha=1.0: x * te.sigmoid(x * alpha),
+    lambda x, *, alpha: x * logistic(x * alpha),
+)
+pointwise("gelu", te.gelu, _gelu)
+pointwise(
+    "gelu_by_tanh",
+    lambda x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _TANH) + 1.0),
+    _gelu_by_tanh,
+)
+
+
+_BITS = 16
+"""Of integers at most: sums with zero points are exact in float32."""
+
+
+def _check(name: str, kinds: tuple[str, str], zero: tuple[TensorType, ...]) -> None:
+    given, integer = kinds
+    held = dtypes.is_integer(integer) and dtypes.info(integer).bits <= _BITS
+    if not (dtypes.is_float(given) and held and len(zero) <= 1):
+        raise IRError("{0}: {1} and {2}", name, given, integer)
+    if zero and zero[0].dtype != integer:
+        raise IRError("{0}: a zero point of {1} for {2}", name, zero[0].dtype, integer)
+
+
+def _quantized_type(x: TensorType, *zero: TensorType, dtype: str) -> TensorType:
+    _check("quantize", (x.dtype, dtype), zero)
+    return TensorType(dtype, broadcast.shape("quantize", x.shape, *(z.shape for z in zero)))
+
+
+def _quantized(x: Array, *zero: Array, dtype: str) -> Array:
+    wide = x.astype(np.float32) if x.itemsize < 4 else x
+    whole = np.rint(wide)
+    for z in zero:
+        whole = whole + z.astype(whole.dtype)
+    low, high = dtypes.int_limits(dtype)
+    return cast_array(np.clip(whole, whole.dtype.type(low), whole.dtype.type(high)), dtype=dtype)
+
+
+@operator(Kind.POINTWISE, reference=_quantized, infer=_quantized_type)
+def quantize(x: Tensor, *zero: Tensor, dtype: str) -> Tensor:
+    """The nearest integers, of two the even one, plus a zero point of `dtype`, within its limits.
+
+    NaN becomes 0.
+    """
+    shape = broadcast.shape("quantize", x.extents, *(z.extents for z in zero))
+
+    def element(*i: Expr) -> Expr:
+        whole = te.round(widened(element_at(x, i, shape)))
+        for z in zero:
+            whole = whole + te.cast(element_at(z, i, shape), whole.dtype)
+        return te.cast(whole, dtype)
+
+    return te.compute(shape, element, name="quantize")
+
+
+def _dequantized_type(x: TensorType, *zero: TensorType) -> TensorType:
+    _check("dequantize", ("float32", x.dtype), zero)
+    return TensorType("float32", broadcast.shape("dequantize", x.shape, *(z.shape for z in zero)))
+
+
+def _dequantized(x: Array, *zero: Array) -> Array:
+    wide = x.astype(np.float32)
+    return wide - zero[0].astype(np.float32) if zero else wide
+
+
+@operator(Kind.POINTWISE, reference=_dequantized, infer=_dequantized_type)
+def dequantize(x: Tensor, *zero: Tensor) -> Tensor:
+    """Integers less a zero point of their dtype, as float32, which is exact."""
+    shape = broadcast.shape("dequantize", x.extents, *(z.extents for z in zero))
+
+    def element(*i: Expr) -> Expr:
+        whole = te.cast(element_at(x, i, shape), "float32")
+        for z in zero:
+            whole = whole - te.cast(element_at(z, i, shape), "float32")
+        return whole
+
+    return te.compute(shape, element, name="dequantize")

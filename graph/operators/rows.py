@@ -1,12 +1,23 @@
-"""Operators on whole rows: softmax and normalisation."""
+"""Reductions over axes, and operators on whole rows: softmax, normalisation, attention.
+
+Sums of narrow floats are in float32, and rounded once.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import ops
+from ...base import dtypes
+from ...base.errors import IRError
+from ...ops import operands
+from ...tir import te
 from ...tir.te import Tensor
-from ..operator import Array, Kind, operator
+from ..ir import TensorType
+from ..operator import Array, Kind, Operator, one_float, operator, register
 
 
 def _softmax(x: Array, *, axis: int) -> Array:
@@ -48,3 +59,102 @@ def normalize(x: Tensor, *, axis: int, epsilon: float, centered: bool = True) ->
     return ops.layer_norm(
         x, dims=x.ndim - axis, epsilon=epsilon, centered=centered, name="normalize"
     )
+
+
+def _reduction(name: str, lower: Callable[..., Tensor], reference: Callable[..., Any]) -> None:
+    def tensors(x: Tensor, *, axes: Sequence[int], keepdims: bool = False) -> Tensor:
+        made = lower(x, tuple(axes), keepdims=keepdims)
+        if made.dtype == x.dtype:
+            return made
+        return te.compute(made.extents, lambda *i: te.cast(made[i], x.dtype), name=name)
+
+    def arrays(x: Array, *, axes: Sequence[int], keepdims: bool = False) -> Array:
+        is_float = dtypes.is_float(dtypes.from_numpy(x.dtype))
+        wide = x.astype(np.float32) if is_float and x.itemsize < 4 else x
+        return np.asarray(reference(wide, tuple(axes), keepdims=keepdims), x.dtype)
+
+    def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool = False) -> TensorType:
+        places = operands.axes(name, axes, x.rank)
+        shape = (
+            1 if d in places else e for d, e in enumerate(x.shape) if keepdims or d not in places
+        )
+        made = TensorType(x.dtype, tuple(shape))
+        if name == "mean" and made.size > x.size and not dtypes.is_float(x.dtype):
+            raise IRError("mean: there is none of no integers, {0} along {1}", x, axes)
+        return made
+
+    register(Operator(name, Kind.REDUCTION, arrays, tensors, infer, tensors))
+
+
+def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+        options = {"dtype": x.dtype} if function in (np.sum, np.prod) else {}
+        return np.asarray(function(x, axis=axes, keepdims=keepdims, **options))
+
+    return reduce
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """What the largest and the smallest of no element are."""
+    name = dtypes.from_numpy(dtype)
+    return (-np.inf, np.inf) if dtypes.is_float(name) else dtypes.int_limits(name)
+
+
+def _largest(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    return np.asarray(np.max(x, axes, keepdims=keepdims, initial=_limits(x.dtype)[0]))
+
+
+def _smallest(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    return np.asarray(np.min(x, axes, keepdims=keepdims, initial=_limits(x.dtype)[1]))
+
+
+_reduction("sum", ops.sum, _numpy(np.sum))
+_reduction("prod", ops.prod, _numpy(np.prod))
+_reduction("mean", ops.mean, _numpy(np.mean))
+_reduction("max", ops.max, _largest)
+_reduction("min", ops.min, _smallest)
+
+
+def _arg(name: str, lower: Callable[..., Tensor], reference: Callable[..., Any]) -> None:
+    def tensors(x: Tensor, *, axis: int, keepdims: bool = False) -> Tensor:
+        if x.extents[operands.axis(name, axis, x.ndim)] == 0:
+            raise IRError("{0}: there is no element along axis {1} of {2}", name, axis, x.extents)
+        return lower(x, axis, keepdims=keepdims)
+
+    def arrays(x: Array, *, axis: int, keepdims: bool = False) -> Array:
+        return np.asarray(reference(x, axis=axis, keepdims=keepdims), np.int64)
+
+    register(Operator(name, Kind.REDUCTION, arrays, tensors, None, tensors))
+
+
+_arg("argmax", ops.argmax, np.argmax)
+_arg("argmin", ops.argmin, np.argmin)
+
+
+def _attended(
+    q: Array, k: Array, v: Array, *masks: Array, scale: float, dtype: str | None
+) -> Array:
+    wide = np.promote_types(q.dtype, np.float32)
+    scores = np.matmul(q.astype(wide), np.swapaxes(k, -1, -2).astype(wide)) * wide.type(scale)
+    for mask in masks:
+        scores = scores + mask.astype(wide)
+    return np.asarray(
+        np.matmul(_softmax(scores, axis=-1), v.astype(wide)),
+        dtypes.to_numpy(dtype) if dtype else q.dtype,
+    )
+
+
+@operator(Kind.OPAQUE, reference=_attended)
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *masks: Tensor, scale: float, dtype: str | None = None
+) -> Tensor:
+    """`softmax(q @ k^T * scale + mask) @ v`; q (.., s, d), k (.., t, d), v (.., t, e).
+
+    The mask, if there is one, broadcasts to (.., s, t). Scores of narrow floats are in float32. The
+    result is of `dtype`, by default that of `q`.
+    """
+    one_float("attention", q, k, v, *masks)
+    if len(masks) > 1:
+        raise IRError("attention: {0} masks, expected one or none", len(masks))
+    mask = masks[0] if masks else None
+    return ops.attention(q, k, v, mask=mask, scale=scale, dtype=dtype)

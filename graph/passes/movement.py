@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from ...base import dtypes
 from ..builder import Builder, Rules
+from ..groups import MAX_NODES
 from ..ir import Constant, Node, Value
 from ..operator import Kind
-from .rules import new, reshaped, units
+from .rules import is_number, reshaped, units
 
 
 def reshape_of_reshape(b: Builder, node: Node) -> Value | None:
@@ -49,6 +51,19 @@ def transpose_of_transpose(b: Builder, node: Node) -> Value | None:
     return reshaped(b, once, node.output.shape)
 
 
+def concatenate_of_many(b: Builder, node: Node) -> Value | None:
+    """concatenate(x0, ..., x99)   ->   concatenate(concatenate(x0, ..., x31), ...)
+
+    Each part is a kernel of its own: in one of all, each vector is selected among all operands.
+    """
+    xs = node.inputs
+    if len(xs) <= MAX_NODES:
+        return None
+    parts = [xs[n : n + MAX_NODES] for n in range(0, len(xs), MAX_NODES)]
+    joined = [p[0] if len(p) == 1 else b.add(node.operator, *p, **node.attributes) for p in parts]
+    return b.add(node.operator, *joined, **node.attributes)
+
+
 def slice_of_transpose(b: Builder, node: Node) -> Value | None:
     """slice(transpose(x))   ->   transpose(slice(x)), which moves no more than the part"""
     inner = b.producer(node.inputs[0], "transpose")
@@ -57,7 +72,7 @@ def slice_of_transpose(b: Builder, node: Node) -> Value | None:
     axes = _axes(inner)
     back = [axes.index(d) for d in range(len(axes))]
     attributes = {name: [_numbers(node, name)[d] for d in back] for name in node.attributes}
-    return new(b, "transpose", new(b, "slice", inner.inputs[0], **attributes), axes=axes)
+    return b.add("transpose", b.add("slice", inner.inputs[0], **attributes), axes=axes)
 
 
 def transpose_of_split_slice(b: Builder, node: Node) -> Value | None:
@@ -89,11 +104,10 @@ def transpose_of_split_slice(b: Builder, node: Node) -> Value | None:
             first[axis] = starts[dim] // inner
         whole += extents
         begin += first
-    parts = new(
-        b, "slice", reshaped(b, x, whole), starts=begin, steps=[1] * len(begin),
+    parts = b.add("slice", reshaped(b, x, whole), starts=begin, steps=[1] * len(begin),
         shape=view.output.shape,
     )  # fmt: skip
-    return new(b, "transpose", parts, axes=_axes(node))
+    return b.add("transpose", parts, axes=_axes(node))
 
 
 def _is_whole(part: Node, dim: int) -> bool:
@@ -167,7 +181,37 @@ VIEWS: Rules = {"reshape": [reshape_of_reshape]}
 
 RULES: Rules = {
     **VIEWS,
+    "concatenate": [concatenate_of_many],
     "slice": [slice_of_transpose],
     "transpose": [transpose_as_view, transpose_of_transpose, transpose_of_split_slice],
     Kind.POINTWISE: [reshape_sinks],
 }
+
+
+def without_neutral(_: Builder, node: Node) -> Value | None:
+    """x + -0.0, x - 0.0, x * 1, x / 1, maximum(x, -inf), minimum(x, inf)   ->   x
+
+    x + 0.0 is not x for -0.0.
+    """
+    sides = ((0, 1),) if node.operator in ("subtract", "divide") else ((0, 1), (1, 0))
+    wanted = _neutral(node.operator, node.output.dtype)
+    for kept, other in sides:
+        if is_number(node.inputs[other], wanted) and node.inputs[kept].type == node.output.type:
+            return node.inputs[kept]
+    return None
+
+
+def _neutral(operator: str, dtype: str) -> float:
+    if operator in ("multiply", "divide"):
+        return 1
+    if operator in ("add", "subtract"):
+        return -0.0 if operator == "add" and dtypes.is_float(dtype) else 0
+    if dtypes.is_float(dtype):
+        return -math.inf if operator == "maximum" else math.inf
+    low, high = dtypes.int_limits(dtype)
+    return low if operator == "maximum" else high
+
+
+_NEUTRAL = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+
+ALGEBRA: Rules = {operator: [without_neutral] for operator in _NEUTRAL}

@@ -12,7 +12,7 @@ from ...base.errors import ModelError
 from ..builder import Builder, Rules
 from ..ir import Node, Value
 from ..operator import Kind, find
-from .rules import new, reshaped, without_views
+from .rules import reshaped, without_views
 
 NARROW = ("float16", "bfloat16")
 _MOVING = (Kind.MOVEMENT, Kind.INDEXING)
@@ -35,19 +35,18 @@ def in_float32(b: Builder, node: Node) -> Sequence[Value] | None:
         (source,) = sources
         assert source is not None, "it is wide"
         same = attributes["dtype"] == source.dtype
-        return (source if same else new(b, "cast", source, **attributes),)
+        return (source if same else b.add("cast", source, **attributes),)
     operands = list(node.inputs)
     if wide or "dtype" not in attributes:
         operands = [s or _widened(b, v) for s, v in zip(sources, node.inputs, strict=True)]
     if narrow and "dtype" in attributes:
         attributes["dtype"] = "float32"
     try:
-        made = b.add(node.operator, *operands, **attributes)
+        results = b.add_all(node.operator, *operands, **attributes)
     except ModelError:  # an operator from outside, which takes no other dtypes
         return None
-    results = (made,) if isinstance(made, Value) else made
     return tuple(
-        new(b, "rounded", value, dtype=old.dtype) if old.dtype in NARROW else value
+        b.add("rounded", value, dtype=old.dtype) if old.dtype in NARROW else value
         for value, old in zip(results, node.outputs, strict=True)
     )
 
@@ -61,7 +60,7 @@ def _source(b: Builder, value: Value) -> Value | None:
 def _widened(b: Builder, value: Value) -> Value:
     if value.dtype not in NARROW:
         return value
-    whole = new(b, "cast", without_views(b, value), dtype="float32")
+    whole = b.add("cast", without_views(b, value), dtype="float32")
     return reshaped(b, whole, value.shape)
 
 

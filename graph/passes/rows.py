@@ -1,7 +1,9 @@
-"""Norms and softmax that exporters write out, which are one kernel instead of several.
+"""What exporters write out, and one kernel computes: norms, softmax, activations and attention.
 
 Reductions may keep their dimensions by a reshape, so that matching looks through reshapes; that the
-last shape is as expected then says that the others are.
+last shape is as expected then says that the others are. Activations are those with a division,
+which their operators do without. Others (SiLU, gelu) are as fast written out: all pointwise nodes
+of a kernel are fused.
 """
 
 from __future__ import annotations
@@ -10,9 +12,21 @@ import math
 from itertools import permutations
 from typing import TypeAlias
 
+from ...base import dtypes
 from ..builder import Builder, Rules
 from ..ir import Node, Value
-from .rules import beside_number, factors, near, new, number, reshaped, scaled, without_views
+from . import movement
+from .rules import (
+    beside_number,
+    factors,
+    near,
+    number,
+    reshaped,
+    same,
+    scaled,
+    units,
+    without_views,
+)
 
 Rows: TypeAlias = tuple[Value, tuple[int, ...]]
 """A value and its axes that are reduced, in order."""
@@ -32,7 +46,7 @@ def softmax(b: Builder, node: Node) -> Value | None:
         return None
     if not _keeps(total, x, axes) or not _keeps(largest, x, axes):
         return None
-    return reshaped(b, new(b, "softmax", x, axis=axes[0]), node.output.shape)
+    return reshaped(b, b.add("softmax", x, axis=axes[0]), node.output.shape)
 
 
 def normalize(b: Builder, node: Node) -> Value | None:
@@ -73,7 +87,7 @@ def _normalized(b: Builder, distance: Value, by: Value, root: Node | None) -> Va
     last = tuple(range(x.type.rank - len(axes), x.type.rank))
     if not axes or axes != last or not _keeps(by, x, axes):
         return None
-    return new(b, "normalize", x, axis=axes[0], epsilon=epsilon, centered=x is not distance)
+    return b.add("normalize", x, axis=axes[0], epsilon=epsilon, centered=x is not distance)
 
 
 def _rows(b: Builder, distance: Value, variance: Value) -> Rows | None:
@@ -143,3 +157,120 @@ def _keeps(value: Value, x: Value, axes: tuple[int, ...]) -> bool:
 
 
 RULES: Rules = {"divide": [softmax, normalize], "multiply": [normalize]}
+
+
+def hard_swish(b: Builder, node: Node) -> Value | None:
+    """x * minimum(maximum(x + 3, 0), 6) / 6   ->   hard_swish(x), in any order"""
+    dtype = node.output.dtype
+    if not dtypes.is_float(dtype):
+        return None
+    for part in factors(b, node)[0]:
+        found = _clipped(b, part)
+        if found is None:
+            continue
+        x, offset, top = found
+        others, scale = factors(b, node, x, part)
+        if same(others, (x, part)) and near(scale, 1 / top, dtype):
+            value = b.add("hard_swish", x, alpha=1 / top, beta=offset / top)
+            return reshaped(b, value, node.output.shape)
+    return None
+
+
+def _clipped(b: Builder, value: Value) -> tuple[Value, float, float] | None:
+    """The x, offset and top of x + offset between 0 and the top.
+
+    An offset above the top would cost x / top + offset / top more digits than it costs the sum.
+    """
+    for outer, inner in (("minimum", "maximum"), ("maximum", "minimum")):
+        first = beside_number(b, value, outer)
+        second = None if first is None else beside_number(b, first[0], inner)
+        if first is None or second is None:
+            continue
+        low, top = sorted((first[1], second[1]))
+        moved = beside_number(b, second[0], "add")
+        if (
+            moved is not None
+            and low == 0 < top < math.inf
+            and abs(moved[1]) <= top
+            and (top == first[1]) == (outer == "minimum")
+        ):
+            return moved[0], moved[1], top
+    return None
+
+
+ACTIVATIONS: Rules = {"multiply": [hard_swish], "divide": [hard_swish]}
+
+
+def attention(b: Builder, node: Node) -> Value | None:
+    """matmul(softmax(matmul(q, transpose(k)) * c + m), v)   ->   attention(q, k, v, m, scale=c)
+
+    Without `m` too, and with factors at `q` and `k`. Nobody else reads the scores or weights.
+    """
+    weights, v = node.inputs
+    rows = b.producer(without_views(b, weights), "softmax")
+    if rows is None or any(node.attributes.values()) or not _alone(b, weights, rows.output):
+        return None
+    shape = weights.shape
+    scores = without_views(b, rows.inputs[0])
+    last = rows.output.type.rank - 1
+    if rows.attributes["axis"] != last or rows.output.shape[-1] != shape[-1]:
+        return None
+    if not _alone(b, rows.inputs[0], scores) or scores.shape != shape:
+        return None
+    for product, mask in _sums(b, scores):
+        found = _product(b, product)
+        if found is None or product.shape != shape or not _batched(found[0], found[1], v):
+            continue
+        q, k, scale = found
+        return b.add("attention", q, k, v, *([] if mask is None else [mask]), scale=scale)
+    return None
+
+
+def _alone(b: Builder, value: Value, source: Value) -> bool:
+    """Whether only one node reads a value, and each that it is a reshape of, down to the source."""
+    while b.read_once(value):
+        if value is source:
+            return True
+        value = b.producers[value].inputs[0]
+    return False
+
+
+def _sums(b: Builder, scores: Value) -> list[tuple[Value, Value | None]]:
+    """What scores may be the sum of: products and a mask, or products alone."""
+    node = b.producer(scores, "add")
+    if node is None:
+        return [(scores, None)]
+    first, second = node.inputs
+    return [(first, second), (second, first)]
+
+
+def _product(b: Builder, scores: Value) -> tuple[Value, Value, float] | None:
+    """The q, k and scale of products, which nobody else reads."""
+    products, scale = _unscaled(b, scores)
+    node = b.producer(products, "matmul")
+    if node is None or node.attributes["transpose_a"] or node.attributes["dtype"] is not None:
+        return None
+    if not b.read_once(scores) or not b.read_once(products):
+        return None
+    (q, first), (k, second) = (_unscaled(b, value) for value in node.inputs)
+    if not node.attributes["transpose_b"]:
+        moved = b.producer(without_views(b, k), "transpose")
+        if moved is None or units(moved.output.shape) != units(k.shape):
+            return None
+        rank = k.type.rank
+        k = b.add("transpose", k, axes=(*range(rank - 2), rank - 1, rank - 2))
+    return q, k, scale * first * second
+
+
+def _unscaled(b: Builder, value: Value) -> tuple[Value, float]:
+    found = scaled(b, value)
+    return (value, 1.0) if found is None or found[0].shape != value.shape else found
+
+
+def _batched(q: Value, k: Value, v: Value) -> bool:
+    """Whether all have the same leading dimensions, of which there are some."""
+    leading = q.shape[:-2]
+    return bool(leading) and k.shape[:-2] == v.shape[:-2] == leading
+
+
+ATTENTION: Rules = {"matmul": [attention], "transpose": movement.RULES["transpose"]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,6 @@ from ..ir import Constant, Node, Value
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """What a dtype's 1 and its next number differ by."""
-
-
-def new(b: Builder, operator: str, *inputs: Value, **attributes: Any) -> Value:
-    """The only output of an operator."""
-    value: Value = b.add(operator, *inputs, **attributes)
-    return value
 
 
 def number(value: Value) -> float | int | None:
@@ -60,7 +53,7 @@ def without_views(b: Builder, value: Value) -> Value:
 def reshaped(b: Builder, value: Value, shape: Sequence[int]) -> Value:
     """The elements of a value in that shape."""
     source = without_views(b, value)
-    return source if source.shape == tuple(shape) else new(b, "reshape", source, shape=shape)
+    return source if source.shape == tuple(shape) else b.add("reshape", source, shape=shape)
 
 
 _DEPTH = 4

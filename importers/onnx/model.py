@@ -19,10 +19,11 @@ from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError, similar
 from ...graph.builder import Builder
 from ...graph.ir import Constant, Graph, Source, TensorType, Value
-from .inference import check_results
+from ...graph.passes import integers
+from ..unsupported import Reason, Unsupported, unsupported_error
+from .definitions import check_node, check_results
 from .reader import array, loaded
-from .schema import check_node
-from .table import NEWEST, Items, OnnxNode, Operand, Reason, Unsupported, find
+from .table import NEWEST, Items, OnnxNode, Operand, find
 
 MAX_BODIES = 1 << 14
 """Of branches and of iterations of loops, which are written out."""
@@ -58,10 +59,16 @@ def import_onnx(
 
 
 def inlined(model: Any) -> Any:
-    """The model without functions: their bodies stand where they are called."""
+    """The model without functions: their bodies stand where they are called.
+
+    Raises `ModelError` for a function of another opset than the model's.
+    """
     from onnx_ir.passes.common import InlinePass
 
-    return InlinePass()(model).model if model.functions else model
+    try:
+        return InlinePass()(model).model if model.functions else model
+    except ValueError as error:
+        raise ModelError("functions of the model cannot be inlined: {0}", error) from error
 
 
 def versions(model: Any) -> dict[str, int]:
@@ -97,13 +104,12 @@ class _Importer:
         self.versions = versions(model)
         if self.versions[""] > NEWEST:
             detail = f"opset {self.versions['']}, {NEWEST} is the newest"
-            raise _unsupported([("", "opset_import", Reason.VERSION, detail)])
+            raise unsupported_error([("", "opset_import", Reason.VERSION, detail)])
         self.shapes = shapes
         self.bound: dict[str, int] = {}
         self.given = constants
         name = model.graph.name or "model"
-        self.builder = Builder(name)
-        self.notes: dict[Value, Any] = {}
+        self.builder = Builder(name, integers.RULES)
         self.bodies = 0
         self.unsupported: list[tuple[str, str, Reason, str]] = []
         self.sources: list[Source] = []
@@ -118,7 +124,7 @@ class _Importer:
         self._inputs(top, scope)
         outputs = self._nodes(top, scope)
         if self.unsupported:
-            raise _unsupported(self.unsupported)
+            raise unsupported_error(self.unsupported)
         return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
     def _inputs(self, graph: Any, scope: dict[Any, Operand | None]) -> None:
@@ -214,7 +220,7 @@ class _Importer:
             found = scope.get(value)
             if isinstance(found, Items):
                 if graph is self.model.graph:
-                    raise _unsupported([(value.name, "output", Reason.TYPE, "SequenceType")])
+                    raise unsupported_error([(value.name, "output", Reason.TYPE, "SequenceType")])
             elif found is not None:
                 _check_declared(value, found.type, strict=strict)
                 outputs[value.name] = found
@@ -273,7 +279,6 @@ class _Importer:
                 {name: _attribute(a) for name, a in node.attributes.items()},
                 tuple(output in read for output in node.outputs),
                 body,
-                self.notes,
             )
             made = translate(self.builder, seen)
             results = (made,) if isinstance(made, Value | Items) else tuple(made)
@@ -282,6 +287,9 @@ class _Importer:
             return  # what is not supported in the body has been noted
         except Unsupported as problem:
             self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+            return
+        except UnsupportedError as problem:  # of compositions, which refuse dtypes
+            self.unsupported.append((node.name or "", node.op_type, Reason.DTYPE, str(problem)))
             return
         except ModelError as error:
             raise ModelError(
@@ -323,16 +331,6 @@ def _captured(node: Any) -> list[Any]:
     return found
 
 
-def _unsupported(found: Sequence[tuple[str, str, Reason, str]]) -> UnsupportedError:
-    lines = [f"  {op} {name!r}: {reason.value} ({detail})" for name, op, reason, detail in found]
-    return UnsupportedError(
-        "{0} nodes are not supported:\n{1}",
-        len(found),
-        "\n".join(dict.fromkeys(lines)),
-        reasons=[(name, op, reason.name, detail) for name, op, reason, detail in found],
-    )
-
-
 def _attribute(attribute: Any) -> Any:
     kind = attribute.type.name
     if kind == "TENSOR":
@@ -369,7 +367,7 @@ def _check_type(value: Any) -> None:
     """Raise for an input that is no tensor; an optional tensor is one that is given."""
     kind = type(value.type).__name__
     if kind not in ("TensorType", "OptionalType", "NoneType", "SequenceType"):
-        raise _unsupported([(value.name, "input", Reason.TYPE, kind)])
+        raise unsupported_error([(value.name, "input", Reason.TYPE, kind)])
 
 
 def _check_declared(value: Any, type: TensorType, *, strict: bool) -> None:

@@ -17,8 +17,9 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError
+from ...base.files import open_regular
 from ...graph.mapped import mapped
-from .table import Reason, Unsupported
+from ..unsupported import Reason, Unsupported
 
 _LFS = b"version https://git-lfs"
 
@@ -34,9 +35,8 @@ def loaded(model: Any) -> Any:
             proto = onnx.load_model_from_string(model)
         elif isinstance(model, str | os.PathLike):
             file = Path(model)
-            if not file.is_file():
-                raise ModelError("there is no file {0}", file)
-            proto = onnx.load(file, load_external_data=False)
+            with open_regular(file, ModelError):
+                proto = onnx.load(file, load_external_data=False)
             folder = file.absolute().parent
         elif type(model).__name__ == "ModelProto":
             proto = model
@@ -53,6 +53,8 @@ def loaded(model: Any) -> Any:
         return read
     except TilewrightError:
         raise
+    except FileNotFoundError as error:
+        raise ModelError("there is no file {0}", model) from error
     except Exception as error:  # the reader raises whatever a damaged file leads to
         path = Path(model) if isinstance(model, str | os.PathLike) else None
         raise ModelError(

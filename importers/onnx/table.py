@@ -11,38 +11,17 @@ A function serves from the version `since` on, until one with a later version ta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from ...base.errors import ModelError
 from ...graph.builder import Builder
 from ...graph.ir import Constant, Value
 from ...graph.operator import Array
+from ..unsupported import Reason, Unsupported
 
 NEWEST = 28
 """The newest opset of ONNX whose definitions have been read."""
-
-
-class Reason(Enum):
-    """Why a node is not translated: the closed list."""
-
-    OPERATOR = "the operator is not supported"
-    DOMAIN = "the operator is of a domain that is not supported"
-    VERSION = "this version of the operator is not supported"
-    ATTRIBUTE = "an attribute has a value that is not supported"
-    DTYPE = "a dtype is not supported"
-    DATA_DEPENDENT = "data decide a shape or a branch"
-    TYPE = "sequences, maps, optionals and strings are not supported"
-
-
-class Unsupported(Exception):
-    """A node is not translated."""
-
-    def __init__(self, reason: Reason, detail: str = "") -> None:
-        super().__init__(reason.value, detail)
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True)
@@ -71,8 +50,6 @@ class OnnxNode:
     outputs: tuple[bool, ...]
     body: Callable[..., Any] | None = None
     """Translates a graph among the attributes, given its name and the values of its inputs."""
-    notes: dict[Value, Any] = field(default_factory=dict)
-    """What translations keep of values for those of later nodes."""
 
     def __getitem__(self, place: int) -> Value:
         """A required input, a tensor. Raises `ModelError` if it is not given."""

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.base.errors import ModelError, VerifyError
 from tilewright.graph import Builder, Graph, TensorType, Value
 from tilewright.graph.passes import PASSES
-from tilewright.graph.passes.check import compare
+from tilewright.graph.passes.driver import compare
 from tilewright.graph.verify import verify
 
 from .random_values import Pick
@@ -86,8 +86,8 @@ def _changed(graph: Graph, pick: Pick) -> Graph:
             attributes[name] = changed(attributes[name], pick)
         elif node is at and kind == 5:
             inputs[place] = b.add(_UNARY[pick(len(_UNARY))], inputs[place])
-        made = b.add(operator, *inputs, **attributes)
-        new.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+        made = b.add_all(operator, *inputs, **attributes)
+        new.update(zip(node.outputs, made, strict=True))
     outputs = {name: new[value] for name, value in graph.outputs.items()}
     if kind == 6:
         outputs["also"] = list(new.values())[pick(len(new))]

@@ -273,11 +273,10 @@ class Pool:
     def add(self, name: str, *inputs: Value, **attributes: Any) -> tuple[Value, ...] | None:
         """The outputs of a node, or `None` where it is refused, or would say little."""
         try:
-            made = self.builder.add(name, *inputs, **attributes)
+            outputs = self.builder.add_all(name, *inputs, **attributes)
         except ModelError:
             self.refused[name] += 1
             return None
-        outputs: tuple[Value, ...] = (made,) if isinstance(made, Value) else tuple(made)
         if all(output in self.held for output in outputs):
             return outputs
         if all(isinstance(output, Constant) for output in outputs):

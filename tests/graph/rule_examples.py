@@ -6,6 +6,22 @@ from tilewright.graph import Graph
 from tilewright.graph.text import parse_graph
 
 EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
+    "product_of_integers": [
+        ("x: uint8[3, 4], w: int8[4, 2]",
+         "const s: float32[] = 0.5; const t: float32[1, 2] = [[0.25, 3]]; const z: uint8[] = 7;"
+         "a: float32[3, 4] = dequantize(x, z); b: float32[3, 4] = multiply(a, s);"
+         "c: float32[4, 2] = dequantize(w); d: float32[4, 2] = multiply(t, c);"
+         "y: float32[3, 2] = matmul(b, d)", "matmul cast sum multiply subtract cast multiply"),
+    ],
+    "convolution_of_integers": [
+        ("x: uint8[1, 2, 5], w: int8[3, 2, 2]",
+         "const s: float32[] = 0.5; const t: float32[3, 1, 1] = [[[0.25]], [[3]], [[1]]];"
+         "a: float32[1, 2, 5] = dequantize(x); b: float32[1, 2, 5] = multiply(a, s);"
+         "c: float32[3, 2, 2] = dequantize(w); d: float32[3, 2, 2] = multiply(t, c);"
+         "y: float32[1, 3, 4] ="
+         " conv(b, d, strides=(1,), before=(0,), after=(0,), dilations=(1,))",
+         "conv cast multiply"),
+    ],
     "without_neutral": [
         ("x: float32[4]", "const z: float32[] = -0.0; y: float32[4] = add(x, z)", ""),
         ("x: int32[4]", "const z: int32[] = 0; y: int32[4] = subtract(x, z)", ""),
@@ -33,6 +49,12 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "a: float32[4, 2, 3] = transpose(x, axes=(2, 0, 1));"
          "b: float32[4, 1, 2, 3] = reshape(a, shape=(4, 1, 2, 3));"
          "y: float32[2, 1, 4, 3] = transpose(b, axes=(2, 1, 0, 3))", "transpose reshape"),
+    ],
+    "concatenate_of_many": [
+        ("x: float32[2, 2]",
+         "a: float32[2, 2] = exp(x);"
+         f"y: float32[2, 130] = concatenate({'x, ' * 32}{'a, ' * 32}x, axis=1)",
+         "exp concatenate concatenate concatenate"),
     ],
     "slice_of_transpose": [
         ("x: float32[4, 3, 6]",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -145,8 +146,8 @@ MALFORMED = {
         [node("OneHot", ["i", "a", "w"], ["y"])], held("i", 0), held("a", -3),
         held("w", 0, 1, dtype=np.float32),
     ),
-    "a huge triangle": model([node("Trilu", ["x"], ["y"])], x=(2**20, 2**20)),
-    "a huge identity": model([node("EyeLike", ["x"], ["y"])], x=(2**20, 2**20)),
+    "a huge triangle": model([node("Trilu", ["x"], ["y"])], x=(2**40, 1)),
+    "a huge identity": model([node("EyeLike", ["x"], ["y"])], x=(1, 2**40)),
     "a huge window": model([node("HannWindow", ["a"], ["w"]), RELU],
                            numpy_helper.from_array(np.array(2**40), "a")),
     "a window of less than nothing": model([node("HannWindow", ["a"], ["w"]), RELU],
@@ -408,11 +409,23 @@ def test_external_data_are_read(
 
 
 @pytest.mark.parametrize("content", [b"", bytes(16)])
-def test_external_data_that_change_before_the_build(folder: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda graph: tw.build(graph, TARGET),
+        lambda graph: graph.reference(np.ones(2, np.float32)),
+        tw.Graph.to_onnx,
+        str,
+    ],
+    ids=["build", "reference", "to_onnx", "text"],
+)
+def test_external_data_that_change_before_they_are_read(
+    folder: Path, content: bytes, use: Callable[[tw.Graph], object]
+) -> None:
     graph = tw.import_onnx(written(folder, "w.bin"))
     (folder / "w.bin").write_bytes(content)
     with pytest.raises(ModelError):
-        tw.build(graph, TARGET)
+        use(graph)
 
 
 def test_external_data_that_are_removed_before_the_build(folder: Path) -> None:

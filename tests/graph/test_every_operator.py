@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tilewright.base import dtypes
 from tilewright.base.errors import ModelError
-from tilewright.graph import Graph, TensorType, Value
+from tilewright.graph import Graph, TensorType
 from tilewright.graph.groups import divide
 from tilewright.graph.lower import lowered
 from tilewright.graph.operator import OPERATORS, Kind, find
@@ -111,8 +111,7 @@ def test_axes_of_nodes_count_from_the_front(name: str, axis: str) -> None:
 
     def graph(*places: int) -> Graph:
         given = {**attributes, axis: places if axis == "axes" else places[0]}
-        made = pool.builder.add(name, *inputs, **given)
-        return pool.graph([made] if isinstance(made, Value) else made)
+        return pool.graph(pool.builder.add_all(name, *inputs, **given))
 
     given = attributes[axis] if axis == "axes" else [attributes[axis]]
     front = [a % rank for a in given]

@@ -79,6 +79,17 @@ def test_dividing_is_linear(make: Callable[[int, str], Graph], operator: str) ->
     assert calls(of(400)) < 2.2 * calls(of(200))
 
 
+@pytest.mark.parametrize("count", [33, 64, 200])
+def test_no_kernel_has_very_many_operands(count: int) -> None:
+    """The parts of a concatenation of many stay apart, and have what they alone read."""
+    b = Builder("many")
+    x = b.input("x", X)
+    parts = [b.add("sqrt", b.add("add", x, b.input(f"x{n}", X))) for n in range(count)]
+    groups = divide(b.graph({"y": b.add("concatenate", *parts, axis=0)}).optimized())
+    assert all(len(group.inputs) <= 64 for group in groups)
+    assert sum(node.operator == "sqrt" for group in groups for node in group.nodes) == count
+
+
 def test_a_group_that_waits_for_thousands() -> None:
     b = Builder("deep")
     early = b.add("softmax", b.input("x", X), axis=1)

@@ -15,7 +15,7 @@ import tilewright as tw
 from tilewright.base.errors import ArtifactError, GuardError, ModelError
 from tilewright.graph import Builder, Graph, TensorType, Value
 from tilewright.graph.limits import open_limits
-from tilewright.runtime.guards import FIRST_GUARD, Guard, check_guards
+from tilewright.runtime.ranges import FIRST_GUARD, Guard, check_guards
 
 TARGET = "cpu -threads=1"
 X = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -67,6 +67,15 @@ def test_an_index_out_of_its_range_is_an_error(
     np.testing.assert_allclose(model(*operands), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "extent"), [("uint8", 150), ("uint8", 5), ("uint16", 40000)])
+def test_unsigned_indices(dtype: str, extent: int) -> None:
+    model = built(graph_of("take", [np.arange(extent), np.zeros(2, dtype)], {"axis": 0}))
+    assert model(np.arange(extent), np.array([0, extent - 1], dtype)).tolist() == [0, extent - 1]
+    for wrong in (extent, np.iinfo(dtype).max):
+        with pytest.raises(GuardError):
+            model(np.arange(extent), np.array([0, wrong], dtype))
+
+
 def shifted(b: Builder, value: Value, by: int) -> Value:
     moved: Value = b.add("add", value, b.constant(by, value.dtype))
     return moved
@@ -113,14 +122,15 @@ def test_what_cannot_be_outside_is_not_compared() -> None:
     table = b.constant(np.zeros(256, np.float32))
     parts = [
         b.add("take", x, b.add("argmax", x, axis=0), axis=0),
-        b.add("take", x, b.add("top", x, axis=1, count=2)[1], axis=0),
+        b.add("take", x, b.add_all("top", x, axis=1, count=2)[1], axis=0),
         b.add("take", x, b.add("reshape", kept, shape=(3, 1)), axis=0),
         b.add("take", table, wide, axis=0),
         b.add("take", x, b.constant([3, -4]), axis=1),
     ]
     assert not open_limits(b.graph({f"y{k}": v for k, v in enumerate(parts)}))
-    low = b.add("take", x, b.add("clip", wide, low=-5, high=3), axis=0)
-    assert len(open_limits(b.graph({"y": low}))) == 1
+    for low, high in ((-5, 3), (3, -100)):
+        taken = b.add("take", x, b.add("clip", wide, low=low, high=high), axis=0)
+        assert len(open_limits(b.graph({"y": taken}))) == 1
 
 
 def test_names_of_the_file_are_told() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.graph import Graph
+from tilewright.graph import Builder, Graph, TensorType
 
 onnx = pytest.importorskip("onnx")
 TARGET = "cpu -threads=1"
@@ -143,3 +143,19 @@ def test_scales_along_what_is_summed_stay_floats() -> None:
     graph, a, b = quantised_layer("MatMul", x, w, 0)
     assert products(graph) == [["float32", "float32"]]
     np.testing.assert_allclose(graph.reference(x)[0], a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scales", [(1e20, 1e20), (1e-23, 1e-23), (1e-30, 1e30)])
+def test_scales_whose_product_leaves_the_range_of_floats(scales: tuple[float, float]) -> None:
+    b = Builder("scales")
+    x, w = b.input("x", TensorType("uint8", (2, 8))), b.input("w", TensorType("int8", (8, 3)))
+    parts = [
+        b.add("multiply", b.add("dequantize", v), b.constant(np.float32(scale)))
+        for v, scale in zip((x, w), scales, strict=True)
+    ]
+    graph = b.graph({"y": b.add("matmul", *parts)})
+    given = np.array([[0] * 8, [255] * 8], np.uint8), np.full((8, 3), 127, np.int8)
+    optimized = graph.optimized()
+    with np.errstate(over="ignore"):
+        wanted, found = (g.reference(*given)[0] for g in (graph, optimized))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)

@@ -30,6 +30,21 @@ def test_equal_groups_share_one_program() -> None:
     assert [func.name for func in funcs] == [lowered(group).name for group in groups]
 
 
+def test_groups_of_equal_programs_share_one_though_their_attributes_differ() -> None:
+    b = Builder("products")
+    x, y = (b.input(name, TensorType("float32", (4, 4))) for name in ("x", "y"))
+    products = {
+        "plain": b.add("matmul", x, y),
+        "narrow": b.add("matmul", x, y, dtype="float32"),
+        "turned": b.add("matmul", x, y, transpose_b=True),
+    }
+    graph = b.graph(products)
+    plain, narrow, turned = lowered_all(divide(graph))
+    assert plain is narrow
+    assert plain is not turned
+    assert sorted(graph.kernels().values()) == [1, 2]
+
+
 def test_programs_differ_by_the_numbers_that_are_written_into_them() -> None:
     groups = [*divide(layers(1)), *divide(layers(1, slope=0.0)), *divide(layers(1, slope=-0.0))]
     assert len({func.name for func in lowered_all(groups)}) == 3

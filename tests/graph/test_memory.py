@@ -31,6 +31,8 @@ from tilewright.graph.groups import divide
 from tilewright.graph.ir import Value
 from tilewright.graph.lower import lowered_all
 
+from ..long import examples
+
 TARGET = "cpu -threads=1"
 KEPT = 4096
 """Bytes of Python's own objects that a call may leave behind for a moment."""
@@ -71,7 +73,7 @@ def lifetimes(draw: st.DrawFn) -> dict[int, Block]:
 
 
 @given(blocks=lifetimes())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_lives_at_the_same_time_does_not_overlap(blocks: dict[int, Block]) -> None:
     found = plan(blocks)
     for key, block in blocks.items():
@@ -86,7 +88,7 @@ def test_what_lives_at_the_same_time_does_not_overlap(blocks: dict[int, Block]) 
 
 
 @given(blocks=lifetimes())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_an_arena_is_little_more_than_what_lives_at_once(blocks: dict[int, Block]) -> None:
     assert plan(blocks).bytes <= 1.1 * live((block.aligned, block) for block in blocks.values())
 

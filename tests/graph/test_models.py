@@ -257,7 +257,9 @@ def test_damaged_texts_are_refused(change: tuple[str, str]) -> None:
         parse_graph(text.replace(*change), {c.digest: c.data for c in graph.constants})
 
 
-def onnx_model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], **held: Any) -> bytes:
+def onnx_model(
+    nodes: list[Any], inputs: dict[str, Any], outputs: list[str], *, opset: int = 17, **held: Any
+) -> bytes:
     """A model of these nodes; inputs have shapes, and are float32."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -268,7 +270,7 @@ def onnx_model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], **h
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
         [numpy_helper.from_array(np.asarray(a), n) for n, a in held.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     return bytes(model.SerializeToString())
 
 
@@ -293,6 +295,54 @@ def test_what_exporters_compute_of_shapes_folds() -> None:
     graph = tw.import_onnx(model, shapes={"N": 2})
     assert [n.operator for n in graph.nodes] == ["reshape", "relu"]
     assert graph.outputs["z"].shape == (2, 12)
+
+
+def attention_model(rows: int, past: int = 0, **attributes: Any) -> bytes:
+    q, k = [1, 2, rows, 4], [1, 2, past + rows, 4]
+    inputs = {"q": q, "k": k, "v": k}
+    if past:
+        inputs = {"q": q, "k": q, "v": q, "pk": [1, 2, past, 4], "pv": [1, 2, past, 4]}
+    names = [*inputs][:3] + ["", "pk", "pv"] * bool(past)
+    outputs = ["y", "k2", "v2"] if past else ["y"]
+    return onnx_model([node("Attention", names, outputs, **attributes)], inputs, ["y"], opset=24)
+
+
+def lower(k: int, n: int) -> bytes:
+    triangle = node("Trilu", ["x", "k"], ["y"], upper=0)
+    return onnx_model([triangle], {"x": [n, n]}, ["y"], k=np.array(k))
+
+
+SQUARES: dict[str, Callable[[int], bytes]] = {
+    "causal": lambda n: attention_model(n, is_causal=1),
+    "causal after others": lambda n: attention_model(n, 3, is_causal=1),
+    "upper": lambda n: onnx_model([node("Trilu", ["x"], ["y"])], {"x": [n, n + 3]}, ["y"]),
+    **{f"lower {k}": partial(lower, k) for k in (0, -2, 5, 2**62, -(2**62))},
+    "identity": lambda n: onnx_model(
+        [node("EyeLike", ["x"], ["i"], k=2), node("Add", ["x", "i"], ["y"])], {"x": [n, n]}, ["y"]
+    ),
+    "pad": lambda n: onnx_model(
+        [node("Pad", ["x", "by", "z"], ["y"])], {"x": [n, n], "z": []}, ["y"], by=np.ones(4, int)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SQUARES)
+def test_masks_of_long_sequences_are_computed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no constants, which would grow with the square of the length."""
+    from onnx.reference import ReferenceEvaluator
+
+    long = tw.import_onnx(SQUARES[kind](3000))
+    assert sum(constant.type.bytes for constant in long.constants) < 2**18
+    model = SQUARES[kind](40)
+    folded = tw.import_onnx(model)
+    monkeypatch.setattr("tilewright.graph.builder.MAX_FOLDED_BYTES", 0)
+    computed = tw.import_onnx(model)
+    assert len(computed.nodes) > len(folded.nodes)
+    inputs = given(folded)
+    peer = ReferenceEvaluator(onnx.load_model_from_string(model))
+    (wanted, *_) = peer.run(None, dict(zip(folded.inputs, inputs, strict=True)))
+    for found in (folded.reference(*inputs)[0], tw.build(computed, "cpu -threads=1")(*inputs)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_dims_without_a_value_are_listed() -> None:
@@ -453,3 +503,35 @@ def test_what_cannot_be_built_is_refused_before_any_work(
     for graph in (mlp(), empty):
         with pytest.raises(tw.BuildError):
             tw.build(graph, target, **options)
+
+
+def test_nodes_that_the_inference_of_onnx_reads_otherwise() -> None:
+    """Windows that begin behind the input, outputs without a name, a deprecated operator."""
+    weights = np.ones((1, 8, 2), np.float32)
+    nodes = [
+        node("AveragePool", ["x"], ["pool"], kernel_shape=[1, 1], strides=[3, 3], ceil_mode=1),
+        node("Split", ["x"], ["", "tail"], axis=3, num_outputs=2),
+        node("LSTM", ["t", "w", "w"], ["", "", "cell"], hidden_size=2),
+        node("GroupNormalization", ["x", "s", "s"], ["norm"], num_groups=2),
+        node("ConvTranspose", ["x", "k"], ["same"], auto_pad="SAME_UPPER", strides=[2, 2]),
+    ]
+    inputs = {"x": [1, 2, 5, 4], "t": [3, 1, 2]}
+    held = {"w": weights, "s": np.ones(2, np.float32), "k": np.ones((2, 1, 1, 1), np.float32)}
+    outputs = ["pool", "tail", "cell", "norm", "same"]
+    model = onnx_model(nodes, inputs, outputs, opset=18, **held)
+    shapes = [(1, 2, 2, 2), (1, 2, 5, 2), (1, 1, 2), (1, 2, 5, 4), (1, 1, 9, 7)]
+    assert [v.shape for v in tw.import_onnx(model).outputs.values()] == shapes
+
+
+@pytest.mark.parametrize("right", [1, 2**31, 2**63 - 1])
+def test_windows_without_an_end_leave_nothing_out(right: int) -> None:
+    nodes = [node("Attention", ["q", "q", "q"], ["y"], right_window_size=right)]
+    if "right_window_size" not in onnx.defs.get_schema("Attention").attributes:
+        pytest.skip("attention of this version of onnx has no windows")
+    opset = onnx.defs.onnx_opset_version()
+    model = onnx_model(nodes, {"q": [1, 1, 4, 4]}, ["y"], opset=opset)
+    q = np.random.default_rng(0).standard_normal((1, 1, 4, 4)).astype(np.float32)
+    seen = np.arange(4) <= np.arange(4)[:, None] + min(right, 4)
+    scores = np.where(seen, np.exp(q[0, 0] @ q[0, 0].T / 2), 0)
+    wanted = scores / scores.sum(1, keepdims=True) @ q[0, 0]
+    np.testing.assert_allclose(tw.import_onnx(model).reference(q)[0][0, 0], wanted, rtol=1e-5)

@@ -13,7 +13,7 @@ from tilewright.base.errors import VerifyError
 from tilewright.graph import Builder, Graph, Node, TensorType, Value
 from tilewright.graph.builder import Rules
 from tilewright.graph.passes import PASSES, Pass, stages
-from tilewright.graph.passes.check import compare, random_inputs
+from tilewright.graph.passes.driver import compare, random_inputs
 from tilewright.graph.verify import verify
 
 from ..long import examples

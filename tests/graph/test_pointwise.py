@@ -9,8 +9,9 @@ import pytest
 
 import tilewright as tw
 from tilewright.base import dtypes
-from tilewright.base.errors import UnsupportedError
+from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph import Builder, TensorType
+from tilewright.graph.ir import Constant, Value
 
 onnx = pytest.importorskip("onnx")
 TARGET = "cpu -threads=1"
@@ -83,31 +84,45 @@ def test_kernels_and_references_agree_at_the_edges(
             np.testing.assert_array_equal(one, other, err_msg=name)
 
 
+def test_an_operator_of_several_outputs_has_no_one_output() -> None:
+    b = Builder("top")
+    x = b.constant([1.0, 3.0, 2.0], "float32")
+    with pytest.raises(ModelError):
+        b.add("top", x, axis=0, count=2)
+    assert [listed(v) for v in b.add_all("top", x, axis=0, count=2)] == [[3, 2], [1, 2]]
+
+
+def listed(value: Value) -> list[Any]:
+    """The elements of a constant."""
+    assert isinstance(value, Constant)
+    return list(value.data.tolist())
+
+
 def test_integers_divide_and_shift_as_onnx_says() -> None:
     b = Builder("integers")
     low, high = -(2**31), 2**31 - 1
     x, y = (b.constant(v, "int32") for v in ([7, -7, 7, low, low, 5], [2, 2, -2, 2, -1, 0]))
     quotient, rest = b.add("divide", x, y), b.add("fmod", x, y)
-    assert quotient.data.tolist() == [3, -3, -3, low // 2, low, 5]
-    assert rest.data.tolist() == [1, -1, 1, 0, 0, 0]
-    assert b.add("remainder", x, y).data.tolist() == [1, 1, -1, 0, 0, 0]
+    assert listed(quotient) == [3, -3, -3, low // 2, low, 5]
+    assert listed(rest) == [1, -1, 1, 0, 0, 0]
+    assert listed(b.add("remainder", x, y)) == [1, 1, -1, 0, 0, 0]
     count = b.constant([1, 31, 32, -1, 64, 0], "int32")
     ones = b.constant([-4, -4, -4, -4, high, high], "int32")
-    assert b.add("shift_right", ones, count).data.tolist() == [-2, -1, -1, -1, 0, high]
-    assert b.add("shift_left", ones, count).data.tolist() == [-8, 0, 0, 0, 0, high]
+    assert listed(b.add("shift_right", ones, count)) == [-2, -1, -1, -1, 0, high]
+    assert listed(b.add("shift_left", ones, count)) == [-8, 0, 0, 0, 0, high]
     base, exponent = (
         b.constant(v, "int64") for v in ([3, -3, 2, -1, 0, 7], [39, 3, 64, 71, 0, -1])
     )
-    assert b.add("power", base, exponent).data.tolist() == [3**39, -27, 0, -1, 1, 0]
+    assert listed(b.add("power", base, exponent)) == [3**39, -27, 0, -1, 1, 0]
 
 
 def test_floats_become_integers_within_their_limits() -> None:
     b = Builder("casts")
     x = b.constant([1e10, -1e10, np.nan, 2.9, -2.9], "float32")
-    assert b.add("cast", x, dtype="int8").data.tolist() == [127, -128, 0, 2, -2]
-    assert b.add("cast", x, dtype="uint64").data.tolist() == [10**10, 0, 0, 2, 0]
+    assert listed(b.add("cast", x, dtype="int8")) == [127, -128, 0, 2, -2]
+    assert listed(b.add("cast", x, dtype="uint64")) == [10**10, 0, 0, 2, 0]
     huge = b.constant([1e19, np.inf], "float64")
-    assert b.add("cast", huge, dtype="int64").data.tolist() == [2**63 - 1] * 2
+    assert listed(b.add("cast", huge, dtype="int64")) == [2**63 - 1] * 2
 
 
 def imported(

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.base.errors import ArgumentError, ModelError
+from tilewright.base.errors import ArgumentError, ArtifactError, ModelError
+from tilewright.base.files import replace_files
+from tilewright.building.build_model import compile_graph
+from tilewright.codegen.cpu.library import library_files
+from tilewright.codegen.detect import resolve
 from tilewright.graph import Builder, Graph, TensorType
+from tilewright.runtime.artifact import Provenance
+from tilewright.runtime.module import Origin
 from tilewright.runtime.profile import Profile
 from tilewright.runtime.timer import Timing, time_interleaved
 
@@ -79,9 +86,13 @@ def test_a_whole_that_is_far_from_its_parts_was_disturbed(
     assert found.disturbed
 
 
-def test_a_profile_runs_the_model_itself() -> None:
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_profile_runs_the_model_itself(loaded: bool, tmp_path: Path) -> None:
     """The entry with stamps computes the same, and the one without steps computes nothing."""
     model = built()
+    if loaded:
+        tw.build_library(uneven(), tmp_path / "uneven.so", TARGET)
+        model = tw.load(tmp_path / "uneven.so")
     x, y = np.ones((128, 256), np.float32), np.ones((4, 4), np.float32)
     assert model._instrumented is not None
     modules = model._instrumented()
@@ -121,12 +132,28 @@ def test_inputs_are_checked() -> None:
 
 
 @pytest.mark.parametrize(("rows", "copied"), [(2, 1), (0, 0)])
-def test_models_without_kernels_have_evidence_and_a_profile(rows: int, copied: int) -> None:
+def test_models_without_kernels_have_evidence_and_a_profile(
+    rows: int, copied: int, tmp_path: Path
+) -> None:
     b = Builder("plain")
-    model = tw.build(b.graph({"y": b.input("x", TensorType("float32", (rows, 3)))}), TARGET)
-    assert len(model.evidence.memory.copied) == copied
-    found = model.profile(np.ones((rows, 3), np.float32))
-    assert (found.kernels, found.steps) == ((), ())
-    assert (found.copies > 0) <= (copied > 0)
-    assert "0 groups" in str(found)
-    assert not str(found).endswith("\n")
+    graph = b.graph({"y": b.input("x", TensorType("float32", (rows, 3)))})
+    tw.build_library(graph, tmp_path / "plain.so", TARGET)
+    for model in (tw.build(graph, TARGET), tw.load(tmp_path / "plain.so")):
+        assert len(model.evidence.memory.copied) == copied
+        found = model.profile(np.ones((rows, 3), np.float32))
+        assert (found.kernels, found.steps) == ((), ())
+        assert (found.copies > 0) <= (copied > 0)
+        assert "0 groups" in str(found)
+        assert not str(found).endswith("\n")
+
+
+def test_a_file_without_the_functions_of_a_profile_has_none(tmp_path: Path) -> None:
+    """As one of an older version."""
+    compiled = compile_graph(uneven(), resolve(TARGET)).compiled
+    provenance = Provenance(Origin("default"), None, None, {})
+    replace_files(library_files(compiled, tmp_path / "uneven.so", provenance))
+    model = tw.load(tmp_path / "uneven.so")
+    inputs = np.ones((128, 256), np.float32), np.ones((4, 4), np.float32)
+    with pytest.raises(ArtifactError):
+        model.profile(*inputs)
+    assert model.time(*inputs).median > 0

@@ -29,8 +29,7 @@ def graph_of(operator: str, *arrays: Any, **attributes: Any) -> Graph:
         builder.input(f"x{n}", TensorType(dtypes.from_numpy(a.dtype), a.shape))
         for n, a in enumerate(arrays)
     ]
-    made = builder.add(operator, *inputs, **attributes)
-    outputs = made if isinstance(made, tuple) else (made,)
+    outputs = builder.add_all(operator, *inputs, **attributes)
     graph = builder.graph({f"y{n}": value for n, value in enumerate(outputs)})
     verify(graph)
     return graph
@@ -184,3 +183,23 @@ def test_what_follows_a_program_is_another_kernel() -> None:
     a = normal(4, 6)
     expected = np.cumsum(np.maximum(a, 0), 1) + a
     np.testing.assert_allclose(tw.build(graph, "cpu -threads=1")(a), expected, atol=1e-5)
+
+
+def test_threads_share_the_products_of_a_large_recurrence() -> None:
+    """Its results are the same on any number of threads."""
+    hidden = 320
+    width = tile_width(hidden, 1)
+    operands = {
+        "x": normal(4, 1, 3 * hidden),
+        "r": normal(3 * hidden // width, hidden, width) / np.float32(16.0),
+        "h": normal(1, hidden),
+    }
+    b = tw.graph.Builder("gru")
+    x, r, h = (b.input(name, TensorType("float32", a.shape)) for name, a in operands.items())
+    states, _ = b.add_all("recurrence", x, r, h, cell="gru", activations=DEFAULTS["gru"])
+    graph = b.graph({"y": states})
+    alone, shared = (tw.build(graph, f"cpu -mcpu=x86-64-v2 -threads={n}") for n in (1, 2))
+    assert "in T.parallel" in shared.module.source("tir").split("for t in")[1]
+    np.testing.assert_array_equal(shared(**operands), alone(**operands))
+    exact = graph.reference(*operands.values(), dtype="float64")[0]
+    np.testing.assert_allclose(shared(**operands), exact, atol=1e-4)

@@ -11,6 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright.base.errors import ModelError
 from tilewright.graph import Builder, Graph, TensorType
+from tilewright.graph.ir import Constant
 from tilewright.graph.operator import Operator, find
 from tilewright.graph.text import graph_text, parse_graph
 
@@ -39,8 +40,7 @@ def test_a_wrong_lowering_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -
 def one(operator: str, *types: TensorType, **attributes: Any) -> Graph:
     b = Builder("one")
     inputs = [b.input(f"x{k}", type) for k, type in enumerate(types)]
-    made = b.add(operator, *inputs, **attributes)
-    return b.graph({"y": made[0] if isinstance(made, tuple) else made})
+    return b.graph({"y": b.add_all(operator, *inputs, **attributes)[0]})
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,7 @@ def test_regions_of_nan_are_outside() -> None:
 def test_constants_of_no_element_fold() -> None:
     b = Builder("empty")
     folded = b.add("softmax", b.constant(np.empty((0, 0), np.float32)), axis=1)
+    assert isinstance(folded, Constant)
     assert folded.data.shape == (0, 0)
 
 

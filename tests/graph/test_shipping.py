@@ -20,8 +20,7 @@ import pytest
 import tilewright as tw
 from tilewright.base import files
 from tilewright.base.checked_json import sealed
-from tilewright.codegen.cpu.archive import members
-from tilewright.codegen.cpu.elf import read_object
+from tilewright.codegen.cpu.elf import members, read_object
 from tilewright.codegen.cpu.generator import CALLED
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.graph import Builder, Graph, TensorType
@@ -166,6 +165,17 @@ def test_weights_that_are_not_those_of_the_model(
     assert weights_of(path) in refused.value.arguments
 
 
+@pytest.mark.parametrize("steps", [0, 1, 4096, None, -1, "2"])
+def test_a_manifest_that_says_other_steps_of_a_profile_is_refused(path: Path, steps: Any) -> None:
+    """The function of the profile would write more than there is memory for."""
+    data = json.loads(manifest_of(path).read_text())
+    assert data.pop("profiled") == 3
+    more = {} if steps is None else {"profiled": steps}
+    manifest_of(path).write_text(json.dumps(sealed({**data, **more})))
+    with pytest.raises(tw.ArtifactError):
+        tw.load(path)
+
+
 @pytest.mark.parametrize("size", [0, 1, 4096, 2**40])
 def test_a_manifest_that_says_another_size_is_refused(path: Path, size: int) -> None:
     data = json.loads(manifest_of(path).read_text())
@@ -248,7 +258,9 @@ import numpy as np
 import tilewright as tw
 model = tw.load(sys.argv[1])
 np.save(sys.argv[3], model(np.load(sys.argv[2]))[0])
-parts = {name.split(".")[1] for name in sys.modules if name.startswith("tilewright.")}
+assert len(model.profile(np.load(sys.argv[2])).steps) == 3
+named = (name.split(".") for name in sys.modules if name.startswith("tilewright."))
+parts = {of for _, of, *inside in named if inside}
 foreign = {"llvmlite", "sqlalchemy", "xgboost", "ml_dtypes", "onnx", "onnx_ir"} & {*sys.modules}
 print(json.dumps([sorted(parts), sorted(foreign)]))
 """

@@ -174,8 +174,7 @@ def _graph(name: str, operands: list[Array], attributes: dict[str, Any]) -> Grap
         b.input(f"x{n}", TensorType(dtypes.from_numpy(a.dtype), a.shape))
         for n, a in enumerate(operands)
     ]
-    made = b.add(name, *values, **attributes)
-    made = made if isinstance(made, tuple) else (made,)
+    made = b.add_all(name, *values, **attributes)
     return b.graph({f"y{n}": value for n, value in enumerate(made)})
 
 

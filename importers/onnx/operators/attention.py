@@ -1,159 +1,56 @@
-"""Attention and rotary positions, as compositions."""
+"""Attention, rotary positions, and the layers of transformers that ONNX Runtime's tools write."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from ....base.errors import ModelError
 from ....graph.builder import Builder
-from ....graph.ir import Constant, Value
+from ....graph.compose.attention import Seen, attention, heads_first, heads_last, rotated
+from ....graph.compose.basics import cast_to, parts, reshaped
+from ....graph.compose.quantised import Whole, matrix_product
+from ....graph.ir import Value
+from ...unsupported import Reason, Unsupported
 from ..table import OnnxNode, onnx_op
-from .pointwise import cast_to, dtype_of
+from .pointwise import dtype_of
 
-
-def heads_first(b: Builder, x: Value, heads: int) -> Value:
-    """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
-    batch, sequence, width = x.shape
-    if not heads or width % heads:
-        raise ModelError("a width of {0} does not divide into {1} heads", width, heads)
-    split = b.add("reshape", x, shape=(batch, sequence, heads, width // heads))
-    value: Value = b.add("transpose", split, axes=(0, 2, 1, 3))
-    return value
-
-
-def heads_last(b: Builder, x: Value) -> Value:
-    """(batch, heads, sequence, size) as (batch, sequence, heads * size)."""
-    batch, heads, sequence, size = x.shape
-    moved = b.add("transpose", x, axes=(0, 2, 1, 3))
-    value: Value = b.add("reshape", moved, shape=(batch, sequence, heads * size))
-    return value
-
-
-@dataclass
-class _Bias:
-    """What is added to the scores; `masks` says whether it may be -inf."""
-
-    b: Builder
-    dtype: str
-    value: Value | None = None
-    masks: bool = False
-
-    def add(self, value: Value, *, masks: bool = True) -> None:
-        self.value = value if self.value is None else self.b.add("add", self.value, value)
-        self.masks = self.masks or masks
-
-    def where(self, seen: Value) -> None:
-        """Add -inf where a condition is false."""
-        zero, least = self.b.constant(0, self.dtype), self.b.constant(-math.inf, self.dtype)
-        self.add(self.b.add("where", seen, zero, least))
+_MICROSOFT = "com.microsoft"
 
 
 @onnx_op("Attention", since=23)
-def attention(b: Builder, node: OnnxNode) -> Sequence[Value]:
-    """softmax(softcap(q @ k^T * scale) + bias) @ v; rows that see nothing are zeros."""
+def attention_of_heads(b: Builder, node: OnnxNode) -> Sequence[Value]:
     q, k, v = node[0], node[1], node[2]
     flat = q.type.rank == 3
     if flat:
         q = heads_first(b, q, node.attribute("q_num_heads", 0))
         k, v = (heads_first(b, x, node.attribute("kv_num_heads", 0)) for x in (k, v))
-    if node.get(4) is not None:
-        k = b.add("concatenate", node[4], k, axis=2)
+    past = node.get(4)
+    if past is not None:
+        k = b.add("concatenate", past, k, axis=2)
         v = b.add("concatenate", node[5], v, axis=2)
-    batch, heads, rows, size = q.shape
-    groups, columns = k.shape[1:3]
-    if heads % groups:
-        raise ModelError("{0} heads of queries for {1} of keys", heads, groups)
-    scale = node.attribute("scale", 1 / math.sqrt(size))
-    if not scale > 0:
-        raise ModelError("scale is {0}, expected a number above 0", scale)
-    factor = b.constant(math.sqrt(scale), q.dtype)
-    # Heads that share keys are one more dimension, along which those broadcast.
-    own = b.add("reshape", q, shape=(batch, groups, heads // groups, rows, size))
-    keys = b.add("reshape", k, shape=(batch, groups, 1, columns, k.shape[3]))
-    values = b.add("reshape", v, shape=(batch, groups, 1, columns, v.shape[3]))
-    scores = b.add(
-        "matmul", b.add("multiply", own, factor), b.add("multiply", keys, factor), transpose_b=True
-    )
-    scores = b.add("reshape", scores, shape=(batch, heads, rows, columns))
-    seen = [scores]
-    cap = node.attribute("softcap", 0.0)
-    if cap > 0:
-        bound = b.constant(cap, q.dtype)
-        scores = b.add("multiply", b.add("tanh", b.add("divide", scores, bound)), bound)
-    seen.append(scores)
-    bias = _bias(b, node, rows, columns, q.dtype)
-    scores = scores if bias.value is None else b.add("add", scores, bias.value)
-    seen.append(scores)
-    precision = node.attribute("softmax_precision")
-    wanted = q.dtype if precision is None else dtype_of(precision)
-    weights = b.add("softmax", cast_to(b, scores, wanted), axis=3)
-    if bias.masks and bias.value is not None:
-        largest = b.add("max", bias.value, axes=(bias.value.type.rank - 1,), keepdims=True)
-        blind = b.add("equal", largest, b.constant(-math.inf, bias.dtype))
-        if not isinstance(blind, Constant) or blind.data.any():
-            weights = b.add("where", blind, b.constant(0, weights.dtype), weights)
-    weights = cast_to(b, weights, q.dtype)
-    seen.append(weights)
-    split = b.add("reshape", weights, shape=(batch, groups, heads // groups, rows, columns))
-    result = b.add("matmul", split, values)
-    result = b.add("reshape", result, shape=(batch, heads, rows, v.shape[3]))
-    mode = node.attribute("qk_matmul_output_mode", 0)
-    return heads_last(b, result) if flat else result, k, v, seen[mode]
-
-
-def _bias(b: Builder, node: OnnxNode, rows: int, columns: int, dtype: str) -> _Bias:
-    bias = _Bias(b, dtype)
-    mask, past, lengths = node.get(3), node.get(4), node.get(6)
-    if mask is not None:
-        short = columns - mask.shape[-1]
-        if short > 0:
-            after = (*(0,) * (mask.type.rank - 1), short)
-            fill = False if mask.dtype == "bool" else -math.inf
-            mask = b.add("pad", mask, before=(0,) * mask.type.rank, after=after, value=fill)
-        if mask.dtype == "bool":
-            bias.where(mask)
-        else:
-            bias.add(cast_to(b, mask, dtype))
     left, right = node.attribute("left_window_size", -1), node.attribute("right_window_size", -1)
     if node.attribute("is_causal", 0):
         right = 0 if right < 0 else min(right, 0)
-    if left >= 0 or right >= 0:
-        # A query at row i is at i + offset among the keys.
-        distance = np.arange(columns) - np.arange(rows)[:, None]
-        if past is None and lengths is not None:
-            offset = b.add("subtract", lengths, b.constant(rows, lengths.dtype))
-            offset = b.add("reshape", offset, shape=(lengths.type.size, 1, 1, 1))
-            moved = b.add("subtract", b.constant(distance, lengths.dtype), offset)
-            if right >= 0:
-                bias.where(b.add("less_equal", moved, b.constant(right, moved.dtype)))
-            if left >= 0:
-                bias.where(b.add("less_equal", b.constant(-left, moved.dtype), moved))
-        else:
-            distance = distance - (0 if past is None else past.shape[2])
-            allowed = (distance <= right) | (right < 0)
-            bias.where(b.constant(allowed & ((-distance <= left) | (left < 0))))
-    if lengths is not None:
-        ends = b.add("reshape", lengths, shape=(lengths.type.size, 1, 1, 1))
-        bias.where(b.add("less", b.constant(np.arange(columns), lengths.dtype), ends))
-    return bias
+    seen = Seen(node.get(3), left, right, None if past is None else past.shape[2], node.get(6))
+    precision = node.attribute("softmax_precision")
+    result, scores = attention(
+        b, q, k, v, seen,
+        scale=node.attribute("scale"),
+        cap=node.attribute("softcap", 0.0),
+        precision=None if precision is None else dtype_of(precision),
+    )  # fmt: skip
+    mode = node.attribute("qk_matmul_output_mode", 0)
+    return heads_last(b, result) if flat else result, k, v, scores[mode]
 
 
 @onnx_op("RotaryEmbedding", since=23)
 def rotary_embedding(b: Builder, node: OnnxNode) -> Value:
-    """Pairs of elements turned by the angles of their positions."""
-    x, cos, sin = node[0], node[1], node[2]
-    positions = node.get(3)
-    if x.type.rank == 3:
-        heads = node.attribute("num_heads", 0)
-        return heads_last(b, rotated(b, node, heads_first(b, x, heads), cos, sin, positions))
-    return rotated(b, node, x, cos, sin, positions)
+    heads = node.attribute("num_heads", 0)
+    return _rotary(b, node, heads, node[1], node[2], node.get(3))
 
 
-@onnx_op("RotaryEmbedding", domain="com.microsoft")
+@onnx_op("RotaryEmbedding", domain=_MICROSOFT)
 def rotary_embedding_of_positions(b: Builder, node: OnnxNode) -> Value:
     """The same with its operands in another order; positions are of all, or the first one."""
     x, positions = node[0], node[1]
@@ -161,50 +58,181 @@ def rotary_embedding_of_positions(b: Builder, node: OnnxNode) -> Value:
     sequence = x.shape[-2]
     if positions.type.size == 1 and positions.type.rank == 1:
         steps = b.constant(np.arange(sequence), positions.dtype)
-        positions = b.add("reshape", b.add("add", steps, positions), shape=(1, sequence))
-    if x.type.rank == 3:
-        size = 2 * node[2].shape[-1]
-        heads = node.attribute("num_heads", 0) or x.shape[2] // size
-        turned = rotated(b, node, heads_first(b, x, heads), node[2], node[3], positions)
-        return heads_last(b, turned)
-    return rotated(b, node, x, node[2], node[3], positions)
+        positions = reshaped(b, b.add("add", steps, positions), (1, sequence))
+    heads = node.attribute("num_heads", 0) or x.shape[-1] // (2 * node[2].shape[-1])
+    return _rotary(b, node, heads, node[2], node[3], positions)
 
 
-def rotated(
-    b: Builder, node: OnnxNode, x: Value, cos: Value, sin: Value, positions: Value | None
+def _rotary(
+    b: Builder, node: OnnxNode, heads: int, cos: Value, sin: Value, positions: Value | None
 ) -> Value:
-    """Of (batch, heads, sequence, size); caches are (sequence, half) or (batch, sequence, half)."""
-    size = x.shape[3]
-    turned = node.attribute("rotary_embedding_dim", 0) or size
-    half = turned // 2
+    flat = node[0].type.rank == 3
+    x = heads_first(b, node[0], heads) if flat else node[0]
+    size, paired = node.attribute("rotary_embedding_dim", 0), node.attribute("interleaved", 0)
+    turned = rotated(b, x, cos, sin, positions, size=size, paired=bool(paired))
+    return heads_last(b, turned) if flat else turned
 
-    def cached(value: Value) -> Value:
-        value = value if positions is None else b.add("take", value, positions, axis=0)
-        if value.shape[-1] != half:
-            raise ModelError("caches of {0} for {1} pairs", value.type, half)
-        result: Value = b.add("reshape", value, shape=(value.shape[0], 1, *value.shape[1:]))
-        return result
 
-    def part(first: int, step: int, count: int) -> Value:
-        value: Value = b.add(
-            "slice", x, starts=(0, 0, 0, first), steps=(1, 1, 1, step), shape=(*x.shape[:3], count)
-        )
-        return value
-
-    c, s = cached(cos), cached(sin)
-    paired = bool(node.attribute("interleaved", 0))
-    first, second = (part(0, 2, half), part(1, 2, half)) if paired else (
-        part(0, 1, half), part(half, 1, half),
-    )  # fmt: skip
-    real = b.add("subtract", b.add("multiply", first, c), b.add("multiply", second, s))
-    imaginary = b.add("add", b.add("multiply", first, s), b.add("multiply", second, c))
-    if paired:
-        parts = [b.add("reshape", v, shape=(*v.shape, 1)) for v in (real, imaginary)]
-        value = b.add("concatenate", *parts, axis=4)
-        value = b.add("reshape", value, shape=(*x.shape[:3], turned))
+def _seen(b: Builder, node: OnnxNode, mask: Value | None, keys: int, dtype: str) -> Value | None:
+    """What is added to the scores of masked keys; a vector has the lengths of sequences."""
+    if mask is None:
+        return None
+    if mask.type.rank == 1:
+        lengths = b.add("reshape", mask, shape=(mask.type.size, 1, 1, 1))
+        seen = b.add("less", b.constant(np.arange(keys), mask.dtype), lengths)
+    elif mask.type.rank in (2, 3) and mask.shape[-1] == keys:
+        wanted = (mask.shape[0], *(1,) * (4 - mask.type.rank), *mask.shape[1:])
+        whole = b.add("reshape", mask, shape=wanted)
+        seen = b.add("logical_not", b.add("equal", whole, b.constant(0, mask.dtype)))
     else:
-        value = b.add("concatenate", real, imaginary, axis=3)
-    if turned < size:
-        value = b.add("concatenate", value, part(turned, 1, size - turned), axis=3)
-    result: Value = value
-    return result
+        raise Unsupported(Reason.ATTRIBUTE, f"a mask of {mask.type}")
+    low = node.attribute("mask_filter_value", -10000.0)
+    return b.add("where", seen, b.constant(0.0, dtype), b.constant(low, dtype))
+
+
+def _attended(
+    b: Builder,
+    node: OnnxNode,
+    operands: Sequence[Value],
+    past: tuple[Value, Value] | None,
+    mask: Value | None,
+    bias: Value | None,
+    *,
+    causal: bool = False,
+    left: int = -1,
+) -> tuple[Value, Value, Value]:
+    """Attention of heads (batch, heads, sequence, size), and its keys and values with past ones."""
+    q, k, v = operands
+    before = 0 if past is None else past[0].shape[2]
+    keys = k.shape[2] + before
+    if mask is not None and mask.type.rank == 1 and mask.type.size != q.shape[0]:
+        raise Unsupported(Reason.ATTRIBUTE, f"a mask of {mask.type}")
+    added = _seen(b, node, mask, keys, q.dtype)
+    if bias is not None:
+        added = bias if added is None else b.add("add", added, bias)
+    if past is not None:
+        k, v = (b.add("concatenate", *pair, axis=2) for pair in zip(past, (k, v), strict=True))
+    causal = causal or bool(node.attribute("unidirectional", 0))
+    seen = Seen(added, left, 0 if causal else -1, before)
+    scale, cap = node.attribute("scale") or None, node.attribute("softcap", 0.0)
+    result, _ = attention(b, q, k, v, seen, scale=scale, cap=cap)
+    return heads_last(b, result), k, v
+
+
+def _of_inputs(
+    b: Builder, node: OnnxNode, projected: Value, mask: Value | None, past: Value | None,
+    bias: Value | None,
+) -> Sequence[Value]:  # fmt: skip
+    """Attention of one projection, which has the columns of queries, keys and values."""
+    if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
+        raise Unsupported(Reason.ATTRIBUTE, "do_rotary or past_present_share_buffer")
+    heads, width = node.attributes["num_heads"], projected.shape[2]
+    sizes = node.attribute("qkv_hidden_sizes") or (width // 3,) * 3
+    operands = [heads_first(b, part, heads) for part in parts(b, projected, 2, sizes)]
+    held = None
+    if past is not None:
+        keys, values = (reshaped(b, p, p.shape[1:]) for p in parts(b, past, 0, (1, 1)))
+        held = keys, values
+    y, k, v = _attended(b, node, operands, held, mask, bias)
+    if not any(node.outputs[1:]):
+        return (y,)
+    return y, b.add("concatenate", *(reshaped(b, p, (1, *p.shape)) for p in (k, v)), axis=0)
+
+
+@onnx_op("Attention", domain=_MICROSOFT)
+def attention_of_inputs(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    projected = b.add("matmul", node[0], node[1])
+    bias = node.get(2)
+    projected = projected if bias is None else b.add("add", projected, bias)
+    return _of_inputs(b, node, projected, node.get(3), node.get(4), node.get(5))
+
+
+@onnx_op("QAttention", domain=_MICROSOFT)
+def quantised_attention(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    """The same, whose projection is a product of integers."""
+    x_zero, w_zero = node.get(6), node.get(7)
+    x = Whole.of(b, node[0], None if x_zero is None else reshaped(b, x_zero, ()))
+    w = Whole.of(b, node[1], w_zero)
+    scale = b.add("multiply", reshaped(b, node[3], ()), node[4])
+    projected = b.add("multiply", cast_to(b, matrix_product(b, x, w), scale.dtype), scale)
+    projected = b.add("add", projected, node[2])
+    return _of_inputs(b, node, projected, node.get(5), node.get(8), None)
+
+
+@onnx_op("MultiHeadAttention", domain=_MICROSOFT)
+def multi_head_attention(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    if any(node.get(n) is not None for n in (8, 9)) or any(node.outputs[3:]):
+        raise Unsupported(Reason.ATTRIBUTE, "shared buffers of keys, or the scores as output")
+    heads = node.attributes["num_heads"]
+    given = [node[0], node.get(1), node.get(2)]
+    if node[0].type.rank == 5:
+        given = list(_packed(b, node[0], 3))
+    elif given[1] is not None and given[1].type.rank == 5:
+        given[1:] = _packed(b, given[1], 2)
+    operands = [p for p in given if p is not None]
+    if len(operands) != 3:
+        raise Unsupported(Reason.ATTRIBUTE, "no keys or no values")
+    bias = node.get(3)
+    if bias is not None:
+        sizes = [p.shape[2] if p.type.rank == 3 else p.shape[1] * p.shape[3] for p in operands]
+        pairs = zip(operands, parts(b, bias, 0, sizes), strict=True)
+        operands = [b.add("add", p, own) if p.type.rank == 3 else p for p, own in pairs]
+    split = [heads_first(b, p, heads) if p.type.rank == 3 else p for p in operands]
+    keys, values = node.get(6), node.get(7)
+    held = None if keys is None or values is None else (keys, values)
+    return _attended(b, node, split, held, node.get(4), node.get(5))
+
+
+def _packed(b: Builder, x: Value, count: int) -> list[Value]:
+    """(batch, sequence, heads, count, size) as so many of (batch, sequence, heads * size)."""
+    batch, sequence, heads, _, size = x.shape
+    columns = parts(b, x, 3, (1,) * count)
+    return [reshaped(b, p, (batch, sequence, heads * size)) for p in columns]
+
+
+@onnx_op("GroupQueryAttention", domain=_MICROSOFT)
+def group_query_attention(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    """With known lengths, all of which are those of the past and of the queries."""
+    heads, groups = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+    if any(node.get(n) is not None for n in range(11, 17)) or any(node.outputs[3:]):
+        raise Unsupported(Reason.ATTRIBUTE, "sinks, quantised caches, norms, or padded queries")
+    for name, value in (("smooth_softmax", 0), ("sliding_window_cache", 0), ("causal", 1)):
+        node.require(name, value)
+    q, k, v = node[0], node.get(1), node.get(2)
+    if k is None or v is None:
+        size = q.shape[2] // (heads + 2 * groups)
+        q, k, v = parts(b, q, 2, (heads * size, groups * size, groups * size))
+    keys, values = node.get(3), node.get(4)
+    before = 0 if keys is None else keys.shape[2]
+    total = before + q.shape[1]
+    lengths = node.known(5)
+    if lengths is None or (lengths + 1 != total).any() or node.number(6) != total:
+        raise Unsupported(Reason.DATA_DEPENDENT, "sequences that are shorter than the cache")
+    q, k, v = heads_first(b, q, heads), heads_first(b, k, groups), heads_first(b, v, groups)
+    if node.attribute("do_rotary", 0):
+        positions = b.constant(np.arange(before, total)[None], "int64")
+        paired = bool(node.attribute("rotary_interleaved", 0))
+        q, k = (rotated(b, x, node[7], node[8], positions, paired=paired) for x in (q, k))
+    window = node.attribute("local_window_size", -1)
+    held = None if keys is None or values is None else (keys, values)
+    left = window - 1 if window > 0 else -1
+    return _attended(b, node, (q, k, v), held, None, node.get(10), causal=True, left=left)
+
+
+@onnx_op("EmbedLayerNormalization", domain=_MICROSOFT)
+def embed_layer_normalization(b: Builder, node: OnnxNode) -> Sequence[Value]:
+    """The norm of the sum of embeddings; then the lengths that a mask says, and the sum."""
+    ids, segments, positions = node[0], node.get(1), node.get(8)
+    if positions is None:
+        positions = b.constant(np.arange(ids.shape[1])[None], "int64")
+    total = b.add("take", node[2], ids, axis=0)
+    total = b.add("add", total, b.add("take", node[3], positions, axis=0))
+    if segments is not None:
+        total = b.add("add", total, b.add("take", node[4], segments, axis=0))
+    normal = b.add("normalize", total, axis=2, epsilon=node.attribute("epsilon", 1e-12))
+    y = b.add("add", b.add("multiply", normal, node[5]), node[6])
+    mask = node.get(7)
+    lengths: Value = b.constant(np.zeros(ids.shape[0]), "int32")
+    if mask is not None:
+        lengths = cast_to(b, b.add("sum", mask, axes=(1,)), "int32")
+    return y, lengths, total

@@ -1,17 +1,74 @@
-"""Branches on what is known, and loops of a known count, whose bodies are written out."""
+"""What is known as a model is read: shapes, branches and loops, which are written out, sequences.
+
+A sequence is the tuple of its values. Exporters write them for lists that loops fill, and for
+splits into parts of one size.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ....base.errors import ModelError
 from ....graph.builder import Builder
+from ....graph.compose.basics import cast_to, in_rank, parts, room, row, stacked
 from ....graph.ir import Constant, Value
-from ..table import Items, OnnxNode, Operand, Reason, Unsupported, onnx_op
-from .common import in_rank
+from ...unsupported import Reason, Unsupported
+from ..table import Items, OnnxNode, Operand, onnx_op
+from .pointwise import dtype_of
 
 _MOST = 1024
 """Iterations of a loop that is written out."""
+
+
+@onnx_op("Shape")
+def shape(b: Builder, node: OnnxNode) -> Value:
+    extents = node[0].shape
+    start, end = node.attribute("start", 0), node.attribute("end", None)
+    return b.constant(np.array(extents[start:end], np.int64))
+
+
+@onnx_op("Size")
+def size(b: Builder, node: OnnxNode) -> Value:
+    return b.constant(np.array(node[0].type.size, np.int64))
+
+
+@onnx_op("Constant")
+def constant(b: Builder, node: OnnxNode) -> Value:
+    kinds = {"value_float": np.float32, "value_floats": np.float32}
+    ((name, value),) = node.attributes.items()
+    if name in ("value_string", "value_strings"):
+        raise Unsupported(Reason.TYPE, name)
+    if name == "value":
+        return b.constant(value)
+    return b.constant(np.asarray(value, kinds.get(name, np.int64)))
+
+
+@onnx_op("ConstantOfShape")
+def constant_of_shape(b: Builder, node: OnnxNode) -> Value:
+    extents = node.integers(0) or ()
+    fill = node.attribute("value", np.zeros(1, np.float32))
+    return b.add("broadcast_to", b.constant(fill.reshape(())), shape=extents)
+
+
+@onnx_op("Range")
+def arange(b: Builder, node: OnnxNode) -> Value:
+    start, stop, step = (node.number(n) for n in range(3))
+    room(max((stop - start) / step, 0))
+    return b.constant(np.arange(start, stop, step), node[0].dtype)
+
+
+@onnx_op("EyeLike", since=9)
+def eye(b: Builder, node: OnnxNode) -> Value:
+    rows, columns = node[0].shape
+    room(rows)
+    room(columns)
+    own, others = b.constant(np.arange(rows).reshape(rows, 1), "int64"), np.arange(columns)
+    diagonal = b.constant(others - node.attribute("k", 0), "int64")
+    wanted = node.attribute("dtype")
+    dtype = node[0].dtype if wanted is None else dtype_of(wanted)
+    return cast_to(b, b.add("equal", own, diagonal), dtype)
 
 
 @onnx_op("If")
@@ -44,7 +101,7 @@ def loop(b: Builder, node: OnnxNode) -> Sequence[Operand]:
         for rows, value in zip(results, made[len(state) :], strict=True):
             rows.append(value)
         step += 1
-    return [*state, *(stacked(b, rows, 0) for rows in results)]
+    return [*state, *(_stacked(b, rows, 0) for rows in results)]
 
 
 @onnx_op("Scan", since=9)
@@ -63,7 +120,7 @@ def scan(b: Builder, node: OnnxNode) -> Sequence[Value]:
         list(reversed(values)) if front else values
         for values, front in zip(made, ahead, strict=True)
     ]
-    return [*state, *(stacked(b, v, axis) for v, axis in zip(turned, places, strict=True))]
+    return [*state, *(_stacked(b, v, axis) for v, axis in zip(turned, places, strict=True))]
 
 
 @onnx_op("Scan", since=8)
@@ -79,8 +136,8 @@ def scan_of_batch(b: Builder, node: OnnxNode) -> Sequence[Value]:
     for k in range(given[0].shape[0]):
         own = [row(b, value, 0, k) for value in given]
         state, made = _scanned(b, node, own[:states], own[states:], (0,) * count, backwards)
-        found.append([*state, *(stacked(b, values, 0) for values in made)])
-    return [stacked(b, list(values), 0) for values in zip(*found, strict=True)]
+        found.append([*state, *(_stacked(b, values, 0) for values in made)])
+    return [_stacked(b, list(values), 0) for values in zip(*found, strict=True)]
 
 
 def _scanned(
@@ -114,26 +171,89 @@ def _scanned(
     return state, rows_made
 
 
-def row(b: Builder, x: Value, axis: int, place: int) -> Value:
-    starts, shape = [0] * x.type.rank, list(x.shape)
-    starts[axis], shape[axis] = place, 1
-    part = b.add("slice", x, starts=tuple(starts), steps=(1,) * x.type.rank, shape=tuple(shape))
-    value: Value = b.add("reshape", part, shape=x.shape[:axis] + x.shape[axis + 1 :])
-    return value
-
-
-def stacked(b: Builder, given: Sequence[Operand], axis: int) -> Value:
+def _stacked(b: Builder, given: Sequence[Operand], axis: int) -> Value:
     """The values one after the other along a new axis."""
     if not given:
         raise Unsupported(Reason.DATA_DEPENDENT, "the shape of what no iteration computes")
     values = [value for value in given if not isinstance(value, Items)]
     if len(values) < len(given):
         raise Unsupported(Reason.TYPE, "sequences one after the other")
-    shape = values[0].shape
-    axis = in_rank(axis, len(shape) + 1)
-    views = [b.add("reshape", v, shape=(*shape[:axis], 1, *shape[axis:])) for v in values]
-    whole: Value = b.add("concatenate", *views, axis=axis) if len(views) > 1 else views[0]
-    return whole
+    return stacked(b, values, axis)
+
+
+@onnx_op("SequenceEmpty")
+def empty(_b: Builder, _node: OnnxNode) -> Items:
+    return Items(())
+
+
+@onnx_op("SequenceConstruct")
+def construct(_b: Builder, node: OnnxNode) -> Items:
+    return Items(tuple(node[k] for k in range(len(node.inputs))))
+
+
+@onnx_op("SequenceInsert")
+def insert(_b: Builder, node: OnnxNode) -> Items:
+    """At the end, or before the element at a position; that of the last one is -1."""
+    values = list(node.items(0))
+    at_end = node.get(2) is None or int(node.number(2)) == len(values)
+    values.insert(len(values) if at_end else _place(node, 2, len(values)), node[1])
+    return Items(tuple(values))
+
+
+@onnx_op("SequenceErase")
+def erase(_b: Builder, node: OnnxNode) -> Items:
+    values = list(node.items(0))
+    del values[_place(node, 1, len(values))]
+    return Items(tuple(values))
+
+
+@onnx_op("SequenceAt")
+def at(_b: Builder, node: OnnxNode) -> Value:
+    values = node.items(0)
+    return values[_place(node, 1, len(values))]
+
+
+@onnx_op("SequenceLength")
+def length(b: Builder, node: OnnxNode) -> Value:
+    return b.constant(len(node.items(0)), "int64")
+
+
+@onnx_op("ConcatFromSequence")
+def joined(b: Builder, node: OnnxNode) -> Value:
+    values, axis = node.items(0), node.attribute("axis", 0)
+    if not values:
+        raise ModelError("the sequence to be joined is empty")
+    if node.attribute("new_axis", 0):
+        return _stacked(b, values, in_rank(axis, values[0].type.rank + 1))
+    return b.add("concatenate", *values, axis=in_rank(axis, values[0].type.rank))
+
+
+@onnx_op("SplitToSequence")
+def split(b: Builder, node: OnnxNode) -> Items:
+    """Into parts of given lengths, of one length but the last, or of one element."""
+    x = node[0]
+    axis = in_rank(node.attribute("axis", 0), x.type.rank)
+    extent, given = x.shape[axis], node.known(1)
+    if given is None and not node.attribute("keepdims", 1):
+        return Items(tuple(row(b, x, axis, place) for place in range(extent)))
+    if given is None or given.ndim == 0:
+        size = 1 if given is None else int(given)
+        lengths = [min(size, extent - start) for start in range(0, extent, size)]
+    else:
+        lengths = [int(n) for n in given]
+    if sum(lengths) != extent:
+        raise ModelError("parts of {0} do not make {1} of {2}", lengths, extent, x)
+    return Items(tuple(parts(b, x, axis, lengths)))
+
+
+def _place(node: OnnxNode, operand: int, count: int) -> int:
+    """A position among `count`; the last one where none is given."""
+    if node.get(operand) is None:
+        return count - 1
+    place = int(node.number(operand))
+    if not -count <= place < count:
+        raise ModelError("position {0} of {1}", place, count)
+    return place % count
 
 
 @onnx_op(

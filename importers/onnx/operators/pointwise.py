@@ -1,4 +1,4 @@
-"""Operators on the elements at one place."""
+"""Operators on the elements at one place, activation functions among them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....base import dtypes
-from ....base.errors import IRError
 from ....graph.builder import Builder
-from ....graph.ir import Constant, Value
-from ..table import OnnxNode, Reason, Unsupported, onnx_op
+from ....graph.compose.basics import cast_to, reshaped
+from ....graph.compose.pointwise import clipped, is_infinite, power, prelu, shrink, threshold
+from ....graph.ir import Value
+from ...unsupported import Reason, Unsupported
+from ..table import OnnxNode, onnx_op
 
+_MICROSOFT = "com.microsoft"
 _SAME = {
     "Add": "add",
     "Sub": "subtract",
@@ -70,16 +73,14 @@ def _broadcasting(node: OnnxNode) -> None:
 @onnx_op(*_SAME)
 def same(b: Builder, node: OnnxNode) -> Value:
     _broadcasting(node)
-    value: Value = b.add(_SAME[node.operator], *(node[n] for n in range(len(node.inputs))))
-    return value
+    return b.add(_SAME[node.operator], *(node[n] for n in range(len(node.inputs))))
 
 
 @onnx_op("Greater", "GreaterOrEqual")
 def greater(b: Builder, node: OnnxNode) -> Value:
     _broadcasting(node)
     less = "less" if node.operator == "Greater" else "less_equal"
-    value: Value = b.add(less, node[1], node[0])
-    return value
+    return b.add(less, node[1], node[0])
 
 
 _VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
@@ -97,8 +98,7 @@ def variadic(b: Builder, node: OnnxNode) -> Value:
 
 @onnx_op("Reciprocal")
 def reciprocal(b: Builder, node: OnnxNode) -> Value:
-    value: Value = b.add("divide", b.constant(1, node[0].dtype), node[0])
-    return value
+    return b.add("divide", b.constant(1, node[0].dtype), node[0])
 
 
 @onnx_op("Identity")
@@ -109,7 +109,7 @@ def identity(_b: Builder, node: OnnxNode) -> Value:
 @onnx_op("Clip")
 def clip_by_attributes(b: Builder, node: OnnxNode) -> Value:
     low, high = node.attribute("min"), node.attribute("max")
-    return _clipped(
+    return clipped(
         b,
         node[0],
         None if low is None else b.constant(low, node[0].dtype),
@@ -119,63 +119,34 @@ def clip_by_attributes(b: Builder, node: OnnxNode) -> Value:
 
 @onnx_op("Clip", since=11)
 def clip(b: Builder, node: OnnxNode) -> Value:
-    return _clipped(b, node[0], node.get(1), node.get(2))
-
-
-def _clipped(b: Builder, x: Value, low: Value | None, high: Value | None) -> Value:
-    bounds = [None if v is None else b.add("reshape", v, shape=()) for v in (low, high)]
-    x = x if bounds[0] is None else b.add("maximum", x, bounds[0])
-    return x if bounds[1] is None else b.add("minimum", x, bounds[1])
+    return clipped(b, node[0], node.get(1), node.get(2))
 
 
 @onnx_op("Pow")
-def power(b: Builder, node: OnnxNode) -> Value:
-    """In the common dtype of base and exponent; whole powers of floats up to 3 are products."""
+def pow_(b: Builder, node: OnnxNode) -> Value:
     _broadcasting(node)
-    x, exponent = node[0], node[1]
-    if (
-        isinstance(exponent, Constant)
-        and exponent.type.size == 1
-        and exponent.type.rank <= x.type.rank
-    ):
-        number = exponent.data.reshape(-1)[0]
-        if number in (1, 2, 3):
-            value = x
-            for _ in range(int(number) - 1):
-                value = b.add("multiply", value, x)
-            return value
-    wide = promoted(x.dtype, exponent.dtype)
-    both = (cast_to(b, x, wide), cast_to(b, exponent, wide))
-    return cast_to(b, b.add("power", *both), x.dtype)
+    return power(b, node[0], node[1])
 
 
 @onnx_op("Mod")
 def mod(b: Builder, node: OnnxNode) -> Value:
-    value: Value = b.add("fmod" if node.attribute("fmod", 0) else "remainder", node[0], node[1])
-    return value
+    return b.add("fmod" if node.attribute("fmod", 0) else "remainder", node[0], node[1])
 
 
 @onnx_op("BitShift")
 def bit_shift(b: Builder, node: OnnxNode) -> Value:
     node.require("direction", "LEFT", "RIGHT")
     left = node.attribute("direction") == "LEFT"
-    value: Value = b.add("shift_left" if left else "shift_right", node[0], node[1])
-    return value
+    return b.add("shift_left" if left else "shift_right", node[0], node[1])
 
 
 @onnx_op("IsInf")
 def is_inf(b: Builder, node: OnnxNode) -> Value:
     x = node[0]
-    infinity = b.constant(np.inf, x.dtype)
     if x.dtype == "float8_e4m3fn":
         raise Unsupported(Reason.DTYPE, x.dtype)
     negative, positive = node.attribute("detect_negative", 1), node.attribute("detect_positive", 1)
-    if negative and positive:
-        x = b.add("abs", x)
-    elif negative:
-        x = b.add("negative", x)
-    value: Value = b.add("equal", x, infinity)
-    return value if negative or positive else b.add("logical_and", value, b.constant(False))
+    return is_infinite(b, x, negative=bool(negative), positive=bool(positive))
 
 
 @onnx_op("Cast")
@@ -192,18 +163,6 @@ def _cast(b: Builder, node: OnnxNode, dtype: str) -> Value:
     return cast_to(b, node[0], dtype, saturate=bool(node.attribute("saturate", 1)))
 
 
-def cast_to(b: Builder, x: Value, dtype: str, *, saturate: bool = False) -> Value:
-    """`x` as another dtype; with `saturate` within the range of a float of 8 bits."""
-    if x.dtype == dtype:
-        return x
-    if saturate and dtypes.is_float(dtype) and dtypes.nbytes(dtype) == 1:
-        largest = dtypes.largest_float(dtype)
-        x = b.add("cast", x, dtype="float32") if not dtypes.is_float(x.dtype) else x
-        x = b.add("clip", x, low=-largest, high=largest)
-    value: Value = b.add("cast", x, dtype=dtype)
-    return value
-
-
 @onnx_op("BitCast")
 def bit_cast(b: Builder, node: OnnxNode) -> Value:
     x, dtype = node[0], dtype_of(node.attributes["to"])
@@ -211,8 +170,7 @@ def bit_cast(b: Builder, node: OnnxNode) -> Value:
         return x
     if dtype == "bool":
         raise Unsupported(Reason.DTYPE, "the bits of other numbers as bool")
-    value: Value = b.add("bitcast", x, source=x.dtype, to=dtype)
-    return value
+    return b.add("bitcast", x, source=x.dtype, to=dtype)
 
 
 @onnx_op("Dropout", since=7)
@@ -249,9 +207,84 @@ def dtype_of(number: int) -> str:
         raise Unsupported(Reason.DTYPE, f"dtype {number}") from error
 
 
-def promoted(first: str, second: str) -> str:
-    """The common dtype by numpy's rules. Raises `Unsupported` if there is none."""
-    try:
-        return dtypes.promote(first, second)
-    except IRError as error:
-        raise Unsupported(Reason.DTYPE, f"{first} and {second}") from error
+@onnx_op("Elu", "Celu")
+def elu(b: Builder, node: OnnxNode) -> Value:
+    alpha = node.attribute("alpha", 1.0)
+    return b.add(node.operator.lower(), node[0], alpha=alpha)
+
+
+@onnx_op("Selu")
+def selu(b: Builder, node: OnnxNode) -> Value:
+    """Before opset 6 the constants had fewer digits."""
+    usual = (1.67326319217681884765625, 1.05070102214813232421875)
+    alpha, gamma = usual if node.version >= 6 else (1.6732, 1.0507)
+    return b.add(
+        "selu", node[0], alpha=node.attribute("alpha", alpha), gamma=node.attribute("gamma", gamma)
+    )
+
+
+@onnx_op("LeakyRelu")
+def leaky_relu(b: Builder, node: OnnxNode) -> Value:
+    return b.add("leaky_relu", node[0], slope=node.attribute("alpha", 0.01))
+
+
+@onnx_op("HardSigmoid")
+def hard_sigmoid(b: Builder, node: OnnxNode) -> Value:
+    alpha, beta = node.attribute("alpha", 0.2), node.attribute("beta", 0.5)
+    return b.add("hard_sigmoid", node[0], alpha=alpha, beta=beta)
+
+
+@onnx_op("HardSwish")
+def hard_swish(b: Builder, node: OnnxNode) -> Value:
+    return b.add("hard_swish", node[0], alpha=1 / 6, beta=0.5)
+
+
+@onnx_op("Swish")
+@onnx_op("QuickGelu", domain=_MICROSOFT)
+def swish(b: Builder, node: OnnxNode) -> Value:
+    return _swish(b, node, 1.702 if node.domain else 1.0)
+
+
+def _swish(b: Builder, node: OnnxNode, usual: float = 1.0) -> Value:
+    return b.add("swish", node[0], alpha=node.attribute("alpha", usual))
+
+
+@onnx_op("SwiGLU")
+def swiglu(b: Builder, node: OnnxNode) -> Value:
+    return b.add("multiply", _swish(b, node), node[1])
+
+
+@onnx_op("Gelu")
+@onnx_op("Gelu", domain=_MICROSOFT)
+def gelu(b: Builder, node: OnnxNode) -> Value:
+    node.require("approximate", "none", "tanh")
+    by_tanh = node.attribute("approximate") == "tanh"
+    return b.add("gelu_by_tanh" if by_tanh else "gelu", node[0])
+
+
+@onnx_op("FastGelu", "BiasGelu", domain=_MICROSOFT)
+def bias_gelu(b: Builder, node: OnnxNode) -> Value:
+    x, bias = node[0], node.get(1)
+    x = x if bias is None else b.add("add", x, bias)
+    return b.add("gelu" if node.operator == "BiasGelu" else "gelu_by_tanh", x)
+
+
+@onnx_op("PRelu")
+def parametric_relu(b: Builder, node: OnnxNode) -> Value:
+    """Before opset 7 a slope for each channel is of one dimension."""
+    x, slope = node[0], node[1]
+    if node.version < 7 and slope.type.size > 1 and slope.shape != x.shape:
+        if slope.type.rank != 1 or x.type.rank < 2:
+            raise Unsupported(Reason.VERSION, "PRelu of opset 6")
+        slope = reshaped(b, slope, (slope.type.size, *(1,) * (x.type.rank - 2)))
+    return prelu(b, x, slope)
+
+
+@onnx_op("ThresholdedRelu")
+def thresholded_relu(b: Builder, node: OnnxNode) -> Value:
+    return threshold(b, node[0], node.attribute("alpha", 1.0))
+
+
+@onnx_op("Shrink")
+def shrunk(b: Builder, node: OnnxNode) -> Value:
+    return shrink(b, node[0], node.attribute("lambd", 0.5), node.attribute("bias", 0.0))

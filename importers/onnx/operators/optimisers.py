@@ -1,4 +1,4 @@
-"""Losses, and the steps of optimisers: compositions."""
+"""The steps of optimisers."""
 
 from __future__ import annotations
 
@@ -8,55 +8,12 @@ from typing import TypeAlias
 import numpy as np
 
 from ....graph.builder import Builder
+from ....graph.compose.basics import cast_to
 from ....graph.ir import Value
 from ..table import OnnxNode, onnx_op
-from .common import wide
-from .pointwise import cast_to
 
 TRAINING = "ai.onnx.preview.training"
 Step: TypeAlias = "Callable[[_Arithmetic, OnnxNode, Value, Value, list[Value]], list[Value]]"
-
-
-@onnx_op("NegativeLogLikelihoodLoss")
-def negative_log_likelihood(b: Builder, node: OnnxNode) -> Value:
-    return _loss(b, node, cast_to(b, node[0], wide(node[0])))
-
-
-@onnx_op("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(b: Builder, node: OnnxNode) -> Sequence[Value]:
-    x = cast_to(b, node[0], wide(node[0]))
-    centred = b.add("subtract", x, b.add("max", x, axes=(1,), keepdims=True))
-    total = b.add("sum", b.add("exp", centred), axes=(1,), keepdims=True)
-    logarithms = b.add("subtract", centred, b.add("log", total))
-    return _loss(b, node, logarithms), cast_to(b, logarithms, node[0].dtype)
-
-
-def _loss(b: Builder, node: OnnxNode, logarithms: Value) -> Value:
-    """Minus the logarithms at the targets, weighted. Classes are axis 1, and are compared."""
-    target, weights = node[1], node.get(2)
-    ignored, reduction = node.attribute("ignore_index"), node.attribute("reduction", "mean")
-    rest = (1,) * (target.type.rank - 1)
-    classes = np.arange(logarithms.shape[1]).reshape(-1, *rest)
-    place = b.add("reshape", target, shape=(target.shape[0], 1, *target.shape[1:]))
-    chosen = b.add("equal", place, b.constant(classes, target.dtype))
-    dtype = logarithms.dtype
-    zero, one = b.constant(0, dtype), b.constant(1, dtype)
-    factors = None
-    if weights is not None:
-        own = b.add("reshape", cast_to(b, weights, dtype), shape=(weights.type.size, *rest))
-        factors = b.add("sum", b.add("where", chosen, own, zero), axes=(1,))
-    if ignored is not None:
-        known = b.constant(ignored, target.dtype)
-        factors = b.add("where", b.add("equal", target, known), zero, factors or one)
-    picked = b.add("sum", b.add("where", chosen, logarithms, zero), axes=(1,))
-    loss = b.add("negative", picked)
-    loss = loss if factors is None else b.add("multiply", loss, factors)
-    axes = tuple(range(target.type.rank))
-    if reduction == "mean" and factors is not None:
-        loss = b.add("divide", b.add("sum", loss, axes=axes), b.add("sum", factors, axes=axes))
-    elif reduction != "none":
-        loss = b.add(reduction, loss, axes=axes)
-    return cast_to(b, loss, node[0].dtype)
 
 
 class _Arithmetic:
@@ -68,8 +25,7 @@ class _Arithmetic:
 
     def __call__(self, operator: str, *operands: Value | float) -> Value:
         own = [o if isinstance(o, Value) else self.b.constant(o, self.dtype) for o in operands]
-        value: Value = self.b.add(operator, *(cast_to(self.b, v, self.dtype) for v in own))
-        return value
+        return self.b.add(operator, *(cast_to(self.b, v, self.dtype) for v in own))
 
     def blend(self, factor: float, x: Value, other: float, y: Value) -> Value:
         """`factor * x + other * y`."""

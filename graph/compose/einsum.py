@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....base.errors import ModelError
-from ....graph.builder import Builder
-from ....graph.ir import Value
-from ..table import OnnxNode, onnx_op
+from ...base.errors import ModelError
+from ..builder import Builder
+from ..ir import Value
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,12 @@ class _Labelled:
         return 1 if place < 0 else self.value.shape[place]
 
 
-@onnx_op("Einsum")
-def einsum(b: Builder, node: OnnxNode) -> Value:
-    operands = [node[n] for n in range(len(node.inputs))]
-    terms, result = _parsed(node.attributes["equation"], [v.type.rank for v in operands])
+def einsum(b: Builder, equation: str, operands: Sequence[Value]) -> Value:
+    """The sum of products that an equation says, as numpy writes it.
+
+    Raises `ModelError` for an equation that does not go with the operands.
+    """
+    terms, result = _parsed(equation, [v.type.rank for v in operands])
     own = [_diagonal(b, v, labels) for v, labels in zip(operands, terms, strict=True)]
     left, *rest = own
     for n, right in enumerate(rest):

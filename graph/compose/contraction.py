@@ -1,0 +1,194 @@
+"""Products of matrices and convolutions: of vectors, with biases, transposed, causal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...base.errors import ModelError
+from ..builder import Builder
+from ..ir import Value
+from .basics import reshaped
+
+
+def product(b: Builder, x: Value, y: Value) -> Value:
+    """The product of matrices or, with one dimension, vectors."""
+    rows, columns = matrices(b, x, y)
+    return of_matrices(b, b.add("matmul", rows, columns), x, y)
+
+
+def matrices(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    """The operands of a product as matrices: a vector is a row at its left, a column at its right.
+
+    `of_matrices` takes the dimensions off the result again.
+    """
+    first, last = x.type.rank == 1, y.type.rank == 1
+    x = reshaped(b, x, (1, *x.shape)) if first else x
+    return x, reshaped(b, y, (*y.shape, 1)) if last else y
+
+
+def of_matrices(b: Builder, z: Value, x: Value, y: Value) -> Value:
+    """The product of `x` and `y`, given that of their `matrices`."""
+    first, last = x.type.rank == 1, y.type.rank == 1
+    shape = list(z.shape)
+    if last:
+        del shape[-1]
+    if first:
+        del shape[-1 if last else -2]
+    return reshaped(b, z, shape) if first or last else z
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The attributes of a convolution, for each spatial dimension; `before` and `after` pad it."""
+
+    strides: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dilations: tuple[int, ...]
+    groups: int = 1
+
+    def of(self, b: Builder, x: Value, w: Value, dtype: str | None = None) -> Value:
+        return b.add("conv", x, w, **vars(self), dtype=dtype)
+
+
+def same_padding(
+    extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The padding with which there is an output for each stride: a half, and what is left of it."""
+    found = []
+    for e, k, s, d in zip(extents, kernel, strides, dilations, strict=True):
+        total = max((-(-e // s) - 1) * s + (k - 1) * d + 1 - e, 0)
+        found.append((total // 2, total - total // 2))
+    return found
+
+
+def along_channels(b: Builder, values: Value, y: Value) -> Value:
+    """A value for each channel of (n, c, *extents), or one for all, to broadcast."""
+    shape = (values.type.size, *(1,) * (y.type.rank - 2)) if values.type.size > 1 else ()
+    return b.add("reshape", values, shape=shape)
+
+
+def biased(b: Builder, y: Value, bias: Value | None) -> Value:
+    if bias is None:
+        return y
+    return b.add("add", y, along_channels(b, bias, y))
+
+
+def transposed_conv(
+    b: Builder,
+    x: Value,
+    w: Value,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    before: Sequence[int],
+    sizes: Sequence[int],
+) -> Value:
+    """A transposed convolution, whose outputs are cut off `before`, and are `sizes` many.
+
+    It is one with stride 1 for each phase of the outputs, interleaved. Output y is the sum over
+    taps k of `x[i] * w[k]` where `y + before = i * stride + k`. Those of one phase
+    `(y + before) % stride` read each `stride`-th tap: phases are channels.
+    """
+    rank = x.type.rank - 2
+    if any(d > 1 for d in dilations):
+        w = _spread(b, w, dilations)
+    taps = tuple(-(-k // s) for k, s in zip(w.shape[2:], strides, strict=True))
+    # The first input that the first output of a phase reads, and the last one.
+    first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
+    last = [(p + n - 1) // s for p, n, s in zip(before, sizes, strides, strict=True)]
+    y = b.add(
+        "conv",
+        x,
+        _phases(b, w, strides, taps, groups),
+        strides=(1,) * rank,
+        before=tuple(t - 1 - f for t, f in zip(taps, first, strict=True)),
+        after=tuple(max(p - e + 1, 0) for p, e in zip(last, x.shape[2:], strict=True)),
+        dilations=(1,) * rank,
+        groups=groups,
+    )
+    starts = tuple(p - f * s for p, f, s in zip(before, first, strides, strict=True))
+    if any(s > 1 for s in strides) or (*starts, *sizes) != (*(0,) * rank, *y.shape[2:]):
+        y = b.add("interleave", y, factors=strides, starts=starts, shape=sizes)
+    return y
+
+
+def _spread(b: Builder, w: Value, dilations: Sequence[int]) -> Value:
+    """Weights with zeros between them."""
+    rank, kernel = len(dilations), w.shape[2:]
+    split = [n for k in kernel for n in (k, 1)]
+    value = b.add("reshape", w, shape=(*w.shape[:2], *split))
+    after = [0, 0, *(n for d in dilations for n in (0, d - 1))]
+    value = b.add("pad", value, before=(0,) * len(after), after=tuple(after))
+    wide = tuple(k * d for k, d in zip(kernel, dilations, strict=True))
+    value = b.add("reshape", value, shape=(*w.shape[:2], *wide))
+    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    whole = (2 + rank) * (0,), (2 + rank) * (1,)
+    return b.add("slice", value, starts=whole[0], steps=whole[1], shape=(*w.shape[:2], *spans))
+
+
+def _phases(
+    b: Builder, w: Value, strides: Sequence[int], taps: Sequence[int], groups: int
+) -> Value:
+    """Weights (c, o / groups, *kernel) as those (o * prod(strides), c / groups, *taps)."""
+    rank, (channels, outputs) = len(strides), w.shape[:2]
+    after = [t * s - k for t, s, k in zip(taps, strides, w.shape[2:], strict=True)]
+    if any(after):
+        w = b.add("pad", w, before=(0,) * w.type.rank, after=(0, 0, *after))
+    split = [n for t, s in zip(taps, strides, strict=True) for n in (t, s)]
+    shape = (groups, channels // groups, outputs, *split)
+    w = b.add("reshape", w, shape=shape)
+    turned = [t - 1 if n % 2 == 0 else 0 for n, t in enumerate(split)]
+    steps = [-1 if n % 2 == 0 else 1 for n in range(2 * rank)]
+    w = b.add("slice", w, starts=(0, 0, 0, *turned), steps=(1, 1, 1, *steps), shape=shape)
+    phases, places = range(4, 4 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    w = b.add("transpose", w, axes=(0, 2, *phases, 1, *places))
+    count = groups * outputs
+    for s in strides:
+        count *= s
+    return b.add("reshape", w, shape=(count, channels // groups, *taps))
+
+
+def causal_conv(
+    b: Builder, x: Value, w: Value, bias: Value | None, past: Value | None
+) -> tuple[Value, Value]:
+    """A depthwise convolution of what came before and the input (n, c, steps), and both together.
+
+    Without a `past` zeros came before.
+    """
+    rest = w.shape[2] - 1
+    if past is None:
+        past = b.add("broadcast_to", b.constant(0, x.dtype), shape=(*x.shape[:2], rest))
+    whole = b.add("concatenate", past, x, axis=2) if rest else x
+    y = Convolution((1,), (0,), (0,), (1,), x.shape[1]).of(b, whole, w)
+    return biased(b, y, bias), whole
+
+
+def columns_to_image(
+    b: Builder,
+    x: Value,
+    image: Sequence[int],
+    block: Sequence[int],
+    *,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+) -> Value:
+    """A transposed convolution of each channel, which adds each tap to its place."""
+    taps = math.prod(block)
+    counts = [
+        (e + p + q - (k - 1) * d - 1) // s + 1
+        for e, p, q, k, d, s in zip(image, before, after, block, dilations, strides, strict=True)
+    ]
+    channels = x.shape[1] // taps
+    if x.shape[1] % taps or math.prod(counts) != x.shape[2]:
+        raise ModelError("columns {0} of an image {1}", x.type, image)
+    own = reshaped(b, x, (x.shape[0], x.shape[1], *counts))
+    one = np.eye(taps).reshape(taps, 1, *block)
+    weights = b.constant(np.tile(one, (channels, 1, *(1,) * len(block))), x.dtype)
+    return transposed_conv(b, own, weights, strides, dilations, channels, before, image)

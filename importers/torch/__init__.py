@@ -1,0 +1,5 @@
+"""PyTorch's exported programs as graphs."""
+
+from .program import import_torch
+
+__all__ = ["import_torch"]

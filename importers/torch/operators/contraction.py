@@ -1,0 +1,121 @@
+"""Products of matrices, convolutions, attention, and Einstein summation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....graph.builder import Builder
+from ....graph.compose.attention import Seen, attention
+from ....graph.compose.basics import reshaped
+from ....graph.compose.contraction import (
+    Convolution,
+    biased,
+    matrices,
+    of_matrices,
+    product,
+    transposed_conv,
+)
+from ....graph.compose.einsum import einsum
+from ....graph.ir import TensorType, Value
+from ...unsupported import Reason, Unsupported
+from ..table import Number, arithmetic, aten, spread
+
+
+@aten("mm", "bmm", "matmul", "mv", "dot")
+def matmul(b: Builder, _out: TensorType, x: Value, y: Value) -> Value:
+    return product(b, x, y)
+
+
+@aten("linear")
+def linear(
+    b: Builder, _out: TensorType, x: Value, weight: Value, bias: Value | None = None
+) -> Value:
+    if weight.type.rank != 2:
+        raise Unsupported(Reason.ATTRIBUTE, f"a weight of {weight.type}")
+    rows, _ = matrices(b, x, weight)
+    z = of_matrices(b, b.add("matmul", rows, weight, transpose_b=True), x, weight)
+    return z if bias is None else b.add("add", z, bias)
+
+
+@aten("addmm", "baddbmm")
+def add_product(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    first: Value,
+    second: Value,
+    *,
+    beta: Number = 1,
+    alpha: Number = 1,
+) -> Value:
+    z = product(b, first, second)
+    z = z if alpha == 1 else arithmetic("multiply", b, out, z, alpha)
+    if not beta:  # what is in `x` then does not matter, NaN too
+        return z
+    x = x if beta == 1 else arithmetic("multiply", b, out, x, beta)
+    return b.add("add", z, x)
+
+
+@aten("einsum")
+def einstein(
+    b: Builder, _out: TensorType, equation: str, tensors: Sequence[Value], *, path: object = None
+) -> Value:
+    del path
+    return einsum(b, equation, tensors)
+
+
+@aten("convolution")
+def convolution(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value:
+    """`output_padding` is in the shape of the result."""
+    del output_padding
+    rank = x.type.rank - 2
+    strides, edges, dilations = (spread(v, rank) for v in (stride, padding, dilation))
+    if transposed:
+        sizes = out.shape[2:]
+        y = transposed_conv(b, x, weight, strides, dilations, groups, edges, sizes)
+    else:
+        y = Convolution(strides, edges, edges, dilations, groups).of(b, x, weight)
+    return biased(b, y, bias)
+
+
+@aten("scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    b: Builder,
+    out: TensorType,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    """Queries see, if it is causal, the keys up to their own place, counted from the first."""
+    if dropout_p:
+        raise Unsupported(Reason.ATTRIBUTE, f"dropout_p={dropout_p}")
+    shared = q.shape[:-3] if enable_gqa else q.shape[:-2]
+    if q.type.rank not in (3, 4) or any(x.shape[: len(shared)] != shared for x in (k, v)):
+        raise Unsupported(Reason.ATTRIBUTE, f"attention of {q.type}, {k.type}, {v.type}")
+    if q.type.rank == 3:
+        own = [reshaped(b, x, (x.shape[0], 1, *x.shape[1:])) for x in (q, k, v)]
+        q, k, v = own
+        if attn_mask is not None and attn_mask.type.rank == 3:
+            attn_mask = reshaped(b, attn_mask, (attn_mask.shape[0], 1, *attn_mask.shape[1:]))
+    if attn_mask is not None and attn_mask.shape[-1:] != (k.shape[2],):
+        attn_mask = b.add("broadcast_to", attn_mask, shape=(*attn_mask.shape[:-1], k.shape[2]))
+    seen = Seen(attn_mask, right=0 if is_causal else -1)
+    return reshaped(b, attention(b, q, k, v, seen, scale=scale)[0], out.shape)

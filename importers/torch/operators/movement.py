@@ -1,0 +1,179 @@
+"""Operators that move elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from ....graph.builder import Builder
+from ....graph.compose import movement
+from ....graph.compose.basics import cast_to, in_rank, part, parts, reshaped, row
+from ....graph.ir import TensorType, Value
+from ...unsupported import Reason, Unsupported
+from ..table import Number, aten
+
+
+@aten(
+    "view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", "unflatten.int"
+)
+def reshape(b: Builder, out: TensorType, x: Value, *_where: object) -> Value:
+    return b.add("reshape", x, shape=out.shape)
+
+
+@aten("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
+def identity(_b: Builder, _out: TensorType, x: Value) -> Value:
+    return x
+
+
+@aten("_to_copy")
+def cast(b: Builder, out: TensorType, x: Value, *, dtype: object = None) -> Value:
+    del dtype
+    return cast_to(b, x, out.dtype)
+
+
+@aten("copy")
+def copy(
+    b: Builder, out: TensorType, _x: Value, source: Value, _non_blocking: bool = False
+) -> Value:
+    return b.add("broadcast_to", cast_to(b, source, out.dtype), shape=out.shape)
+
+
+@aten("expand")
+def expand(
+    b: Builder, out: TensorType, x: Value, _size: object, *, implicit: bool = False
+) -> Value:
+    del implicit
+    return x if x.shape == out.shape else b.add("broadcast_to", x, shape=out.shape)
+
+
+@aten("permute")
+def permute(b: Builder, _out: TensorType, x: Value, dims: Sequence[int]) -> Value:
+    return b.add("transpose", x, axes=tuple(d % x.type.rank for d in dims))
+
+
+@aten("slice.Tensor")
+def slice_(
+    b: Builder,
+    _out: TensorType,
+    x: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    own = range(x.shape[dim])[start:end:step]
+    return movement.sliced(b, x, (own.start,), (own.stop,), (dim,), (step,))
+
+
+@aten("select.int")
+def select(b: Builder, _out: TensorType, x: Value, dim: int, index: int) -> Value:
+    axis = in_rank(dim, x.type.rank)
+    return row(b, x, axis, index % x.shape[axis])
+
+
+@aten("cat")
+def concatenate(b: Builder, out: TensorType, tensors: Sequence[Value], dim: int = 0) -> Value:
+    """Of vectors without elements nothing is taken, of whatever rank the others are."""
+    own = [cast_to(b, t, out.dtype) for t in tensors if t.shape != (0,)] or list(tensors[:1])
+    return own[0] if len(own) == 1 else b.add("concatenate", *own, axis=in_rank(dim, out.rank))
+
+
+@aten("split_with_sizes")
+def split(
+    b: Builder, _out: TensorType, x: Value, sizes: Sequence[int], dim: int = 0
+) -> Sequence[Value]:
+    return parts(b, x, in_rank(dim, x.type.rank), sizes)
+
+
+@aten("flip")
+def flip(b: Builder, _out: TensorType, x: Value, dims: Sequence[int]) -> Value:
+    axes = {in_rank(d, x.type.rank) for d in dims}
+    starts = [e - 1 if d in axes else 0 for d, e in enumerate(x.shape)]
+    steps = [-1 if d in axes else 1 for d in range(x.type.rank)]
+    return b.add("slice", x, starts=starts, steps=steps, shape=x.shape) if x.type.size else x
+
+
+@aten("repeat")
+def repeat(b: Builder, _out: TensorType, x: Value, repeats: Sequence[int]) -> Value:
+    shape = (*(1,) * (len(repeats) - x.type.rank), *x.shape)
+    return movement.tiled(b, reshaped(b, x, shape), repeats)
+
+
+def _around(pad: Sequence[int], rank: int) -> list[int]:
+    """Widths before all dimensions, then after them, of pairs for the last dimensions."""
+    pairs = [(0, 0)] * rank
+    for n in range(len(pad) // 2):
+        pairs[rank - 1 - n] = pad[2 * n], pad[2 * n + 1]
+    return [first for first, _ in pairs] + [last for _, last in pairs]
+
+
+@aten("constant_pad_nd")
+def pad_constant(
+    b: Builder, _out: TensorType, x: Value, pad: Sequence[int], value: Number = 0
+) -> Value:
+    return movement.padded(b, x, _around(pad, x.type.rank), fill=value)
+
+
+def _pad(mode: str, b: Builder, _out: TensorType, x: Value, padding: Sequence[int]) -> Value:
+    return movement.padded(b, x, _around(padding, x.type.rank), mode=mode)
+
+
+for _rank in (1, 2, 3):
+    aten(f"reflection_pad{_rank}d")(partial(_pad, "reflect"))
+    aten(f"replication_pad{_rank}d")(partial(_pad, "edge"))
+
+
+def _triangle(upper: bool, b: Builder, _out: TensorType, x: Value, diagonal: int = 0) -> Value:
+    return movement.triangle(b, x, diagonal, upper=upper)
+
+
+aten("tril")(partial(_triangle, False))
+aten("triu")(partial(_triangle, True))
+
+
+def _blocks(to_space: bool, b: Builder, out: TensorType, x: Value, factor: int) -> Value:
+    own = reshaped(b, x, (math.prod(x.shape[:-3]), *x.shape[-3:]))
+    move = movement.depth_to_space if to_space else movement.space_to_depth
+    return reshaped(b, move(b, own, factor, depth_first=True), out.shape)
+
+
+aten("pixel_shuffle")(partial(_blocks, True))
+aten("pixel_unshuffle")(partial(_blocks, False))
+
+
+@aten("slice_scatter")
+def slice_scatter(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    source: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    if step != 1:
+        raise Unsupported(Reason.ATTRIBUTE, f"step={step}")
+    axis = in_rank(dim, x.type.rank)
+    own = range(x.shape[axis])[start:end]
+    return _replaced(b, x, cast_to(b, source, out.dtype), axis, own.start, own.stop)
+
+
+@aten("select_scatter")
+def select_scatter(
+    b: Builder, out: TensorType, x: Value, source: Value, dim: int, index: int
+) -> Value:
+    axis = in_rank(dim, x.type.rank)
+    place = index % x.shape[axis]
+    own = reshaped(b, source, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return _replaced(b, x, cast_to(b, own, out.dtype), axis, place, place + 1)
+
+
+def _replaced(b: Builder, x: Value, own: Value, axis: int, start: int, stop: int) -> Value:
+    """`x`, of which the elements from `start` to `stop` along an axis are others."""
+    if stop <= start:
+        return x
+    ends = [part(b, x, axis, 0, start), own, part(b, x, axis, stop, x.shape[axis] - stop)]
+    kept = [value for value in ends if value.shape[axis]]
+    return kept[0] if len(kept) == 1 else b.add("concatenate", *kept, axis=axis)

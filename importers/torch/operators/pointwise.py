@@ -1,0 +1,351 @@
+"""Operators on the elements at one place, activation functions among them."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from ....base import dtypes
+from ....graph.builder import Builder
+from ....graph.compose import pointwise
+from ....graph.compose.basics import cast_to, times
+from ....graph.ir import TensorType, Value
+from ...unsupported import Reason, Unsupported
+from ..table import Number, Operand, arithmetic, as_value, aten, common, in_wide, ranged
+
+_SAME = {
+    "abs": "abs",
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cos": "cos",
+    "cosh": "cosh",
+    "div.Scalar": "divide",
+    "div.Tensor": "divide",
+    "erf": "erf",
+    "exp": "exp",
+    "fmod.Scalar": "fmod",
+    "fmod.Tensor": "fmod",
+    "log": "log",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "mish": "mish",
+    "neg": "negative",
+    "relu": "relu",
+    "remainder.Scalar": "remainder",
+    "remainder.Tensor": "remainder",
+    "sigmoid": "sigmoid",
+    "silu": "swish",
+    "sin": "sin",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+}
+"""Operators whose operands are of the dtype of the result, and which graphs have."""
+
+for _name, _operator in _SAME.items():
+    aten(_name)(partial(arithmetic, _operator))
+
+_BITS = {
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "bitwise_not": "not",
+}
+
+
+def _bitwise(operator: str, b: Builder, out: TensorType, *operands: Operand) -> Value:
+    kind = "logical" if out.dtype == "bool" else "bitwise"
+    return arithmetic(f"{kind}_{operator}", b, out, *operands)
+
+
+def _logical(operator: str, b: Builder, _out: TensorType, *operands: Value) -> Value:
+    return b.add(operator, *(cast_to(b, x, "bool") for x in operands))
+
+
+for _name, _operator in _BITS.items():
+    for _overload in ("default",) if _operator == "not" else ("Tensor", "Scalar"):
+        aten(f"{_name}.{_overload}")(partial(_bitwise, _operator))
+    aten(f"logical_{_operator}")(partial(_logical, f"logical_{_operator}"))
+
+
+def _compared(
+    operator: str, turned: bool, b: Builder, _out: TensorType, x: Operand, y: Operand
+) -> Value:
+    dtype = common(x, y)
+    sides = (y, x) if turned else (x, y)
+    return b.add(operator, *(as_value(b, v, dtype) for v in sides))
+
+
+for _name, _operator, _turned in (
+    ("eq", "equal", False),
+    ("lt", "less", False),
+    ("le", "less_equal", False),
+    ("gt", "less", True),
+    ("ge", "less_equal", True),
+):
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(partial(_compared, _operator, _turned))
+
+
+@aten("ne.Tensor", "ne.Scalar")
+def not_equal(b: Builder, out: TensorType, x: Operand, y: Operand) -> Value:
+    return b.add("logical_not", _compared("equal", False, b, out, x, y))
+
+
+def _sum(
+    operator: str, b: Builder, out: TensorType, x: Operand, y: Operand, alpha: Number = 1
+) -> Value:
+    if out.dtype == "bool":
+        if operator == "subtract" or alpha != 1:
+            raise Unsupported(Reason.DTYPE, "bool")
+        return arithmetic("logical_or", b, out, x, y)
+    if alpha != 1:
+        y = arithmetic("multiply", b, out, y, alpha)
+    return arithmetic(operator, b, out, x, y)
+
+
+for _name in ("add", "sub"):
+    _operator = "add" if _name == "add" else "subtract"
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(partial(_sum, _operator))
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def reversed_subtract(
+    b: Builder, out: TensorType, x: Operand, y: Operand, alpha: Number = 1
+) -> Value:
+    return _sum("subtract", b, out, y, x, alpha)
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def multiply(b: Builder, out: TensorType, x: Operand, y: Operand) -> Value:
+    return arithmetic("logical_and" if out.dtype == "bool" else "multiply", b, out, x, y)
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def divide_and_round(
+    b: Builder, out: TensorType, x: Operand, y: Operand, *, rounding_mode: str | None = None
+) -> Value:
+    """Towards zero, or the largest integer that is not above, by the remainder, as of Python."""
+    if rounding_mode is None:
+        return arithmetic("divide", b, out, x, y)
+    whole = not dtypes.is_float(out.dtype)
+    if rounding_mode == "trunc":
+        quotient = arithmetic("divide", b, out, x, y)
+        return quotient if whole else _truncated(b, quotient)
+    x, y = (as_value(b, v, out.dtype) for v in (x, y))
+    if whole:
+        return b.add("divide", b.add("subtract", x, b.add("remainder", x, y)), y)
+    zero, one = b.constant(0, out.dtype), b.constant(1, out.dtype)
+    rest = b.add("fmod", x, y)
+    quotient = b.add("divide", b.add("subtract", x, rest), y)
+    signs = b.add("logical_xor", b.add("less", y, zero), b.add("less", rest, zero))
+    left = b.add("logical_not", b.add("equal", rest, zero))
+    below = b.add("subtract", quotient, one)
+    rounded = b.add("round", b.add("where", b.add("logical_and", left, signs), below, quotient))
+    return b.add("where", b.add("equal", y, zero), b.add("divide", x, y), rounded)
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(b: Builder, out: TensorType, x: Operand, exponent: Operand) -> Value:
+    x = as_value(b, x, out.dtype)
+    if not dtypes.is_float(out.dtype):
+        return pointwise.power(b, x, as_value(b, exponent, out.dtype))
+
+    def compute(base: Value) -> Value:
+        return pointwise.power(b, base, as_value(b, exponent, base.dtype))
+
+    return in_wide(b, x, out, compute)
+
+
+def _clamped(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    min: Operand | None = None,
+    max: Operand | None = None,
+) -> Value:
+    value = cast_to(b, x, out.dtype)
+    if min is not None:
+        value = b.add("maximum", value, as_value(b, min, out.dtype))
+    return value if max is None else b.add("minimum", value, as_value(b, max, out.dtype))
+
+
+aten("clamp", "clamp.Tensor")(_clamped)
+
+
+@aten("hardtanh")
+def hard_tanh(
+    b: Builder, out: TensorType, x: Value, min_val: Number = -1, max_val: Number = 1
+) -> Value:
+    return _clamped(b, out, x, min_val, max_val)
+
+
+@aten("where.self")
+def where(b: Builder, out: TensorType, condition: Value, x: Value, y: Value) -> Value:
+    own = cast_to(b, condition, "bool")
+    return b.add("where", own, *(cast_to(b, v, out.dtype) for v in (x, y)))
+
+
+def _rounded(operator: str, b: Builder, _out: TensorType, x: Value) -> Value:
+    return b.add(operator, x) if dtypes.is_float(x.dtype) else x
+
+
+for _name in ("ceil", "floor", "round"):
+    aten(_name)(partial(_rounded, _name))
+
+
+def _truncated(b: Builder, x: Value) -> Value:
+    negative = b.add("less", x, b.constant(0, x.dtype))
+    return b.add("where", negative, b.add("ceil", x), b.add("floor", x))
+
+
+@aten("trunc")
+def trunc(b: Builder, _out: TensorType, x: Value) -> Value:
+    return _truncated(b, x) if dtypes.is_float(x.dtype) else x
+
+
+@aten("sign")
+def sign(b: Builder, out: TensorType, x: Value) -> Value:
+    """0 of NaN, as PyTorch has it."""
+    if x.dtype == "bool":
+        return x
+    value = b.add("sign", x)
+    if not dtypes.is_float(x.dtype):
+        return value
+    return b.add("where", b.add("is_nan", x), b.constant(0, out.dtype), value)
+
+
+@aten("isnan")
+def is_nan(b: Builder, out: TensorType, x: Value) -> Value:
+    if dtypes.is_float(x.dtype):
+        return b.add("is_nan", x)
+    return b.add("broadcast_to", b.constant(False), shape=out.shape)
+
+
+@aten("isinf")
+def is_infinite(b: Builder, out: TensorType, x: Value) -> Value:
+    if dtypes.is_float(x.dtype):
+        return pointwise.is_infinite(b, x)
+    return b.add("broadcast_to", b.constant(False), shape=out.shape)
+
+
+@aten("reciprocal")
+def reciprocal(b: Builder, out: TensorType, x: Value) -> Value:
+    return arithmetic("divide", b, out, 1, x)
+
+
+@aten("rsqrt")
+def rsqrt(b: Builder, out: TensorType, x: Value) -> Value:
+    return in_wide(b, x, out, lambda v: b.add("divide", b.constant(1, v.dtype), b.add("sqrt", v)))
+
+
+@aten("log2")
+def log2(b: Builder, out: TensorType, x: Value) -> Value:
+    return in_wide(b, x, out, lambda v: times(b, b.add("log", v), 1 / math.log(2)))
+
+
+@aten("log10")
+def log10(b: Builder, out: TensorType, x: Value) -> Value:
+    return in_wide(b, x, out, lambda v: times(b, b.add("log", v), 1 / math.log(10)))
+
+
+@aten("exp2")
+def exp2(b: Builder, out: TensorType, x: Value) -> Value:
+    return arithmetic("power", b, out, 2, x)
+
+
+@aten("expm1")
+def expm1(b: Builder, out: TensorType, x: Value) -> Value:
+    """`exp(x) - 1` without cancellation: above 0 it is `-(exp(-x) - 1) * exp(x)`."""
+
+    def compute(v: Value) -> Value:
+        mirrored = b.add("elu", b.add("negative", v), alpha=1.0)
+        above = b.add("negative", b.add("multiply", mirrored, b.add("exp", v)))
+        positive = b.add("less", b.constant(0, v.dtype), v)
+        return b.add("where", positive, above, b.add("elu", v, alpha=1.0))
+
+    return in_wide(b, x, out, compute)
+
+
+@aten("gelu")
+def gelu(b: Builder, _out: TensorType, x: Value, *, approximate: str = "none") -> Value:
+    return b.add("gelu_by_tanh" if approximate == "tanh" else "gelu", x)
+
+
+@aten("hardswish")
+def hard_swish(b: Builder, _out: TensorType, x: Value) -> Value:
+    return b.add("hard_swish", x, alpha=1 / 6, beta=0.5)
+
+
+@aten("hardsigmoid")
+def hard_sigmoid(b: Builder, _out: TensorType, x: Value) -> Value:
+    return b.add("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@aten("leaky_relu")
+def leaky_relu(b: Builder, _out: TensorType, x: Value, negative_slope: float = 0.01) -> Value:
+    return b.add("leaky_relu", x, slope=negative_slope)
+
+
+@aten("elu")
+def elu(
+    b: Builder,
+    _out: TensorType,
+    x: Value,
+    alpha: float = 1.0,
+    scale: float = 1.0,
+    input_scale: float = 1.0,
+) -> Value:
+    """`scale * x`, and `scale * alpha * (exp(input_scale * x) - 1)` where it is negative."""
+    if input_scale == 1:
+        return b.add("selu", x, alpha=alpha, gamma=scale)
+    if scale == 1 and input_scale == 1 / alpha:
+        return b.add("celu", x, alpha=alpha)
+    raise Unsupported(Reason.ATTRIBUTE, f"input_scale={input_scale}")
+
+
+@aten("softplus")
+def softplus(
+    b: Builder, out: TensorType, x: Value, beta: float = 1.0, threshold: float = 20.0
+) -> Value:
+    def compute(v: Value) -> Value:
+        scaled = times(b, v, beta)
+        smooth = times(b, b.add("softplus", scaled), 1 / beta)
+        return b.add("where", b.add("less", b.constant(threshold, v.dtype), scaled), v, smooth)
+
+    return in_wide(b, x, out, compute)
+
+
+@aten("dropout")
+def dropout(_b: Builder, _out: TensorType, x: Value, p: float, train: bool) -> Value:
+    if train and p:
+        raise Unsupported(Reason.ATTRIBUTE, "train=True: call `eval` of the module first")
+    return x
+
+
+@aten("full", "full_like", "scalar_tensor")
+def full(
+    b: Builder, out: TensorType, _like: object, value: Number | None = None, *, dtype: object = None
+) -> Value:
+    del dtype
+    number = _like if value is None else value
+    return b.add("broadcast_to", b.constant(number, out.dtype), shape=out.shape)
+
+
+@aten("arange.start_step", "arange", "arange.start")
+def arange(
+    b: Builder,
+    out: TensorType,
+    start: Number = 0,
+    end: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: object = None,
+) -> Value:
+    del dtype
+    first = 0 if end is None else start
+    return b.constant(ranged(first, step, out.shape[0]), out.dtype)

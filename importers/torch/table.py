@@ -1,0 +1,109 @@
+"""The table of ATen operators: for each overload, how it is translated.
+
+    @aten("silu")
+    def silu(b: Builder, out: TensorType, x: Value) -> Value:
+        return b.add("swish", x)
+
+A function takes the builder, the type that PyTorch says its (first) result has, and the arguments
+of the operator's schema by its names, with its defaults. It raises `Unsupported` for what it does
+not translate. An operator that is in the table is not decomposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...base import dtypes
+from ...graph.builder import Builder
+from ...graph.compose.basics import cast_to, wide
+from ...graph.ir import TensorType, Value
+from ..unsupported import Reason, Unsupported
+
+Number: TypeAlias = "bool | int | float"
+Operand: TypeAlias = "Value | Number"
+"""What operators of elements take: a tensor, or a number of no dtype."""
+
+Translate: TypeAlias = "Callable[..., Value | Sequence[Value]]"
+
+TABLE: dict[str, Translate] = {}
+"""Translations by the overload: `add.Tensor`, `relu.default`."""
+
+
+def aten(*names: str) -> Callable[[Translate], Translate]:
+    """Register the translation of overloads; a name without a point is the default one."""
+
+    def decorate(function: Translate) -> Translate:
+        for name in names:
+            key = name if "." in name else f"{name}.default"
+            assert key not in TABLE, f"{key} is registered twice"
+            TABLE[key] = function
+        return function
+
+    return decorate
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype of PyTorch. Raises `Unsupported` for one that graphs do not have."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in dtypes.SCALARS:
+        raise Unsupported(Reason.DTYPE, name)
+    return name
+
+
+def as_value(b: Builder, operand: Operand, dtype: str) -> Value:
+    """A tensor cast to a dtype, a number as a constant of it."""
+    if isinstance(operand, Value):
+        return cast_to(b, operand, dtype)
+    return b.constant(operand, dtype)
+
+
+def common(*operands: Operand) -> str:
+    """The dtype that PyTorch promotes two operands to."""
+    import torch
+
+    def like(operand: Operand) -> Any:
+        if not isinstance(operand, Value):
+            return operand
+        shape = (1,) * min(operand.type.rank, 1)
+        return torch.empty(shape, dtype=getattr(torch, operand.dtype), device="meta")
+
+    return dtype_name(torch.result_type(*map(like, operands)))
+
+
+def arithmetic(operator: str, b: Builder, out: TensorType, *operands: Operand) -> Value:
+    """An operator of elements that are all of the dtype of the result.
+
+    Numbers that a narrow float does not hold are not rounded first: it is computed in float32.
+    """
+    numbers = [x for x in operands if not isinstance(x, Value)]
+    dtype = out.dtype
+    if dtypes.is_float(dtype) and any(b.constant(n, dtype).data != n for n in numbers):
+        dtype = "float64" if dtype == "float64" else "float32"
+    return cast_to(b, b.add(operator, *(as_value(b, x, dtype) for x in operands)), out.dtype)
+
+
+def in_wide(b: Builder, x: Value, out: TensorType, compute: Callable[[Value], Value]) -> Value:
+    """A composition of several steps, which is rounded once. Integers are floats of the result."""
+    own = cast_to(b, x, out.dtype)
+    return cast_to(b, compute(cast_to(b, own, wide(own))), out.dtype)
+
+
+def spread(values: Sequence[int] | int, rank: int) -> tuple[int, ...]:
+    """A value for each dimension, of which one may be given for all."""
+    given = (values,) if isinstance(values, int) else tuple(values)
+    return given * rank if len(given) == 1 else given
+
+
+def axes_of(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+    """Axes from the front; without any, all are meant."""
+    if dim is None or (not isinstance(dim, int) and not len(dim)):
+        return tuple(range(rank))
+    given = (dim,) if isinstance(dim, int) else dim
+    return tuple(int(d) % max(rank, 1) for d in given) if rank else ()
+
+
+def ranged(start: float, step: float, count: int) -> Any:
+    return start + step * np.arange(count)

@@ -1,0 +1,357 @@
+"""Exported programs of PyTorch as graphs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import ModelError, UnsupportedError
+from tilewright.graph.ir import Graph
+
+torch: Any = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+class Module(torch.nn.Module):  # type: ignore[misc]
+    """A module of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def exported(module: Any, *args: Any) -> Graph:
+    own = module if isinstance(module, torch.nn.Module) else Module(module)
+    return tw.import_torch(torch.export.export(own.eval(), args))
+
+
+def arrays(result: Any) -> list[Any]:
+    return [r.numpy() for r in ((result,) if isinstance(result, torch.Tensor) else result)]
+
+
+def check(module: Any, *args: Any, tolerance: float = 1e-6) -> Graph:
+    """Compare the graph's reference with PyTorch."""
+    graph = exported(module, *args)
+    found = graph.reference(*(a.numpy() for a in args))
+    with torch.no_grad():
+        wanted = arrays(module(*args))
+    for own, other in zip(found, wanted, strict=True):
+        assert own.dtype == other.dtype
+        np.testing.assert_allclose(own, other, rtol=tolerance, atol=tolerance)
+    return graph
+
+
+def mlp() -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
+    )
+
+
+def test_a_built_module_is_called_with_tensors() -> None:
+    module, x = mlp(), torch.randn(3, 8)
+    graph = exported(module, x)
+    model = tw.build(graph, "cpu -threads=1")
+    with torch.no_grad():
+        wanted = module(x).numpy()
+        exact = module.double()(x.double()).numpy()
+    limit = 4 * np.abs(wanted - exact).max() + 1e-7
+    for given in (x, x.numpy()):
+        assert np.abs(np.asarray(model(given)) - exact).max() <= limit
+
+
+def test_names_and_places_are_kept() -> None:
+    class Layers(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Linear(4, 4)
+
+        def forward(self, left: Any, right: Any) -> Any:
+            return {"sum": torch.relu(self.first(left)) + right, "pair": (left, right)}
+
+    graph = exported(Layers(), torch.randn(2, 4), torch.randn(2, 4))
+    assert list(graph.inputs) == ["left", "right"]
+    assert list(graph.outputs) == ["sum", "pair_0", "pair_1"]
+    linear, relu, _ = graph.sources
+    line = f"test_torch.py:{Layers.forward.__code__.co_firstlineno + 1}"
+    assert (linear.name, linear.operator) == (f"first {line}", "aten.linear.default")
+    assert relu.name == line
+
+
+def test_weights_are_not_copied() -> None:
+    linear = torch.nn.Linear(512, 512)
+    graph = exported(linear, torch.randn(1, 512))
+    (weight, _) = graph.constants
+    assert np.shares_memory(weight.data, linear.weight.detach().numpy())
+    with torch.no_grad():
+        linear.weight.add_(1)
+    with pytest.raises(ModelError):
+        tw.build(graph, "cpu -threads=1")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes_of_weights(dtype: str) -> None:
+    linear = torch.nn.Linear(4, 3).to(getattr(torch, dtype))
+    x = torch.randn(2, 4).to(getattr(torch, dtype))
+    graph = exported(linear, x)
+    (y,) = graph.outputs.values()
+    assert y.dtype == dtype
+    own = x.float().numpy().astype(graph.inputs["input"].dtype)
+    (found,) = graph.reference(own.astype(tw.base.dtypes.to_numpy(dtype)))
+    with torch.no_grad():
+        wanted = linear(x).double().numpy()
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=0.02, atol=0.02)
+
+
+def vision() -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.SiLU(),
+        torch.nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        torch.nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+        torch.nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.AdaptiveAvgPool2d((3, 2)),
+        torch.nn.InstanceNorm2d(4),
+        torch.nn.Upsample(scale_factor=2, mode="bilinear"),
+        torch.nn.Flatten(),
+    )
+
+
+def test_a_convolutional_network() -> None:
+    module = vision()
+    for name, buffer in module.named_buffers():
+        if buffer.dtype == torch.float32:
+            buffer.uniform_(0.5, 1.5)
+            assert "running" in name
+    check(module.eval(), torch.randn(2, 3, 20, 18), tolerance=1e-5)
+
+
+def test_an_encoder() -> None:
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    graph = check(layer, torch.randn(2, 5, 16), tolerance=1e-5)
+    assert sum(node.operator == "softmax" for node in graph.nodes) == 1
+
+
+def test_attention_with_a_mask_and_a_causal_one() -> None:
+    q, k, v = (torch.randn(2, 3, n, 8) for n in (5, 7, 7))
+    mask = torch.rand(5, 7) > 0.3
+    attend = torch.nn.functional.scaled_dot_product_attention
+    check(attend, q, k, v, mask)
+    check(lambda *x: attend(*x, is_causal=True), q, k, v)
+    check(lambda *x: attend(*x, scale=0.2), q[0], k[0], v[0], torch.randn(3, 1, 7))
+
+
+def test_an_embedding_and_indices() -> None:
+    table, at = torch.randn(10, 6), torch.tensor([[1, 9, 3], [0, 0, 2]])
+    check(lambda w, i: torch.nn.functional.embedding(i, w).sum(1), table, at)
+    x = torch.randn(4, 5, 6)
+    i, j = torch.tensor([[0], [2]]), torch.tensor([1, 4, -1])
+    check(lambda x, i, j: (x[i, j], x[:, i, j], x[i, :, j], x[:, j]), x, i, j)
+    check(lambda x, i: x.gather(1, i), torch.randn(2, 4), torch.tensor([[3, 0], [1, 1]]))
+    check(lambda x, i: x.index_put((i,), torch.ones(6)), torch.randn(3, 6), torch.tensor([2, 0]))
+
+
+X = torch.tensor([[-2.5, -1.0, -0.0, 0.4], [1.5, 7.0, 30.0, -9.0]])
+N = torch.tensor([[-7, 7, 5, -5], [1, 2, -3, 8]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x + n,
+        lambda x, n: torch.sub(n, 3, alpha=2),
+        lambda x, n: n / 2,
+        lambda x, n: n // 3,
+        lambda x, n: torch.div(n, -3, rounding_mode="trunc"),
+        lambda x, n: torch.div(x, 0.3, rounding_mode="floor"),
+        lambda x, n: n % 4,
+        lambda x, n: (x > 0) & (n < 2.5),
+        lambda x, n: x**3 + n**2,
+        lambda x, n: 2**x,
+        lambda x, n: torch.where(x > n, x, 0.5),
+        lambda x, n: torch.expm1(x * 1e-3),
+        lambda x, n: torch.nn.functional.softplus(x, 2, 10),
+        lambda x, n: torch.nn.functional.elu(x, 0.7),
+        lambda x, n: torch.nn.functional.celu(x, 0.7),
+        lambda x, n: torch.nn.functional.hardswish(x) + torch.nn.functional.relu6(x),
+        lambda x, n: torch.nn.functional.hardtanh(x),
+        lambda x, n: x.clamp(max=2) + n.clamp(-2, 3),
+        lambda x, n: (n.sum(), x.mean(0), n.amax(1, keepdim=True), (n > 0).sum(1), n.prod()),
+        lambda x, n: (x.var(1), x.std(), *torch.var_mean(x, 0, correction=0)),
+        lambda x, n: (*x.max(1), x.argmin(), x.argmax(0, keepdim=True), *x.topk(2)),
+        lambda x, n: (*x.sort(1, descending=True), n.cumsum(0), *x[0, 0].topk(1)),
+        lambda x, n: (x.softmax(0), x.log_softmax(-1), x.logsumexp(1)),
+        lambda x, n: (x.norm(dim=1), x.norm(1), (x > 0).any(0), (x > 0).all()),
+        lambda x, n: torch.cat([x, n], 1)[:, 1:-1:2].flip(0).repeat(2, 1, 1),
+        lambda x, n: (x.tril(1), x.triu(), x.T.reshape(2, 4), n.split(3, 1)[1]),
+        lambda x, n: torch.nn.functional.pad(x, (1, -1, 0, 2), value=3.0).roll(1, 0),
+        lambda x, n: torch.nn.functional.pad(x, (2, 1), mode="reflect"),
+        lambda x, n: torch.einsum("ij,kj->ik", x, x),
+        lambda x, n: torch.addmm(x[:, :2], x, x.T, beta=0.5, alpha=2),
+        lambda x, n: torch.arange(4) + torch.zeros_like(x) + torch.full((2, 1), 2.5),
+        lambda x, n: x.masked_fill(n > 2, float("-inf")).softmax(1),
+        lambda x, n: x.scatter(1, n.abs() % 4, 9.0),
+        lambda x, n: x.to(torch.int64) + n,
+    ],
+)
+def test_operators(function: Callable[..., Any]) -> None:
+    check(function, X, N)
+
+
+def test_all_that_is_not_supported_is_one_list() -> None:
+    def function(x: Any) -> Any:
+        return torch.linalg.inv_ex(x)[0] + torch.rand(3, 3), torch.erfinv(x).relu()
+
+    with pytest.raises(UnsupportedError) as caught:
+        exported(function, torch.eye(3))
+    reasons = caught.value.data["reasons"]
+    assert {(op, reason) for _, op, reason, _ in reasons} == {
+        ("aten.linalg_inv_ex.default", "OPERATOR"),
+        ("aten.rand.default", "OPERATOR"),
+        ("aten.erfinv.default", "OPERATOR"),
+    }
+
+
+def test_what_a_call_would_write_is_refused() -> None:
+    class Counter(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return x + self.count
+
+    with pytest.raises(UnsupportedError) as caught:
+        exported(Counter(), torch.ones(2))
+    assert [r[:3] for r in caught.value.data["reasons"]] == [("count", "output", "TYPE")]
+
+
+def test_results_that_are_no_tensors_are_refused() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        exported(lambda x: {"y": x + 1, "n": 3, "none": None}, torch.ones(2))
+    assert [r[:3] for r in caught.value.data["reasons"]] == [
+        ("n", "output", "TYPE"),
+        ("none", "output", "TYPE"),
+    ]
+
+
+def test_two_results_of_one_name_are_refused() -> None:
+    with pytest.raises(ModelError):
+        exported(lambda x: {"y": (x + 1,), "y_0": x}, torch.ones(2))
+
+
+def test_open_dims_are_refused() -> None:
+    rows = torch.export.Dim("rows", min=2, max=9)
+    program = torch.export.export(mlp(), (torch.randn(3, 8),), dynamic_shapes=({0: rows},))
+    with pytest.raises(UnsupportedError) as caught:
+        tw.import_torch(program)
+    assert [r[:3] for r in caught.value.data["reasons"]] == [("input", "input", "DATA_DEPENDENT")]
+
+
+def test_cubic_samples_at_a_border_are_refused() -> None:
+    sample = torch.nn.functional.grid_sample
+    x, grid = torch.randn(1, 2, 5, 5), torch.rand(1, 3, 3, 2) * 2.4 - 1.2
+    options = {"padding_mode": "border", "align_corners": False}
+    check(lambda *v: sample(*v, mode="bilinear", **options), x, grid)
+    check(lambda *v: sample(*v, mode="bicubic", align_corners=True), x, grid, tolerance=1e-5)
+    with pytest.raises(UnsupportedError):
+        exported(lambda *v: sample(*v, mode="bicubic", **options), x, grid)
+
+
+def test_what_a_mask_chooses_is_refused() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        exported(lambda x: x[x > 0] + 1, torch.randn(4))
+    reasons = {r[1]: r[2] for r in caught.value.data["reasons"]}
+    assert reasons["aten.index.Tensor"] == "DATA_DEPENDENT"
+
+
+def test_defaults_are_those_of_the_schemas() -> None:
+    from tilewright.importers.torch import operators  # noqa: F401  # registers all
+    from tilewright.importers.torch.table import TABLE
+
+    def plain(default: Any) -> Any:
+        """One value for all dimensions, and nothing at all, each in one form."""
+        given = list(default) if isinstance(default, list | tuple) else [default]
+        return given[0] if given and given == given[:1] * len(given) else None
+
+    for key, translate in TABLE.items():
+        name, overload = key.rsplit(".", 1)
+        declared = getattr(getattr(torch.ops.aten, name), overload)._schema.arguments
+        own = list(inspect.signature(translate).parameters.values())[2:]
+        for argument, parameter in zip(declared, own, strict=False):
+            if argument.has_default_value() and parameter.default is not parameter.empty:
+                wanted = plain(argument.default_value)
+                if not argument.kwarg_only:
+                    assert plain(parameter.default) == wanted, (key, argument.name)
+
+
+def test_a_module_is_no_program() -> None:
+    with pytest.raises(ModelError):
+        tw.import_torch(mlp())
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resizing_by_scales_that_divide_nothing(mode: str) -> None:
+    resize = torch.nn.functional.interpolate
+
+    def function(x: Any) -> Any:
+        plain = resize(x, scale_factor=1.7, mode=mode), resize(x, size=(3, 11), mode=mode)
+        if mode == "nearest":
+            return plain
+        return *plain, resize(x, scale_factor=0.6, mode=mode, align_corners=True)
+
+    check(function, torch.randn(1, 2, 5, 7), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: torch.nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True),
+        lambda: torch.nn.LSTM(3, 5, bias=False),
+        lambda: torch.nn.GRU(3, 4, 2, bidirectional=True),
+        lambda: torch.nn.GRU(3, 4, bias=False, batch_first=True),
+        lambda: torch.nn.RNN(3, 4, 2, nonlinearity="relu"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+def test_recurrent_layers_are_operators(layer: Callable[[], Any]) -> None:
+    module = layer().eval()
+
+    class Flat(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Any) -> Any:
+            y, last = module(x)
+            return (y, last) if isinstance(last, torch.Tensor) else (y, *last)
+
+    graph = check(Flat(), torch.randn(5, 2, 3))
+    count = sum(node.operator == "recurrence" for node in graph.nodes)
+    assert count == module.num_layers * (2 if module.bidirectional else 1)
+
+
+def test_modes_of_parts() -> None:
+    def function(x: Any) -> Any:
+        with torch.no_grad():
+            y = x * 2
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return (y @ torch.ones(2, 2)).float()
+
+    check(function, torch.ones(2, 2))
