@@ -242,8 +242,8 @@ def _measured(layer: Layer, graph: tw.Graph, options: argparse.Namespace) -> dic
                 tw.tune(func, where, database=database, trials=options.trials)
         built = tw.build(graph, where, database)
     inputs = [layer.feeds[name] for name in graph.inputs]
+    results = built(*inputs)  # first, while no other threads spin on the processors
     session = models.session(layer.model.SerializeToString(), options.threads)
-    results = built(*inputs)
     ours = results if isinstance(results, tuple) else (results,)
     theirs = session.run(None, layer.feeds)
     exact = graph.reference(*inputs, dtype="float64")

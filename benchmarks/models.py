@@ -16,9 +16,10 @@ Each model is built without a database or with that of `--db`, which nothing is 
 empty cache and again with that cache, compared with the graph's reference in float64, and timed in
 turns with onnxruntime on as many threads. Errors are the largest of several inputs: those of one
 say little where few numbers are returned, or a sum is near a step of a quantised model. Ratios are
-onnxruntime's time over ours: above 1 is faster. A turn of several threads begins when those of the
-turn before are idle: they spin for a while, on the processors that it needs. A model that fails is
-a line with its error, and the exit status is 1.
+onnxruntime's time over ours: above 1 is faster. Every call of several threads begins when those of
+other calls are idle: they spin for a while, on the processors that it needs, and loops whose teams
+wait for a processor run on one thread for hundreds of calls. A model that fails is a line with its
+error, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -205,6 +206,7 @@ def _measured(
 
     def errors_of(feeds: dict[str, Array]) -> list[float]:
         exact = graph.reference(*feeds.values(), dtype="float64")
+        wait_for_threads()
         ours = built(*feeds.values())
         results = ours if isinstance(ours, tuple) else (ours,)
         return [error(found, exact) for found in (results, theirs.run(names, {**feeds, **known}))]

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..base.errors import BuildError, depth_errors
-from ..runtime.c_names import is_c_identifier, is_function_name
 from ..runtime.module import Module, Origin
-from ..runtime.signature import Packing, Signature
+from ..runtime.signature import Packing, Signature, is_c_identifier, is_function_name
 from ..target import Target
 from ..tir.ir import Buffer, Func
 from .calling_convention import signature_of, sized
@@ -17,8 +16,7 @@ from .compiled import Compiled
 from .constant_operands import computed_ahead, layout_of, packer, take_ahead
 from .detect import resolve
 from .generator import Part, generator_for
-from .lower import Trace, check_concrete, lower
-from .program_loops import ProgramLoops
+from .lower import ProgramLoops, Trace, check_concrete, lower
 
 _COMPILED = WeakKeyDictionary[Module, Compiled]()
 

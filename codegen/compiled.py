@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.checked_json import read, show
 from ..base.errors import ArtifactError
-from ..runtime.guards import Guard
+from ..runtime.ranges import Guard
 from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
 from ..target import Target
 from ..tir.ir import Func
@@ -67,7 +67,8 @@ class Compiled:
     says that nothing is fused. `scheduled` is the text of the program before lowering, and `spent`
     are the seconds of choosing its schedule and of compiling it, of a kernel that this process or a
     child of it built. `weights` are the bytes that the last argument of a model takes, if there are
-    any, and `guards` say what its indices have to be.
+    any, and `guards` say what its indices have to be. An image with the functions of a profile is
+    of a model of `profiled` steps.
     """
 
     signature: Signature
@@ -82,6 +83,7 @@ class Compiled:
     spent: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     weights: np.ndarray[Any, Any] | None = field(default=None, compare=False)
     guards: tuple[Guard, ...] = field(default=(), compare=False)
+    profiled: int | None = field(default=None, compare=False)
 
     @property
     def tir(self) -> str:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ..base.errors import ArtifactError, BuildError, TilewrightError
-from ..runtime.c_names import is_function_name
+from ..runtime.signature import is_function_name
 from ..target import Fact, Target
-from ..target.registry import Registry
+from ..target.target import Registry
 
 if TYPE_CHECKING:
     from ..base.files import File
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..runtime.signature import Signature
     from ..tir.ir import Func, Var
     from .compiled import Compiled, Launch
-    from .program_loops import ProgramLoops
-    from .sequence import Step
+    from .lower import ProgramLoops
+    from .sequence import Function
 
 T = TypeVar("T", bound=Target)
 E = TypeVar("E")
@@ -218,10 +218,8 @@ class CodeGenerator(ABC, Generic[T, E]):
     joins: ClassVar[bool] = False
     """Whether it can `join` kernels; models are built by those that can."""
 
-    def join(
-        self, signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: T
-    ) -> Code:
-        """The image of a function that takes these steps, with the code of their kernels."""
+    def join(self, functions: Sequence[Function], kernels: Sequence[Compiled], target: T) -> Code:
+        """The image of functions with the code of the kernels that they call, for the first one."""
         raise NotImplementedError
 
     def function_name(self, text: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..base.errors import BuildError
-from ..runtime.guards import Guard
+from ..runtime.ranges import Guard
 from ..runtime.signature import Signature
 from ..target import Target
 from .calling_convention import sized
@@ -66,6 +66,8 @@ class Fill:
 
 
 Step: TypeAlias = Call | Copy | Stamp | Fill
+Function: TypeAlias = tuple[Signature, Sequence[Step]]
+"""A function that takes these steps."""
 
 
 def guards_of(steps: Sequence[Step]) -> tuple[Guard, ...]:
@@ -73,11 +75,14 @@ def guards_of(steps: Sequence[Step]) -> tuple[Guard, ...]:
     return tuple(guard for step in steps if isinstance(step, Call) for guard in step.guards)
 
 
-def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compiled:
+def joined(
+    signature: Signature, steps: Sequence[Step], target: Target, beside: Sequence[Function] = ()
+) -> Compiled:
     """The compiled function of that signature that takes these steps, for a resolved target.
 
     Where a kernel returns a status other than 0, or a guard does not hold, its status is returned,
-    and no further step is taken.
+    and no further step is taken. The image has the functions `beside` it too, which call kernels
+    of it.
     Raises `BuildError` for kernels of other targets.
     """
     kernels = tuple(
@@ -89,7 +94,7 @@ def joined(signature: Signature, steps: Sequence[Step], target: Target) -> Compi
                 "the kernel {0} is for {1}, and the sequence for {2}",
                 kernel.signature.name, str(kernel.target), str(target),
             )  # fmt: skip
-    code = generator_for(target).join(signature, steps, kernels, target)
+    code = generator_for(target).join([(signature, steps), *beside], kernels, target)
     lowered = "\n\n".join(kernel.tir for kernel in kernels)
     remarks = tuple(dict.fromkeys(r for kernel in kernels for r in kernel.remarks))
     return Compiled(

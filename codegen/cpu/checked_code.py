@@ -14,8 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ...base.errors import BuildError
+from ...base.process import NO_NUMPY_THREADS
 from ...runtime.module import Origin
-from ...runtime.parent import NO_NUMPY_THREADS
 from ...target import CpuTarget, missing_features
 from ...tir.instruction import Instruction
 from ...tir.instruction_check import difference_of

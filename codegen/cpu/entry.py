@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
-from ...runtime.guards import FIRST_GUARD
+from ...runtime.ranges import FIRST_GUARD
 from ...runtime.signature import (
     OK,
     UNUSABLE_WORKSPACE,
@@ -17,21 +18,22 @@ from ...runtime.signature import (
 from ...target import CpuTarget
 from ..compiled import Compiled, Launch, Need
 from ..generator import Code
-from ..sequence import Call, Fill, Place, Stamp, Step
+from ..sequence import Call, Fill, Function, Place, Stamp, Step
 from . import llvm
-from .archive import archive, members
+from .elf import archive, members
 from .glue_range import range_function
 from .llvm_text import memory_type
 
+_Facts: TypeAlias = tuple[Argument, int, int]
+"""Those of a guard: its indices, and what they are compared with."""
 
-def entry(
-    signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled], target: CpuTarget
-) -> Code:
-    """The image of the entry and the kernels, an archive of object files.
 
-    What packs operands of the entry are functions of the kernels.
+def entry(functions: Sequence[Function], kernels: Sequence[Compiled], target: CpuTarget) -> Code:
+    """The image of the functions, of which the first is the entry, and the kernels.
+
+    It is an archive of object files. What packs operands of the entry are functions of the kernels.
     """
-    text = _text(signature, steps, kernels)
+    text, (signature, _) = _text(functions, kernels), functions[0]
     objects = [llvm.object_code(llvm.parse(text), target)]
     for kernel in kernels:
         objects += members(kernel.image)
@@ -48,10 +50,29 @@ def entry(
     return Code(archive(objects), launches, signature.workspaces, texts)
 
 
-def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compiled]) -> str:
+def _text(functions: Sequence[Function], kernels: Sequence[Compiled]) -> str:
+    checks: dict[_Facts, str] = {}
+    written = [_function(*function, checks) for function in functions]
+    above = dict.fromkeys(line for facts, n in checks.items() for line in range_function(n, *facts))
+    declarations = [
+        f"declare i32 @{k.signature.name}({', '.join(_types(k.signature))})" for k in kernels
+    ]
+    return "\n".join(
+        [
+            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+            "declare i32 @clock_gettime(i32, ptr)",
+            *declarations,
+            *above,
+            *written,
+            "",
+        ]
+    )
+
+
+def _function(signature: Signature, steps: Sequence[Step], checks: dict[_Facts, str]) -> str:
+    """The function of these steps, where `checks` has the functions of guards by their facts."""
     lines: list[str] = []
-    above: dict[str, None] = {}
-    checks: dict[tuple[Argument, int, int], str] = {}
     count = statuses = 0
 
     def pointer(place: Place | None) -> str:
@@ -70,7 +91,6 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
             for guard in step.guards:
                 facts = (replace(guard.data, name=""), guard.least, guard.greatest)
                 check = checks.setdefault(facts, f"guard.{len(checks)}")
-                above |= dict.fromkeys(range_function(check, *facts))
                 indices = pointer(Place(guard.argument, guard.offset))
                 lines += [
                     f"%g{statuses} = call i1 @{check}(ptr {indices})",
@@ -102,26 +122,11 @@ def _text(signature: Signature, steps: Sequence[Step], kernels: Sequence[Compile
                 f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {step.bytes}, "
                 "i1 false)"
             )
-    declarations = [
-        f"declare i32 @{k.signature.name}({', '.join(_types(k.signature))})" for k in kernels
-    ]
     names = [*(f"%a{n}" for n in range(len(signature.arguments))), "%workspace"]
     parameters = [f"{t} {name}" for t, name in zip(_types(signature), names, strict=True)]
     first = _workspace_check() if signature.workspace_bytes else []
     body = "\n  ".join(["entry:", *first, *lines, f"ret i32 {OK}"])
-    return "\n".join(
-        [
-            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-            "declare i32 @clock_gettime(i32, ptr)",
-            *declarations,
-            *above,
-            f"define i32 @{signature.name}({', '.join(parameters)}) {{",
-            f"  {body}",
-            "}",
-            "",
-        ]
-    )
+    return f"define i32 @{signature.name}({', '.join(parameters)}) {{\n  {body}\n}}"
 
 
 def _types(signature: Signature) -> list[str]:

@@ -22,11 +22,10 @@ from .detection import host_target
 if TYPE_CHECKING:
     from ...base.files import File
     from ...runtime.artifact import Provenance
-    from ...runtime.signature import Signature
     from ...tir.instruction import Instruction
     from ..compiled import Compiled
-    from ..program_loops import ProgramLoops
-    from ..sequence import Step
+    from ..lower import ProgramLoops
+    from ..sequence import Function
     from .llvm import Emitted
 
 OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_wtime")
@@ -168,15 +167,11 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
     joins = True
 
     def join(
-        self,
-        signature: Signature,
-        steps: Sequence[Step],
-        kernels: Sequence[Compiled],
-        target: CpuTarget,
+        self, functions: Sequence[Function], kernels: Sequence[Compiled], target: CpuTarget
     ) -> Code:
         from .entry import entry
 
-        return entry(signature, steps, kernels, target)
+        return entry(functions, kernels, target)
 
     def function_name(self, text: str) -> str:
         """Not that of a function of the system, which a library cannot have."""
@@ -213,8 +208,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return loops_of_lines(plain, verbose, loops.around)
 
     def check(self, compiled: Compiled) -> None:
-        from .archive import members
-        from .elf import read_object
+        from .elf import members, read_object
 
         target, signature = CpuTarget.of(compiled.target), compiled.signature
         objects = [read_object(code) for code in members(compiled.image)]

@@ -11,7 +11,7 @@ error that explains it.
 A workspace is taken from the end of the pool's list, and put back there after the call, both while
 the GIL is held. If the list is empty, or the workspace too small, Python makes one.
 
-There is no glue where numpy's array object has an unexpected layout (see `runtime.ndarray`).
+There is no glue where numpy's array object has an unexpected layout (see `runtime.host_memory`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...base import dtypes
-from ...base.forks import TEAMS, UNANNOUNCED
-from ...runtime.ndarray import (
+from ...base.process import TEAMS, UNANNOUNCED
+from ...runtime.argument_checks import MAX_PAIRS
+from ...runtime.host_memory import (
     C_CONTIGUOUS,
     DATA,
     DESCR,
@@ -71,10 +72,13 @@ def make_glue(
     the status if the kernel returns one that is not 0. `pool` has the workspaces of a kernel that
     needs one. In a forked process, the first call of a `parallel` kernel goes to `fallback`, which
     announces that such kernels run on one thread. The caller keeps the kernel's code alive (through
-    `fallback`). `None` for scalars of narrow floats, and if the interpreter's or numpy's objects
-    have an unknown layout.
+    `fallback`). `None` for scalars of narrow floats, for many outputs, and if the interpreter's
+    or numpy's objects have an unknown layout.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
+        return None
+    written = sum(argument.written for argument in signature.arguments)
+    if written * len(signature.arguments) > MAX_PAIRS:  # code that compares them compiles long
         return None
     arguments = tuple(replace(a, name="") for a in signature.arguments)
     code = _compile(arguments, signature.workspace_bytes, parallel, host_target())

@@ -26,8 +26,7 @@ from ...runtime.signature import Signature
 from ...runtime.weights_file import weights_path
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
-from .archive import archive, indexed, members
-from .elf import read_object, renamed, with_constant
+from .elf import archive, indexed, members, read_object, renamed, with_constant
 from .generator import runs_parallel, teams_of
 
 _log = logging.getLogger(__name__)
@@ -96,6 +95,8 @@ def _needs(compiled: Compiled) -> dict[str, Any]:
     needs: dict[str, Any] = {"openmp": runs_parallel(compiled)}
     if "teams" in compiled.launches[0].needs or compiled.weights is not None:
         needs["teams"] = [_own(compiled, symbol) for symbol in teams_of(compiled)]
+    if compiled.profiled is not None:
+        needs["profiled"] = compiled.profiled
     return needs
 
 

@@ -24,7 +24,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import walk
 from ..passes.rewrite import may_trap
-from . import llvm_index, llvm_math
+from . import llvm_index, llvm_math, llvm_whole
 from .llvm_float import computed_in, convert, operand, result
 from .llvm_index import VALUE, index, value
 from .llvm_load import load
@@ -75,6 +75,9 @@ def _binary(b: Builder, e: Binary) -> str:
     fused = _fused(b, e) if inner == dtype else None
     if fused is not None:
         return fused
+    quotient = llvm_whole.quotient(b, e, rounded=False)
+    if quotient is not None:
+        return quotient
     x, y = value(b, e.a), value(b, e.b)
     x, y = (operand(b, dtype, inner, v) for v in (x, y))
     found = _float_op(b, e.op, inner, x, y, b.module.fast if inner == dtype else "")
@@ -223,7 +226,8 @@ def _signed_division(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
 
 def _call(b: Builder, e: Call) -> str:
     facts = dtypes.info(e.dtype)
-    args = [value(b, a) for a in e.args]
+    rounded = llvm_whole.quotient(b, e.args[0], rounded=True) if e.fn == "round" else None
+    args = [value(b, a) for a in e.args] if rounded is None else [rounded]
     t = value_type(e.dtype)
     if e.fn == "not":
         return b.op(f"xor {t} {args[0]}, {_all_ones(e.dtype)}")
@@ -251,7 +255,8 @@ def _all_ones(dtype: str) -> str:
 
 
 def _cast(b: Builder, e: Cast) -> str:
-    return convert(b, value(b, e.value), e.value.dtype, e.dtype)
+    held = llvm_whole.held(b, e)
+    return held if held is not None else convert(b, value(b, e.value), e.value.dtype, e.dtype)
 
 
 def _select(b: Builder, e: Select) -> str:

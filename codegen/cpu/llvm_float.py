@@ -243,12 +243,23 @@ def convert(b: Builder, text: str, source: str, target: str) -> str:
 
 def _saturated(x: V, target: str) -> V:
     """A vector of floats as integers. LLVM's saturating cast splits vectors into lanes."""
+    number, most, high = limited(x, target)
+    whole = number.to_integer(target)
+    return whole if int(most) == high else where(x > most, whole.like(high), whole)
+
+
+def limited(x: V, target: str) -> tuple[V, float, int]:
+    """Floats within the limits of the integers of `target`, NaN and -0.0 as 0.
+
+    Also the largest number that they can be, and the largest integer, which may be beyond it.
+    """
     low, high = dtypes.int_limits(dtypes.info(target).scalar)
     most = dtypes.to_numpy(x.scalar).type(high)
     if int(most) > high:
         most = np.nextafter(most, most.dtype.type(0))
-    number = where(x.is_nan(), x.like(0.0), x)
-    number = where(number < low, x.like(low), number)
-    number = where(number > float(most), x.like(float(most)), number)
-    whole = number.to_integer(target)
-    return whole if int(most) == high else where(x > float(most), whole.like(high), whole)
+    if low == 0:
+        number = where(x > 0.0, x, x.like(0.0))
+    else:
+        number = where(x.is_nonzero(), x, x.like(0.0))
+        number = where(number < low, x.like(low), number)
+    return where(number > float(most), x.like(float(most)), number), float(most), high

@@ -2,8 +2,9 @@
 
 Programs are flat here: an access has one index, an offset in elements. A `Ramp` of stride 1 is a
 vector in memory. A stride up to `MAX_SHUFFLE_STRIDE` is shuffled out of a few vectors. One of
-negative stride begins at its last lane, and is reversed. A `Broadcast` loads one element.
-Everything else is a gather or scatter.
+negative stride begins at its last lane, and is reversed. A `Broadcast` loads one element. Lanes
+at known distances are stored one by one: no scatter is faster. Everything else is a gather or
+scatter.
 
 Emit loads and stores of buffers that LLVM keeps in registers.
 
@@ -72,6 +73,14 @@ def store(b: Builder, s: Store) -> None:
         b.do(plain)
         b.jump(end)
         b.start(end)
+        return
+    apart = spaced(offset) if s.mask is None else None
+    if apart is not None:
+        first, steps = apart
+        for lane, step in enumerate(steps):
+            one = b.op(f"extractelement {memory} {text}, i32 {lane}")
+            where = address(b, s.buffer, first + step)
+            b.do(f"store {memory_type(s.buffer.dtype)} {one}, ptr {where}, align {align}")
         return
     places = _places(b, s.buffer, offset, lanes, s.mask)
     name = f"llvm.masked.scatter.{suffix_of(memory, lanes)}.v{lanes}p0"

@@ -8,7 +8,8 @@ context has memory for all threads, of which thread 1 takes the second part.
 Each thread has a contiguous share of the iterations and takes a few at a time. A thread that has
 finished its share takes iterations from the next one's. A slow or preempted processor therefore
 does not hold up the others, and on a quiet machine each thread touches the same memory in every
-loop, as with static scheduling.
+loop, as with static scheduling. Few iterations of which some have less to do, such as tiles at a
+border, are one share that all threads take from: it ends evenly whichever is whose.
 
 Each thread has a line of the cache, since two that write to one line slow each other down:
 
@@ -40,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.ir import Buffer, For, Var
+from ...tir.ir import Buffer, For, If, Let, Var
 from ...tir.visit import distinct
 from .llvm_loop import loop
 from .llvm_memory import (
@@ -173,18 +174,30 @@ def _body(
     for number, v in enumerate(variables):
         parameters.append(f"{value_type(v.dtype)} %x{number}")
         inner.values[v] = (f"%x{number}", 0)
-    _iterations(inner, s, portion)
+    _iterations(inner, s, portion, common=portion == 1 and _is_uneven(s))
     finish(inner, "ret void")
     parameters += slot_parameters(inner.slots)
     head = f"define internal void @{name}.body({', '.join(parameters)}) noinline #0"
     return f"{head} {{\n{inner.text()}\n}}", inner.slots
 
 
-def _iterations(b: Builder, s: For, portion: int) -> None:
+def _is_uneven(s: For) -> bool:
+    """Whether a condition on the loop's variable leaves some iterations less to do than others."""
+    known = {s.var}
+    for n in distinct(s.body):  # what is bound comes before what uses it
+        if type(n) is Let and not known.isdisjoint(distinct(n.value)):
+            known.add(n.var)
+        elif type(n) is If and not known.isdisjoint(distinct(n.cond)):
+            return True
+    return False
+
+
+def _iterations(b: Builder, s: For, portion: int, *, common: bool) -> None:
     """The loops over the shares, the thread's own first, and over the portions of a share.
 
-    A counter says how many iterations of its share are taken.
+    A counter says how many iterations of its share are taken. A `common` share is the only one.
     """
+    shares = "1" if common else "%count"
     turn = b.alloca("i64", 1, 8)
     share, take, work = b.new_block("share"), b.new_block("take"), b.new_block("work")
     help_next, joined = b.new_block("help"), b.new_block("shared")
@@ -195,10 +208,10 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
 
     b.start(share)
     turns = b.op(f"load i64, ptr {turn}")
-    owner = b.op(f"urem i64 {b.op(f'add i64 %number, {turns}')}, %count")
-    begin = b.op(f"udiv i64 {b.op(f'mul i64 {owner}, {s.extent}')}, %count")
+    owner = b.op(f"urem i64 {b.op(f'add i64 %number, {turns}')}, {shares}")
+    begin = b.op(f"udiv i64 {b.op(f'mul i64 {owner}, {s.extent}')}, {shares}")
     following = b.op(f"add i64 {owner}, 1")
-    end = b.op(f"udiv i64 {b.op(f'mul i64 {following}, {s.extent}')}, %count")
+    end = b.op(f"udiv i64 {b.op(f'mul i64 {following}, {s.extent}')}, {shares}")
     offset = b.op(f"mul i64 {owner}, {_LINE}")
     counter = b.op(f"getelementptr i8, ptr %counters, i64 {offset}")
     b.jump(take)
@@ -220,7 +233,7 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
     b.start(help_next)
     turns = b.op(f"add i64 {turns}, 1")
     b.do(f"store i64 {turns}, ptr {turn}")
-    b.branch(b.op(f"icmp slt i64 {turns}, %count"), share, joined)
+    b.branch(b.op(f"icmp slt i64 {turns}, {shares}"), share, joined)
     b.start(joined)
 
 

@@ -137,7 +137,7 @@ class Module:
 
     `teams` is the variable that says whether parallel loops may have teams of threads.
     `instructions` are those whose `code` it calls. `loops` are the numbers of the loops of the
-    program (`program_loops.py`).
+    program (`lower.py`).
     """
 
     def __init__(self, name: str, target: CpuTarget, strict_fp: bool, teams: str = "teams") -> None:

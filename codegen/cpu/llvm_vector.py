@@ -73,6 +73,10 @@ class V(NamedTuple):
     def differs(self, other: V | float) -> V:
         return self._compare("une", other)
 
+    def is_nonzero(self) -> V:
+        """Whether it is a number other than 0: NaN is none."""
+        return self._compare("one", 0.0)
+
     def is_nan(self) -> V:
         return self._compare("uno", self)
 
@@ -81,6 +85,9 @@ class V(NamedTuple):
 
     def floor(self) -> V:
         return self._intrinsic("llvm.floor")
+
+    def trunc(self) -> V:
+        return self._intrinsic("llvm.trunc")
 
     def sqrt(self) -> V:
         return self._intrinsic("llvm.sqrt")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 
 from ...base import dtypes
-from ...runtime.c_names import is_function_name
+from ...runtime.signature import is_function_name
 from ...tir.ir import FLOAT_FUNCTIONS
 from ...tir.names import unique
 

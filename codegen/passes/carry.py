@@ -30,7 +30,15 @@ from ...tir.ir import (
 from ...tir.polynomial import Poly, add, constant
 from ...tir.simplify import Simplifier
 from ...tir.structure import conjuncts, key_of
-from ...tir.visit import children, nested, rewrite_children, substitute, walk, with_func_body
+from ...tir.visit import (
+    children,
+    nested,
+    rewrite_children,
+    substitute,
+    walk,
+    with_body,
+    with_func_body,
+)
 from .registers import SCOPE
 from .rewrite import adjacent, allocated, decided, map_stmts, simplifier_of, statements
 from .vectorize import enabled_lanes
@@ -58,7 +66,9 @@ def carry(func: Func) -> Func:
     def visit(stmt: Stmt) -> Stmt:
         stmt = map_stmts(stmt, visit)
         if type(stmt) is For and stmt.kind is ForKind.SERIAL and _loads_again(stmt):
-            return _Loop(stmt, s).with_registers()
+            loop = with_body(stmt, _with_one_store(stmt.body))
+            carried = _Loop(loop, s).with_registers()
+            return stmt if carried is loop else carried
         return stmt
 
     return with_func_body(func, visit(func.body))
@@ -78,6 +88,19 @@ def _directly(stmt: Stmt) -> Iterator[Stmt]:
     yield stmt
     for below in nested(stmt) if type(stmt) is not For else ():
         yield from _directly(below)
+
+
+def _with_one_store(stmt: Stmt) -> Stmt:
+    """`stmt` with one store for each `if` whose branches do nothing but store to one element."""
+    match map_stmts(stmt, _with_one_store):
+        case If(cond, Store() as then, Store() as other) if (
+            then.buffer is other.buffer
+            and _same_mask(then, other)
+            and list(map(key_of, then.indices)) == list(map(key_of, other.indices))
+        ):
+            return replace(then, value=Select(cond, then.value, other.value, then.value.dtype))
+        case changed:
+            return changed
 
 
 class _Place(NamedTuple):

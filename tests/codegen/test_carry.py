@@ -24,6 +24,11 @@ CARRIED = {
     "in place": ("range(1, 40)", "Y[i, t] = Y[i, t] * 0.5 + Y[i, t - 1] * 0.25"),
     "every second": ("range(1, 20)", "Y[i, 2 * t] = Y[i, 2 * t - 2] * 0.5 + Y[i, 2 * t - 1]"),
     "first case": ("range(40)", "Y[i, t] = T.select(t > 0, Y[i, t - 1], 0.0) * 0.5 + X[i, t]"),
+    "first case set apart": (
+        "range(40)",
+        "if t > 0:\n                Y[i, t] = Y[i, t - 1] * 0.5 + X[i, t]\n"
+        "            else:\n                Y[i, t] = X[i, t]",
+    ),
     "two cases": (
         "range(40)",
         "Y[i, t] = T.select(t > 1, Y[i, t - 1] + T.select(t > 3, Y[i, t - 2], X[i, t]), 1.0) * 0.5",

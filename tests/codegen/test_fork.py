@@ -24,7 +24,7 @@ import ctypes, logging, multiprocessing, os, sys, threading
 import numpy as np
 import tilewright as tw
 from tilewright import te
-from tilewright.base.forks import ALLOWED, TEAMS, mapped_runtimes
+from tilewright.base.process import ALLOWED, TEAMS, mapped_runtimes
 
 class Lines(logging.Handler):
     def __init__(self):
@@ -316,10 +316,10 @@ assert in_child(lambda: (is_right(mod, 3.0), warned())) == (True, 1)
 
 def test_where_nothing_tells_what_is_loaded_a_forked_process_has_no_teams() -> None:
     run("""
-import tilewright.base.forks
+import tilewright.base.process
 from pathlib import Path
 mod = build()
 assert is_right(mod)
-tilewright.base.forks._MAPS = Path("/no/such/file")
+tilewright.base.process._MAPS = Path("/no/such/file")
 assert in_child(lambda: (is_right(mod), warned())) == (True, 1)
 """)

@@ -64,6 +64,23 @@ def f(X: T.Buffer((31,), "float32"), N: T.Buffer((16,), "int64"), Y: T.Buffer((1
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("mask", [False, True])
+def test_lanes_that_lie_apart_are_stored_one_by_one(dtype: str, mask: bool) -> None:
+    """With a mask that is a scatter: a branch for each lane takes longer."""
+    read, write = "X[T.ramp(0, 1, 16)]", "Y[T.ramp(0, 10, 16)]"
+    plain, masked = (
+        f"{write} = {read}",
+        f"T.store({write}, {read}, mask={read} > T.broadcast(T.{dtype}(1), 16))",
+    )
+    func = parse(f"""
+def f(X: T.Buffer((16,), "{dtype}"), Y: T.Buffer((151,), "{dtype}")):
+    {masked if mask else plain}
+""")
+    check(func)
+    assert ("masked.scatter" in compile_func(func, WIDE).text) is mask
+
+
 def test_near_elements_are_not_gathered() -> None:
     for step, gathers in ((2, False), (4, False), (5, True)):
         assert ("vgather" in compile_func(strided(16, step), WIDE).source("asm")) is gathers

@@ -119,3 +119,17 @@ def test_an_array_is_not_resized_while_a_kernel_runs_on_it(glue: bool) -> None:
     ctypes.CDLL(None).sem_post(ctypes.c_void_p(address))
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("n", "common"), [(96, False), (90, True)], ids=["even", "border"])
+def test_few_iterations_with_a_border_are_one_share(n: int, common: bool) -> None:
+    a = te.placeholder((n,), name="A")
+    sch = tw.Schedule(te.func([a, te.compute((n,), lambda i: a[i] * 2.0, name="B")], name="k"))
+    outer, _ = sch.split(sch.get_loops(sch.get_block("B"))[0], factors=[None, 16])
+    sch.parallel(outer)
+    module = tw.build(sch, "cpu -threads=2")
+    given, result = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+    module(given, result)
+    np.testing.assert_array_equal(result, given * 2)
+    # Several shares begin where divisions by the number of threads say.
+    assert ("urem" not in module.source("llvm")) is common

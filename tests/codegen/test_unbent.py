@@ -12,7 +12,7 @@ from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Binary, Expr, Func, If, Load, Op, Ramp
-from tilewright.tir.script import script
+from tilewright.tir.language import script
 from tilewright.tir.visit import walk
 
 from .machinery import SERIAL, check, check_passes

@@ -15,7 +15,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.base.errors import BuildError
-from tilewright.base.forks import REFUSED, TEAMS
+from tilewright.base.process import REFUSED, TEAMS
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.calling_convention import sized
