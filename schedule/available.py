@@ -49,8 +49,7 @@ from .distinct import distinct
 from .facts import last, truths
 from .find import find_path, last_block, path_to, statements
 from .legality import require_concurrent, touches_apart
-from .loop_dependence import Finding, conflicts, served, uses_of
-from .order import ordered
+from .loop_dependence import Finding, conflicts, ordered, served, uses_of
 from .require import require
 from .written import visited, written_box
 

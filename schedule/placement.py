@@ -256,11 +256,7 @@ def rebound(
         case Block():
             s = Simplifier(ranges)
             iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, s))
-            conditions = [
-                c
-                for old in conjuncts(stmt.predicate)
-                if (c := _condition(old, values, s)) is not None
-            ]
+            conditions = _conditions(stmt.predicate, values, s)
             if guard is None:
                 return replace(stmt, iters=iters, predicate=conjunction(conditions))
             new = replace(stmt, iters=iters, predicate=conjunction([*conditions, guard]))
@@ -302,15 +298,22 @@ def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:
     return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
 
 
-def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | None:
-    """`rebound_value` of a condition; `None` if it always holds.
+def _conditions(predicate: Expr | None, values: Mapping[Var, Expr], s: Simplifier) -> list[Expr]:
+    """`rebound_value` of the conditions of a predicate, without those that always hold.
 
-    One that never holds stays as it is, so that it still tells what the block's values are.
+    One that never holds stays as it is, so that it still tells what the block's values are; the
+    condition `False` beside it says that it leaves out elements, not terms of a reduction.
     """
-    new = rebound_value(e, values, s)
-    if type(new) is not Const:
-        return new
-    return None if new.value else substitute(e, values)
+    conditions: list[Expr] = []
+    never = False
+    for old in conjuncts(predicate):
+        new = rebound_value(old, values, s)
+        if type(new) is not Const:
+            conditions.append(new)
+        elif not new.value:
+            never = True
+            conditions += [substitute(old, values)] if type(old) is not Const else []
+    return [*conditions, const(False, "bool")] if never else conditions
 
 
 def rebound_value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:

@@ -15,11 +15,12 @@ from ..base.hints import instead, raise_missing
 from ..base.text import count, excerpt
 from ..tir.expr_printer import summary
 from ..tir.initialised import wraps_around
-from ..tir.ir import Buffer, Dim, For, Func, Label, Var
+from ..tir.ir import Buffer, Dim, For, Func, If, Label, Load, Var
 from ..tir.printer import func_text
 from ..tir.program import program_hint, shown
 from ..tir.reductions import blocks_that_order_visits
 from ..tir.verify import verify
+from ..tir.visit import walk
 from . import primitives as p
 from .buffer_choice import argument_for
 from .choose import Decide, Declare, as_decision
@@ -593,11 +594,12 @@ def _require_blocks(func: Func) -> None:
 
 @lru_cache(128)
 def _is_watched(func: Func) -> bool:
-    """Whether the verifier has to tell what indices that wrap around read, and can.
+    """Whether the verifier can tell of `func` what primitives do not ask.
 
-    Or that reduce iterations run in order, where it decides among equal values.
+    What indices that wrap around read, that reduce iterations run in order where it decides among
+    equal values, or that elements which data decide about are stored before they are read.
     """
-    if not wraps_around(func) and not blocks_that_order_visits(func):
+    if not (wraps_around(func) or blocks_that_order_visits(func) or _begins_by_data(func)):
         return False
     try:
         verify(func)
@@ -606,22 +608,29 @@ def _is_watched(func: Func) -> bool:
     return True
 
 
+def _begins_by_data(func: Func) -> bool:
+    """Whether data decide which elements a block stores, or where a reduction begins."""
+    first = [b.body if b.init is None else b.init for b in blocks_in(func.body)]
+    conditions = (n.cond for stmt in first for n in walk(stmt) if type(n) is If)
+    return any(type(n) is Load for c in conditions for n in walk(c))
+
+
 def _require_verified(func: Func, name: str) -> None:
     """Refuse a step after which the verifier cannot tell what it could of the program before."""
     try:
         verify(func)
     except VerifyError as error:
-        if not wraps_around(func):
-            raise ScheduleError(
-                "after {0}, the order of a reduction that decides among equal values is not "
-                "verified: {1}",
-                name,
-                error,
-                hint="rfactor numbers the visits of a reduction, which may then be in any order",
-            ) from None
+        if wraps_around(func):
+            what = "a program with an index that wraps around int64"
+            hint = "keep what the index divides within int64"
+        elif blocks_that_order_visits(func):
+            what = "the order of a reduction that decides among equal values"
+            hint = "rfactor numbers the visits of a reduction, which may then be in any order"
+        else:
+            what = "that elements are stored before they are read, where data decide that,"
+            hint = (
+                "store all elements, and let only the value or the update depend on the condition"
+            )
         raise ScheduleError(
-            "after {0}, a program with an index that wraps around int64 is not verified: {1}",
-            name,
-            error,
-            hint="keep what the index divides within int64",
+            "after {0}, {1} is not verified: {2}", name, what, error, hint=hint
         ) from None

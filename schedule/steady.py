@@ -16,8 +16,7 @@ from .block_queries import loop_ranges, order_of, region_buffers, writers_of
 from .distinct import distinct
 from .find import last_block, loops_above, path_to
 from .legality import reuses
-from .loop_dependence import conflicts, uses_of
-from .order import ordered
+from .loop_dependence import conflicts, ordered, uses_of
 from .require import require
 
 

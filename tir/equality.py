@@ -22,7 +22,6 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.errors import IRError, depth_errors
-from .constants import rounded
 from .ir import (
     Alloc,
     Annotations,
@@ -56,6 +55,7 @@ from .ir import (
     Var,
     WarpShuffle,
 )
+from .names import rounded
 from .visit import rewrite_children, walk
 
 VERSION = "tir 1"

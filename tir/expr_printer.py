@@ -15,7 +15,6 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.text import arguments, count, excerpt, in_lines
-from .constants import literal, rounded
 from .ir import (
     INDEX,
     Binary,
@@ -43,7 +42,7 @@ from .ir import (
     Var,
     WarpShuffle,
 )
-from .names import Names, identifier
+from .names import Names, identifier, literal, rounded
 from .visit import nested
 
 COMPARE, UNARY, ATOM = 1, 7, 8

@@ -396,13 +396,18 @@ def _with_unknowns(s: Simplifier, e: Any, unknown: dict[object, tuple[Var, int, 
 
 
 def _with_known(e: Any, unknown: Common) -> Any:
-    """A condition with the variables that indices have for data."""
+    """A condition with the variables that indices have for data.
+
+    What is computed of data in another dtype than that of indices, and may wrap around, stays.
+    """
     if not isinstance(e, Expr):
         return e
     known = unknown.get(key_of(_widened(e)))
-    if known is None:
-        return rewrite_children(e, lambda n: _with_known(n, unknown))
-    return binary(Op.ADD, known[0], const(known[1]))
+    if known is not None:
+        return binary(Op.ADD, known[0], const(known[1]))
+    if e.dtype not in (INDEX, "bool"):
+        return e
+    return rewrite_children(e, lambda n: _with_known(n, unknown))
 
 
 def _widened(e: Expr) -> Expr:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ..base.text import excerpt
-from .constants import quoted
 from .equality import flat, structural_equal
 from .expr_printer import ExprPrinter
 from .ir import (
@@ -35,7 +34,7 @@ from .ir import (
     Var,
     as_expr,
 )
-from .names import Names, identifier
+from .names import Names, identifier, quoted
 from .regions import element_regions, same_regions
 from .visit import walk
 

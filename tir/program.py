@@ -22,6 +22,7 @@ from .ir import (
     Iter,
     IterKind,
     Label,
+    Let,
     Load,
     Reduce,
     Stmt,
@@ -33,7 +34,7 @@ from .names import unique
 from .regions import infer_regions
 from .stages import group
 from .tensor import Stage, Tensor, key
-from .visit import rewrite_children, walk
+from .visit import reads_from, rewrite_children, walk
 from .wellformed import APART, may_share
 
 Buffers = Mapping[object, Buffer]
@@ -202,13 +203,27 @@ def _nest(stage: Stage, buffers: Buffers, scalars: Mapping[Any, Var], taken: set
         body = init if empty else _update(stage, targets, point, lower, names)
         init = None if empty else init
     else:
-        values = [lower(r) for r in stage.results]
-        body = seq(*(store(t, point, v) for t, v in zip(targets, values, strict=True)))
+        body = _stores(targets, point, [lower(r) for r in stage.results], names)
     reads, writes = infer_regions(iters, body, init)
     nest: Stmt = Block(Label(stage.name), iters, reads, writes, body, init)
     for a, loop in reversed(list(zip(axes, loops, strict=True))):
         nest = For(loop, a.extent, nest)
     return nest
+
+
+def _stores(
+    targets: list[Buffer], point: tuple[Var, ...], values: list[Expr], names: set[str]
+) -> Stmt:
+    """Store the results of a stage; one that reads what another replaces is computed before."""
+    early: list[tuple[Var, Expr]] = []
+    for n, value in enumerate(values):
+        if reads_from(value, targets[:n]):
+            early.append((Var(unique(f"{targets[n].name}_value", names), value.dtype), value))
+            values[n] = early[-1][0]
+    body = seq(*(store(t, point, v) for t, v in zip(targets, values, strict=True)))
+    for var, value in early:
+        body = Let(var, value, body)
+    return body
 
 
 def _groups(stage: Stage) -> list[list[tuple[int, Reduce]]]:

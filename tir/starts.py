@@ -72,20 +72,25 @@ def may_exclude_first(
 
     `values` are those of the iteration variables, in terms of the loops that `ranges` are of.
     """
+    ends = ((v, last) for v, (_, last) in ranges.items() if type(last) is int)
+    alone: Mapping[Var, Expr] = {v: const(0) for v, last in ends if last == 0}
+    s = Simplifier(ranges)
+    values = [s(substitute(v, alone)) if variables(v) & alone.keys() else v for v in values]
     reduced = [v for i, v in zip(block.iters, values, strict=True) if i.kind is IterKind.REDUCE]
     loops = variables(*reduced) & ranges.keys()
-    asked = [c for c in conditions if not variables(c).isdisjoint(loops)]
+    plain = [substitute(c, alone) for c in conditions]
+    asked = [pair for pair in zip(conditions, plain, strict=True) if variables(pair[1]) & loops]
     if not asked:
         return []
     domain = [c for i, v in zip(block.iters, values, strict=True) for c in _first(i, v)]
-    known = [*domain, *(c for c in conditions if variables(c).isdisjoint(loops))]
+    known = [*domain, *(c for c in plain if variables(c).isdisjoint(loops))]
     others = [v for i, v in zip(block.iters, values, strict=True) if i.kind is not IterKind.REDUCE]
     zero: Mapping[Var, Expr] = {}
     if loops.isdisjoint(variables(*others)) and all(_counts(v, ranges) for v in reduced):
         zero = {v: const(0) for v in loops}
     return [
-        c
-        for c in asked
+        condition
+        for condition, c in asked
         if prove(c, ranges) is not False
         and prove(substitute(c, zero), ranges) is not True
         and not contradict([call("not", c), *known], ranges)
@@ -144,6 +149,16 @@ def _first(i: Iter, value: Expr) -> tuple[Expr, ...]:
     return value >= 0, value < as_expr(i.extent)
 
 
+def _leaves_out_all(block: Block, c: Expr, ranges: Ranges) -> bool:
+    """Whether `c`, on loops of reductions that are of nothing else, never holds."""
+    reduce, others = (
+        variables(*(i.value for i in block.iters if (i.kind is IterKind.REDUCE) is own))
+        for own in (True, False)
+    )
+    told = variables(c) & reduce
+    return bool(told) and told.isdisjoint(others) and prove(c, ranges) is False
+
+
 def _counts(value: Expr, ranges: Ranges) -> bool:
     """Whether `value` is 0 where all of its loops are, and nowhere else."""
     p = Simplifier(ranges).poly(value)
@@ -179,7 +194,10 @@ def _guarded(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
 
 def _with_guard(block: Block, ranges: Ranges) -> Block:
     conditions = conjuncts(block.predicate)
+    if any(type(c) is Const for c in conditions):
+        return block
     found = may_exclude_first(block, [i.value for i in block.iters], conditions, ranges)
+    found += [c for c in conditions if _leaves_out_all(block, c, ranges)]
     at = {key_of(i.value): i.var for i in block.iters if type(i.value) is not Const}
 
     def inside(n: Any) -> Any:

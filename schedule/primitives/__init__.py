@@ -20,6 +20,7 @@ from .einsum import pad_einsum as pad_einsum
 from .expand import expand_reduction as expand_reduction
 from .expand import split_reduction as split_reduction
 from .factor import hoist_factor as hoist_factor
+from .factor import select_terms as select_terms
 from .initial import merge_reduction as merge_reduction
 from .inline import compute_inline as compute_inline
 from .inline import reverse_compute_inline as reverse_compute_inline
@@ -65,7 +66,6 @@ from .storage import set_scope as set_scope
 from .storage import storage_align as storage_align
 from .storage import stream as stream
 from .storage import swizzle as swizzle
-from .terms import select_terms as select_terms
 from .unit import blockize as blockize
 from .unit import tensorize as tensorize
 from .variance import online_variance as online_variance

@@ -11,7 +11,7 @@ from ...tir.visit import with_body
 from ..available import require_still_concurrent
 from ..block_queries import loop_ranges, nest_like, require_not_vectorized
 from ..find import find_path, last_loop, loop_path, path_to, rebuild
-from ..order import require_interleaving
+from ..loop_dependence import require_interleaving
 from ..placement import rebound
 from ..primitive import primitive
 from ..require import require, require_some

@@ -13,6 +13,7 @@ from ...tir.ir import (
     Binary,
     Block,
     Buffer,
+    Const,
     Dim,
     Expr,
     For,
@@ -44,7 +45,6 @@ from ..available import (
 )
 from ..block_queries import (
     Ranges,
-    domain_conditions,
     feeding,
     free_vars,
     has_reduction,
@@ -108,7 +108,7 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     _require_begun(found, loops)
     require_visited_once(found, loops[position:], loop_ranges(loops))
     # A loop that only a guard is about repeats the init, as far as the guard lets it.
-    kept = [c for c in conjuncts(found.predicate) if not free_vars(c) & reduce]
+    kept = _at_zero_point(found, reduce, Simplifier(loop_ranges(loops)))
     told = {v for c in kept for v in free_vars(c)}
     inner = [s for s in loops[position:] if s.var in spatial or s.var in told]
     mixed = [s.var.name for s in inner if s.var in reduce]
@@ -129,11 +129,6 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
                 s.var,
             )
     renamed = {s.var: Var(f"{s.var.name}_init") for s in inner}
-    if any(free_vars(c) & reduce and free_vars(c) & spatial for c in conjuncts(found.predicate)):
-        known = Simplifier(loop_ranges(loops))
-        for i in found.iters:
-            if i.kind is IterKind.SPATIAL:
-                kept += domain_conditions(i.value, i.extent, known)
     label = Label(f"{block.name}_init")
     iters = tuple(i for i in found.iters if i.kind is IterKind.SPATIAL)
     start = Block(block, iters, (), (), found.init, None, conjunction(kept))
@@ -143,6 +138,24 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     fn = replace(fn, target, seq(nest_like(inner, init, renamed), target))
     require_available(fn, label)
     return fn, label
+
+
+def _at_zero_point(block: Block, reduce: set[Var], s: Simplifier) -> list[Expr]:
+    """What the predicate says of the elements: its conditions where the `reduce` loops begin."""
+    told = list(conjuncts(block.predicate))
+    begin: dict[Var, Expr] = {v: const(0) for v in reduce}
+    if any(free_vars(c) & reduce for c in told):
+        for i in block.iters:
+            require(
+                i.kind is not IterKind.REDUCE or not s.poly(substitute(i.value, begin)),
+                "block {0} has a guard over the loops of its reduction, which does not begin where "
+                "these loops do: {1} is {2}",
+                block.label,
+                i.var.name,
+                i.value,
+            )
+    at_zero = (c if not free_vars(c) & reduce else s(substitute(c, begin)) for c in told)
+    return [c for c in at_zero if not (type(c) is Const and c.value)]
 
 
 def _require_begun(block: Block, loops: Sequence[For]) -> None:

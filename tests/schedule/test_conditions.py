@@ -16,13 +16,14 @@ from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
+from ..long import examples
 from .machinery import check_compiled, check_meaning, check_random, run
 from .programs import loops
 from .random_guards import is_verified, with_guards
 from .random_programs import a_program
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 1 << 32))
 def test_what_the_verifier_accepts_the_interpreter_accepts(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -80,6 +81,75 @@ def test_conditions_stay_with_what_they_are_about(step: str) -> None:
     verify(sch.func)
     check_meaning(func, sch.func)
     check_compiled(func, sch.func)
+
+
+NEVER = """
+def never(A: T.Buffer((2, 3), "int32"), S: T.Buffer((2,), "int32")):
+    for u, i, k in T.grid(1, 2, 3):
+        with T.block("S"):
+            vu, vi, vk = T.axis.remap("SSR", [u, i, k])
+            T.where({where})
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + A[vi, vk]
+"""
+
+
+@pytest.mark.parametrize("where", ["u >= 1", "i > u", "u < i"])
+@pytest.mark.parametrize("others", [0, 5])
+def test_elements_left_out_stay_so_where_their_loop_is_part_of_a_longer_one(
+    where: str, others: int
+) -> None:
+    func = parse(NEVER.format(where=where))
+    sch = Schedule(func)
+    u, i, k = loops(sch, "S")
+    sch.reorder(i, u, k)
+    if others:
+        outer, _ = sch.split(k, [None, others])
+        u = sch.fuse(u, outer)
+    else:
+        u = sch.fuse(u, k)
+    sch.decompose_reduction(sch.get_block("S"), u)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+@pytest.mark.parametrize("where", ["vk >= 3", "vk < 0", "vk > 7", "k > i + 2"])
+def test_a_reduction_without_terms_is_its_init(where: str) -> None:
+    assert run(parse(NEVER.format(where=where)))["S"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("step", [Schedule.fuse, Schedule.reorder])
+def test_a_scheduled_condition_that_never_holds_is_read_again(step: Any) -> None:
+    func = parse(NEVER.format(where="u >= 1"))
+    sch = Schedule(func)
+    u, i, k = loops(sch, "S")
+    sch.reorder(i, u, k)
+    for _ in range(2):
+        step(sch, *loops(sch, "S")[1:])
+        again = parse(str(sch.func))
+        assert str(again) == str(sch.func)
+        check_meaning(func, again)
+        if step is Schedule.fuse:
+            sch.split(loops(sch, "S")[1], [None, 2])
+
+
+def test_loops_of_one_iteration_decide_no_first_term() -> None:
+    func = parse("""
+def rows(A: T.Buffer((7, 2), "int32"), S: T.Buffer((7,), "int32")):
+    for i, k in T.grid(7, 2):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    inner = sch.split(sch.fuse(*loops(sch, "S")), [4, 1, 4])[2]
+    sch.split(inner, [3, None, 1], perfect=False)
+    verify(sch.func)
+    check_meaning(func, sch.func)
 
 
 REFUSED: dict[str, tuple[str, Callable[[Schedule], Any]]] = {

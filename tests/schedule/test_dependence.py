@@ -73,7 +73,7 @@ def test_what_structure_does_not_decide(
     check_meaning(sch.original, sch.func)
     check_compiled(sch.original, sch.func)
     monkeypatch.setattr(legality, "conflicts", lambda *_: Finding(False))
-    monkeypatch.setattr("tilewright.schedule.order.conflicts", lambda *_: Finding(False))
+    monkeypatch.setattr("tilewright.schedule.loop_dependence.conflicts", lambda *_: Finding(False))
     with pytest.raises(ScheduleError):
         act(pair(first, second))
 

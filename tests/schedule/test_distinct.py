@@ -15,6 +15,8 @@ from tilewright.tir.dependence import Access
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Expr, For, Range, Seq, Var, as_expr
 
+from ..long import examples
+
 M, J, K, L = (Var(name) for name in "mjkl")
 EXTENTS = st.integers(1, 5)
 SCALES = st.sampled_from([-12, -7, -4, -3, -1, 0, 1, 2, 4, 5, 16])
@@ -38,7 +40,7 @@ def cases(draw: st.DrawFn) -> tuple[Access, dict[Var, int]]:
     return Access(tuple(draw(ranges)), {K: extents[K], L: extents[L]}, guards), extents
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(cases())
 def test_what_is_told_apart_is_apart(case: tuple[Access, dict[Var, int]]) -> None:
     access, extents = case

@@ -251,6 +251,55 @@ def test_iterations_of_both_a_reduction_and_its_elements() -> None:
         sch.double_buffer(copy, loop)
 
 
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_what_decides_whether_a_reduction_stores(order: list[int]) -> None:
+    sch = Schedule(
+        parse("""
+def rows(A: T.Buffer((1,), "float32"), B: T.Buffer((3,), "float32"), S: T.Buffer((2,), "float32")):
+    for i, k in T.grid(2, 3):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                if A[0] > 1.0:
+                    S[vi] = 0.0
+            if A[0] > 1.0:
+                S[vi] = S[vi] + B[vk]
+""")
+    )
+    block = sch.get_block("S")
+    _, k = sch.get_loops(block)
+    condition = sch.cache_read(block, 0, "local")
+    sch.compute_at(condition, k)
+    with pytest.raises(ScheduleError, match="where data decide that"):
+        sch.pipeline(k, [0, 1], order)
+
+
+def test_conditions_on_data_that_store_all_elements_together() -> None:
+    whole = "(vi + M[0]) % 9007199254740991"
+    sch = Schedule(
+        parse(f"""
+def halves(A: T.Buffer((5,), "int32"), M: T.Buffer((1,), "int64"), C: T.Buffer((5,), "int32")):
+    B = T.alloc((5,), "int32")
+    for i in range(5):
+        with T.block("B0"):
+            vi = T.axis.spatial(5, i)
+            if {whole} + -9223372036854775807 > {whole}:
+                B[vi] = A[vi]
+        with T.block("B1"):
+            vi = T.axis.spatial(5, i)
+            if {whole} + -9223372036854775807 <= {whole}:
+                B[vi] = 0
+    for i in range(5):
+        with T.block("C"):
+            vi = T.axis.spatial(5, i)
+            C[vi] = B[vi]
+""")
+    )
+    verify(sch.func)
+    with pytest.raises(ScheduleError, match="where data decide that"):
+        sch.pipeline(loops(sch, "B0")[0], [0, 1])
+
+
 def test_versions_in_registers() -> None:
     sch = Schedule(three())
     loop = gathered(sch)

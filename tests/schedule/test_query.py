@@ -13,7 +13,7 @@ from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
-from tilewright.tir.script import script
+from tilewright.tir.language import script
 
 from .conftest import Golden
 from .programs import chain, elementwise, matmul

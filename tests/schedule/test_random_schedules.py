@@ -20,13 +20,14 @@ from ..fuzz import rules
 from ..fuzz.campaign import Outcome, Plan, run
 from ..fuzz.case import Failure, run_case
 from ..fuzz.shrink import shrunk, without
+from ..long import examples
 from .machinery import check_compiled, check_meaning, check_random, check_replays, verify_steps
 from .programs import chain, loops
 from .random_cases import Tally, a_case, apply_random_steps
 from .random_steps import STEPS
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     def pick(n: int) -> int:

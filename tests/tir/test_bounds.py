@@ -11,6 +11,7 @@ from tilewright.tir.ir import Buffer, Const, Expr, Op, Var, binary, cast, ceildi
 from tilewright.tir.piecewise import linear
 from tilewright.tir.polynomial import Ranges
 
+from ..long import examples
 from .expressions import SEEDS, Maker, value
 
 X, Y, Z, T, U = (Var(v) for v in "xyztu")
@@ -18,7 +19,7 @@ VARS = (X, Y, Z)
 
 
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_contain_all_values(seed: int) -> None:
     maker = Maker(seed, VARS)
     ranges = {v: maker.pick([(0, 7), (-5, 3), (1, 64), (0, 2**40), (-3, -1)]) for v in VARS}
@@ -35,7 +36,7 @@ def test_contain_all_values(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_symbolic_ends_contain_all_values(seed: int) -> None:
     maker = Maker(seed, (X, Y, T, U))
     ranges: Ranges = {T: (1, 64), U: (1, 16), X: (0, T - 1), Y: (T, T * U)}

@@ -12,6 +12,7 @@ from tilewright.tir.columns import Tape
 from tilewright.tir.evaluate import Columns, Expressions, evaluate
 from tilewright.tir.ir import Buffer, Op, Var, binary, call, cast, ceildiv, const, select
 
+from ..long import examples
 from .expressions import SEEDS, Maker, value
 
 A, B, C = Var("a"), Var("b"), Var("c")
@@ -19,7 +20,7 @@ RANGES = [(-20, 20), (-(2**62), 2**62), (2**51 - 3, 2**51 + 3), (0, 2**20), (1, 
 
 
 @given(SEEDS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_columns_equal_rows(seed: int) -> None:
     maker = Maker(seed, (A, B, C))
     exprs = [maker.expression() for _ in range(4)]
@@ -39,7 +40,7 @@ def test_columns_equal_rows(seed: int) -> None:
 
 
 @given(st.integers(-(2**51), 2**51), st.integers(1, 2**51))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_divisions_near_the_limit_are_exact(a: int, b: int) -> None:
     q, r = A // B, A % B
     near = [a, a // b * b, a // b * b - 1]

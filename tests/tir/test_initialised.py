@@ -46,6 +46,27 @@ def picked(
             verify(func)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "added", "below"),
+    [("uint8", 252, 4), ("int8", 124, 0), ("int32", 2**31 - 4, 0), ("uint32", 2**32 - 4, 4)],
+)
+def test_conditions_on_what_wraps_around_bound_nothing(dtype: str, added: int, below: int) -> None:
+    func = parse(f"""
+@tw.script
+def picked(
+    Q: T.Buffer((8,), "{dtype}", value_range=(0, 8)), X: T.Buffer((8,), "float32"),
+    Y: T.Buffer((8,), "float32"),
+):
+    B = T.alloc((8,), "float32")
+    for i in range(4):
+        B[i] = X[i]
+    for i in range(8):
+        Y[i] = T.select(Q[i] + T.{dtype}({added}) < T.{dtype}({below}), B[T.int64(Q[i])], 0.0)
+""")
+    with pytest.raises(VerifyError):
+        verify(func)
+
+
 @pytest.mark.parametrize("place", ["{}", "7 - {}", "{} + 2"])
 def test_conditions_that_are_stored_again_in_each_iteration(place: str) -> None:
     stored, read = place.format("vj"), place.format("vi")

@@ -42,6 +42,7 @@ from tilewright.tir.source import Source, syntax_tree
 from tilewright.tir.visit import walk
 
 from ..differences import first_difference
+from ..long import examples
 from .random_programs import Programs, random_func
 
 
@@ -62,7 +63,7 @@ def check_round_trip(func: Func) -> None:
     assert func_text(back) == text
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(seed=st.integers(0, 1 << 40))
 def test_every_program_reads_back(seed: int) -> None:
     check_round_trip(random_func(seed))
@@ -613,7 +614,7 @@ def mutated(text: str, rng: np.random.Generator) -> str:
     return "".join(words)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(seed=st.integers(0, 1 << 40))
 def test_damaged_text_is_read_or_refused(seed: int) -> None:
     rng = np.random.default_rng(seed)

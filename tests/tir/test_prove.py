@@ -9,6 +9,7 @@ from tilewright.tir.bounds import prove
 from tilewright.tir.ir import Buffer, Expr, Op, Var, binary, ceildiv, const, select
 from tilewright.tir.polynomial import Ranges
 
+from ..long import examples
 from .expressions import SEEDS, Maker, value
 
 X, Y, Z, N, T, U = (Var(v) for v in "xyzntu")
@@ -21,7 +22,7 @@ def decided(conditions: list[bool]) -> set[bool | None]:
 
 
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_never_wrong(seed: int) -> None:
     maker = Maker(seed, (X, Y, Z))
     ranges = {v: maker.pick([(0, 7), (-5, 3), (1, 64), (0, 0), (-3, -1)]) for v in (X, Y, Z)}
@@ -36,7 +37,7 @@ def test_never_wrong(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_never_wrong_with_symbolic_ranges(seed: int) -> None:
     maker = Maker(seed, (X, Y, N, T, U))
     e = maker.condition(4)
@@ -51,7 +52,7 @@ def test_never_wrong_with_symbolic_ranges(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_never_wrong_with_assumptions(seed: int) -> None:
     maker = Maker(seed, (X, Y, Z))
     ranges = dict.fromkeys((X, Y, Z), (-6, 9))

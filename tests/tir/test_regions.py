@@ -35,6 +35,7 @@ from tilewright.tir.ir import (
 )
 from tilewright.tir.regions import access_regions, hull, whole
 
+from ..long import examples
 from .expressions import SEEDS, Maker, value
 
 I, J, K, O, T = (Var(v) for v in "ijkot")  # noqa: E741
@@ -173,7 +174,7 @@ def test_hulls(e: Expr, low: Expr | int, extent: Dim) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_regions_cover_every_access(seed: int) -> None:
     maker = Maker(seed, (I, J, O))
     size = maker.pick([1, 7, 64])

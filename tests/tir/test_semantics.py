@@ -21,6 +21,8 @@ from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Const, Op, binary, call
 
+from ..long import examples
+
 Array = np.ndarray[Any, Any]
 
 FLOATS = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
@@ -70,7 +72,7 @@ class TestIntegers:
         np.testing.assert_array_equal(evaluate(te.abs, x), np.abs(x))
         np.testing.assert_array_equal(evaluate(lambda a: ~a, x), ~x)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=examples(40))
     @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
     def test_every_operator_is_numpys(self, data: st.DataObject, dtype: str) -> None:
         number = dtypes.to_numpy(dtype)

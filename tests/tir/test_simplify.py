@@ -40,6 +40,7 @@ from tilewright.tir.simplify import Simplifier, simplify, simplify_dim
 from tilewright.tir.structure import same, size
 from tilewright.tir.visit import children
 
+from ..long import examples
 from .expressions import SEEDS, Maker, raw, value
 
 I, J, K, N, T, U = (Var(x) for x in "ijkntu")  # noqa: E741
@@ -64,7 +65,7 @@ def check(e: Expr, ranges: Mapping[Var, tuple[Dim, Dim]], rows: list[dict[Var, i
 
 
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_keeps_values(seed: int) -> None:
     maker = Maker(seed, VARS)
     lows = maker.rng.integers(-20, 20, len(VARS)).tolist()
@@ -75,7 +76,7 @@ def test_keeps_values(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_keeps_values_that_wrap_around(seed: int) -> None:
     maker = Maker(seed, VARS)
     ranges = dict.fromkeys(VARS, (-(1 << 63), (1 << 63) - 1))
@@ -104,7 +105,7 @@ def digits(maker: Maker) -> Expr:
 
 
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_digits(seed: int) -> None:
     maker = Maker(seed, VARS)
     for _ in range(3):
@@ -112,7 +113,7 @@ def test_digits(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_keeps_values_with_symbolic_ranges(seed: int) -> None:
     maker = Maker(seed, (I, J, T, U, N))
     rows = maker.rows({T: (1, 64), U: (1, 64), N: (1, 4096)})
@@ -246,7 +247,7 @@ NUMBERS = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32"
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_constants_fold_as_numpy_computes(dtype: str, data: st.DataObject) -> None:
     scalar = dtypes.to_numpy(dtype).type
     if dtypes.is_float(dtype):

@@ -292,6 +292,15 @@ class TestInplace:
         interpret(te.func([a], inplace={b: a}), x)
         assert x.tolist() == [-2, -1]
 
+    def test_results_of_one_stage_read_what_others_of_it_replace(self) -> None:
+        a, b = te.placeholder((3,), name="A"), te.placeholder((3,), name="B")
+        total, product, less = te.compute(
+            (3,), lambda i: (a[i] + b[i], a[i] * b[i], b[i] - a[i]), name=("S", "P", "L")
+        )
+        x, y, out = np.arange(3, dtype="f4"), np.full(3, 2, "f4"), np.empty(3, "f4")
+        interpret(te.func([a, b, less], inplace={total: a, product: b}), x, y, out)
+        assert (x.tolist(), y.tolist(), out.tolist()) == ([2, 3, 4], [0, 2, 4], [2, 1, 0])
+
     def test_no_array_in_place_whose_elements_share_memory(self) -> None:
         a = te.placeholder((4, 4), strides=(3, 2))
         b = te.compute((4, 4), lambda i, j: a[i, j] + 1)

@@ -54,6 +54,7 @@ from tilewright.tir.regions import access_regions
 from tilewright.tir.verify import verify
 from tilewright.tir.wellformed import may_share
 
+from ..long import examples
 from .expressions import SEEDS, Maker
 
 I, J, K, R = (Var(v) for v in "ijkr")  # noqa: E741
@@ -788,7 +789,7 @@ def test_fused_parallel_loops() -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_what_is_accepted_runs(seed: int) -> None:
     """No program that is accepted reads or writes out of bounds, or reads what is not written."""
     maker = Maker(seed, (I, J))
