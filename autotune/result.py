@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..base.display import html
 from ..base.durations import MeasuredTime, format_seconds
+from ..base.errors import TuningError
 from ..base.hints import Hinted
 from ..base.text import LINE, count, excerpt, in_lines, printable, short_id
 from ..schedule import Trace
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
+from ..tuning_db.views import required_pandas
 from .model.target_model import Roofline
-from .own_schedules import ScheduleUse, schedules_text
 from .session.events import Trial
-from .session.own_rules import RuleUse, rules_text
-from .show.frame import trials_frame
+from .session.own_sketches import RuleUse, ScheduleUse, rules_text, schedules_text
 
 if TYPE_CHECKING:
     import pandas
@@ -290,3 +290,17 @@ def origin_text(best: str, session: str, own_seconds: float | None = None) -> st
         return ""
     own = "" if own_seconds is None else f"; this session's: {format_seconds(own_seconds)}"
     return f", of session {short_id(best)}{own}"
+
+
+_COLUMNS = (
+    "number", "outcome", "seconds", "predicted", "best_seconds", "record", "error", "schedule",
+    "elapsed",
+)  # fmt: skip
+
+
+def trials_frame(trials: Sequence[Trial]) -> pandas.DataFrame:
+    """A row for each trial, by its number. Raises `TuningError` where pandas is not installed."""
+    module = required_pandas(TuningError)
+    rows = [{**asdict(trial), "outcome": trial.outcome.value} for trial in trials]
+    frame: pandas.DataFrame = module.DataFrame(rows, columns=list(_COLUMNS))
+    return frame.set_index("number")

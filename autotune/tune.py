@@ -17,7 +17,6 @@ from ..tir.verify import verify
 from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
 from .config import TuneConfig
-from .kernels import Kernels
 from .measure.numeric_check import require_tolerance
 from .result import BestResult, TuneResult
 from .session.budget import Budget, StopRules
@@ -25,10 +24,9 @@ from .session.events import Callback, Event
 from .session.session import Tuning
 from .session.tuning_job import TuningJob
 from .session.tuning_run import TuningRun
-from .show.notebook import in_notebook
 from .show.picture import Pictures
-from .show.progress import each_of, progress_here
-from .tasks import tasks, weights_of
+from .show.progress import each_of, in_notebook, progress_here
+from .tasks import Kernels, tasks, weights_of
 
 _log = logging.getLogger(__name__)
 TRIALS = 64

@@ -9,7 +9,7 @@ The fastest is found among those that have the most samples: each time is divide
 its round, and the lowest median wins, unless another is ahead of it in the median of their ratios.
 
 Every other schedule is compared with the fastest by the median of their ratios, and by its interval
-(`intervals`). Fewer than 6 rounds have none.
+(`median_interval`). Fewer than 6 rounds have none.
 
 A schedule *ties* with the fastest if its median ratio is at most 1.02, and the interval shows that
 it takes at most 1.1 times as long. Of those that tie the simplest is the choice (`simplicity`):
@@ -29,8 +29,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..base.durations import median_interval
 from ..base.text import count
-from .intervals import median_interval
 from .values import (
     Baseline,
     ComparedSchedule,

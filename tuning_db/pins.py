@@ -6,18 +6,30 @@ schedules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
 from ..base.durations import change
+from ..base.errors import DatabaseError
 from ..base.text import short_id
 from . import lookup
 from .confirm import Wanted
 from .read import Layers
 from .tables import pin as pins
 from .tables import target as targets
-from .values import Best, ComparedSchedule, Measurement, Pin, ScheduleRecord, TargetRecord, Workload
+from .values import (
+    Best,
+    ComparedSchedule,
+    Measurement,
+    Pin,
+    ScheduleRecord,
+    TargetRecord,
+    Verification,
+    Workload,
+    verified,
+)
 from .write import write
 
 
@@ -117,3 +129,36 @@ def unpin(connection: Connection, workload: str, target: TargetRecord) -> bool:
     same = select(targets.c.id).where(targets.c.comparable == target.comparable)
     gone = pins.delete().where(pins.c.workload == workload, pins.c.target.in_(same))
     return connection.execute(gone).rowcount > 0
+
+
+# What is pinned was checked: builds take a pin whatever its times, so it has to be right.
+
+
+def require_verified(
+    checks: Sequence[Verification],
+    schedule: ScheduleRecord,
+    workload: Workload,
+    target: TargetRecord,
+    *,
+    unverified: bool,
+) -> None:
+    """Raise `DatabaseError` unless a schedule is verified; it may have no check if `unverified`."""
+    known = verified(checks)
+    if known or (known is None and unverified):
+        return
+    subject = short_id(schedule.id), workload.name, target.text
+    if known is None:
+        raise DatabaseError(
+            "schedule {0} is not verified for {1} on {2}: no numeric check compared its results "
+            "with those of the unscheduled program",
+            *subject,
+            hint="measure it first, which checks it; or pin it as it is: unverified=True",
+        )
+    failed = [short_id(check.id) for check in checks if not check.passed]
+    raise DatabaseError(
+        "schedule {0} of {1} on {2} computes other results than the unscheduled program: "
+        "numeric check {3} failed",
+        *subject,
+        failed[0],
+        hint="pin another schedule",
+    )

@@ -24,7 +24,6 @@ from .confirm import Applies, Wanted
 from .connect import Opened
 from .explain import Explanation, explain
 from .failures import CallersError
-from .frames import frame
 from .gains import Gains
 from .read import (
     COLUMNS,
@@ -62,6 +61,7 @@ from .values import (
     Verification,
     Workload,
 )
+from .views import frame
 
 if TYPE_CHECKING:
     import pandas

@@ -18,17 +18,16 @@ from sqlalchemy import URL
 
 from ..base.display import html
 from ..base.errors import DatabaseError, system_errors
-from ..base.in_process import InProcess
+from ..base.process import InProcess
 from . import json_lines, lookup, pins, removal, sessions
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
 from .connect import Opened, open_engine
 from .json_lines import Inexact
-from .pins import Pinned
+from .pins import Pinned, require_verified
 from .queries import Queries, leaving_out
 from .read import Damage, Layers, every
 from .removal import Removal
-from .require_verified import require_verified
 from .schema import prepare
 from .values import (
     AnyRecord,

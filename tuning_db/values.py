@@ -30,11 +30,11 @@ from ..base.durations import (
     MeasuredTime,
     format_change_between,
     format_changes,
+    measured_time,
 )
 from ..base.errors import DatabaseError
 from ..base.text import LINE, count, cut, short_id
 from . import outcome
-from .intervals import measured_time
 
 Json = Any
 

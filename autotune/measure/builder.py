@@ -8,6 +8,7 @@ import traceback
 from typing import Any
 
 from ...base.errors import ScheduleError, TilewrightError
+from ...base.process import limit_memory, unlimit_memory
 from ...codegen.build import compile_func
 from ...codegen.compiled import Compiled
 from ...codegen.detect import resolve
@@ -16,7 +17,6 @@ from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.outcome import Outcome
-from .limits import limit_memory, unlimit_memory
 from .measure_result import Kernel
 from .program_text import parse_program
 from .protocol import Message

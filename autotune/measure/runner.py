@@ -12,13 +12,13 @@ from itertools import accumulate
 from typing import Any
 
 from ...base.errors import BuildError, DeviceError, KernelError, OutOfMemoryError
+from ...base.process import collected_later, limit_memory, unlimit_memory
 from ...codegen.build import compile_func, to_module
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Compiled, Launch
 from ...codegen.detect import resolve, usable_memory
 from ...codegen.generator import generator_for
 from ...runtime.cuda_driver import LAUNCH_TIMEOUT
-from ...runtime.garbage import collected_later
 from ...runtime.measure.interleaved import time_loaded
 from ...runtime.memory import memory_for
 from ...runtime.module import Module
@@ -28,7 +28,6 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tir.widen import widened
 from ...tuning_db.outcome import Outcome
-from .limits import limit_memory, unlimit_memory
 from .numeric_check import Deviation, Exact, arguments_of, check_outputs, deviation, tolerance_of
 from .program_text import parse_program
 from .protocol import Message

@@ -13,9 +13,7 @@ import sys
 from typing import Protocol
 
 from ...base.errors import TilewrightError
-from ...runtime.garbage import collected_later
-from ...runtime.parent import end_with_parent
-from .limits import expect_the_worst
+from ...base.process import collected_later, end_with_parent, expect_the_worst
 from .protocol import Message, encode, read
 
 

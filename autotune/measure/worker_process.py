@@ -31,7 +31,7 @@ from typing import NamedTuple
 import psutil
 
 from ...base.errors import TuningError, open_files_hint
-from ...runtime.parent import NO_NUMPY_THREADS
+from ...base.process import NO_NUMPY_THREADS
 from .protocol import Assembler, Message, encode
 from .reference import unnamed_file
 

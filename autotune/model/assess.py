@@ -22,7 +22,7 @@ from ...runtime.timer import Clock
 from ..search.search import SearchConfig, drawn
 from .base_model import BaseModel, train
 from .cost_model import CostModel
-from .samples import Floats, Ints, Samples, Task
+from .samples import Floats, Ints, SampledTask, Samples
 from .target_model import Features
 
 TOPS = (1, 5, 8)
@@ -58,7 +58,7 @@ class Score:
 class Judged:
     """A task, its number of candidates, and a score for each of `METHODS` and of the peers."""
 
-    task: Task
+    task: SampledTask
     candidates: int
     scores: tuple[Score, ...]
 
@@ -132,16 +132,16 @@ class MeasuringOrder:
     thought: Floats
 
 
-Unseen: TypeAlias = Callable[[Task], str]
+Unseen: TypeAlias = Callable[[SampledTask], str]
 """The part of a task that is held out: a name."""
 
 
-def of_program(task: Task) -> str:
+def of_program(task: SampledTask) -> str:
     """Its program."""
     return task.program
 
 
-def of_machine(task: Task) -> str:
+def of_machine(task: SampledTask) -> str:
     """The machine that it was measured on."""
     return task.machine
 
@@ -193,7 +193,7 @@ def _held_out(
 
 
 def _judge(
-    task: Task,
+    task: SampledTask,
     samples: Samples,
     base: BaseModel,
     batch: int,

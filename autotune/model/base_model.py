@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...base.errors import TuningError
-from ...base.files import File, replace_files
+from ...base.files import File, open_regular, replace_files
 from . import boosting
 from .boosting import Booster
 from .target_model import Features, TargetModel
@@ -124,7 +124,8 @@ def load(path: str | PathLike[str], feature_version: str) -> BaseModel:
     """
     # xgboost ends the process for some texts that are no models: ours are recognised first.
     try:
-        data = Path(path).read_bytes()
+        with open_regular(Path(path), TuningError) as (there, _):
+            data = there.read()
         learner = json.loads(data)["learner"]
         version, rows = learner["attributes"]["features"], int(learner["attributes"]["rows"])
         columns = 1 + int(learner["learner_model_param"]["num_feature"])

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import ArtifactError, TargetError, TilewrightError, TuningError
-from ...base.files import File, replace_files
+from ...base.files import File, open_regular, replace_files
 from ...base.text import short_id
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
@@ -77,7 +77,7 @@ _FIELDS = tuple(f.name for f in fields(Sweep) if f.name != "facts")
 
 
 @dataclass(frozen=True)
-class Task:
+class SampledTask:
     """A program (its text) on a target in one session: times compare within a task.
 
     `machine` names the machine, whatever it was taken for. `trial_seconds` is what a trial of the
@@ -104,7 +104,7 @@ class Samples:
     see `candidates.decided`.
     """
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[SampledTask, ...]
     task: Ints
     feature_version: str
     features: Features
@@ -282,7 +282,8 @@ def shipped(kind: str) -> list[Sweep]:
 def read(path: str | PathLike[str]) -> list[Sweep]:
     """The sweeps of a table. Raises `TuningError` for a file that is none, or is damaged."""
     try:
-        lines = gzip.decompress(Path(path).read_bytes()).decode().splitlines()
+        with open_regular(Path(path), TuningError) as (there, _):
+            lines = gzip.decompress(there.read()).decode().splitlines()
         head, *rest = map(json.loads, lines)
         if head != _FORMAT:
             raise ValueError(f"it begins with {head!r:.80}")
@@ -342,7 +343,7 @@ def featurise(sweeps: Sequence[Sweep], kind: str) -> Samples:
     Raises `TargetError` for a kind that has no model.
     """
     target_model = model_of(kind)
-    tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
+    tasks: dict[tuple[str, str, str], tuple[int, SampledTask]] = {}
     features: list[Features] = [np.empty((0, len(target_model.features)))]
     seconds, numbers = [np.empty(0)], [np.empty(0)]
     width = 1 + max((len(row) for sweep in sweeps for row in sweep.rows[:1]), default=0)
@@ -363,7 +364,7 @@ def featurise(sweeps: Sequence[Sweep], kind: str) -> Samples:
         rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
         features.append(target_model.estimator(read, target)(rows).features)
         seconds.append(np.array(sweep.seconds))
-        task = Task(
+        task = SampledTask(
             sweep.name,
             sweep.shape,
             sweep.target,

@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.durations import format_seconds
-from ...base.errors import TuningError
+from ...base.errors import TargetError, TuningError
+from ...schedule.require import Space
 from ...target import Target
-from ...target.registry import Registry
+from ...target.target import Registry
 from ...tir.ir import Expr, Func, Label, Var
+from ...tir.structure import key_of
 from .memo import Memo
 from .profile import Ints, Profile, Visit, profile
 
@@ -234,3 +236,33 @@ def model_for(target: Target) -> TargetModel:
 def model_of(kind: str) -> TargetModel:
     """The model of a kind of target. Raises `TargetError` where there is none."""
     return _MODELS.of_kind(kind)
+
+
+# What a kind of target can build: limits on the decisions of a scheduled program.
+#
+# Rules for a target put tighter limits on their own sketches. These are for schedules of any
+# origin: of users' rules, and those that people write. They name decisions that every build
+# refuses. How long a compiler takes is not predicted: a build that exceeds its time limit is a
+# failed trial, from which the session learns.
+
+
+def target_limits(
+    func: Func, target: Target, space: Space, memo: Memo | None = None
+) -> list[Limit]:
+    """The limits that not all decisions in a space satisfy, each once; `False` where none does.
+
+    There are none for a kind of target without a model. A `memo` is for programs that have blocks
+    in common.
+    """
+    try:
+        model = model_for(target)
+    except TargetError:
+        return []
+    limits: dict[object, Limit] = {}
+    for name, condition in model.limits(profile(func, space.bounds, memo), target):
+        holds = space.decide(condition) if isinstance(condition, Expr) else condition
+        if holds is None:
+            limits[name, key_of(condition)] = Limit(name, condition)
+        elif not holds:
+            limits[name, None] = Limit(name, False)
+    return list(limits.values())

@@ -168,10 +168,12 @@ def write_back(
     write: Label,
     main: Label,
     register_tile: RegisterTile,
+    row: Var | None = None,
 ) -> None:
     """Unroll and vectorise the copy of a register tile of `main` to memory.
 
-    Where the lanes of its vectors lie apart there, their columns are written. Digits of its last
+    Where the lanes of its vectors lie apart there, their columns are written: along `row`, or by
+    the layout of what `main` computes. Digits of its last
     index are one number, and so are rows and all of their few columns.
     """
     vector, lanes = register_tile.vector, register_tile.lanes
@@ -187,9 +189,8 @@ def write_back(
     }
     written = output_of(copy)
     assert written is not None
-    along = next(
-        (v for v in register_tile.inner if out.strides.get(v) == 1 and v in out.plain), vector
-    )
+    rows = (v for v in register_tile.inner if out.strides.get(v) == 1 and v in out.plain)
+    along = next(rows, vector) if row is None else row
     digits = free_vars(written.at.indices[-1])
     parts: list[int] = []
     if _is_whole(register_tile, out, along):
@@ -208,6 +209,19 @@ def write_back(
         rest.append(count)
     sch.reorder(*rest, last)
     in_registers(sch, [*rest, last])
+
+
+def written_along(main: Block, follow: Block) -> Var | None:
+    """The variable of a block along which the elements lie side by side that the following one
+    writes."""
+    out, written = output_of(main), output_of(follow)
+    if out is None or written is None:
+        return None
+    for read in inputs_of(follow):
+        if read.buffer is out.buffer:
+            near = {read.plain[v] for v in read.plain if written.strides.get(v) == 1}
+            return next((v for v, d in out.plain.items() if d in near), None)
+    return None
 
 
 def _is_whole(tile: RegisterTile, out: Input, along: Var) -> bool:

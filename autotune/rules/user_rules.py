@@ -237,7 +237,7 @@ class LimitToTarget:
     choices: tuple[RuleChoice, ...]
 
     def __call__(self, draft: Draft) -> None:
-        from ..model.limits import target_limits  # which looks at programs as rules do
+        from ..model.target_model import target_limits  # which looks at programs as rules do
 
         by_users = {rule.name: name for name, rule in SKETCH_RULES.items()}
         space = draft.schedule.space

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.garbage import collected_later
+from ...base.process import collected_later
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func

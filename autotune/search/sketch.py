@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ...base.errors import ScheduleError, TuningError
-from ...runtime.garbage import collected_later
+from ...base.process import collected_later
 from ...schedule import Schedule, Trace
 from ...schedule.facts import keeping_facts
 from ...schedule.primitive import find_primitive
@@ -22,7 +22,7 @@ from ...schedule.require import Space
 from ...schedule.tensorizable import instruction_modules
 from ...target import Target
 from ...tir.ir import Expr, Func, Var, as_expr
-from ..model.limits import target_limits
+from ..model.target_model import target_limits
 from ..rules.draft import Draft, Drafts, RuleChoice, generator_of
 
 if TYPE_CHECKING:

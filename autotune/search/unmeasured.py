@@ -1,21 +1,22 @@
 """Schedules that are chosen without a measurement: of all sketches, the row predicted best.
 
 It is the row that a `Search` of the same seed asks for first, without parallel loops that are too
-small for a team (`small_teams.py`). A choice keeps no pools of rows, and no row is predicted that
-cannot win: predictions are never below the estimate (`BaseModel`).
+small for a team. A choice keeps no pools of rows, and no row is predicted that cannot win:
+predictions are never below the estimate (`BaseModel`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ...runtime.garbage import collected_later
+from ...base.process import collected_later
 from ...schedule import Trace
 from ...schedule.facts import keeping_facts
-from ...target import Target
+from ...target import CpuTarget, Target
 from ...tir.ir import Func
 from ..model.base_model import SHIPPED, BaseModel, named
 from ..model.cost_model import CostModel
@@ -26,7 +27,6 @@ from .candidates import Rows, Rowspace
 from .search import SearchConfig, rows_of_each
 from .sketch import Sketch, written
 from .sketch import sketches as sketches_of
-from .small_teams import without_small_teams
 
 _log = logging.getLogger(__name__)
 
@@ -107,3 +107,35 @@ def _least(features: Features, model: CostModel) -> int:
     few = np.argpartition(estimates, min(FEW, len(estimates) - 1))[:FEW]
     near = np.flatnonzero(estimates <= model.margin(features[few]).min())
     return int(near[np.argmin(model.margin(features[near]))])
+
+
+# Parallel loops of so little work that a team of threads takes longer to begin than it saves.
+
+LONG = 64
+"""A program that takes so many times as long as a team to begin is left as it is."""
+
+
+def without_small_teams(func: Func, trace: Trace, target: Target, model: TargetModel) -> Trace:
+    """The trace without the `parallel` steps that the estimate says cost more than they save.
+
+    `target` is resolved, and `trace` leaves no decision open. A step saves what the program takes
+    longer without it, both without the time to begin teams; it costs that time once. Those that
+    save nothing are kept: they are not part of calls.
+    """
+    steps = [step for step in trace if step.op == "parallel"]
+    if not steps or not isinstance(target, CpuTarget) or target.threads == 1:
+        return trace
+    free = replace(target, rates=target.rates._replace(fork=0.0))
+
+    def seconds(trace: Trace) -> float:
+        scheduled = trace.apply(func).func
+        row = np.zeros((1, 0), np.int64)
+        return float(model.estimator(profile(scheduled), free)(row).seconds[0])
+
+    now = seconds(trace)
+    for step in steps if now < LONG * target.rates.fork else ():
+        alone = Trace(tuple(s for s in trace if s is not step))
+        serial = seconds(alone)
+        if 0.0 < serial - now <= target.rates.fork:
+            trace, now = alone, serial
+    return trace

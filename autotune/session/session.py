@@ -31,18 +31,15 @@ from ..measure.measure_result import BuildRequest, MeasureResult
 from ..measure.measurer import Measurer
 from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
-from ..own_schedules import OwnSchedules
 from ..result import BestResult, Spent, TuneResult, instead_text
 from ..search.search import Candidate, Search
-from .budget import Meter
+from .budget import Meter, Progress
 from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
-from .final_comparison import FinalComparison
+from .final_comparison import FinalComparison, Rival, Rivals, WrongResults
 from .finals import Fastest, Finalist
-from .gain import Progress
 from .noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text, was_disturbed
-from .own_rules import OwnRules
+from .own_sketches import OwnRules, OwnSchedules
 from .recorder import Recorder
-from .rivals import Rival, Rivals, WrongResults
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0

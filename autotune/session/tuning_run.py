@@ -15,12 +15,11 @@ from typing import Any, Generic, TypeVar
 from ...base.display import html
 from ...base.errors import TuningError
 from ...base.hints import Hinted
-from ...base.in_process import InProcess
+from ...base.process import InProcess
 from ...base.text import LINE
 from ..result import BestResult
-from ..show.notebook import NotebookDisplay, in_notebook
 from ..show.picture import Pictures
-from ..show.progress import SafeDisplay
+from ..show.progress import NotebookDisplay, SafeDisplay, in_notebook
 from .events import Callback, Event
 from .session import Tuning
 

@@ -16,7 +16,7 @@ from textwrap import indent
 from ...base.display import html
 from ...base.errors import DatabaseError, checked_call
 from ...base.hints import Hinted
-from ...base.in_process import InProcess
+from ...base.process import InProcess
 from ...base.text import LINE, short_id
 from ...tuning_db import TuningDatabase
 from ...tuning_db.arguments import opened

@@ -34,9 +34,12 @@ def choices_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def remembered_choices(choices_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is built without a record is chosen once for all of these tests."""
-    monkeypatch.setenv(LOCATION, str(choices_folder))
+def remembered_choices(
+    choices_folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is built without a record is chosen once, of few sketches or of all."""
+    sketches = "few" if "sketched" in request.fixturenames else "all"
+    monkeypatch.setenv(LOCATION, str(choices_folder / sketches))
 
 
 @pytest.fixture
@@ -46,12 +49,12 @@ def db() -> TuningDatabase:
 
 @cache
 def prepared() -> tuple[Sketch, ...]:
-    return sketches(matmul(), resolve("cpu -threads=1"))
+    return sketches(matmul(), resolve("cpu -threads=1"))[:3]
 
 
 @pytest.fixture
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sketches of `matmul` are made once for all tests."""
+    """`matmul` has few sketches, which are made once for all tests."""
     monkeypatch.setattr(search, "sketches", lambda *_, **__: prepared())
 
 

@@ -1,8 +1,8 @@
 """Which sketches of a program have their candidates run.
 
-A combination of packed operands, for instance, comes up in many programs. Each of the choices that
-rules make is tried for one program at least of each list of dtypes, and of each program `LEAST` of
-its sketches.
+A combination of packed operands, for instance, comes up in many programs. `LEAST` sketches of each
+program are tried. In long runs each of the choices that rules make is tried, too, for one
+program at least of each list of dtypes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.target import Target
 from tilewright.tir.ir import Buffer, Func
 
+from ..long import LONG
 from .checking import plans_of
 from .formulas import FORMULAS
 
@@ -106,7 +107,7 @@ def selected(func: Func, target: Target) -> tuple[Sketch, ...]:
 
     Where a step of one is refused it has no candidates: then all that are left are taken.
     """
-    wanted = _selection(target)[func]
+    wanted = _selection(target)[func] if LONG else _taken(plans_of(func, target), [])
     made = sketches(func, target, wanted)
     return made if len(made) == len(wanted) else sketches(func, target)
 
@@ -127,8 +128,13 @@ def _selection(target: Target) -> dict[Func, frozenset[str]]:
             if not tried(func, plan) <= seen:
                 taken.append(plan)
                 seen |= tried(func, plan)
-        rest = [plan for plan in plans if plan not in taken]
-        more = max(0, LEAST - len(taken))
-        taken += rest[:: max(1, len(rest) // more)][:more] if more else []
-        found[func] = frozenset(generator_of(plan.choices) for plan in taken)
+        found[func] = _taken(plans, taken)
     return found
+
+
+def _taken(plans: list[SketchPlan], taken: list[SketchPlan]) -> frozenset[str]:
+    """The generators of the sketches that are taken, and of others up to `LEAST`."""
+    rest = [plan for plan in plans if plan not in taken]
+    more = max(0, LEAST - len(taken))
+    taken += rest[:: max(1, len(rest) // more)][:more] if more else []
+    return frozenset(generator_of(plan.choices) for plan in taken)

@@ -340,3 +340,33 @@ def test_what_is_fixed_of_an_index_may_be_a_product() -> None:
     known = Simplifier({i: (0, 3), a: (1, 8), b: (1, 8)})
     fixed = [_fixed_part(e, around, known) for e in (a * b * 2 + i, i * a + b * 2 * a, a * 2 * a)]
     assert fixed[0] == fixed[1] != fixed[2]
+
+
+def test_quotients_of_loops_whose_sizes_are_open() -> None:
+    func = parse("""
+@tw.script
+def packed(
+    J1: T.Buffer((3, 7), "int32"), P1: T.Buffer((8, 7), "int32"), J2: T.Buffer((3, 8), "int32")
+):
+    P = T.alloc((7, 4, 3, 2), "int32")
+    S2 = T.alloc((3, 8), "int32")
+    for c0, c1, c2 in T.grid(3, 8, 7):
+        with T.block("P"):
+            v0, v1, v2 = T.axis.remap("SSS", [c0, c1, c2])
+            P[v2, v1 // 2, v0, v1 % 2] = P1[v1, v2]
+    for i0, i1, r in T.grid(3, 8, 7):
+        with T.block("S2"):
+            vi0, vi1, vr = T.axis.remap("SSR", [i0, i1, r])
+            with T.init():
+                S2[vi0, vi1] = 0
+            S2[vi0, vi1] = S2[vi0, vi1] + J1[vi0, vr] * P[vr, vi1 // 2, vi0, vi1 % 2]
+    for i0, i1 in T.grid(3, 8):
+        with T.block("J2"):
+            vi0, vi1 = T.axis.remap("SS", [i0, i1])
+            J2[vi0, vi1] = S2[vi0, vi1] + J1[vi0, vi1 % 7]
+""")
+    for sketch in sketches(func, replace(TARGET, threads=2), inexact=True):
+        rows = Rowspace(sketch).sample(np.random.default_rng(0), 4)
+        assert np.isfinite(
+            Estimator(profile(sketch.func, sketch.space.bounds), TARGET)(rows).features
+        ).all()

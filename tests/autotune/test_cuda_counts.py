@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.autotune.model.cuda.addresses import Threads
 from tilewright.autotune.model.cuda.counts import count
-from tilewright.autotune.model.cuda.lanes import Threads
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches

@@ -17,9 +17,8 @@ from tilewright.autotune.model.cuda.counts import count
 from tilewright.autotune.model.cuda.estimate import FEATURES, TIMES, Estimator
 from tilewright.autotune.model.cuda.launches import launches_of
 from tilewright.autotune.model.cuda.model import MODEL, roofline
-from tilewright.autotune.model.limits import target_limits
 from tilewright.autotune.model.profile import profile
-from tilewright.autotune.model.target_model import model_for
+from tilewright.autotune.model.target_model import model_for, target_limits
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import default_trace
@@ -182,7 +181,7 @@ PAIRS: dict[str, tuple[Callable[[], Func], Callable[[], Func]]] = {
 }
 
 
-@pytest.mark.part(13)
+@pytest.mark.part(7)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_ranks(name: str, arch: str) -> None:

@@ -79,14 +79,14 @@ def check_threads(func: Func) -> None:
         assert threads % 32 == 0 or not sizes
 
 
-@pytest.mark.part(12)
+@pytest.mark.part(6)
 @pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
 def test_candidates_of_operators(number: int) -> None:
     func = operator(number)
     check_candidates(func, selected(func, TARGET))
 
 
-@pytest.mark.part(12)
+@pytest.mark.part(6)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_candidates_of_formulas(name: str) -> None:
     func = FORMULAS[name]()

@@ -10,12 +10,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import Schedule, ops, te
-from tilewright.autotune.kernels import Kernels
 from tilewright.autotune.rules import division, user_rules
 from tilewright.autotune.rules.division import Piece, pieces_of
 from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.rule import SketchRule
-from tilewright.autotune.tasks import Task
+from tilewright.autotune.tasks import Kernels, Task
 from tilewright.codegen.detect import resolve
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Buffer, Func, integers

@@ -16,7 +16,7 @@ from tilewright.autotune.session import tuning_job
 from tilewright.autotune.session.budget import Meter
 from tilewright.autotune.session.events import Ended, Event, Trial
 from tilewright.autotune.show.picture import Pictures
-from tilewright.lab import html_of
+from tilewright.lab.pictures.views import html_of
 from tilewright.lab.report import report
 from tilewright.tuning_db import Session, SessionStatus
 
@@ -24,7 +24,7 @@ from .children import QUICK
 from .kernels import matmul
 from .recorded import Play, ok
 
-pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "sketched")
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MACHINE, CALLBACK = 7.0, 100.0
 """Seconds of measuring the machine, and of waiting after each trial."""

@@ -19,6 +19,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.measure.pack import write_pack
 from tilewright.autotune.measure.pack_import import import_results
 from tilewright.autotune.session.records import target_record
@@ -46,6 +48,9 @@ from ..runtime.cuda_double import Fault as Illegal
 
 HERE = "cpu -mcpu=x86-64-v2 -threads=1"
 TRIALS = 4
+QUICK = TuneConfig(
+    final_seconds=0.05, measure=MeasureConfig(sample_seconds=1e-4, timing_seconds=0.01)
+)
 
 pytestmark = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
@@ -65,7 +70,9 @@ def program() -> Func:
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed") / "matmul"
-    found = write_pack(program(), HERE, folder, trials=TRIALS, compile_program=compile_func)
+    found = write_pack(
+        program(), HERE, folder, trials=TRIALS, config=QUICK, compile_program=compile_func
+    )
     assert found.built == TRIALS
     assert found.searched
     return folder
@@ -147,7 +154,7 @@ def test_what_a_pack_knows_of_its_candidates_is_recorded(tmp_path: Path) -> None
         return compile_func(func, target)
 
     folder, out = tmp_path / "pack", tmp_path / "results.jsonl"
-    write_pack(program(), HERE, folder, trials=6, compile_program=compile_some)
+    write_pack(program(), HERE, folder, trials=6, config=QUICK, compile_program=compile_some)
     results = measure(folder, out, start=Here)
     with tw.TuningDatabase(tmp_path / "tuning.db") as database:
         import_results(out, database)

@@ -23,6 +23,7 @@ from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 
 from ..lab.commands import done
+from ..long import examples
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
 
 TARGET = CpuTarget.named("cascadelake", threads=2)
@@ -30,7 +31,7 @@ SMALL = replace(TARGET, l1_bytes=128, l2_bytes=512, l3_bytes=2048, ways=(2, 2, 2
 """Small programs do not stay in its caches as a whole, but parts of them do."""
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_no_bit_of_an_estimate_depends_on_what_was_estimated_before(data: st.DataObject) -> None:
     def pick(n: int) -> int:

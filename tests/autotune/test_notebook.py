@@ -12,10 +12,9 @@ from tilewright import TuningRun
 from tilewright.autotune.result import BestResult
 from tilewright.autotune.session import tuning_run
 from tilewright.autotune.session.events import Callback, Ended, Event
-from tilewright.autotune.show import notebook, progress
-from tilewright.autotune.show.notebook import NotebookDisplay
+from tilewright.autotune.show import progress
 from tilewright.autotune.show.picture import Pictures
-from tilewright.autotune.show.progress import SafeDisplay
+from tilewright.autotune.show.progress import NotebookDisplay, SafeDisplay
 from tilewright.base.durations import MeasuredTime
 
 from .test_progress import EVENTS, STARTED, trial
@@ -80,7 +79,7 @@ def test_trials_are_drawn_after_some_seconds(in_cell: Handle) -> None:
 
 
 def test_a_notebook_takes_its_display(monkeypatch: pytest.MonkeyPatch, in_cell: Handle) -> None:
-    assert not notebook.in_notebook()
+    assert not progress.in_notebook()
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     pictures = Pictures()
     shown = progress.progress_here(pictures)

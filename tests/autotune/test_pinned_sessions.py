@@ -16,7 +16,7 @@ from tilewright.autotune.session.records import schedule_record, target_record, 
 from tilewright.autotune.show.recorded_run import open_run
 from tilewright.cli.report import print_results, tune_row
 from tilewright.codegen.detect import resolve
-from tilewright.lab import html_of
+from tilewright.lab.pictures.views import html_of
 
 from .children import QUICK
 from .kernels import matmul

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import re
 import shlex
 import shutil
@@ -25,13 +26,14 @@ from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.replay import Replays
 from tilewright.autotune.session import tuning_job
+from tilewright.autotune.session.budget import Meter
 from tilewright.autotune.session.events import Drift, Ended, Event, Started, Trial, Waiting
 from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.autotune.show import recorded_run
 from tilewright.autotune.show.display import LiveDisplay
 from tilewright.autotune.show.recorded_run import RecordedRun
 from tilewright.cli import main
-from tilewright.cli.watching import follow
+from tilewright.cli.pages import follow
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Environment, Outcome, Session, SessionStatus
 
@@ -140,6 +142,8 @@ def test_what_it_says_resumes_the_session(
 ) -> None:
     """The target and the seed are not the defaults."""
     play(ok(2e-3))
+    ticks = itertools.count(step=20.0)  # ten minutes of the session pass in 30 looks at its clock
+    monkeypatch.setattr(tuning_job, "Meter", partial(Meter, clock=ticks.__next__))
     options: dict[str, Any] = {"seed": 3, "tolerance": 1e-3, "config": QUICK, "progress": False}
 
     def interrupt(event: Event) -> None:

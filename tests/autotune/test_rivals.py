@@ -27,10 +27,10 @@ from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.search.unmeasured import model_trace
 from tilewright.autotune.session import tuning_job as tuning
 from tilewright.autotune.session.events import Drift, Ended, Event, Final, Trial
+from tilewright.autotune.session.final_comparison import Rival, Rivals, rivals_of
 from tilewright.autotune.session.finals import Finalist
 from tilewright.autotune.session.noise import noise_text, was_disturbed
 from tilewright.autotune.session.records import target_record, workload_record
-from tilewright.autotune.session.rivals import Rival, Rivals, rivals_of
 from tilewright.autotune.show.display import LiveDisplay
 from tilewright.autotune.show.recorded_run import open_run
 from tilewright.building.build import explain

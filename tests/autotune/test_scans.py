@@ -143,7 +143,7 @@ def check(func: Func, after: Func, name: str, *, time_first: bool, target: str) 
         np.testing.assert_allclose(b, a, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("time_first", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("name", CASES)
 def test_candidates_of_scans(name: str, time_first: bool) -> None:

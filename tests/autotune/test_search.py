@@ -56,13 +56,13 @@ def program(name: str) -> Func:
     return func
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_features_of_a_row_are_those_of_its_program(name: str) -> None:
     check_features(program(name), np.random.default_rng(0), 2)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_features_of_a_row_are_those_of_its_program_of_odd_sizes(seed: int) -> None:
     rng = np.random.default_rng(seed)

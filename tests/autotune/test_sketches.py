@@ -16,8 +16,8 @@ from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_o
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.rules import MAX_SKETCHES
 from tilewright.autotune.rules.access_patterns import extents, in_order
-from tilewright.autotune.rules.cpu.digits import separate_all_digits
 from tilewright.autotune.rules.cpu.fused_attention import MAX_BAND
+from tilewright.autotune.rules.cpu.rule_set import separate_all_digits
 from tilewright.autotune.rules.cpu.vector_choices import vector_variables
 from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.register_tiles import tile_variables
@@ -67,7 +67,7 @@ ROWS = 6
 """Candidates of a program, at most; of each sketch one at least."""
 
 
-@pytest.mark.part(12)
+@pytest.mark.part(6)
 @pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
 def test_candidates_compute_what_the_program_does(number: int) -> None:
     func = operator(number)
@@ -387,6 +387,8 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
 
 
 LAST_BF16 = "channels_last:matmul_bf16_amx+rows"
+WIDE = "cpu -mcpu=skylake-avx512"
+"""Turned register tiles of 16 lanes are compiled for vectors of 16 lanes."""
 CONVOLUTION = {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20}
 
 
@@ -422,10 +424,38 @@ def test_convolutions_by_units_have_their_channels_last(
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         if "_amx" in first:
             assert "\ttdp" in compile_func(scheduled, target).source("asm")
+        if not runs(WIDE):
+            continue
         run(scheduled, "cpu -threads=1", found)
         np.testing.assert_allclose(
             found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
         )
+
+
+@pytest.mark.parametrize("columns", [32, 40])
+def test_dot_products_are_written_along_rows_where_these_lie_together(columns: int) -> None:
+    """Columns of the register tile are vectors: no lane is stored by itself, nor where a result is
+    cropped."""
+    a = te.placeholder((48, 64), "uint8", name="A")
+    b = te.placeholder((64, columns), "int8", name="B", constant=True)
+    k = te.reduce_axis(64, name="k")
+
+    def product(i: Expr, j: Expr) -> Expr:
+        return te.sum(te.cast(a[i, k], "int32") * te.cast(b[k, j], "int32"), axis=k)
+
+    c = te.compute((48, columns), product, name="C")
+    func = te.func([a, b, te.compute((columns, 48), lambda j, i: c[i, j] + 1, name="Y")])
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = sketches_named(func, target, lambda name: name == "dot_16x4_vnni")
+    found, wanted = arguments(func, 1), expected(func, 1)
+    for row in some_rows(sketch, np.random.default_rng(0), 3):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        code = compile_func(scheduled, target).source("asm")
+        assert not re.search(r"scatter|vpextrd|vextractps", code)
+        if not runs(WIDE):
+            continue
+        run(scheduled, "cpu -threads=1", found)
+        np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
 @pytest.mark.parametrize("rows", [48, 40])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tilewright.tuning_db import AnyRecord, Measurement, ScheduleRecord, TuningDatabase
 from tilewright.tuning_db.interleaved_comparison import compare_schedules
 
+from ..long import examples
 from .samples import CPU, LLVM, MATMUL, SESSION, fill, schedule, timed, verification
 
 _TIMES = st.floats(1.0, 2.0)
@@ -49,7 +50,7 @@ def _records(number: int, entries: list[Entry]) -> list[AnyRecord]:
     return [dataclasses.replace(SESSION, nonce=f"{number}"), *checks, *records]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @example([([(1.02, False), (1.0, True), (1.01, True)], 1.5, False), ([(1.2, True)], 1.0, True)])
 @given(_SESSIONS)
 def test_the_best_of_layers_is_that_of_the_merged_database(

@@ -139,6 +139,7 @@ def test_of_a_damaged_record_the_next_best_is_the_choice(
     assert "it is damaged" in str(story)
 
 
+@pytest.mark.part(12)
 def test_damaged_records_are_left_out_of_many_and_named_alone(
     two: TuningDatabase, how: str, new_place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -563,6 +564,7 @@ def test_a_revision_that_is_none(tmp_path: Path, rows: str) -> None:
 # What is no file
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device", "a directory"])
 def test_what_is_no_regular_file_is_refused_at_once(

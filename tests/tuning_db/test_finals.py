@@ -21,6 +21,7 @@ from tilewright.tuning_db.explain import Reason
 from tilewright.tuning_db.finals_rule import of_finals
 
 from ..lab.databases import CPU, LLVM, Tuning
+from ..long import examples
 
 US = 1e-6
 EARLY, LATE = [79] * 6 + [100] * 30, [80] * 6
@@ -273,7 +274,7 @@ def rule(rows: list[Row]) -> Row:
     return min(competing, key=lambda r: r.seconds)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(_EVENTS, st.integers(0, 10))
 @example([Event(0, {4: 0}, False), Event(0, {8: 3, 16: 9}, False), Event(0, {2: 20}, False)], 1)
 @example(

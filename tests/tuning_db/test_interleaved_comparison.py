@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from tilewright.base.durations import median_interval
 from tilewright.tuning_db import (
     AnyRecord,
     Baseline,
@@ -32,7 +33,6 @@ from tilewright.tuning_db.interleaved_comparison import (
     summary,
     time_ratio,
 )
-from tilewright.tuning_db.intervals import median_interval
 
 from .samples import CPU, DRIFT, LLVM, MATMUL, NOON, OLD_LLVM, SESSION, fill, timed, verified
 

@@ -27,7 +27,7 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.confirm import Wanted
 from tilewright.tuning_db.near import distance
-from tilewright.tuning_db.require_verified import require_verified
+from tilewright.tuning_db.pins import require_verified
 
 from .samples import (
     ARM,

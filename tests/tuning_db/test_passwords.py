@@ -74,6 +74,7 @@ def run(
     return int(ended.value.code or 0), "".join(capfd.readouterr())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("path", COMMANDS, ids="-".join)
 @pytest.mark.parametrize("url", [NOWHERE, NOWHERE.replace("hush@", "h/u?sh@")])
 def test_no_command_shows_it(

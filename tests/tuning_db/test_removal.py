@@ -26,6 +26,7 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.values import KINDS
 
+from ..long import examples
 from .samples import (
     CPU,
     LLVM,
@@ -141,7 +142,7 @@ _MEASUREMENTS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_MEASUREMENTS)
 def test_lookups_return_what_they_did(measured: list[tuple[Any, ...]]) -> None:
     sessions = [dataclasses.replace(SESSION, nonce=str(n)) for n in range(3)]

@@ -28,6 +28,7 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.codec import LIMITS, check, from_plain
 from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, storable, to_plain
 
+from ..long import examples
 from .samples import (
     BASE,
     CPU,
@@ -93,7 +94,7 @@ def test_to_json_and_back(record: AnyRecord) -> None:
     assert back.id == record.id
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(facts=st.dictionaries(st.text(), JSON))
 def test_any_json_object_goes_to_json_and_back(facts: dict[str, Any]) -> None:
     record = Environment(facts)

@@ -34,6 +34,7 @@ from tilewright.tuning_db.schema import _migrate
 from tilewright.tuning_db.tables import HEAD
 from tilewright.tuning_db.views import VIEWS
 
+from ..long import examples
 from .samples import (
     CPU,
     LLVM,
@@ -177,7 +178,7 @@ _MEASUREMENTS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_MEASUREMENTS, st.sets(st.sampled_from([8, 16, 32])), st.sampled_from([None, 8, 16]))
 def test_best_of_any_database(
     measured: list[tuple[Any, ...]], inexact: set[int], pinned: int | None

@@ -184,7 +184,7 @@ class Evaluated:
                 if t.loop == loop:
                     moves = self.column(t.values) > 1
                     by = self.column(t.step) * size * moves
-                    if t.period == 1:
+                    if type(t.period) is int and t.period == 1:
                         step = step + by
                     else:
                         digits.append((by, self.column(t.period), moves))

@@ -25,8 +25,7 @@ from ....tir.bounds import variables
 from ....tir.evaluate import Columns
 from ....tir.ir import Dim, Expr, For, ForKind, Load, Store, Var
 from ..profile import Ints
-from .addresses import LETTERS, Addresses, DecidedParts, distinct_rows
-from .lanes import Threads
+from .addresses import LETTERS, Addresses, DecidedParts, Threads, distinct_rows
 from .launches import ROW, THREAD, Access, Phase, is_one
 from .spans import Floats, Shapes
 

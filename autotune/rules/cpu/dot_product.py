@@ -18,11 +18,19 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ....tir.ir import Block, Label, Var
+from ....schedule import Schedule
+from ....schedule.find import find_block
+from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, reduced, spatial
 from ..common import block_loops
 from ..draft import Draft
-from ..register_tiles import RegisterTile, sample_tile, tile_variables, write_back
+from ..register_tiles import (
+    RegisterTile,
+    sample_tile,
+    tile_variables,
+    write_back,
+    written_along,
+)
 from ..rule import Group, Variant
 from .elementwise import schedule_following
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
@@ -62,11 +70,14 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     """Compute the first block by the instruction, and the one that follows it, if any."""
     sch, product = draft.schedule, plan.product
     main = sch.get_block(labels[0])
+    along = _written_along(sch, labels)
     plan, pads, crop = pad(sch, main, plan)
     block = plan.planned
     sizes = extents(block)
     loops = block_loops(sch, main)
-    tiles = _decide_tile(draft, block, plan)
+    row = None if along is None else block.iters[along].var
+    row = row if row in {None, *tile_variables(block, plan.vector)} else None
+    tiles = _decide_tile(draft, block, plan, row)
 
     panel = None if plan.rows is None else [tiles.inner[plan.rows], product.group]
     packed, padded = pack_operands(draft, main, plan, pads, panel)
@@ -105,18 +116,35 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     sch.reverse_compute_at(write, middle[-1])
     for loop in inner:
         sch.unroll(loop)
-    write_back(sch, write, main, tiles)
+    write_back(sch, write, main, tiles, row)
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, plan.instruction.name)
     schedule_packed(draft, packed, plan, padded)
 
 
-def _decide_tile(draft: Draft, block: Block, plan: ProductPlan) -> RegisterTile:
-    """Decide the rows and vectors of the register tile, tiles in cache, unrolling."""
-    sch, sizes = draft.schedule, extents(block)
-    vectors = sizes[plan.vector] // plan.product.columns
-    tile = sample_tile(sch, block, plan.vector, plan.product.columns, vectors, (2, 12))
+def _written_along(sch: Schedule, labels: Sequence[Label]) -> int | None:
+    """The number of the first block's variable along which lies together what the next one writes,
+    if there is one."""
+    if len(labels) == 1:
+        return None
+    main, follow = (find_block(sch.func, label) for label in labels)
+    along = written_along(main, follow)
+    return next((n for n, i in enumerate(main.iters) if i.var is along), None)
+
+
+def _decide_tile(draft: Draft, block: Block, plan: ProductPlan, row: Var | None) -> RegisterTile:
+    """Decide the rows and vectors of the register tile, tiles in cache, unrolling.
+
+    Elements that are written along a `row` are vectors of it then, or halves.
+    """
+    sch, sizes, lanes = draft.schedule, extents(block), plan.product.columns
+    fixed = dict[Var, Dim]()
+    if row is not None:
+        counts = {n for n in (lanes // 2, lanes, sizes[row]) if n <= min(lanes, sizes[row])}
+        fixed[row] = sch.sample_categorical(sorted(counts))
+    vectors = sizes[plan.vector] // lanes
+    tile = sample_tile(sch, block, plan.vector, lanes, vectors, (2, 12), fixed=fixed)
     sums = tile.accumulators
     room = plan.instruction.unit.registers_of(draft.target) - 1
     draft.limit("the register tile fits the registers", sums + tile.inner[plan.vector] <= room)

@@ -20,7 +20,8 @@ from ....schedule import Schedule
 from ....schedule.block_queries import feeding
 from ....schedule.find import find_block, find_loop
 from ....target import CpuTarget
-from ....tir.ir import Block, Buffer, Dim, For, IterKind, Label, Var
+from ....tir.ir import Block, Buffer, Dim, For, IterKind, Label, Stmt, Store, Var
+from ....tir.visit import nested
 from ..access_patterns import inputs_of, outputs_of
 from ..common import (
     in_registers,
@@ -40,6 +41,9 @@ FEWEST = 4
 """How many rows hide the latency of a step."""
 WORTH_GATHERING = 16
 """The operations of a step from which vectors pay whose elements are gathered: a function's."""
+WORTH_A_TEAM = 1 << 18
+"""The elements that a loop stores from which a team pays in each step: sums in registers of so many
+products take 8 us or more, and a team takes 2 us to begin."""
 
 
 def ordered_variants(draft: Draft, group: Group) -> Iterator[Variant]:
@@ -92,7 +96,10 @@ def schedule_gathered(draft: Draft, labels: Sequence[Label]) -> None:
 
 
 def schedule_steps(draft: Draft, labels: Sequence[Label]) -> None:
-    """Run the outer rows in parallel, and those inside of the steps in vectors."""
+    """Run the outer rows in parallel, and those inside of the steps in vectors.
+
+    Without rows, threads share the long loops of each step.
+    """
     sch = draft.schedule
     rows, _ = _loops(sch, labels)
     nest = _nest(sch, labels)
@@ -107,6 +114,26 @@ def schedule_steps(draft: Draft, labels: Sequence[Label]) -> None:
     if around:
         with suppress(ScheduleError):
             draft.map_outer(*around)
+    if not rows and draft.target.threads > 1:
+        for label in labels:
+            _share(draft, draft.schedule.get_loops(label)[len(nest) :])
+
+
+def _share(draft: Draft, loops: Sequence[Var]) -> None:
+    """Have threads share the longest of some loops, if its iterations are independent."""
+    inner = [find_loop(draft.func, v) for v in loops]
+    longest = max(inner, key=lambda s: s.extent if isinstance(s.extent, int) else 0, default=None)
+    if longest is not None and _stores(longest) >= WORTH_A_TEAM:
+        with suppress(ScheduleError):
+            draft.map_outer(longest.var)
+
+
+def _stores(s: Stmt) -> int:
+    """How many elements are stored in a statement."""
+    if type(s) is Block:
+        return _stores(s.body)
+    below = (type(s) is Store) + sum(map(_stores, nested(s)))
+    return below * s.extent if type(s) is For and isinstance(s.extent, int) else below
 
 
 def _in_vectors(draft: Draft, labels: Sequence[Label], along: Var, *, whole_runs: bool) -> None:

@@ -24,7 +24,7 @@ from ..access_patterns import inputs_of, reduced
 from ..common import nbytes, result_or_none, unroll_hint
 from ..draft import Draft
 from ..register_tiles import tile_variables
-from .register_transpose import transpose_in_registers
+from .elementwise import transpose_in_registers
 from .vector_choices import worth_packing
 
 ROWS_AHEAD = 8

@@ -34,9 +34,8 @@ from ..common import block_loops, in_registers, lanes_for, powers, succeeds, wid
 from ..draft import Draft
 from ..register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from ..rule import Group, Variant
-from .elementwise import schedule_elementwise, schedule_following
+from .elementwise import schedule_elementwise, schedule_following, transpose_in_registers
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
-from .register_transpose import transpose_in_registers
 from .vector_choices import worth_packing
 
 MAX_PADDED = 8.0

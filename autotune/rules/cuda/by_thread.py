@@ -18,9 +18,9 @@ from ..access_patterns import extents, reduced, spatial
 from ..common import fused, sampled, succeeds
 from ..draft import Draft
 from ..register_tiles import hold_results
-from .chains import chain_of
 from .elementwise import schedule_flat
 from .limits import block_sizes, limit_block, registers, registers_of
+from .team import chain_of
 
 KEPT = 64
 """Elements of an array of a row that a thread holds, at most; more are computed again."""

@@ -34,10 +34,9 @@ from ..access_patterns import extents, inputs_of, outputs_of, reduced, row_dimen
 from ..common import block_loops, powers, sampled, succeeds
 from ..draft import Draft
 from ..rule import Group, Variant
-from .chains import Chain, scheduled_chain
 from .elementwise import schedule_by_row, schedule_flat
 from .limits import limit_block, registers
-from .team import Team, memory_lanes, row_run
+from .team import Chain, Team, memory_lanes, row_run, scheduled_chain
 
 ROW_THREADS = 256
 """Threads of a block along a row that several blocks share."""

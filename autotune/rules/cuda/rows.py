@@ -25,10 +25,9 @@ from ..common import powers, sampled
 from ..draft import Draft
 from ..rule import Group, Variant
 from .by_thread import schedule_by_thread
-from .chains import Chain, chain_of, scheduled_chain
 from .limits import INDEX_REGISTERS, device_limits, limit_block, registers, registers_of
 from .row_parts import can_be_shared, is_long, schedule_split
-from .team import Team, memory_lanes
+from .team import Chain, Team, chain_of, memory_lanes, scheduled_chain
 
 KEPT = 64
 """Elements of an array of a row that a thread holds, at most: more where no threads hold fewer."""
