@@ -13,7 +13,7 @@ from importlib import import_module
 
 def html(value: object) -> str:
     """The picture of a value as HTML; the method `_repr_html_` of classes that have one."""
-    picture: str = import_module("..lab", __package__).html_of(value)
+    picture: str = import_module("..lab.pictures.views", __package__).html_of(value)
     return picture
 
 

@@ -1,4 +1,4 @@
-"""`build`, `build_library` and `explain`: choose a schedule by explicit policy and compile it."""
+"""`build`, `build_library`, `explain`: choose schedules by explicit policy, and compile them."""
 
 from __future__ import annotations
 
@@ -228,8 +228,9 @@ def build_library(
         from .build_model import compile_graph
 
         built = compile_graph(
-            program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
-        )
+            program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance,
+            profiled=not object_file,
+        )  # fmt: skip
         compiled = built.compiled
         evidence = None if object_file else built.evidence().to_json()
         provenance = Provenance(built.origin, None, None, versions, built.kernels, evidence)
@@ -311,6 +312,34 @@ def explain(
     if isinstance(program, Graph):
         return explain_graph(program, resolved, store, tolerance)
     return explain_program(program, resolved, store, tolerance)
+
+
+@checked_call(BuildError, 'tw.kernels(program, "cpu")')
+@system_errors(BuildError, "dividing a program")
+def kernels(program: Func, target: Target | str = "cpu") -> dict[str, Func]:
+    """The programs that a build makes kernels of, by name, in the order in which they run.
+
+    A program of several products becomes several. Each is built, tuned and opened in the lab like
+    any other, and its records serve the whole. One that is a kernel itself is the only one.
+
+    Raises `VerifyError` for a program that breaks a rule, `TargetError` for an invalid target, and
+    `BuildError` for what is no program.
+    """
+    from ..autotune.rules.division import pieces_of
+    from ..codegen.detect import resolve
+    from ..tir.ir import Func
+    from ..tir.program import program_hint, shown
+    from ..tir.verify import verify
+
+    if not isinstance(program, Func):
+        raise BuildError(
+            "expected a program (Func), found {0}",
+            shown(program),
+            hint=program_hint(program, "tw.kernels"),
+        )
+    verify(program)
+    pieces = pieces_of(program, resolve(target))
+    return {func.name: func for func in [piece.func for piece in pieces] or [program]}
 
 
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:

@@ -25,7 +25,7 @@ from ..tuning_db import TuningDatabase
 from .build_program import Ways
 from .choose import POLICIES, Choice
 from .compile_all import compile_all
-from .instrumented import instrumented
+from .instrumented import functions, instrumented
 from .model_evidence import Kernel, evidence_of
 from .model_steps import poisoned, root, steps_of
 from .origins import not_tuned, together
@@ -85,31 +85,32 @@ def compile_graph(
     jobs: int | None = None,
     strict_fp: bool = False,
     tolerance: float | None = None,
+    profiled: bool = False,
 ) -> BuiltGraph:
-    """Compile a graph for a resolved target; see `tw.build`."""
+    """Compile a graph for a resolved target; see `tw.build`.
+
+    The image of one that is `profiled` has the functions that a profile calls, as files need them.
+    """
     if not generator_for(target).joins:
         raise BuildError("{0}: models are built for processors, found {1}", graph.name, target)
     ways = Ways(target, database, allow, tolerance, strict_fp)
     stage = Stages()
     given = [value.data for value in graph.constants]
-    check_unchanged(given)
     with stage("optimize"):
         rewrites, graph = graph.rewrites(), graph.optimized()
     with stage("divide"):
         groups = divide(graph)
     with stage("lower"):
         funcs = lowered_all(groups)
-    distinct = {func.name: func for func in funcs}
-    choices = [*map(ways.choices, distinct.values())]
+    distinct = [*dict.fromkeys(funcs)]
+    choices = [*map(ways.choices, distinct)]
     try:
         made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp, stage=stage)
     except NotTunedError as error:
-        again = [*map(ways.choices, distinct.values())]
+        again = [*map(ways.choices, distinct)]
         raise not_tuned(graph.name, target, allow, again, error) from error
-    kernels = {
-        name: Kernel(func, *one) for (name, func), one in zip(distinct.items(), made, strict=True)
-    }
-    called = [kernels[func.name] for func in funcs]
+    kernels = {func: Kernel(func, *one) for func, one in zip(distinct, made, strict=True)}
+    called = [kernels[func] for func in funcs]
     codes = [kernel.compiled for kernel in called]
     with stage("pack"):
         weights = Weights()
@@ -125,10 +126,14 @@ def compile_graph(
         plan = steps_of(graph, groups, codes, weights, name)
         where = codes[0].target if codes else target
         steps = tuple(poisoned(plan)) if CHECK else plan.steps
-        compiled = replace(joined(plan.signature, steps, where), weights=content)
+        beside = functions(plan) if profiled else ()
+        compiled = replace(
+            joined(plan.signature, steps, where, beside),
+            weights=content, profiled=len(plan.steps) if profiled else None,
+        )  # fmt: skip
     return BuiltGraph(
         compiled,
-        {name: kernel.choice for name, kernel in kernels.items()},
+        {func.name: kernel.choice for func, kernel in kernels.items()},
         evidence_of(graph, groups, called, plan, weights, target, rewrites, stage.seconds),
         partial(instrumented, plan, where),
         stage,

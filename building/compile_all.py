@@ -119,12 +119,11 @@ def _in_children(
     from ..autotune.measure.compile_in_child import CompileRequest, compile_in_children
     from ..autotune.measure.worker_pool import describe
     from ..codegen.compiled import Compiled
-    from ..codegen.detect import usable_processors
     from ..codegen.generator import outside_modules
     from ..tir.instruction_set import user_instructions
     from ..tir.printer import func_text
 
-    jobs = usable_processors() if jobs is None else jobs
+    jobs = jobs_by_default() if jobs is None else jobs
     # Children import what modules register.
     homes = {*outside_modules(target), *(i.home for i in user_instructions())}
     if jobs == 1 or len(choices) < 2 or "__main__" in homes:
@@ -152,6 +151,13 @@ def _in_children(
         else:
             _log.warning("a build in a child process failed: %s", describe(answer))
     return [made.get(key) for key in keys]
+
+
+def jobs_by_default() -> int:
+    """One process for each processor that may be used."""
+    from ..codegen.detect import usable_processors
+
+    return usable_processors()
 
 
 def _is_for_children(choice: Choice, target: Target, *, strict_fp: bool) -> bool:

@@ -7,21 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from ..codegen.build import to_module
-from ..codegen.sequence import Place, Stamp, Step, joined
-from ..runtime.profile import STAMP_BYTES, Instrumented, stamps
+from ..codegen.sequence import Function, Place, Stamp, Step, joined
+from ..runtime.profile import STAMP_BYTES, Instrumented, signatures
 from ..target import Target
 from .model_steps import Steps
 
 
+def functions(plan: Steps[Any]) -> tuple[Function, Function]:
+    """The functions that a profile calls."""
+    timed, empty = signatures(plan.signature, len(plan.steps))
+    return (timed, tuple(_stamped(plan, Place(len(plan.signature.arguments))))), (empty, ())
+
+
 def instrumented(plan: Steps[Any], target: Target) -> Instrumented:
     """The modules that a profile calls, of kernels that are compiled already."""
-    arguments = plan.signature.arguments
-    timed = (*arguments, stamps(len(plan.steps)))
-    signature = replace(plan.signature, arguments=timed)
-    return Instrumented(
-        to_module(joined(signature, tuple(_stamped(plan, Place(len(arguments)))), target)),
-        to_module(joined(plan.signature, (), target)),
-    )
+    timed, empty = (to_module(joined(*function, target)) for function in functions(plan))
+    return Instrumented(timed, empty)
 
 
 def _stamped(plan: Steps[Any], place: Place) -> Iterator[Step]:

@@ -11,7 +11,7 @@ from ..graph.groups import Group
 from ..graph.ir import Graph, Node, Value
 from ..graph.limits import open_limits
 from ..graph.operator import Limits, find
-from ..runtime.guards import Guard
+from ..runtime.ranges import Guard
 from ..runtime.signature import Argument, compact_strides
 
 
@@ -43,6 +43,6 @@ class Guards:
             strides = tuple(n * columns for n in compact_strides(shape))
             data = replace(data, shape=shape, strides=strides)
             offset += limits.column * dtypes.nbytes(value.dtype)
-        return Guard(
-            name, data, place.argument, offset, limits.least, limits.greatest, limits.column
-        )
+        lowest, highest = dtypes.int_limits(value.dtype)
+        least, most = max(limits.least, lowest), min(limits.greatest, highest)
+        return Guard(name, data, place.argument, offset, least, most, limits.column)

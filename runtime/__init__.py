@@ -1,7 +1,7 @@
 """Load, call and time compiled code. Needs only numpy: deployments ship this."""
 
 from .cuda_memory import DeviceArray
-from .freed_memory import keep_freed_memory
+from .host_memory import keep_freed_memory
 from .loader import load
 from .module import Module, Origin
 from .signature import Argument, Signature

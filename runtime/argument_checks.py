@@ -19,10 +19,9 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ArgumentError, similar
 from ..base.text import excerpt
-from .array_library import ArrayLibrary
 from .dlpack import class_name
 from .host_memory import plain
-from .memory import Memory, OneBinder, View, memory_for
+from .memory import ArrayLibrary, Memory, OneBinder, View, memory_for
 from .signature import C_TYPES, Argument, Signature
 
 C_SCALARS: dict[str, type[Any]] = {
@@ -34,6 +33,8 @@ Binder = Callable[..., tuple[list[Any], list[Any]]]
 """Converts the arguments of a call; a second parameter is the list that their owners go to."""
 
 _OVERLAP_WORK = 10_000
+MAX_PAIRS = 2_000
+"""Pairs of arguments, of which one is written, that are compared one by one."""
 
 
 def ctypes_parameters(signature: Signature) -> list[type[Any]]:
@@ -61,6 +62,8 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
         for (i, size), (j, other) in combinations(tensors, 2)
         if signature.arguments[i].written or signature.arguments[j].written
     ]
+    spans = [(i, size, signature.arguments[i].written) for i, size in tensors if size]
+    many = len(pairs) > MAX_PAIRS
     count = len(binders)
 
     def bind(values: Sequence[Any], owners: list[Any] | None = None) -> tuple[list[Any], list[Any]]:
@@ -69,7 +72,7 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
         owners = [] if owners is None else owners
         owners.append(values)
         bound = bind_all(values, owners)
-        for i, size, j, other in pairs:
+        for i, size, j, other in () if many and _are_apart(bound, spans) else pairs:
             first, second = bound[i], bound[j]
             if first < second + other and second < first + size:
                 a, b = signature.arguments[i], signature.arguments[j]
@@ -77,6 +80,17 @@ def make_binder(signature: Signature, memory: Memory) -> Binder:
         return bound, owners
 
     return bind
+
+
+def _are_apart(bound: Sequence[Any], spans: Sequence[tuple[int, int, bool]]) -> bool:
+    """Whether no written span meets another one: of many, sorted, sooner than pair by pair."""
+    end = written_end = 0
+    for start, size, written in sorted((bound[i], size, written) for i, size, written in spans):
+        if start < (end if written else written_end):
+            return False
+        end = max(end, start + size)
+        written_end = max(written_end, start + size) if written else written_end
+    return True
 
 
 def keyword_error(signature: Signature, keyword: str, known: Sequence[str]) -> ArgumentError:

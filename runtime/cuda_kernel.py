@@ -19,11 +19,10 @@ from ..base.errors import DeviceError
 from ..target.occupancy import occupancy
 from .argument_checks import make_binder
 from .cuda_driver import CAPTURED, Device, Function
-from .cuda_interface import NAME, read_interface, stream_handle
+from .cuda_interface import NAME, exchange_of, read_interface, stream_handle
 from .cuda_launch import KernelLaunch
 from .cuda_memory import CudaMemory, DeviceArray, Owners
 from .cuda_workspace import StreamPool
-from .dlpack_exchange import exchange_of
 from .ranges import make_range_check
 from .signature import C_TYPES, Signature
 from .workspace import workspace_binder

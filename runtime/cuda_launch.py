@@ -15,8 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from ..base.checked_json import Such, at_most, between, read
 from ..base.errors import ArtifactError
 from ..target.cuda import ARCHS
-from .c_names import is_c_identifier
-from .signature import MAX_ARGUMENTS, Signature
+from .signature import MAX_ARGUMENTS, Signature, is_c_identifier
 
 Extents: TypeAlias = tuple[int, int, int]
 

@@ -14,12 +14,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ArgumentError, DeviceError, OutOfMemoryError
 from . import dlpack
-from .array_library import ON_DEVICE, TORCH, ArrayLibrary
 from .cuda_driver import Device, Place, driver
-from .cuda_interface import NAME, TYPESTRS, read_interface
-from .dlpack_exchange import Exchange, exchange_of, matcher
+from .cuda_interface import NAME, TYPESTRS, Exchange, exchange_of, matcher, read_interface
 from .host_memory import is_array
-from .memory import Memory, OneBinder, View
+from .memory import ON_DEVICE, TORCH, ArrayLibrary, Memory, OneBinder, View
 from .signature import Argument, compact_strides
 
 ALIGNMENT = 16

@@ -7,7 +7,11 @@ subclass and values of attributes are not believed.
 from __future__ import annotations
 
 import ctypes
+import logging
+import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +20,6 @@ from ..base import dtypes
 from ..base.errors import ArgumentError
 from . import dlpack
 from .memory import AllBinder, Memory, OneBinder, View
-from .ndarray import address_reader
 from .signature import WORKSPACE_ALIGNMENT, Argument
 
 Array = np.ndarray[Any, Any]
@@ -152,3 +155,104 @@ def _dtype_text(array: Array) -> str:
     if issubclass(dtype.type, np.void):
         return f"records of {dtype.itemsize} bytes"
     return dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
+
+
+# Keeping the memory of arrays that are freed, for programs that make new ones for each call.
+#
+# The C library hands larger pieces back to the system when they are freed, and whoever is given
+# such memory again pays for each of its pages: an output of 4 MB that is made anew for each call
+# costs 1,024 page faults. `keep_freed_memory` changes that for the whole process, so it is never
+# called by this package itself: kernels need no memory but their workspaces, which are kept anyway
+# (`workspace.py`).
+
+KEPT_BYTES = 128 << 20
+"""Freed memory at the end of a heap beyond which it is handed back."""
+LARGEST_BYTES = 32 << 20
+"""Larger pieces are handed back always; glibc allows no more."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let the C library keep what is freed, for all of this process. Returns whether it does.
+
+    Where the environment has settings for it (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`,
+    `GLIBC_TUNABLES`) they stay, and so does a C library that has no `mallopt` (mallopt(3)).
+    """
+    if any(name in os.environ for name in _SETTINGS):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    wanted = {_M_TRIM_THRESHOLD: KEPT_BYTES, _M_MMAP_THRESHOLD: LARGEST_BYTES}
+    return all(mallopt(option, size) == 1 for option, size in wanted.items())
+
+
+# The layout of numpy's array object in memory.
+#
+# The layout is part of numpy's C interface (`PyArrayObject_fields` in ndarraytypes.h), and
+# extensions read the fields directly. It is compared once with what Python reports; nothing relies
+# on it unless both agree.
+
+_log = logging.getLogger(__name__)
+
+HEADER = object.__basicsize__
+TYPE = HEADER - 8
+DATA, NDIM, DIMENSIONS, STRIDES, DESCR, FLAGS = (HEADER + n for n in (0, 8, 16, 24, 40, 48))
+C_CONTIGUOUS = 0x0001
+WRITEABLE = 0x0400
+
+
+@cache
+def layout_is_known() -> bool:
+    """Whether the fields are at their expected offsets; a mismatch is logged."""
+    known = sys.implementation.name == "cpython" and ctypes.sizeof(ctypes.c_void_p) == 8
+    known = known and all(_reads_back(array) for array in _probes())
+    if not known:
+        _log.warning("array objects of an unknown layout: calls take 10 us longer")
+    return known
+
+
+def address_reader() -> Callable[[Array], int]:
+    """Returns a function from an array to the address of its first element."""
+    if not layout_is_known():
+        return _asked_address
+    word = ctypes.c_uint64.from_address
+    return lambda array: word(id(array) + DATA).value
+
+
+def _asked_address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _probes() -> tuple[Array, ...]:
+    read_only = np.zeros((3, 2), np.int16)
+    read_only.flags.writeable = False
+    return np.zeros((2, 3, 5), np.float32)[:, ::2, 1:], read_only, np.zeros((), np.float64)
+
+
+def _reads_back(array: Array) -> bool:
+    def word(address: int) -> int:
+        return ctypes.c_int64.from_address(address).value
+
+    def words(field: int) -> tuple[int, ...]:
+        return tuple(word(word(base + field) + 8 * i) for i in range(array.ndim))
+
+    base = id(array)
+    if (
+        np.ndarray.__basicsize__ < FLAGS + 4
+        or word(base + TYPE) != id(np.ndarray)
+        or ctypes.c_int32.from_address(base + NDIM).value != array.ndim
+    ):
+        return False
+    flags = ctypes.c_int32.from_address(base + FLAGS).value
+    return (
+        word(base + DATA) == _asked_address(array)
+        and words(DIMENSIONS) == array.shape
+        and words(STRIDES) == array.strides
+        and word(base + DESCR) == id(array.dtype)
+        and bool(flags & C_CONTIGUOUS) == array.flags.c_contiguous
+        and bool(flags & WRITEABLE) == array.flags.writeable
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ..base.errors import ArgumentError, ArtifactError
 from .artifact import Manifest, read_artifact
 from .evidence import Evidence
 from .model import Model
+from .profile import Instrumented, signatures
 from .target_runtime import runtime_for
 from .weights_file import Array, map_weights, weights_path
 
@@ -65,8 +67,18 @@ def load(
         return module
     told = manifest.provenance.evidence
     evidence = None if told is None else partial(Evidence.from_json, told)
+
+    def instrumented() -> Instrumented:
+        own = signatures(manifest.signature, manifest.needs["profiled"])
+        wanted = [replace(manifest, signature=signature) for signature in own]
+        timed, empty = (runtime.load(m, code, place, trust_indices=False) for m in wanted)
+        return Instrumented(timed, empty)
+
     try:
-        return Model(module, weights, manifest.provenance.kernels, evidence, guards=manifest.guards)
+        return Model(
+            module, weights, manifest.provenance.kernels, evidence,
+            instrumented if "profiled" in manifest.needs else None, manifest.guards,
+        )  # fmt: skip
     except ImportError as error:
         raise ArtifactError(
             "{0} has arrays of dtypes that numpy alone lacks: {1}", path, error,

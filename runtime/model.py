@@ -13,13 +13,13 @@ from ..base import dtypes
 from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError, KernelError
 from ..base.hints import Hinted
-from ..base.in_process import InProcess
+from ..base.process import InProcess
 from .argument_checks import number_reader, require_type
 from .evidence import Evidence
-from .guards import FIRST_GUARD, Guard
 from .host_memory import HOST_MEMORY, is_array
 from .module import Module, Origin
 from .profile import Instrumented, Profile, profiled
+from .ranges import FIRST_GUARD, Guard
 from .signature import OK, Argument
 from .timer import Timing
 
@@ -115,7 +115,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         """Say where the time of calls with these inputs goes, kernel by kernel.
 
         Raises `ArgumentError`, what a kernel raises, and `ArtifactError` for a model that was
-        loaded.
+        loaded, and written before its code had what a profile calls.
         """
         given = tuple(bound(self.inputs, arguments, named).values())
         if self._instrumented is None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError, checked_call
 from ..base.hints import Hinted
-from ..base.in_process import InProcess
+from ..base.process import InProcess
 from ..base.text import in_lines, short_id
 from ..target import Target
 from .argument_checks import compact, keyword_error

@@ -10,8 +10,8 @@ with `SPINS`, unless the environment says how to wait (`OMP_WAIT_POLICY`, `GOMP_
 whose teams lose time nevertheless run on one thread (`codegen/cpu/llvm_parallel.py`).
 
 In a process that was forked from one with such a runtime, parallel loops run on one thread (see
-`forks`). A new team would take a new thread for each call, since the runtime keeps the dead team
-for the thread that had it; and forked workers usually share the processors already.
+`base/process.py`). A new team would take a new thread for each call, since the runtime keeps the
+dead team for the thread that had it; and forked workers usually share the processors already.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from ..base.errors import KernelError, open_files_hint
-from ..base.forks import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
+from ..base.process import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
 
 _log = logging.getLogger(__name__)
 _thread = threading.local()

@@ -7,7 +7,7 @@ timed where it runs: after the one before it, on the operands and caches that it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..base.hints import Hinted
 from ..base.text import aligned, count, cut, format_bytes, format_si
 from .evidence import Evidence, KernelEvidence, Natural
 from .module import Module
-from .signature import Argument
+from .signature import Argument, Signature
 from .timer import disturbed, time_calls, time_interleaved, wait_for_threads
 
 VERSION: Final = 1
@@ -41,6 +41,13 @@ _DISTURBED = 1.5
 def stamps(steps: int) -> Argument:
     """The argument that has the time: two stamps in a row, then one before and after each step."""
     return Argument("stamps", "int64", (2 * steps + 2, 2), role="out")
+
+
+def signatures(signature: Signature, steps: int) -> tuple[Signature, Signature]:
+    """Those of the functions of `Instrumented`, beside that of a model of so many steps."""
+    name, arguments = signature.name, (*signature.arguments, stamps(steps))
+    timed = replace(signature, name=f"{name}.timed", arguments=arguments)
+    return timed, replace(signature, name=f"{name}.empty")
 
 
 class Instrumented(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.errors import ArgumentError
 from ..target import Fact, Target
-from ..target.registry import Registry
+from ..target.target import Registry
 from .memory import Memory
 from .timer import Timer
 

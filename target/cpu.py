@@ -12,13 +12,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from ..base.errors import TargetError, similar
+from ..base.errors import TargetError, nearest, similar
 from .processors import CPUS, FEATURES, Cpu, close, ordered
 from .rates import Rates
 from .target import Fact, Target, register_kind
 
 NATIVE = "native"
 _MAX_THREADS = 4096
+_ELSEWHERE = {
+    "aarch64": "generic",
+    "amd64": "x86-64",
+    "arm64": "generic",
+    "avx512": "x86-64-v4",
+    "host": NATIVE,
+}
+"""Processors by the names of what they have in common."""
 
 
 @register_kind
@@ -88,8 +96,13 @@ class CpuTarget(Target):
         return target
 
     @classmethod
-    def option_hint(cls, word: str) -> str | None:
-        return f"did you mean -mcpu={word}?" if word in CPUS else super().option_hint(word)
+    def option_of(cls, name: str) -> str | None:
+        """A processor's, or that of the most general one with a feature: `avx2` of `x86-64-v3`."""
+        lower = name.lower()
+        of_feature = [mcpu for mcpu, row in CPUS.items() if lower in row.features]
+        known = _ELSEWHERE.get(lower, lower.replace("_", "-"))
+        meant = [*of_feature, *nearest(known, [NATIVE, *CPUS])]
+        return f"-mcpu={meant[0]}" if meant else None
 
     def options(self) -> Iterator[str]:
         if self.mcpu != NATIVE:
@@ -340,6 +353,6 @@ def _lookup_cpu(mcpu: str) -> Cpu:
             "unknown processor -mcpu={0}; known: {1}",
             mcpu,
             ", ".join(CPUS),
-            hint=similar(mcpu, CPUS),
+            hint=similar(mcpu, CPUS) or CpuTarget.option_hint(mcpu),
         )
     return CPUS[mcpu]

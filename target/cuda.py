@@ -120,8 +120,8 @@ class CudaTarget(Target):
         return cls.named(options["arch"]) if "arch" in options else cls()
 
     @classmethod
-    def option_hint(cls, word: str) -> str | None:
-        return f"did you mean -arch={word}?" if word in ARCHS else super().option_hint(word)
+    def option_of(cls, name: str) -> str | None:
+        return f"-arch={name.lower()}" if name.lower() in ARCHS else None
 
     def options(self) -> Iterator[str]:
         if self.arch:

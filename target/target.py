@@ -11,7 +11,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 from ..base.display import html
 from ..base.errors import TargetError, similar
@@ -75,12 +75,24 @@ class Target(metaclass=_Named):
         """The target of options by name. `text` is all of it, for errors. Raises `TargetError`."""
 
     @classmethod
+    def option_of(cls, name: str) -> str | None:
+        """The option that says what a name alone means: `-mcpu=znver4` of `znver4`.
+
+        `None` where it is no name of this kind.
+        """
+        del name
+        return None
+
+    @classmethod
     def option_hint(cls, word: str) -> str | None:
         """The hint for a word that is no option: the options that are close to it."""
         name, equals, value = word.lstrip("-").partition("=")
         own = OPTIONS.get(name.replace("_", "-"))
         if own in cls.option_names:
             return f"write -{own}{equals or '='}{value}"
+        meant = None if equals else cls.option_of(name)
+        if meant is not None:
+            return f"did you mean {meant}?"
         return similar(f"-{name}=", [f"-{option}=" for option in cls.option_names])
 
     @classmethod
@@ -239,13 +251,18 @@ def registered_kinds() -> Mapping[str, type[Target]]:
     return MappingProxyType(_KINDS)
 
 
-def _record_of(kind: str) -> type[Target]:
+def _record_of(kind: str, *options: str) -> type[Target]:
+    """The record of a kind. Raises `TargetError` with what the name means, before its options."""
     if kind not in _KINDS:
+        meant = ((name, record.option_of(kind)) for name, record in _KINDS.items())
+        texts = (" ".join([name, option, *options]) for name, option in meant if option)
         raise TargetError(
             "unknown target kind {0!r}; known: {1}",
             kind,
             ", ".join(_KINDS),
-            hint=KINDS.get(kind.partition("/")[0]) or similar(kind, _KINDS),
+            hint=KINDS.get(kind.partition("/")[0])
+            or similar(kind, _KINDS)
+            or next((f'write "{text}"' for text in texts), None),
         )
     return _KINDS[kind]
 
@@ -287,7 +304,7 @@ def _parse(text: str) -> Target:
     if not words or len(text) > _MAX_TEXT:
         raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))
     kind, *options = words
-    record = _record_of(kind)
+    record = _record_of(kind, *options)
     values: dict[str, str] = {}
     for word, after in zip(options, [*options, "-"][1:], strict=True):
         name, equals, value = word.removeprefix("-").partition("=")
@@ -310,3 +327,48 @@ def _parse(text: str) -> Target:
             raise TargetError("target option -{0} is given twice in {1!r}", name, text)
         values[name] = value
     return record.from_options(values, text)
+
+
+# Registries of what each kind of target has one of: a code generator, sketch rules, a model.
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """One `T` for each kind of target, by a function that returns it when it is first asked for.
+
+    In errors, `noun` names it, and `register` the function that adds one from outside.
+    """
+
+    def __init__(self, noun: str, register: str, loaders: Mapping[str, Callable[[], T]]) -> None:
+        self._noun, self._register = noun, register
+        self._loaders = dict(loaders)
+        self._loaded: dict[str, T] = {}
+
+    def register(self, kind: str, load: Callable[[], T]) -> None:
+        """Add that of a kind; the same function defined again takes the place of the former.
+
+        Raises `TargetError` where the kind has another one already.
+        """
+        if not same_definition(self._loaders.get(kind, load), load):
+            raise TargetError("targets of kind {0!r} have a {1} already", kind, self._noun)
+        self._loaders[kind] = load
+        self._loaded.pop(kind, None)
+
+    def of(self, target: Target) -> T:
+        """That of the kind of `target`. Raises `TargetError` where there is none."""
+        return self.of_kind(target.kind)
+
+    def of_kind(self, kind: str) -> T:
+        """That of a kind. Raises `TargetError` where there is none."""
+        if kind not in self._loaded:
+            if kind not in self._loaders:
+                raise TargetError(
+                    "there is no {0} for targets of kind {1!r}; there is one for {2}",
+                    self._noun,
+                    kind,
+                    ", ".join(self._loaders),
+                    hint=f"{self._register} adds one",
+                )
+            self._loaded[kind] = self._loaders[kind]()
+        return self._loaded[kind]

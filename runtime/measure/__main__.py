@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from ...base.errors import TilewrightError
-from ..parent import end_with_parent
+from ...base.process import end_with_parent
 
 
 def main() -> int:

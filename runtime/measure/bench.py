@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
+from ...base.process import collected_later
 from ..artifact import Manifest
 from ..cuda_driver import LAUNCH_TIMEOUT
-from ..garbage import collected_later
 from ..module import Module
 from ..signature import Signature
 from ..target_runtime import TargetRuntime, runtime_for

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from ...base.durations import format_ratio, format_seconds
 from ...base.errors import ArtifactError, KernelError
-from ..parent import NO_NUMPY_THREADS
+from ...base.process import NO_NUMPY_THREADS
 from ..timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from .bench import Message
 from .pack import Pack, read_pack

@@ -227,7 +227,8 @@ with use_driver(driver):
     module.time(*(DeviceArray.of(np.zeros(32, np.float32)) for _ in range(2)))
 names = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
 print(*sorted(name for name in names if not name.startswith("_")))
-print(*sorted({name.split(".")[1] for name in sys.modules if name.startswith("tilewright.")}))
+named = (name.split(".") for name in sys.modules if name.startswith("tilewright."))
+print(*sorted({of for _, of, *inside in named if inside}))
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.search.unmeasured import model_trace
-from tilewright.runtime.garbage import collected_later
+from tilewright.base.process import collected_later
 from tilewright.target import Target
 from tilewright.tir.ir import Func
 

@@ -134,6 +134,27 @@ def test_two_outputs_must_not_overlap(probe: Make) -> None:
         p.mod(c, c)
 
 
+def test_of_many_outputs_none_may_overlap(probe: Make) -> None:
+    """They are sorted, as there are too many pairs."""
+    pair, names = "float32", [f"c{n}" for n in range(70)]
+    sides = [Argument(name, pair, (3, 4), (8, 1), role="out") for name in ("left", "right")]
+    p = probe(A, B, *(Argument(name, pair, (3, 4), role="out") for name in names), *sides)
+    a, memory, wide = np.zeros((3, 4), "f4"), np.zeros(70 * 12 + 1, "f4"), np.zeros((3, 8), "f4")
+    outs = [memory[12 * n : 12 * n + 12].reshape(3, 4) for n in range(70)]
+    beside = [wide[:, :4], wide[:, 4:]]
+    p.mod(a, a, *outs[::-1], *beside)
+    near = memory[11:23].reshape(3, 4)
+    for first, second, others in (
+        (near, a, outs), (a, outs[-1], outs), (a, a, [*outs[:-1], outs[0]]),
+        (a, a, [outs[0], near, *outs[2:]]),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match="overlaps with argument"):
+            p.mod(first, second, *others, *beside)
+    with pytest.raises(ArgumentError, match="overlaps with argument"):
+        p.mod(a, a, *outs, wide[:, :4], wide[:, 1:5])
+    assert len(p.calls) == 1
+
+
 def test_an_inout_argument_is_in_place_by_declaration(probe: Make) -> None:
     p = probe(A, Argument("x", "float32", (3, 4), role="inout"))
     a, x = arrays(2)

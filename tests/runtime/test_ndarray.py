@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tilewright.runtime import ndarray
+from tilewright.runtime import host_memory
 
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    ndarray.layout_is_known.cache_clear()
+    host_memory.layout_is_known.cache_clear()
     yield
-    ndarray.layout_is_known.cache_clear()
+    host_memory.layout_is_known.cache_clear()
 
 
 def test_the_layout_is_known(fresh: None) -> None:
-    assert ndarray.layout_is_known()
+    assert host_memory.layout_is_known()
 
 
 @pytest.mark.parametrize(
@@ -27,17 +27,17 @@ def test_the_layout_is_known(fresh: None) -> None:
 def test_another_layout_is_noticed_and_announced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fresh: None, field: str
 ) -> None:
-    other = ndarray.TYPE if field != "TYPE" else ndarray.DESCR
+    other = host_memory.TYPE if field != "TYPE" else host_memory.DESCR
     monkeypatch.setattr(
-        ndarray, field, other if field not in ("DIMENSIONS", "STRIDES") else ndarray.DATA
+        host_memory, field, other if field not in ("DIMENSIONS", "STRIDES") else host_memory.DATA
     )
-    assert not ndarray.layout_is_known()
+    assert not host_memory.layout_is_known()
     assert "unknown layout" in caplog.text
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_addresses_are_those_that_numpy_tells(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
-    monkeypatch.setattr(ndarray, "layout_is_known", lambda: known)
-    read = ndarray.address_reader()
+    monkeypatch.setattr(host_memory, "layout_is_known", lambda: known)
+    read = host_memory.address_reader()
     for array in (np.zeros((3, 4))[1:, ::2], np.zeros(0), np.zeros(())):
         assert read(array) == array.ctypes.data
