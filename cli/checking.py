@@ -39,7 +39,7 @@ def check(
     from ..autotune.search.drawing import model_or_none
     from ..codegen.detect import resolve
 
-    func = load_program(program, Options(param, shape, constant))
+    func = load_program(program, Options(param, shape, constant, target))
     examined = list(examine(func, target, candidates=candidates, seed=seed))
     wrong = [e for e in examined if e.problems]
     failures = Counter(e.failure for e in examined if e.failure is not None)

@@ -26,6 +26,7 @@ from .options import (
     Tolerance,
     database_named,
     open_database,
+    parse_moment,
 )
 from .program_file import Options, load_buildable, load_program
 from .report import (
@@ -39,7 +40,6 @@ from .report import (
     time_text,
 )
 from .table import print_facts, print_headings, print_table, print_text
-from .times import parse_moment
 
 if TYPE_CHECKING:
     from ..tuning_db import Measurement, ScheduleRecord, Workload
@@ -339,7 +339,7 @@ def explain(
     from ..graph.ir import Graph
     from ..tuning_db import to_plain
 
-    made: Any = load_buildable(program, Options(param, shape, constant))
+    made: Any = load_buildable(program, Options(param, shape, constant, target))
     with open_database(db) as database:
         told = explain_build(made, target, database, tolerance=tolerance)
     if as_json:

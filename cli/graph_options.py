@@ -1,10 +1,11 @@
-"""Options of commands on models: values of dims, of constants and of inputs, given as text."""
+"""Options of commands on models, given as text; and what passes make of a graph, as text."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import unified_diff
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..base.errors import ModelError
+from ..base.files import open_regular
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph, Value
@@ -151,9 +153,47 @@ def _read(file: str, option: str) -> Any:
     import numpy as np
 
     try:
-        array = np.load(file, allow_pickle=False)
+        with open_regular(Path(file), ModelError) as (there, _):
+            array = np.load(there, allow_pickle=False)
+    except ModelError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
     except (OSError, ValueError, EOFError) as error:
         raise typer.BadParameter(f"{file!r} cannot be read: {error}", param_hint=option) from None
     if not isinstance(array, np.ndarray):
         raise typer.BadParameter(f"{file!r} has several arrays", param_hint=option)
     return array
+
+
+def check_pass(name: str | None) -> None:
+    """Refuse the name of a pass that does not exist."""
+    from ..graph.passes import PASSES
+
+    names = [each.name for each in PASSES]
+    if name is not None and name not in names:
+        raise typer.BadParameter(
+            f"there is no pass {name!r}; in this order there are {', '.join(names)}",
+            param_hint="--after",
+        )
+
+
+def graph_after(graph: Graph, name: str | None) -> Graph:
+    """The graph after a pass; as it was imported for `None`."""
+    from ..graph.passes import stages
+
+    return next((s.graph for s in stages(graph) if s.name == name), graph)
+
+
+def changes(graph: Graph, name: str | None) -> str:
+    """What that pass changes, or each, as differences of texts in which values keep their names."""
+    from ..graph.passes import stages
+    from ..graph.text import graph_text
+
+    lines = list[str]()
+    before = "imported"
+    old = graph_text(graph, own_names=True).splitlines()
+    for stage in stages(graph):
+        new = graph_text(stage.graph, own_names=True).splitlines()
+        if name in (None, stage.name):
+            lines += unified_diff(old, new, before, stage.name, n=0, lineterm="")
+        before, old = stage.name, new
+    return "\n".join(lines) or "nothing changes"

@@ -21,10 +21,12 @@ from .graph_options import (
     ModelOrLibrary,
     Shapes,
     arrays,
+    changes,
+    check_pass,
+    graph_after,
     import_graph,
     values,
 )
-from .graph_passes import changes, check_pass, graph_after
 from .options import AsJson, TargetText, open_database
 from .report import print_json, time_text
 from .table import output_text, print_facts, print_headings, print_table, print_text
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ..runtime.evidence import Evidence
     from ..runtime.model import Model
     from ..runtime.profile import Profile
+    from ..tir.ir import Func
 
 
 class Beside(StrEnum):
@@ -66,7 +69,7 @@ def inspect(
     Fails where a dim has no value, and where a node is not supported; what is known is shown. Of a
     model that was built, what became of it.
     """
-    if _is_built(model, context, "shape", "constant", "text", "after", "diff"):
+    if is_built(model, context, "shape", "constant", "text", "after", "diff"):
         _inspect_library(model, as_json=as_json)
         return
     from ..importers.onnx.summary import summary
@@ -150,7 +153,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         check_session()
     graph: Graph | None = None
     peer: Callable[[], Sequence[Any]] | None = None
-    if _is_built(model, context, "shape", "constant", "check", "target", "db"):
+    if is_built(model, context, "shape", "constant", "check", "target", "db"):
         made = _loaded(model)
         given = arrays(made.inputs, input_files or (), random)
     else:  # what may be refused comes before the build, which takes long
@@ -218,7 +221,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         raise typer.Exit(1)
 
 
-def _is_built(path: Path, context: typer.Context, *sources: str) -> bool:
+def is_built(path: Path, context: typer.Context, *sources: str) -> bool:
     """Whether a model was built, which then takes none of `sources`, options of what is compiled.
 
     A variable may name a database.
@@ -234,8 +237,8 @@ def _is_built(path: Path, context: typer.Context, *sources: str) -> bool:
     return True
 
 
-def _inspect_library(path: Path, *, as_json: bool) -> None:
-    """Show the evidence of a model that was built; its code may be for another machine."""
+def evidence_of(path: Path) -> Evidence:
+    """The evidence of a model that was built; its code may be for another machine."""
     from ..base.errors import ArtifactError
     from ..runtime.artifact import read_manifest
     from ..runtime.evidence import Evidence
@@ -243,7 +246,12 @@ def _inspect_library(path: Path, *, as_json: bool) -> None:
     told = read_manifest(path).provenance.evidence
     if told is None:
         raise ArtifactError("{0} has no evidence: it is a kernel, or an older version's", path)
-    found = Evidence.from_json(told)
+    return Evidence.from_json(told)
+
+
+def _inspect_library(path: Path, *, as_json: bool) -> None:
+    """Show the evidence of a model that was built."""
+    found = evidence_of(path)
     if as_json:
         print_json(found.to_json())
         return
@@ -298,7 +306,7 @@ def _of_file(told: Summary) -> dict[str, Any]:
 class _Alike:
     """Groups of the same operators: how often each kernel runs, and what all of them do."""
 
-    kernels: Counter[str] = field(default_factory=Counter)
+    kernels: Counter[Func] = field(default_factory=Counter)
     operations: int = 0
     bytes: int = 0
 
@@ -313,14 +321,14 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
 
     found = stages(graph)
     groups = divide(found[-1].graph)
-    known: dict[str, int] = {}
+    known: dict[Func, int] = {}
     rows: dict[str, _Alike] = {}
     for group, func in zip(groups, lowered_all(groups), strict=True):
-        if func.name not in known:
-            known[func.name] = flops(func)
+        if func not in known:
+            known[func] = flops(func)
         row = rows.setdefault(group.name, _Alike())
-        row.kernels[func.name] += 1
-        row.operations += known[func.name]
+        row.kernels[func] += 1
+        row.operations += known[func]
         row.bytes += group.read_bytes + group.constant_bytes + group.written_bytes
 
     def plain(values: Any) -> list[dict[str, Any]]:
@@ -352,7 +360,7 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
 
 def _unsupported(error: UnsupportedError) -> list[dict[str, Any]]:
     """The nodes that are not supported, each with its reason."""
-    from ..importers.onnx.table import Reason
+    from ..importers.unsupported import Reason
 
     return [
         {"node": node, "operator": operator, "reason": Reason[reason].value, "detail": detail}

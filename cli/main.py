@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 from ..base.errors import TilewrightError
 from ..base.text import masked
 from ..target import registered_kinds
-from . import checking, database, graphs, measuring, models, pages, programs, showing, watching
+from . import checking, database, graphs, measuring, models, pages, programs, showing
 from .options import OPTIONS
 from .table import output_text
 
@@ -43,9 +43,15 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Errors of usage repeat words of the command line: URLs among them without passwords."""
+        """Errors of usage repeat words of the command line: URLs among them without passwords.
+
+        Ctrl-C ends a command that does not await it.
+        """
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("tilewright: interrupted", err=True)
+            raise typer.Exit(130) from None
         except _UsageError as error:
             error.message = masked(error.message)
             raise
@@ -62,7 +68,7 @@ app.command()(checking.check)
 app.command()(graphs.inspect)
 app.command()(graphs.run)
 app.command()(pages.report)
-app.command()(watching.watch)
+app.command()(pages.watch)
 app.add_typer(database.app, name="db")
 app.add_typer(models.app, name="model")
 app.add_typer(measuring.app, name="measure")

@@ -56,7 +56,7 @@ def pack(  # noqa: PLR0913, PLR0917 - each option has a name
     """
     from ..autotune.measure.pack import write_pack
 
-    func = load_program(program, Options(param, shape, constant))
+    func = load_program(program, Options(param, shape, constant, target))
     with nullcontext() if db is None else open_database(db) as database:
         packed = write_pack(
             func,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,14 +32,14 @@ Shipped = Annotated[bool, typer.Option(help="Also learn from the measurements in
 Program = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py:FUNCTION|MODEL.onnx:KERNEL",
-        help="The function that makes the program (runs FILE.py), or a kernel of a model.",
+        metavar="FILE.py:FUNCTION[:KERNEL]|MODEL.onnx:KERNEL",
+        help="The function that makes the program (runs FILE.py), or one of several kernels.",
     ),
 ]
 ProgramOrModel = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py:FUNCTION|MODEL.onnx[:KERNEL]",
+        metavar="FILE.py:FUNCTION[:KERNEL]|MODEL.onnx[:KERNEL]",
         help="The function that makes a program or graph (runs FILE.py), or a model, or one of its "
         "kernels.",
     ),
@@ -45,14 +47,14 @@ ProgramOrModel = Annotated[
 SomeProgram = Annotated[
     str | None,
     typer.Argument(
-        metavar="[FILE.py:FUNCTION|MODEL.onnx:KERNEL]",
-        help="The function that makes the program, or a kernel of a model.",
+        metavar="[FILE.py:FUNCTION[:KERNEL]|MODEL.onnx:KERNEL]",
+        help="The function that makes the program, or one of several kernels.",
     ),
 ]
 ProgramsOrModels = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILE.py:FUNCTION|MODEL.onnx[:KERNEL]...",
+        metavar="FILE.py:FUNCTION[:KERNEL]|MODEL.onnx[:KERNEL]...",
         help="Functions that make programs or graphs (runs the files), or models, or kernels of "
         "these.",
     ),
@@ -67,9 +69,9 @@ _VARIABLE, _DEFAULT = "TILEWRIGHT_DB", "tuning.db"
 Database = Annotated[
     str, typer.Option("--db", envvar=_VARIABLE, help="A file or an SQLAlchemy URL.")
 ]
-_WHERE = f"A file or an SQLAlchemy URL. [env var: {_VARIABLE}; default: {_DEFAULT}]"
+WHERE = f"A file or an SQLAlchemy URL. [env var: {_VARIABLE}; default: {_DEFAULT}]"
 DatabaseArgument = Annotated[
-    str | None, typer.Argument(metavar="[DB]", help=_WHERE, show_default=False)
+    str | None, typer.Argument(metavar="[DB]", help=WHERE, show_default=False)
 ]
 """Of commands that are about a database alone; `--db` names it as well: see `database_named`."""
 DatabaseOption = Annotated[
@@ -119,3 +121,25 @@ def sweeps_of(locations: Sequence[str] | None, kind: str) -> list[Sweep]:
         with open_database(location) as database:
             sweeps += samples.sweeps_of(database, kind)
     return sweeps
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_moment(text: str, option: str) -> datetime:
+    """The moment of a date, in UTC where it does not name a zone, or so long ago.
+
+    Raises `typer.BadParameter` for anything else.
+    """
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{text!r} is neither a date such as 2026-11-23 or 2026-11-23T08:00 (UTC), nor a "
+            "duration such as 90m, 12h, 7d or 2w",
+            param_hint=option,
+        ) from None

@@ -1,47 +1,113 @@
-"""The command `report`: a page of a database, for people."""
+"""The commands `report` and `watch`: a database for people, as a page and live."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..base.errors import DatabaseError
 from ..base.files import whole_file
-from ..base.text import format_bytes
-from .options import DatabaseArgument, DatabaseOption, database_named, open_database
+from ..base.text import format_bytes, masked_url
+from .graph_options import Constants, Shapes, import_graph
+from .graphs import evidence_of, is_built
+from .options import (
+    WHERE,
+    DatabaseArgument,
+    DatabaseOption,
+    TargetText,
+    database_named,
+    open_database,
+)
+
+if TYPE_CHECKING:
+    from ..autotune.show.display import LiveDisplay
+    from ..autotune.show.recorded_run import RecordedRun
 
 _HTML = b"<!doctype html>"
 
 
 def report(
-    database: DatabaseArgument = None,
-    db: DatabaseOption = None,
+    context: typer.Context,
+    database: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DB|MODEL.onnx|MODEL.so]",
+            help=f"{WHERE}; or a model's file, or what `build` wrote.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db",
+            metavar="DB",
+            show_default=False,
+            help="The same database; for a model, where schedules are looked up.",
+        ),
+    ] = None,
     out: Annotated[
         str, typer.Option("-o", "--out", help="The file; `-` is standard output.")
     ] = "report.html",
     session: Annotated[
         str | None, typer.Option(help="A session by the first digits of its id; default all.")
     ] = None,
+    shape: Shapes = None,
+    constant: Constants = None,
+    target: TargetText = "cpu",
 ) -> None:
-    """Write a page of a database, or of one session, as one file to read and to mail.
+    """Write a page of a database, a session or a model, as one file to read and to mail.
 
     It needs no network and no other file. A page that is there is replaced; another file is not.
+    A model is built; the page has the graph before and after, its groups, kernels and memory.
     """
-    from ..lab.report import report as page_of
-    from ..tuning_db import Session
-
-    with open_database(database_named(database, db)) as opened:
-        only = None if session is None else opened.find(session, Session)
-        page = page_of(opened, only)
+    built = database is not None and is_built(
+        Path(database), context, "shape", "constant", "target", "db", "session"
+    )
+    if database is not None and (built or database.endswith(".onnx")):
+        if session is not None:
+            raise typer.BadParameter(f"--session is of a database, and {database} is a model")
+        page = _of_model(Path(database), built, shape, constant, target, db)
+    else:
+        page = _of_database(database_named(database, db), session)
     if out == "-":
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
         return
     _replace(Path(out), page.encode())
     typer.echo(f"{out}: {format_bytes(len(page.encode()))}", err=True)
+
+
+def _of_database(location: str, session: str | None) -> str:
+    from ..lab.report import report as page_of
+    from ..tuning_db import Session
+
+    with open_database(location) as opened:
+        return page_of(opened, None if session is None else opened.find(session, Session))
+
+
+def _of_model(
+    path: Path,
+    built: bool,
+    shape: list[str] | None,
+    constant: list[str] | None,
+    target: str,
+    db: str | None,
+) -> str:
+    from ..lab.report import report_of_model
+
+    if built:
+        return report_of_model(None, evidence_of(path))
+    from ..building.build import build
+
+    graph = import_graph(path, shape, constant)
+    with nullcontext() if db is None else open_database(db) as database:
+        return report_of_model(graph, build(graph, target, database).evidence)
 
 
 def _replace(path: Path, page: bytes) -> None:
@@ -71,3 +137,77 @@ def _require_page(path: Path) -> None:
 def _start(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(_HTML))
+
+
+def watch(
+    database: DatabaseArgument = None,
+    db: DatabaseOption = None,
+    session: Annotated[
+        str | None,
+        typer.Option(help="A session by the first digits of its id; default the newest."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show it as it is now, and end.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.05)] = 1.0,
+) -> None:
+    """Show a tuning session live, wherever it runs; ends with it. Ctrl-C leaves.
+
+    Begun before the first session of a database, it waits for one.
+
+    Nothing is written into the database. Where output is no terminal, lines are printed.
+    """
+    from rich.console import Console
+
+    from ..autotune.show.display import LiveDisplay, render
+    from ..autotune.show.recorded_run import open_run
+
+    location, console = database_named(database, db), Console()
+    if once:
+        (picture,) = open_run(location, session).pictures.pictures.values()
+        console.print(render(picture, console))
+        return
+    try:
+        with LiveDisplay(console) as display:
+            follow(location, session, display, lambda: time.sleep(every))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def follow(
+    location: str, session: str | None, display: LiveDisplay, pause: Callable[[], None]
+) -> None:
+    """Show a session until it ends. What a database lacks for a moment is said, and waited for.
+
+    So is the first session. Raises `DatabaseError` for anything else that is wrong from the
+    beginning.
+    """
+    from ..autotune.session.events import Ended
+    from ..autotune.show.recorded_run import open_run
+
+    run: RecordedRun | None = None
+    trouble: str | None = None
+    opened = False
+    while True:
+        try:
+            if run is not None and (gone := run.gone) is not None:
+                display.say(f"{masked_url(location)} {gone}; waiting for a session in it")
+                run = None
+            run = run or open_run(location, session)
+            opened = True
+            events = run.poll()
+            display.show(events)
+            if any(isinstance(event, Ended) for event in events):
+                return
+            trouble = None
+        except DatabaseError as error:
+            awaited = session is None and "awaited" in error.data
+            if not (opened or awaited):
+                raise
+            if str(error) != trouble:
+                trouble = str(error)
+                missing = trouble.partition("\n")[0]
+                display.say(
+                    f"{missing}; waiting for one, until Ctrl-C"
+                    if awaited
+                    else f"not readable now, trying again: {trouble}"
+                )
+        pause()

@@ -1,4 +1,4 @@
-"""Load a program or graph from `FILE.py:FUNCTION`, with parameters given as text, or a model."""
+"""Load what `FILE.py:FUNCTION` makes, with parameters given as text, a model, or a kernel."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Options:
     parameters: list[str] | None = None
     shape: list[str] | None = None
     constant: list[str] | None = None
+    target: str = "cpu"
+    """What a program is built for: its kernels depend on it."""
 
     @property
     def words(self) -> list[str]:
@@ -38,7 +40,7 @@ class Options:
 
 
 def load_program(name: str, options: Options) -> Func:
-    """Returns the program that a function makes, or that of a model's kernel."""
+    """Returns the program that a function makes, or that of a kernel of a program or model."""
     from ..tir.ir import Func
 
     made = load_buildable(name, options)
@@ -46,12 +48,12 @@ def load_program(name: str, options: Options) -> Func:
         return made
     kernels = ", ".join(func.name for func in made.kernels()) or "none"
     raise typer.BadParameter(
-        f"{name} is a model of several programs; expected one, MODEL.onnx:KERNEL, of {kernels}"
+        f"{name} is a model of several programs; expected one, {name}:KERNEL, of {kernels}"
     )
 
 
 def load_buildable(name: str, options: Options) -> Func | Graph:
-    """Returns the program or graph that a function makes, or a model's graph or kernel."""
+    """Returns the program or graph that a function makes, a model's graph, or a kernel of these."""
     made = load_tunable(name, options)
     if isinstance(made, list):
         raise typer.BadParameter(f"{name} gives schedules, expected a program (Func) or a Graph")
@@ -61,18 +63,19 @@ def load_buildable(name: str, options: Options) -> Func | Graph:
 def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
     """Returns what a name stands for: a program, schedules of one, or a graph.
 
-    `FILE.py:FUNCTION` is what the function makes, see `_made`; `MODEL.onnx` the graph of a model,
-    and `MODEL.onnx:KERNEL` the program of one of its kernels.
+    `FILE.py:FUNCTION` is what the function makes, see `_made`; `MODEL.onnx` the graph of a model.
+    With `:KERNEL` behind it is the program of one of the kernels that are built of that.
     """
     from ..graph.ir import Graph
     from ..schedule import Schedule
     from ..tir.ir import Func
 
-    if (model := _MODEL.fullmatch(name)) is not None:
+    if (kernel := _KERNEL.fullmatch(name)) is not None:
+        return _kernel(load_buildable(kernel["of"], options), kernel["name"], options.target)
+    if name.endswith(".onnx"):
         if options.parameters:
             raise typer.BadParameter("-p sets what functions take; a model has --shape, --constant")
-        graph = import_graph(Path(model["file"]), options.shape, options.constant)
-        return graph if model["kernel"] is None else _kernel(graph, model["kernel"])
+        return import_graph(Path(name), options.shape, options.constant)
     if options.shape or options.constant:
         raise typer.BadParameter(f"--shape and --constant are of models (.onnx), found {name!r}")
     made = _made(name, options.parameters or ())
@@ -87,14 +90,18 @@ def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
     return made
 
 
-_MODEL = re.compile(r"(?P<file>.+\.onnx)(:(?P<kernel>\w+))?")
+_KERNEL = re.compile(r"(?P<of>.+\.onnx|.+\.py:\w+):(?P<name>\w+)")
 
 
-def _kernel(graph: Graph, name: str) -> Func:
-    named = {func.name: func for func in graph.kernels()}
+def _kernel(made: Func | Graph, name: str, target: str) -> Func:
+    from ..building.build import kernels
+    from ..tir.ir import Func
+
+    programs = kernels(made, target).values() if isinstance(made, Func) else made.kernels()
+    named = {func.name: func for func in programs}
     if name not in named:
         listed = ", ".join(named) or "none"
-        raise typer.BadParameter(f"{graph.name} has no kernel {name!r}; it has {listed}")
+        raise typer.BadParameter(f"{made.name} has no kernel {name!r}; it has {listed}")
     return named[name]
 
 

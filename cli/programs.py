@@ -81,7 +81,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     from ..autotune.tune import tune as run
     from ..graph.ir import Graph
 
-    options = Options(param, shape, constant)
+    options = Options(param, shape, constant, target)
     given = [load_tunable(program, options) for program in programs]
     alone = [made for made in given if not isinstance(made, list)]  # not schedules
     if len(alone) < len(given) and len(given) > 1:
@@ -139,6 +139,7 @@ def kernels_of(
     from ..autotune.rules.division import pieces_of
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
+    from ..tir.equality import structural_hash
 
     if weights is not None and len(weights) != len(given):
         raise typer.BadParameter(
@@ -151,8 +152,7 @@ def kernels_of(
         else:
             runs = {p.func: 1 for p in pieces_of(made, resolve(target))} or {made: 1}
         for func, count in runs.items():
-            # Equal kernels of two models have one name, which has a digest.
-            key = func.name if isinstance(made, Graph) else id(func)
+            key = structural_hash(func) if isinstance(made, Graph) else id(func)
             _, before = found.get(key, (func, 0.0))
             found[key] = func, before + count * weight
     return dict(found.values())
@@ -196,7 +196,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     from ..building.build import build_library
     from ..building.choose import POLICIES
 
-    options = Options(param, shape, constant)
+    options = Options(param, shape, constant, target)
     made = load_buildable(program, options)
     with nullcontext() if db is None else open_database(db) as database:
         library = build_library(

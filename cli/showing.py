@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from .graph_options import Constants, Shapes
 from .options import AsJson, Parameters, Program, TargetText, Tolerance, open_database
 from .program_file import Options, load_program
 from .report import print_json
-from .table import output_text, output_width
+from .table import output_text, output_width, print_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -68,46 +68,68 @@ def show(  # noqa: PLR0913, PLR0917 - each option has a name
 ) -> None:
     """Show a program with its footprints, and of a schedule the steps, difference and assembly.
 
-    Without a database it is the program as it is written. Beside its loops are, as comments, how
-    they run, what an iteration touches, and the nearest memory that holds it.
+    Without a database it is the program as it is written; with one, each kernel that is built of
+    it, with its schedule. Beside loops are, as comments, how they run, what an iteration touches,
+    and the nearest memory that holds it.
     """
+    from ..building.build_program import Ways, pieces_of
+    from ..building.choose import POLICIES
     from ..codegen.detect import resolve
     from ..schedule import Schedule
 
-    func, resolved = load_program(program, Options(param, shape, constant)), resolve(target)
+    func, resolved = load_program(program, Options(param, shape, constant, target)), resolve(target)
     if record is not None and db is None:
         raise typer.BadParameter("--record needs the database that has it: --db")
-    schedule = Schedule(func)
     with nullcontext() if db is None else open_database(db) as database:
-        if database is not None:
-            schedule = _scheduled(func, resolved, database, record, tolerance)
+        kernels = [p.func for p in pieces_of(func, Ways(resolved, database, POLICIES, tolerance))]
+        if database is None or record is not None:
+            _tell_kernels(program, kernels)
+        if database is None:
+            schedules = [Schedule(func)]
+        elif record is not None:
+            schedules = [_recorded(func, database, record)]
+        else:
+            schedules = [_best(f, resolved, database, tolerance) for f in kernels or [func]]
     if as_json:
-        print_json(_data(schedule, resolved))
+        told = [_data(schedule, resolved) for schedule in schedules]
+        print_json(told[0] if len(told) == 1 else {"kernels": told})
         return
-    parts = list(What) if what is None and len(schedule.trace) else [what or What.PROGRAM]
-    _print(schedule, resolved, parts, whole=what is What.ASM)
+    for n, schedule in enumerate(schedules):
+        if len(schedules) > 1:
+            print_text("\n" * (n > 0) + f"kernel {n + 1} of {len(schedules)}: {schedule.func.name}")
+        parts = list(What) if what is None and len(schedule.trace) else [what or What.PROGRAM]
+        _print(schedule, resolved, parts, whole=what is What.ASM)
 
 
-def _scheduled(
-    func: Func,
-    target: Target,
-    database: TuningDatabase,
-    record: str | None,
-    tolerance: float | None,
+def _tell_kernels(program: str, kernels: Sequence[Func]) -> None:
+    """Tell of the kernels that are built of the program that is shown as one."""
+    if kernels:
+        names = ", ".join(kernel.name for kernel in kernels)
+        told = f"note: this is built as {len(kernels)} kernels: {names}; each is a program: "
+        typer.echo(output_text(f"{told}{program}:{kernels[0].name}"), err=True)
+
+
+def _recorded(func: Func, database: TuningDatabase, record: str) -> Schedule:
+    """The program with the schedule of a record."""
+    from ..autotune.search.replay import recorded_schedule
+    from ..autotune.session.records import workload_record
+
+    recorded = recorded_schedule(database, record, func)
+    if recorded.of_others:
+        others = "; ".join(recorded.of_others)
+        told = f"warning: record {record} is of {others}; this is its schedule on "
+        typer.echo(output_text(told + workload_record(func).text), err=True)
+    return recorded.schedule
+
+
+def _best(
+    func: Func, target: Target, database: TuningDatabase, tolerance: float | None
 ) -> Schedule:
-    """The program with the schedule of a record, else with the best one that there is."""
+    """The program with the best schedule that there is, else as it is written."""
     from ..autotune.search.replay import Replays
-    from ..autotune.session.recorded_schedule import recorded_schedule
     from ..autotune.session.records import target_record, toolchain_record, workload_record
     from ..schedule import Schedule
 
-    if record is not None:
-        recorded = recorded_schedule(database, record, func)
-        if recorded.of_others:
-            others = "; ".join(recorded.of_others)
-            told = f"warning: record {record} is of {others}; this is its schedule on "
-            typer.echo(output_text(told + workload_record(func).text), err=True)
-        return recorded.schedule
     replays = Replays(func)
     where, tools = target_record(target), toolchain_record(target)
     workload = workload_record(func).id
@@ -141,7 +163,7 @@ def _data(schedule: Schedule, target: Target) -> dict[str, Any]:
 
     `loops` are the names of the loops that run the lines, `None` where the code does not tell.
     """
-    from ..lab.pictures.changes import changes
+    from ..lab.pictures.trace import changes
 
     code: dict[str, Any] = {"assembly": "", "error": None, "hot_block": None, "loops": None}
     try:

@@ -1,4 +1,4 @@
-"""The report: one self-contained page of a database, or of one session, small enough to mail."""
+"""The report: one self-contained page of a database, a session or a model, small enough to mail."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from markupsafe import Markup
 from .. import __version__
 from ..base.errors import TilewrightError
 from ..base.text import short_id
+from ..graph import Graph
+from ..runtime.evidence import Evidence
+from ..runtime.model import Model
 from ..tuning_db import Session, utc_now
 from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
 from .pictures.database import moment, outcomes_table, programs_table, sessions_table, summary
+from .pictures.model import evidence_view, graph_view
 from .pictures.page import page, text
 from .pictures.programs import Contents, Tuned
 from .pictures.session import session_section
+from .pictures.tables import Column, table
 
 LIMIT = 800_000
 """Bytes of a page after which no further program is shown in full."""
@@ -31,27 +36,55 @@ _ROWS, _ROWS_OF_SESSION = 30, 1000
 
 
 def report(
-    database: DatabaseOrPath, session: Session | None = None, *, now: datetime | None = None
+    database: DatabaseOrPath | Graph | Model,
+    session: Session | None = None,
+    *,
+    now: datetime | None = None,
 ) -> str:
-    """The page of a database, or of a session of it, as HTML.
+    """The page of a database, or of a session of it, as HTML; also of a graph or a model.
 
     The database is read once, at one moment for each session; memory and size are bounded. Raises
     `TilewrightError` for what is no database.
     """
+    if isinstance(database, Graph):
+        return report_of_model(database, None, now=now)
+    if isinstance(database, Model):
+        return report_of_model(None, database.evidence, now=now)
     store = opened(database, TilewrightError)
     contents = Contents(store)
     if session is not None:
         title, body = f"Session {short_id(session.id)}", _of_session(contents, session)
     else:
         title, body = "Tuning database", list(_of_database(contents))
-    made = f"{store.location}, read at {moment(now or utc_now())} (UTC) by Tilewright"
-    return page(
-        title,
-        h.h1[text(title)],
-        h.p(".soft")[text(f"{made} {__version__}")],
-        body,
-        script=_script(),
-    )
+    return _page(title, f"{store.location}, read", body, now)
+
+
+def report_of_model(
+    graph: Graph | None, evidence: Evidence | None, *, now: datetime | None = None
+) -> str:
+    """The page of a graph before and after its passes, and of what a build made of it, as HTML."""
+    body: list[h.Node] = []
+    if graph is not None:
+        rows: list[list[h.Node]] = [
+            [h.code[text(name)], str(count)] for name, count in graph.rewrites().items()
+        ]
+        columns = [Column("rewrite"), Column("times", number=True)]
+        body += [
+            h.h2["The graph before the passes"],
+            graph_view(graph),
+            h.h2["The graph after the passes"],
+            table("What changed it", columns, rows) if rows else h.p["Nothing changed it."],
+            graph_view(graph.optimized()),
+        ]
+    if evidence is not None:
+        body += [h.h2["What the build made of it"], evidence_view(evidence)]
+    names = [graph and graph.name, evidence and evidence.model]
+    return _page(f"Model {next(filter(None, names), '')}", "made", body, now)
+
+
+def _page(title: str, source: str, body: h.Node, now: datetime | None) -> str:
+    made = f"{source} at {moment(now or utc_now())} (UTC) by Tilewright {__version__}"
+    return page(title, h.h1[text(title)], h.p(".soft")[text(made)], body, script=_script())
 
 
 def _of_session(contents: Contents, session: Session) -> h.Node:

@@ -14,11 +14,9 @@ from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
 from .pictures.assembly_lines import UNKNOWN_LOOPS, Assembly
-from .pictures.changes import changes
-from .pictures.code import Kind, pieces
-from .pictures.listing import Row, rows
+from .pictures.listing import Kind, Row, pieces, rows
 from .pictures.page import text
-from .pictures.trace import statements
+from .pictures.trace import changes, statements
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -251,7 +251,7 @@ function view(lab) {
 }
 
 function headPane(lab) {
-  const { program, target, database, can_undo, can_redo } = lab.state;
+  const { program, kernels, target, database, can_undo, can_redo } = lab.state;
   const { id } = lab.current();
   const act = (label, command, enabled = true, why = null, done = null) => el("button", {
     type: "button",
@@ -266,6 +266,9 @@ function headPane(lab) {
     el("div.title", {},
       el("h2", {}, program.name), " ",
       el("span.soft", {}, program.shape)),
+    kernels.length === 0 ? null : el("p.soft", {},
+      `Unscheduled, it is built as ${kernels.length} kernels: ${kernels.join(", ")}. `,
+      "To open one: ", el("code", {}, `tw.lab(tw.kernels(func, target)["${kernels[0]}"], target)`)),
     el("div.where.soft", {}, el("span", {}, target.text), database ? el("span", {}, database) : null),
     el("div.actions", { role: "group", "aria-label": `Actions on ${id}` },
       act("Undo", { do: "undo" }, can_undo),

@@ -21,8 +21,7 @@ from IPython import get_ipython
 
 from ...base.hints import Hinted
 from ...schedule import Schedule
-from ..pictures.page import fragment
-from ..pictures.stylesheet import style
+from ..pictures.page import fragment, style
 from ..pictures.views import view_of
 from ..workbench.commands import is_urgent
 from ..workbench.workbench import Workbench

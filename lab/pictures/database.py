@@ -27,9 +27,9 @@ from ...tuning_db.values import KINDS, NOT_CALM
 from .bars import bars
 from .page import text
 from .programs import Contents, Tuned
-from .result import trace
 from .tables import Cell, Column, Row, table
 from .trials import finals, lead, remarks
+from .tuning import trace
 
 MOST_ROWS = 50
 """Rows of a table in a notebook."""

@@ -9,10 +9,10 @@ import htpy as h
 from ...base.errors import ScheduleError, TilewrightError
 from ...tir.ir import Func
 from ...tir.printer import MARK, Line, listing
-from .facts import codes, facts
 from .listing import Row
 from .page import text
 from .program import code, highlighted
+from .tables import codes, facts
 
 MOST_ROWS = 24
 """Lines of a program around the place in it."""

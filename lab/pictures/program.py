@@ -10,8 +10,7 @@ from ...base.text import format_bytes
 from ...target import Target
 from ...tir.ir import Func
 from ...tir.printer import MARK, Mark
-from .code import Kind, pieces
-from .listing import Row, rows, target_of
+from .listing import Kind, Row, pieces, rows, target_of
 from .page import text
 
 MOST_LINES = 2000

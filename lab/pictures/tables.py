@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -74,3 +74,19 @@ def _cell(position: int, cell: h.Node | Cell, kind: str | None) -> h.Element:
     if position == 0:
         return h.th(scope="row", class_=kind, data_key=key)[shown]
     return h.td(class_=kind, data_key=key)[shown]
+
+
+def facts(known: Mapping[str, h.Node]) -> h.Node:
+    """A list of names and values, without those that are `None` or empty.
+
+    Values are text of ours or nodes: what is foreign comes through `page.text`.
+    """
+    kept = {name: value for name, value in known.items() if value not in (None, "", [], ())}
+    if not kept:
+        return None
+    return h.dl(".tw-facts")[((h.dt[text(name)], h.dd[value]) for name, value in kept.items())]
+
+
+def codes(values: list[str]) -> h.Node:
+    """Short pieces of code beside each other."""
+    return [[h.code[text(value)], " "] for value in values] or None

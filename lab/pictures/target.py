@@ -9,8 +9,8 @@ from ...base.text import format_bytes
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
 from ...target import Fact, Target
-from .facts import facts
 from .page import text
+from .tables import facts
 
 _WORDS = {"sm": "SM", "sms": "SMs", "line": "cache line"}
 """Words in the names of facts as people write them."""

@@ -12,12 +12,10 @@ from ...base.text import count, short_id
 from ...schedule import Trace
 from ...tuning_db import AnyRecord, DatabaseDiff, RecordDiff, Removal, ScheduleRecord
 from ...tuning_db.removal import counted
-from .changes import line_changes, picture
 from .database import MOST_ROWS
-from .facts import facts
 from .page import text
-from .tables import Column, Row, table
-from .trace import statements
+from .tables import Column, Row, facts, table
+from .trace import line_changes, picture, statements
 from .trials import lead, remarks
 
 MOST_LINES = 40

@@ -17,31 +17,31 @@ View: TypeAlias = Callable[[Any], h.Node]
 
 _HOMES: dict[str, str] = {
     "Best": "database",
-    "BestResult": "result",
+    "BestResult": "tuning.result_view",
     "DatabaseDiff": "upkeep",
-    "Evidence": "evidence",
+    "Evidence": "model.evidence_view",
     "Explanation": "database",
     "Func": "program",
-    "Graph": "graph",
-    "GraphExplanation": "graph",
-    "Model": "graph",
+    "Graph": "model.graph_view",
+    "GraphExplanation": "model.graph_view",
+    "Model": "model.graph_view",
     "Module": "module",
-    "Moment": "live",
-    "Pictures": "live",
-    "Profile": "profile",
+    "Moment": "tuning",
+    "Pictures": "tuning",
+    "Profile": "model.profile_view",
     "Record": "database",
     "RecordDiff": "upkeep",
-    "RecordedRun": "live",
+    "RecordedRun": "tuning",
     "Removal": "upkeep",
-    "Schedule": "schedule",
+    "Schedule": "trace.schedule_view",
     "Target": "target",
     "TilewrightError": "error",
     "Trace": "trace",
-    "TuneResult": "result",
+    "TuneResult": "tuning.result_view",
     "TuningDatabase": "database",
-    "TuningRun": "live",
+    "TuningRun": "tuning",
 }
-"""The file of this package that has the view of a class, by the name of the class."""
+"""The module of this package that has the view of a class, and the function if not `view`."""
 
 
 def view_of(value: object) -> h.Node:
@@ -49,7 +49,8 @@ def view_of(value: object) -> h.Node:
     for base in type(value).__mro__:
         home = _HOMES.get(base.__name__)
         if home is not None:
-            view: View = import_module(f".{home}", __package__).view
+            module, _, function = home.partition(".")
+            view: View = getattr(import_module(f".{module}", __package__), function or "view")
             return view(value)
     raise TypeError(f"there is no view of a {type(value).__name__}")
 

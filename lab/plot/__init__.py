@@ -33,6 +33,9 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.store import DatabaseOrPath
 from ..pictures.arguments import (
+    Source,
+    TimedCandidate,
+    candidates_of,
     measuring,
     one_of,
     optional_axes,
@@ -43,10 +46,10 @@ from ..pictures.arguments import (
     target_of,
     times_by_name,
     trace_of,
+    trials_of,
 )
-from ..pictures.parallel import name_lines
+from ..pictures.decisions import name_lines
 from ..pictures.roofline import bounds_of
-from ..pictures.sources import Candidate, Source, candidates_of, trials_of
 from ..pictures.trials import rank_correlation, times_and_best
 from ..workbench.ablation import Ablated, Seconds, estimate, prefixes, without_each
 from .axes import (
@@ -363,7 +366,7 @@ def ablation(
     return ax
 
 
-def _varying(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
+def _varying(candidates: Sequence[TimedCandidate]) -> dict[str, list[int]]:
     """The decisions that all candidates have, and of which they took several values."""
     if not candidates:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from json import dumps
 from typing import Any, NamedTuple, TypeAlias
@@ -10,9 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 from ...autotune.search.drawing import model_or_none
 from ...base.errors import BuildError, ScheduleError, TuningError
 from ...schedule import Schedule, Trace
+from ...schedule.primitive import find_primitive
+from ...schedule.step_arguments import Argument, Derived, Lambda, Record, Ref, evaluate
 from ...target import Target
 from ...tir.ir import Func
-from ..pictures.step_texts import step_texts
+from ...tir.printer import loop_names
+from .moves import call_text
+from .slider_steps import flat
 
 Seconds: TypeAlias = Callable[[Schedule], float]
 """The time of a call of a scheduled program, which is built as it is."""
@@ -129,3 +133,47 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
             return {"v": names[value["v"]]}
         return {key: _renamed(item, names) for key, item in value.items()}
     return value
+
+
+# The steps of a trace as people write them, with the names in the text of the program.
+
+
+class _Source:
+    """A text of Python that stands for itself."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def step_texts(func: Func, trace: Trace) -> list[str]:
+    """The steps, each with the names and numbers at it: `sch.split(i, factors=[None, 8])`.
+
+    Raises `ScheduleError` if the trace does not apply to the program.
+    """
+    replayed, handles, texts = Schedule(func), list[Any](), list[str]()
+    for step in trace.steps:
+        bound = {name: _resolved(value, handles) for name, value in step.arguments}
+        texts.append(call_text(find_primitive(step.op), bound, loop_names(replayed.func)))
+        handles += flat(replayed.replay(step))
+    return texts
+
+
+def _resolved(value: Argument, handles: Sequence[Any]) -> Any:
+    """What an argument stands for: a handle, a number, a text."""
+    match value:
+        case Ref():
+            handle = handles[value.index]
+            return int(handle) if isinstance(handle, int) else handle
+        case Derived():
+            return evaluate(value, lambda ref: int(handles[ref.index]))
+        case tuple():
+            return tuple(_resolved(v, handles) for v in value)
+        case Record():
+            return {name: _resolved(v, handles) for name, v in value.items}
+        case Lambda():
+            return _Source(value.text)
+        case _:
+            return value

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
-from ...autotune.session.recorded_schedule import recorded_schedule
+from ...autotune.search.replay import recorded_schedule
 from ...autotune.session.records import target_record
 from ...base.text import short_id
 from ...schedule.find import loops_in
 from ...schedule.primitive import find_primitive
 from ...tir.printer import loop_names
 from ..pictures.assembly_lines import UNKNOWN_LOOPS, where
-from ..pictures.changes import changes, line_changes
 from ..pictures.page import text as cut
 from ..pictures.roofline import roofline as roofline_figure
 from ..pictures.roofline import roofline_points
+from ..pictures.trace import changes, line_changes
 from . import records
 from .answers import Arguments, flag_of, number_of, page_of, text_of
 from .export import rule, script

@@ -44,7 +44,7 @@ from ...tir.ir import (
 from ...tir.printer import func_text
 from ...tir.visit import walk
 from ..pictures.assembly_lines import Assembly
-from ..pictures.changes import line_changes
+from ..pictures.trace import line_changes
 from .answers import problem
 from .program_tree import Data
 from .versions import LabError, Version

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...autotune.session.records import schedule_record
-from ...base.durations import change, format_change_between
+from ...base.durations import change, format_change_between, measured_time
 from ...base.errors import TilewrightError
 from ...schedule import Schedule
 from ...tuning_db.interleaved_comparison import TimeRatio
-from ...tuning_db.intervals import measured_time
 from ...tuning_db.values import Verdict
 from .program_tree import Data
 

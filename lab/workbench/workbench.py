@@ -18,6 +18,7 @@ in the program, in all versions.
 | --- | --- |
 | `revision` | grows with each change |
 | `program` | `name`, `shape` and `workload` (the id in the database) of the unscheduled program |
+| `kernels` | the names of the kernels that a build makes of it, if these are several, else empty |
 | `target` | `text`; `runs_here`, else `why_not`; `model`: whether there are predicted times |
 | `database` | its location, `null` without one |
 | `pinned` | the id of the schedule that builds take because it is pinned, or `null` |
@@ -125,8 +126,9 @@ from typing import Any, TypeVar
 
 from ...autotune.config import TuneConfig
 from ...autotune.measure.machine import with_rates
-from ...autotune.model.limits import target_limits
 from ...autotune.model.memo import Memo
+from ...autotune.model.target_model import target_limits
+from ...autotune.rules.division import pieces_of
 from ...autotune.search.drawing import model_or_none
 from ...autotune.session.records import schedule_record, workload_record
 from ...base.errors import (
@@ -190,6 +192,7 @@ class Workbench:
         self.database = database
         self.handles = Handles()
         self.workload = workload_record(self.func)
+        self.kernels = [shown(p.func.name) for p in pieces_of(self.func, self.target)]
         self.model = model_or_none(self.target)
         self._memo = Memo()
         self._lock = RLock()
@@ -219,6 +222,7 @@ class Workbench:
                     "shape": self.workload.shape,
                     "workload": self.workload.id,
                 },
+                "kernels": self.kernels,
                 "target": self._target(),
                 "database": None if self.database is None else self.database.location,
                 "version": current.id,

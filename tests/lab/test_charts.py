@@ -15,8 +15,8 @@ from tilewright.base.durations import format_seconds
 from tilewright.base.text import format_si
 from tilewright.lab.pictures.bars import Interval, bars, intervals, parts
 from tilewright.lab.pictures.charts import HEIGHT, WIDTH, Layer, chart, spread
+from tilewright.lab.pictures.decisions import parallel
 from tilewright.lab.pictures.page import page
-from tilewright.lab.pictures.parallel import parallel
 from tilewright.lab.pictures.scales import Axis, Scale, labelled, width_of
 from tilewright.lab.pictures.tables import Cell, Column, Row, table
 

@@ -182,7 +182,7 @@ def test_long_schedules_replay_to_the_program_that_was_shown(
         check_rule(bench, [s["value"] for s in sliders["result"]["sliders"]], bench.target)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("target", [TARGET, "cuda -arch=sm_90"], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("number", SEARCHED, ids=operator_name)
 def test_candidates_of_the_search_replay_to_the_program_that_was_shown(

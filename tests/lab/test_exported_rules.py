@@ -54,7 +54,7 @@ def drawn(sketch: Sketch, count: int) -> Rows:
     return np.stack([rng.choice(v, count) for v in sketch.space.values.values()], axis=1)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_a_rule_proposes_is_built(name: str, target: tw.Target) -> None:
@@ -73,6 +73,7 @@ def test_what_a_rule_proposes_is_built(name: str, target: tw.Target) -> None:
                 assert not [why for why in refusals if not TOO_LONG.match(why)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", ["matmul", "softmax", "pairs"])
 def test_a_rule_keeps_the_limits_of_the_search(name: str, target: tw.Target) -> None:
@@ -206,7 +207,7 @@ def first_candidate(func: Func, sketch: Sketch, target: tw.Target) -> Candidate:
     return candidate
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_sizes_of_the_version_are_tried_first(name: str, target: tw.Target) -> None:

@@ -14,6 +14,9 @@ from tilewright.graph import Builder, Graph, TensorType
 from tilewright.lab.pictures.views import html_of
 from tilewright.lab.report import report
 
+from .databases import NOON
+from .test_report import shown
+
 SERIAL = "cpu -threads=1"
 
 
@@ -49,10 +52,29 @@ def test_a_long_graph_is_cut() -> None:
     assert "more lines; print it" in html_of(b.graph({"y": x}))
 
 
-@pytest.mark.parametrize(
-    "call", [tw.lab, tw.Schedule, lambda graph: tw.build_all([graph], SERIAL), report]
-)
-def test_what_takes_one_program_or_a_database_says_so(call: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("call", [tw.lab, tw.Schedule, lambda graph: tw.build_all([graph], SERIAL)])
+def test_what_takes_one_program_says_so(call: Callable[[Any], Any]) -> None:
     with pytest.raises(tw.TilewrightError) as refused:
         call(shifted("plain"))
-    assert ("[*graph.kernels()][0]" in str(refused.value)) == (call is not report)
+    assert "[*graph.kernels()][0]" in str(refused.value)
+
+
+def test_a_page_of_a_graph_and_of_a_model() -> None:
+    """The graph before and after, and of a model the groups, and the arena over time."""
+    b = Builder("a<b>")
+    x = b.input("<x>", TensorType("float32", (2, 3)))
+    turned = b.add(
+        "transpose", b.add("transpose", b.add("softmax", x, axis=1), axes=(1, 0)), axes=(1, 0)
+    )
+    graph = b.graph({"y": b.add("softmax", turned, axis=0)})
+    page = report(graph, now=NOON)
+    told = shown(page)
+    assert "<x>" not in page
+    assert told.index("The graph before") < told.index("transpose(") < told.index("The graph after")
+    assert "transpose(" not in told[told.index("The graph after") :]
+    assert "transpose_of_transpose 1" in told
+    page = report(tw.build(graph, SERIAL, allow=("default",)), now=NOON)
+    told = shown(page)
+    assert "2 nodes in 2 groups" in told
+    assert "An arena of " in told
+    assert ' class="life"' in page

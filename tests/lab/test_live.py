@@ -11,7 +11,7 @@ from tilewright.autotune.session.events import Ended, Final, Started, Trial
 from tilewright.autotune.show.picture import Pictures
 from tilewright.base.durations import MeasuredTime
 from tilewright.base.errors import BuildError
-from tilewright.lab import html_of
+from tilewright.lab.pictures.views import html_of
 from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
 
 HOSTILE = '<script>alert("x")</script>\x00\x1b[2J'

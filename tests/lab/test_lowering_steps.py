@@ -21,7 +21,7 @@ from tilewright.codegen.generator import CodeGenerator, Pass, generator_for
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.lab.pictures.assembly_lines import MOST_RANGES
-from tilewright.lab.pictures.changes import line_changes
+from tilewright.lab.pictures.trace import line_changes
 from tilewright.lab.workbench import lowering_steps
 from tilewright.lab.workbench.lowering_steps import differences
 from tilewright.lab.workbench.versions import Timing

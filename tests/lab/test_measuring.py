@@ -28,6 +28,7 @@ from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.session import finals
 from tilewright.autotune.session.noise import Plausibility
 from tilewright.autotune.session.records import schedule_record, target_record, workload_record
+from tilewright.lab.workbench import unsaved
 from tilewright.lab.workbench.measuring import GENERATOR, Run, VersionResults
 from tilewright.lab.workbench.versions import Comparison, Timing
 from tilewright.lab.workbench.workbench import Workbench
@@ -320,7 +321,7 @@ def test_a_locked_database_keeps_measurements_for_later(file: Path) -> None:
 def test_what_waits_for_a_database_is_tried_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.lab.workbench.unsaved.RETRY", 0.01)
+    monkeypatch.setattr(unsaved, "RETRY", 0.01)
     database = tw.TuningDatabase(f"sqlite:///{file}?timeout=0")
     bench = next(lab(database))
     lock = measured_while_locked(bench, file)

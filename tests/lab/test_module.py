@@ -19,9 +19,8 @@ from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.generator import generator_for
 from tilewright.lab.pictures import target as target_view
-from tilewright.lab.pictures.assembly import MOST_LINES, assembly, window
 from tilewright.lab.pictures.assembly_lines import Assembly
-from tilewright.lab.pictures.module import view
+from tilewright.lab.pictures.module import MOST_LINES, assembly, view, window
 from tilewright.runtime import load
 from tilewright.runtime.module import Origin
 from tilewright.runtime.signature import Signature

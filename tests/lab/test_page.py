@@ -6,8 +6,8 @@ import html5lib
 import htpy as h
 import pytest
 
-from tilewright.lab import html_of
 from tilewright.lab.pictures.page import MOST, fragment, page, text
+from tilewright.lab.pictures.views import html_of
 
 HOSTILE = '<script>alert("x")</script>\x00\x1b[2J</style>'
 

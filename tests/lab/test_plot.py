@@ -17,7 +17,7 @@ from tilewright.autotune.result import BestResult
 from tilewright.base.durations import MeasuredTime, format_change
 from tilewright.base.errors import BuildError, DatabaseError, TuningError
 from tilewright.lab import plot
-from tilewright.lab.pictures.sources import Candidate, trials_of
+from tilewright.lab.pictures.arguments import TimedCandidate, trials_of
 from tilewright.lab.workbench.ablation import prefixes, without_each
 from tilewright.tuning_db import TuningDatabase
 
@@ -487,7 +487,7 @@ def test_names_of_many_decisions_do_not_overlap(
 ) -> None:
     """Nor do their values, in a figure of its own and in axes that are there."""
     candidates = [
-        Candidate({f"t{n + 100}": 1 << (n + k) % 40 for n in range(count)}, 1e-3 * k)
+        TimedCandidate({f"t{n + 100}": 1 << (n + k) % 40 for n in range(count)}, 1e-3 * k)
         for k in range(1, 41)
     ]
     monkeypatch.setattr(plot, "candidates_of", lambda *_: (list(candidates), "a name " * 30))

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.lab import html_of
-from tilewright.lab.pictures.code import pieces
-from tilewright.lab.pictures.listing import rows
+from tilewright.lab.pictures.listing import pieces, rows
 from tilewright.lab.pictures.page import fragment
 from tilewright.lab.pictures.program import MOST_LINES, program
+from tilewright.lab.pictures.views import html_of
 from tilewright.schedule.find import loops_in
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Block, Buffer, Label, seq

@@ -14,9 +14,9 @@ import tilewright as tw
 from tilewright.base.text import format_bytes
 from tilewright.cli.main import main
 from tilewright.lab import report as report_module
+from tilewright.lab.pictures.arguments import trials_of
 from tilewright.lab.pictures.database import view
 from tilewright.lab.pictures.session import session_trials
-from tilewright.lab.pictures.sources import trials_of
 from tilewright.lab.report import report
 from tilewright.lab.workbench.records import listed
 from tilewright.tuning_db import (
@@ -201,7 +201,7 @@ def many(tuning: Tuning, count: int) -> Session:
     return session
 
 
-@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_many_measurements_stay_a_page_to_mail(tmp_path: Path, count: int) -> None:
     tuning = Tuning(tmp_path / "tuning.db")
     session = many(tuning, count)

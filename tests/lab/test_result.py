@@ -9,10 +9,10 @@ import html5lib
 import pytest
 
 from tilewright import Trace, TuningError
-from tilewright.autotune.kernels import together
 from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.result import BestResult, Spent, TuneResult
 from tilewright.autotune.session.events import Trial
+from tilewright.autotune.tasks import together
 from tilewright.base.durations import MeasuredTime
 from tilewright.lab.pictures.arguments import trace_of
 from tilewright.lab.pictures.page import page

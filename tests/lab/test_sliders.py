@@ -113,7 +113,7 @@ def predicted_of(schedule: tw.Schedule, target: tw.Target) -> float:
     return model_for(target).estimate(schedule.func, target).seconds
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])
 @pytest.mark.parametrize("number", DRAWN, ids=operator_name)
 def test_the_figures_of_candidates_equal_those_of_the_search(
@@ -135,7 +135,7 @@ def test_the_figures_of_candidates_equal_those_of_the_search(
             assert all(a["why"] is None for a in found["around"])
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cuda"])
 @pytest.mark.parametrize("number", DRAWN, ids=operator_name)
 def test_the_figures_of_default_schedules_equal_their_predictions(

@@ -10,8 +10,7 @@ import html5lib
 import pytest
 
 import tilewright as tw
-from tilewright.lab.pictures.page import fragment, page
-from tilewright.lab.pictures.stylesheet import style, style_for
+from tilewright.lab.pictures.page import fragment, page, style, style_for
 from tilewright.lab.pictures.views import html_of
 
 from .databases import FUNC, tuned

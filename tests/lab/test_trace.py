@@ -8,11 +8,10 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.lab import html_of
-from tilewright.lab.pictures import changes, trace
-from tilewright.lab.pictures.changes import Change, line_changes, summary
+from tilewright.lab.pictures import trace
 from tilewright.lab.pictures.page import fragment
-from tilewright.lab.pictures.schedule import view
+from tilewright.lab.pictures.trace import Change, line_changes, schedule_view, summary
+from tilewright.lab.pictures.views import html_of
 from tilewright.schedule.trace import Step
 
 from .checks import HOSTILE, checked, with_class, words
@@ -29,7 +28,7 @@ def scheduled(steps: int = 0) -> tw.Schedule:
 
 
 def test_each_step_shows_what_it_changed() -> None:
-    main = checked(view(scheduled()))
+    main = checked(schedule_view(scheduled()))
     entries = [words(entry) for entry in main.find(".//ol").findall("li")]
     assert entries[:2] == ["b0 = sch.get_block(0) # C", "l1, l2, l3 = sch.get_loops(b0)"]
     assert entries[2].startswith("l4, l5 = sch.split(l1, factors=[None, 8]) -2 +5 ")
@@ -41,7 +40,7 @@ def test_each_step_shows_what_it_changed() -> None:
 
 
 def test_the_program_comes_first() -> None:
-    main = checked(view(scheduled()))
+    main = checked(schedule_view(scheduled()))
     assert words(main.find(".//pre")).startswith("@tw.script")
     assert scheduled()._repr_html_().count('class="tw-trace"') == 1
 
@@ -55,7 +54,7 @@ def test_a_trace_by_itself_has_steps_alone() -> None:
 
 def test_nothing_is_no_list() -> None:
     assert not checked(trace.view(tw.Trace())).findall(".//ol")
-    main = checked(view(tw.Schedule(ops.matmul_func(4, 4, 4))))
+    main = checked(schedule_view(tw.Schedule(ops.matmul_func(4, 4, 4))))
     assert "0 steps." in words(main)
 
 
@@ -64,7 +63,7 @@ def test_several_programs() -> None:
     sch.parallel(sch.get_loop("i"))
     sch.work_on("two")
     sch.unroll(sch.get_loop("j"))
-    main = checked(view(sch))
+    main = checked(schedule_view(sch))
     heads = [words(head) for head in main.iter("h4")]
     assert heads == ["Program one", "Program two, where steps are applied", "Steps"]
     changed = [words(line) for line in main.iter("ins")]
@@ -74,22 +73,22 @@ def test_several_programs() -> None:
 def test_open_decisions_are_listed() -> None:
     sch = tw.Schedule(ops.matmul_func(64, 64, 64), symbolic=True)
     sch.sample_perfect_tile(sch.get_loop("i"), 2, 16)
-    assert "Open decisions:" in words(checked(view(sch)))
-    assert " from 1 to 16" in words(checked(view(sch)))
+    assert "Open decisions:" in words(checked(schedule_view(sch)))
+    assert " from 1 to 16" in words(checked(schedule_view(sch)))
 
 
 def test_long_traces_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = []
+    compared, changes = [], trace.changes
 
     def counted(before: tw.Func, after: tw.Func) -> list[Change]:
         compared.append(before)
-        return changes.changes(before, after)
+        return changes(before, after)
 
     monkeypatch.setattr(trace, "changes", counted)
-    shown = fragment(view(scheduled(500)))
+    shown = fragment(schedule_view(scheduled(500)))
     assert len(shown) < 300_000
     assert len(compared) == trace.MOST_COMPARED
-    main = checked(view(scheduled(500)))
+    main = checked(schedule_view(scheduled(500)))
     assert len(main.findall(".//li")) == 504
     assert len(main.findall(".//li/details")) == trace.MOST_COMPARED
     assert f"the last {trace.MOST_COMPARED} steps are shown, of 402 others not" in words(main)
@@ -97,7 +96,7 @@ def test_long_traces_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_long_differences_are_cut() -> None:
     found = [Change("+", f"x{n}" * 10_000) for n in range(100)]
-    main = checked(changes.picture(found, "a long one", 40))
+    main = checked(trace.picture(found, "a long one", 40))
     assert len(list(main.iter("ins"))) == 40
     assert "… 60 more lines" in words(main)
     assert len(words(main)) < 40 * 200
@@ -141,5 +140,5 @@ def test_another_indentation_is_no_difference() -> None:
 
 
 def test_differences_are_marked_by_signs() -> None:
-    main = checked(changes.picture([Change("-", "a"), Change("+", "b")], "x", 10))
+    main = checked(trace.picture([Change("-", "a"), Change("+", "b")], "x", 10))
     assert [words(line) for line in with_class(main, "l")] == ["- a", "+ b"]

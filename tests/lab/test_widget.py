@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
+import importlib
 import pydoc
 import sys
 import threading
 import time
+from types import ModuleType
 from typing import Any
 
 import html5lib
@@ -14,7 +15,6 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import TilewrightError
-from tilewright.lab.front import open_lab
 from tilewright.lab.front.widget import Lab
 from tilewright.lab.workbench.workbench import Workbench
 
@@ -113,14 +113,15 @@ def test_without_widgets_the_program_is_shown(lab: Lab) -> None:
     assert "matmul" in data["text/html"]
 
 
-def test_the_room_is_called_like_the_function() -> None:
-    assert inspect.signature(tw.lab) == inspect.signature(open_lab.lab)
-    assert inspect.getdoc(tw.lab) == inspect.getdoc(open_lab.lab)
+def test_the_name_of_the_package_is_a_function() -> None:
+    importlib.import_module("tilewright.lab.plot")
+    assert not isinstance(tw.lab, ModuleType)
+    assert importlib.import_module("tilewright.lab").lab == tw.lab
     shown = pydoc.plain(pydoc.render_doc(tw.lab))
-    assert "tilewright.lab - Open the lab for a program" in shown
+    assert "function lab in module tilewright.lab" in shown
+    assert "Open the lab for a program" in shown
     assert 'tw.lab(func, "cpu -threads=2", tw.TuningDatabase("tuning.db"))' in shown
-    assert "FUNCTIONS\n    html_of(" in shown
-    assert "    lab(func: 'Func | Schedule', target: 'Target | str' = 'cpu', database: " in shown
+    assert "\nlab(func: 'Func | Schedule', target: 'Target | str' = 'cpu', database: " in shown
     with pytest.raises(TilewrightError, match="did you mean database"):
         tw.lab(tw.ops.matmul_func(8, 8, 8), databse=None)  # type: ignore[call-arg]
 

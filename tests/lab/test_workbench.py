@@ -17,7 +17,7 @@ from tilewright.autotune.model.cpu import estimate
 from tilewright.autotune.model.profile import Profile, profile
 from tilewright.autotune.model.target_model import Estimate, model_for
 from tilewright.codegen.detect import resolve
-from tilewright.lab.workbench import workbench
+from tilewright.lab.workbench import versions, workbench
 from tilewright.lab.workbench.commands import COMMANDS, PAGE
 from tilewright.lab.workbench.versions import MOST
 from tilewright.lab.workbench.workbench import Workbench
@@ -25,6 +25,7 @@ from tilewright.schedule import find
 from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.tir import printer
 
+from ..layers import LAYERS
 from ..long import examples
 from .commands import done
 
@@ -78,6 +79,13 @@ def test_the_tree_has_loops_and_blocks(bench: Workbench) -> None:
     assert {b["name"]: b["bytes"] for b in nodes[2]["held"][0]["buffers"]} == dict.fromkeys(
         "ABC", 4
     )
+
+
+def test_a_program_that_is_built_as_several_kernels_says_so() -> None:
+    func = LAYERS["two_layers"]()
+    assert Workbench(func, TARGET).state()["kernels"] == ["mlp_0", "mlp_1"]
+    for one in tw.kernels(func, TARGET).values():
+        assert Workbench(one, TARGET).state()["kernels"] == []
 
 
 def costliest(bench: Workbench) -> str:
@@ -514,7 +522,7 @@ def test_large_programs_come_in_pages() -> None:
 
 
 def test_a_lab_keeps_so_many_versions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.lab.workbench.versions.MOST", 2)
+    monkeypatch.setattr(versions, "MOST", 2)
     done(bench, do="apply", op="parallel", args={"loop": "L0"})
     error = refused(bench, {"do": "apply", "op": "unroll", "args": {"loop": "L1"}})
     assert "keeps 2 versions" in error["text"]
@@ -529,9 +537,7 @@ def test_changes_are_told() -> None:
 
 
 def test_every_command_is_described() -> None:
-    import tilewright.lab.workbench.workbench as module
-
-    assert all(f"`{name}`" in (module.__doc__ or "") for name in COMMANDS)
+    assert all(f"`{name}`" in (workbench.__doc__ or "") for name in COMMANDS)
 
 
 def test_an_interrupt_leaves_the_lab_as_it_was(

@@ -27,6 +27,7 @@ from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import Verdict, Verification, utc_now
 
+from ...layers import LAYERS
 from ..databases import CPU, Tuning
 from .accessibility import violations
 from .front import open_front
@@ -65,6 +66,15 @@ def test_the_tree_is_operated_by_keys(page: Page, bench: Workbench) -> None:
     expect(rows.last).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(rows.nth(2)).to_be_focused()
+
+
+def test_the_kernels_of_a_program_of_several_products(page: Page) -> None:
+    lab = open_front(page, Workbench(LAYERS["two_layers"]()))
+    says = "Unscheduled, it is built as 2 kernels: mlp_0, mlp_1."
+    expect(lab.locator("header.head")).to_contain_text(says)
+    expect(lab.locator("header.head code")).to_have_text(
+        'tw.lab(tw.kernels(func, target)["mlp_0"], target)'
+    )
 
 
 def test_the_tree_has_the_bytes_of_each_memory(page: Page) -> None:

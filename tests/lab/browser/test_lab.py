@@ -21,7 +21,7 @@ from .jupyter import NOTEBOOK_7, Notebook, Server, running, switch
 from .pictures import check_picture
 
 LAB = """\
-import tilewright as tw
+import tilewright as tw, tilewright.tests.short_sessions
 func = tw.ops.matmul_func(64, 48, 32)
 database = tw.TuningDatabase("{0}.db")
 lab = tw.lab(func, "cpu -threads=2", database)
@@ -30,7 +30,7 @@ AGAIN = """\
 again = tw.lab(func, "cpu -threads=2", tw.TuningDatabase(database.location))
 again"""
 TUNE = """\
-import tilewright as tw
+import tilewright as tw, tilewright.tests.short_sessions
 func = tw.ops.matmul_func(64, 48, 32)
 database = tw.TuningDatabase("tuning.db")
 tw.tune(func, "cpu -threads=2", trials=3, database=database)"""

@@ -9,7 +9,7 @@ from .jupyter import Notebook, switch
 from .pictures import check_picture
 
 PROGRAM = """\
-import tilewright as tw
+import tilewright as tw, tilewright.tests.short_sessions
 func = tw.ops.matmul_func(64, 48, 32)
 func"""
 SCHEDULE = """\

@@ -1,19 +1,94 @@
-"""The picture of a model's evidence: nodes and their groups, kernels, memory over time."""
+"""The pictures of graphs and of models: what each node became, memory, where time went."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import htpy as h
 
 from ...base.durations import format_seconds
 from ...base.text import format_bytes
+from ...building.explain_model import GraphExplanation
+from ...graph import Graph
+from ...graph.groups import divide
 from ...runtime.evidence import Evidence, Lifetime
-from .bars import parts
+from ...runtime.model import Model
+from ...runtime.module import Origin
+from ...runtime.profile import Profile
+from .bars import bars, parts
 from .charts import figure, number, svg
-from .facts import facts
 from .page import text
-from .tables import Column, table
+from .tables import Column, facts, table
+
+_LINES = 300
+"""The most lines of a graph's text."""
+
+
+def graph_view(value: Graph | Model | GraphExplanation) -> h.Node:
+    """The picture of any of these."""
+    if isinstance(value, Graph):
+        return _graph(value)
+    if isinstance(value, Model):
+        return _model(value)
+    return h.div[
+        facts({"Graph": h.code[text(value.graph)], "Schedules": value.summary}),
+        _kernels(
+            {k.name: k.origin for k in value.kernels}, {k.name: k.runs for k in value.kernels}
+        ),
+    ]
+
+
+def _graph(graph: Graph) -> h.Node:
+    lines = str(graph).splitlines()
+    left = len(lines) - _LINES
+    listing = "\n".join(lines[:_LINES]) + (f"\n... {left} more lines; print it" if left > 0 else "")
+    return h.div[
+        facts(
+            {
+                "Graph": h.code[text(graph.name)],
+                "Inputs": _values((n, str(v.type)) for n, v in graph.inputs.items()),
+                "Outputs": _values((n, str(v.type)) for n, v in graph.outputs.items()),
+                "Nodes": f"{len(graph.nodes):,} in {len(divide(graph.optimized())):,} groups",
+                "Weights": format_bytes(sum(c.type.bytes for c in graph.constants)),
+            }
+        ),
+        h.pre(".tw-code", tabindex="0", role="group", aria_label="the graph as text")[
+            h.code[text(listing)]
+        ],
+    ]
+
+
+def _model(model: Model) -> h.Node:
+    module = model.module
+    return h.div[
+        facts(
+            {
+                "Model": h.code[text(module.signature.name)],
+                "Target": text(module.target),
+                "Inputs": _values((a.name, a.type_text) for a in model.inputs.values()),
+                "Outputs": _values((a.name, a.type_text) for a in model.outputs.values()),
+                "Weights": "none" if model.weights is None else format_bytes(model.weights.nbytes),
+                "Memory of a call": format_bytes(module.workspace_bytes),
+                "Schedules": text(module.origin),
+            }
+        ),
+        _kernels(model.kernels),
+    ]
+
+
+def _values(named: Iterable[tuple[str, str]]) -> h.Node:
+    return [[h.code[text(f"{name}: {kind}")], " "] for name, kind in named]
+
+
+def _kernels(origins: Mapping[str, Origin], runs: Mapping[str, int] | None = None) -> h.Node:
+    """Where the schedule of each kernel comes from."""
+    columns = [Column("kernel"), Column("schedule", sentence=True)]
+    rows: list[list[h.Node]] = [[h.code[text(n)], text(o)] for n, o in origins.items()]
+    if runs is not None:
+        columns.insert(1, Column("runs", number=True))
+        rows = [[name, str(runs[n]), o] for n, (name, o) in zip(origins, rows, strict=True)]
+    return table("Kernels", columns, rows) if rows else None
+
 
 _WIDE = 900
 """Pixels of a picture of many groups, at most."""
@@ -26,7 +101,7 @@ _MOST_NODES = 12
 """Nodes that make a group higher."""
 
 
-def view(evidence: Evidence) -> h.Node:
+def evidence_view(evidence: Evidence) -> h.Node:
     """The picture of the evidence of a model."""
     columns, rows = evidence.table()
     return h.section(".result")[
@@ -153,3 +228,18 @@ def _name(life: Lifetime) -> str:
 
 def _told(life: Lifetime) -> str:
     return f"{_name(life)}: {format_bytes(life.bytes)}, groups {life.first} to {life.last}"
+
+
+_BARS = 20
+"""Kernels with a bar, the slowest ones."""
+
+
+def profile_view(profile: Profile) -> h.Node:
+    """The picture of a profile."""
+    columns, rows = profile.table()
+    slowest = [(kernel.operators, kernel.seconds) for kernel in profile.kernels[:_BARS]]
+    return h.section(".result")[
+        facts({name: text(value) for name, value in profile.facts().items()}),
+        bars("The slowest kernels", slowest, head=("kernel", "time"), write=format_seconds),
+        h.details[h.summary["All kernels"], table_of("Kernels", columns, rows)],
+    ]
