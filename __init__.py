@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .base import errors
-from .base import forks as forks  # watches forks from here on
+from .base import process as process  # watches forks from here on
 from .base.errors import (
     ArgumentError,
     ArtifactError,
@@ -31,6 +31,7 @@ from .base.errors import (
     UnsupportedError,
     VerifyError,
 )
+from .lab import lab
 
 if TYPE_CHECKING:
     from . import ops, tuning_db
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
     from .autotune.session.tuning_run import TuningRun
     from .autotune.show.recorded_run import open_run
     from .autotune.tune import tune
-    from .building.build import build, build_all, build_library, explain
+    from .building.build import build, build_all, build_library, explain, kernels
     from .graph import Graph
     from .importers.onnx import import_onnx
+    from .importers.torch import import_torch
     from .lab import plot
-    from .lab.front.open_lab import lab
     from .runtime import Module, load
     from .runtime.model import Model
     from .schedule import Schedule, Trace
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from .tir import te
     from .tir.instruction_set import register_intrin
     from .tir.ir import Func
-    from .tir.script import script
+    from .tir.language import script
     from .tuning_db import TuningDatabase
 
 __version__ = "0.1.0"
@@ -101,6 +102,8 @@ __all__ = [
     "explain",
     "fusion_groups",
     "import_onnx",
+    "import_torch",
+    "kernels",
     "lab",
     "load",
     "open_run",
@@ -118,7 +121,6 @@ __all__ = [
 
 _MODULES = {
     "T": ".tir.language",
-    "lab": ".lab",
     "ops": ".ops",
     "plot": ".lab.plot",
     "te": ".tir.te",
@@ -129,6 +131,7 @@ _HOMES = {
     "Graph": ".graph",
     "Model": ".runtime.model",
     "import_onnx": ".importers.onnx",
+    "import_torch": ".importers.torch",
     "Module": ".runtime",
     "Schedule": ".schedule",
     "Target": ".target",
@@ -139,12 +142,13 @@ _HOMES = {
     "build_all": ".building.build",
     "build_library": ".building.build",
     "explain": ".building.build",
+    "kernels": ".building.build",
     "load": ".runtime",
     "open_run": ".autotune.show.recorded_run",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",
-    "script": ".tir.script",
+    "script": ".tir.language",
     "Draft": ".autotune.rules.draft",
     "Group": ".autotune.rules.rule",
     "GroupKind": ".autotune.rules.rule",

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 COMMAND = Path(sys.executable).with_name("tilewright")
+_MAIN = "import tilewright.tests.short_sessions; from tilewright.cli.main import main; main()"
+TUNE = (sys.executable, "-c", _MAIN, "tune")
+"""`tilewright tune`, with short sessions."""
 
 
 class Result(NamedTuple):
@@ -26,11 +29,15 @@ class Result(NamedTuple):
 Run = Callable[..., Result]
 
 
-def spawn(*arguments: object) -> Result:
+def spawn(*arguments: object, command: Sequence[str] = (str(COMMAND),)) -> Result:
     """Runs the command in a process of its own."""
-    command = [str(COMMAND), *map(str, arguments)]
     env = {**os.environ, "COLUMNS": ""}  # lines as they are
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=False, env=env
+        [*command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env=env,
     )
     return Result(done.returncode, done.stdout, done.stderr)

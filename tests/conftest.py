@@ -6,9 +6,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -20,13 +19,15 @@ os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name
 os.environ["TILEWRIGHT_MACHINE"] = "table"  # choices do not depend on how busy this machine is
 
 import tilewright
-from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.search import remembered
 from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
+from tilewright.codegen.disk_cache import location
 
+from . import short_sessions  # noqa: F401
 from .commands import Result, Run
 from .hosts import Processors, ReportsProcessors
-from .long import thin
+from .long import examples, thin
 
 # Background jobs ignore interrupts, and what `nohup` starts ignores a closed terminal; so would the
 # processes that tests start and end by these signals.
@@ -43,14 +44,10 @@ if Path(tilewright.__file__).resolve().parent != ROOT:
     )
 
 # The same examples in every run, and no test that depends on how fast the machine is.
-hypothesis.settings.register_profile("suite", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile(
+    "suite", max_examples=examples(100), derandomize=True, database=None, deadline=None
+)
 hypothesis.settings.load_profile("suite")
-
-# Finals of two seconds are for times that somebody reads. In much shorter ones the program as
-# written has no part where a busy machine makes one call of it long.
-defaults: Any = TuneConfig.__init__
-defaults.__defaults__ = tuple(0.5 if at == 2.0 else at for at in defaults.__defaults__)
-assert TuneConfig() == TuneConfig(final_seconds=0.5)
 
 
 class RootIsNoTestPackage:
@@ -61,6 +58,31 @@ class RootIsNoTestPackage:
         self, path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
         return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+@pytest.fixture(scope="session")
+def choices_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "choices"
+
+
+@pytest.fixture(autouse=True)
+def choices_are_made_once(
+    request: pytest.FixtureRequest, choices_of_all_workers: Path
+) -> Iterator[None]:
+    """What the cost model chooses for a program, it chooses once in a run.
+
+    The name of a choice is a digest of all that it depends on, the sources of the rules among them:
+    of all but what a test patches.
+    """
+
+    def place(environ: Mapping[str, str], kind: str) -> Path | None:
+        return location(environ, kind) or choices_of_all_workers
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "monkeypatch" not in request.fixturenames:
+            patch.setattr(remembered, "location", place)
+        yield
 
 
 @pytest.fixture(autouse=True)

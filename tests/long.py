@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+LONG = bool(os.environ.get("TILEWRIGHT_TEST_LONG"))
+
 
 def first_of(values: Iterable[object], count: int = 1) -> list[ParameterSet]:
     """The values as parameters of a test; those after the first `count` are marked `long`."""
@@ -20,7 +22,7 @@ def first_of(values: Iterable[object], count: int = 1) -> list[ParameterSet]:
 
 def examples(count: int) -> int:
     """How many random examples a test has that takes long."""
-    return count if os.environ.get("TILEWRIGHT_TEST_LONG") else count // 4
+    return count if LONG else count // 4
 
 
 def thin(items: Iterable[pytest.Item]) -> None:

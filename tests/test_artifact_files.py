@@ -26,7 +26,7 @@ from tilewright import te
 from tilewright.base import files
 from tilewright.building.build import build_library
 from tilewright.codegen.cpu.library import is_system_name
-from tilewright.runtime import Argument, Signature, cpu_runtime, load, open_library
+from tilewright.runtime import Argument, Signature, cpu_runtime, load
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host_memory import HOST_MEMORY
 
@@ -69,11 +69,11 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
         raise OSError("not here")
 
     if request.param == "folder":
-        monkeypatch.setattr(open_library, "_MEMORY", False)
+        monkeypatch.setattr(cpu_runtime, "_MEMORY", False)
     elif request.param == "no memory":
         monkeypatch.setattr(os, "memfd_create", fail)
     elif request.param == "no room":  # a system that runs no code from there
-        monkeypatch.setattr(open_library, "_new_path", lambda descriptor: "/proc/self/fd/999999")
+        monkeypatch.setattr(cpu_runtime, "_new_path", lambda descriptor: "/proc/self/fd/999999")
     return str(request.param)
 
 
@@ -110,6 +110,8 @@ def test_a_swap_between_check_and_open_changes_nothing(
 ) -> None:
     other = build_at(path.with_name("other.so"), 2)
 
+    opened = cpu_runtime.open_library
+
     def swap(code: bytes, name: str) -> Any:
         if how == "overwrite":
             path.write_bytes(other.read_bytes())
@@ -119,7 +121,7 @@ def test_a_swap_between_check_and_open_changes_nothing(
             other.rename(path)
         elif how == "link":
             path.symlink_to(other)
-        return open_library.open_library(code, name)
+        return opened(code, name)
 
     monkeypatch.setattr(cpu_runtime, "open_library", swap)
     assert added(load(path)) == 1
@@ -195,13 +197,13 @@ def test_threads_load_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_what_is_opened_cannot_be_written() -> None:
-    with open_library._in_memory(b"code", "kernel") as name:
+    with cpu_runtime._in_memory(b"code", "kernel") as name:
         assert Path(name).read_bytes() == b"code"
         with pytest.raises(PermissionError):
             Path(name).write_bytes(b"other")
         with pytest.raises(PermissionError):
             os.truncate(name, 1)
-    with open_library._in_folder(b"code", "kernel") as name:
+    with cpu_runtime._in_folder(b"code", "kernel") as name:
         assert Path(name).parent.stat().st_mode & 0o777 == 0o700
     assert not Path(name).parent.exists()
 

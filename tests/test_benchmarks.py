@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,9 +27,11 @@ from tilewright.tir.interpreter import interpret
 from .long import first_of
 
 
-def run(root: Path, *arguments: object) -> str:
-    """The output of a benchmark, which is run from the root."""
-    command = [sys.executable, "-m", *map(str, arguments)]
+def run(root: Path, module: str, *arguments: object) -> str:
+    """The output of a benchmark, which is run from the root, with short sessions."""
+    code = f"import runpy, tilewright.tests.short_sessions; runpy.run_module({module!r}, "
+    code += "run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(
         command, cwd=root, capture_output=True, text=True, timeout=600, check=False
     )
@@ -231,6 +234,12 @@ def test_zero_trials_on_unseen_shapes(root: Path, tmp_path: Path) -> None:
     assert found["seed"] == 5
     assert len(found["cases"]) == 2
     assert all(speed > 0 for case in found["cases"] for speed in case["speed"].values())
+
+
+def test_programs_of_several_products_beside_their_kernels(root: Path) -> None:
+    shown = run(root, "benchmarks.division", "softmax", "gated", "--shape", "2x8x16", "--rounds", 2)
+    rows = dict(re.findall(r"(\w+) +2x8x16 +(\d) kernels .* one after the other", shown))
+    assert rows == {"softmax": "3", "gated": "3"}
 
 
 def test_measurements_of_random_shapes(root: Path, tmp_path: Path) -> None:

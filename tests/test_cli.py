@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,7 +50,7 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.gains import gain_cell
 
-from .commands import COMMAND, Run, spawn
+from .commands import COMMAND, TUNE, Run, spawn
 from .measured import put_measured
 from .runtime.cuda_double import DoubleDriver
 
@@ -116,7 +117,7 @@ def test_what_is_no_results_makes_no_database(run: Run, tmp_path: Path) -> None:
 def tuned(tmp_path_factory: pytest.TempPathFactory, matmul: str) -> Path:
     """A database with a session of three trials, tuned by a process of its own."""
     path = tmp_path_factory.mktemp("cli") / "tuning.db"
-    done = spawn("tune", matmul, *SIZES, "--trials", 3, "--db", path)
+    done = spawn(matmul, *SIZES, "--trials", 3, "--db", path, command=TUNE)
     assert done.code == 0, done.err
     assert "all 3 trials are done" in done.out, done.out
     assert "trial 1/3" in done.err
@@ -161,10 +162,11 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
     for command in commands:
         smaller = command.replace("n=512", "n=4 -p m=32 -p k=8").replace("64", "2")
         smaller = smaller.replace("=96", "=16")
-        if smaller.split()[1] == "check" and not has_cuda_compiler():
+        words = shlex.split(smaller)
+        if words[1] == "check" and not has_cuda_compiler():
             continue
         done = subprocess.run(
-            shlex.split(smaller),
+            [*TUNE, *words[2:]] if words[1] == "tune" else words,
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -255,6 +257,27 @@ def test_help_waits_for_nothing_heavy() -> None:
     assert not heavy & set(done.stdout.split())
 
 
+@pytest.mark.parametrize("imported", ["typer", "tilewright.cli.main", "tilewright.codegen"])
+def test_ctrl_c_while_modules_are_imported(root: Path, imported: str) -> None:
+    """One line, for what a command imports itself as well."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    module, _, entry = project["scripts"]["tilewright"].partition(":")
+    code = f"""if True:
+        import signal, sys
+        class Finder:
+            def find_spec(self, name, *_):
+                if name == {imported!r}:
+                    signal.raise_signal(signal.SIGINT)
+        sys.meta_path.insert(0, Finder())
+        sys.argv[1:] = ["target"]
+        from {module} import {entry}
+        {entry}()
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "tilewright: interrupted\n"
+
+
 # Tuning
 
 
@@ -280,8 +303,8 @@ def test_tune_stops_after_seconds(run: Run, matmul: str, tmp_path: Path) -> None
 
 
 def test_tune_shows_progress_in_a_terminal(matmul: str, tmp_path: Path) -> None:
-    arguments = ["tune", matmul, *SIZES, "--trials", "2", "--db", str(tmp_path / "tuning.db")]
-    code, shown = in_terminal([str(COMMAND), *arguments])
+    arguments = [matmul, *SIZES, "--trials", "2", "--db", str(tmp_path / "tuning.db")]
+    code, shown = in_terminal([*TUNE, *arguments])
     assert code == 0
     assert "trial 2/2" in shown
     assert "all 2 trials are done" in shown
@@ -328,7 +351,7 @@ TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
 
 def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
     path = tmp_path / "tuning.db"
-    command = [str(COMMAND), "tune", matmul, *SIZES, "--trials", "100000", "--db", str(path)]
+    command = [*TUNE, matmul, *SIZES, "--trials", "100000", "--db", str(path)]
     child = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -364,7 +387,7 @@ def test_a_signal_that_ends_the_process_ends_the_session(
     matmul: str, tmp_path: Path, number: signal.Signals, output: list[str]
 ) -> None:
     path = tmp_path / "tuning.db"
-    command = [str(COMMAND), "tune", matmul, *SIZES, "--trials", "100000", "--db", str(path)]
+    command = [*TUNE, matmul, *SIZES, "--trials", "100000", "--db", str(path)]
     command += output
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None

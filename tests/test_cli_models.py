@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.base.errors import ModelError
+from tilewright.autotune.model import base_model, samples
+from tilewright.base.errors import ModelError, TuningError
 from tilewright.cli import parity
 from tilewright.cli.programs import kernels_of
 from tilewright.graph import Builder, Graph, TensorType
@@ -96,19 +99,20 @@ def test_inspect_prints_text_that_parses_back(run: Run, layer: Path) -> None:
 
 def test_inspect_shows_what_passes_do(run: Run, layer: Path) -> None:
     given = ["inspect", layer, "--shape", "N=3", "--constant", "scale=1"]
-    first, *others = run(*given, "--json").json["passes"]
-    assert first == {"name": "algebra", "nodes": 2, "rules": {"without_neutral": 1}}
-    assert [one["rules"] for one in others] == [{}] * len(others)
+    passes = {one["name"]: one for one in run(*given, "--json").json["passes"]}
+    algebra = passes.pop("algebra")
+    assert algebra == {"name": "algebra", "nodes": 2, "rules": {"without_neutral": 1}}
+    assert not any(one["rules"] for one in passes.values())
     assert "without_neutral" in run(*given).out
     assert "multiply" in run(*given, "--text").out
     assert "multiply" not in run(*given, "--after", "algebra").out
     lines = run(*given, "--diff").out.splitlines()
-    assert lines[:2] == ["--- imported", "+++ algebra"]
+    assert lines[:2] == ["--- integers", "+++ algebra"]
     assert any(line.startswith("-  %") and "multiply(" in line for line in lines)
     assert run(*given, "--diff", "--after", "movement").out.strip() == "nothing changes"
     refused = run(*given, "--after", "alchemy")
     assert refused.code == 2
-    assert "algebra, movement" in " ".join(refused.err.split())
+    assert "integers, algebra, movement" in " ".join(refused.err.split())
 
 
 def test_open_dims_are_listed_with_what_is_known(run: Run, layer: Path) -> None:
@@ -289,6 +293,25 @@ def test_wrong_usage(run: Run, layer: Path, words: str) -> None:
     assert run("run", layer, *words.split()).code == 2
 
 
+@pytest.mark.parametrize("there", ["pipe", "/dev/zero", "."])
+def test_only_regular_files_are_read(run: Run, layer: Path, tmp_path: Path, there: str) -> None:
+    """A pipe would be waited for, and a device may have no end."""
+    os.mkfifo(tmp_path / "pipe")
+    file = tmp_path / there
+    (link := tmp_path / "link.npy").symlink_to(file)
+    (model := tmp_path / "link.onnx").symlink_to(file)
+    words = ["run", layer, "--shape", "N=2", *ONE]
+    for option in (f"--input=x={file}", f"--constant=scale={link}"):
+        done = run(*words, option)
+        assert done.code == 2
+        assert "expected a regular file" in " ".join(done.err.split())
+    for command in ("inspect", "run"):
+        assert "expected a regular file" in run(command, model).err
+    for read in (partial(base_model.load, feature_version="1"), samples.read):
+        with pytest.raises(TuningError, match="expected a regular file"):
+            read(file)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -352,7 +375,8 @@ def test_a_model_is_tuned_explained_built_and_run(
     assert [(k.name, k.schedule) for k in seen.kernels] == [(row["name"], "record")]
     assert row["name"].split("_")[0] in run("inspect", library).out
     assert built.json["origin"]["kind"] == "record"
-    loaded = run("run", library, "--random", 5, "--json").json
+    loaded = run("run", library, "--random", 5, "--profile", "--json").json
+    assert [kernel["name"] for kernel in loaded["profile"]["kernels"]] == [row["name"]]
     compiled = run("run", *options, *db, "--random", 5, "--json").json
     assert loaded["outputs"] == compiled["outputs"]
     monkeypatch.setenv("TILEWRIGHT_DB", str(tmp_path / "tuning.db"))
@@ -361,6 +385,26 @@ def test_a_model_is_tuned_explained_built_and_run(
     again = run("tune", *options, *db, "--trials", 1)
     assert row["name"] in again.out
     assert "1 of 1 kernel measured; together they take" in " ".join(again.out.split())
+
+
+def test_a_page_of_a_model(run: Run, options: list[object], tmp_path: Path) -> None:
+    """The graph before and after and what a build made of it, or that alone of a library."""
+    page, library = tmp_path / "page.html", tmp_path / "layer.so"
+    done = run("report", *options, "-o", page)
+    assert (done.code, done.out) == (0, "")
+    for heading in ("The graph before", "The graph after", "What the build made", "Nothing lives"):
+        assert heading in page.read_text()
+    assert run("build", *options, "-o", library).code == 0
+    assert run("report", library, "-o", page).code == 0
+    assert "What the build made" in page.read_text()
+    assert "The graph before" not in page.read_text()
+    wrong = (
+        (library, "--target", "cpu"),
+        (library, "--session", "1"),
+        (options[0], "--session", 1),
+    )
+    for words in wrong:
+        assert run("report", *words, "-o", page).code == 2
 
 
 def test_a_model_without_records_is_not_built_from_records_alone(
@@ -400,7 +444,7 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("build LAYER -p n=2 -o x.so", "--shape, --constant"),
         ("build LAYER -o x.so", "--shape N=1"),
         ("build f.py:f --shape N=2 -o x.so", "are of models"),
-        ("show LAYER --shape N=2 --constant scale=3", "MODEL.onnx:KERNEL, of matmul"),
+        ("show LAYER --shape N=2 --constant scale=3", ".onnx:KERNEL, of matmul"),
         ("check LAYER:x --shape N=2 --constant scale=3", "no kernel 'x'"),
         ("db best --shape N=2", "parameters of no program"),
         ("tune LAYER --shape N=2 --constant scale=3 --weight 1 --weight 2", "--weight"),

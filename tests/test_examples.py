@@ -128,7 +128,9 @@ def test_rows_of_the_demo_are_lines_of_80_columns(
 
 
 def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
-    command = [sys.executable, f"{root}/examples/demo.py", "--size", "48", "--trials", "2"]
+    code = "import demo, tilewright.tests.short_sessions; raise SystemExit(demo.main())"
+    code = f"import sys; sys.path.insert(0, {str(root / 'examples')!r}); {code}"
+    command = [sys.executable, "-c", code, "--size", "48", "--trials", "2"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )

@@ -383,6 +383,15 @@ TARGETS: dict[str, tuple[Callable[[Any], object], str, str]] = {
     "a word": (lambda t: t("cpu -threads 1"), "-threads has no value", "write -threads=1"),
     "no word": (lambda t: t("cpu -threads"), "-threads has no value", "write -threads=VALUE"),
     "two": (lambda t: t("cpu -mcpu -threads=1"), "-mcpu has no value", "write -mcpu=VALUE"),
+    "a processor": (lambda t: t("x86-64-v3"), "unknown", 'write "cpu -mcpu=x86-64-v3"'),
+    "its options": (lambda t: t("znver4 -threads=1"), "", 'write "cpu -mcpu=znver4 -threads=1"'),
+    "an architecture": (lambda t: t("x86_64"), "unknown", 'write "cpu -mcpu=x86-64"'),
+    "another": (lambda t: t("arm64"), "unknown", 'write "cpu -mcpu=generic"'),
+    "a feature": (lambda t: t("avx2"), "unknown", 'write "cpu -mcpu=x86-64-v3"'),
+    "its processor": (lambda t: t("cpu -mcpu=avx512f"), "unknown", "-mcpu=x86-64-v4?"),
+    "this machine": (lambda _: BUILD(FUNC, "native"), "unknown", 'write "cpu -mcpu=native"'),
+    "a GPU": (lambda t: t("sm_90a"), "unknown", 'write "cuda -arch=sm_90a"'),
+    "another GPU": (lambda t: t("cuda SM_80"), "unknown", "did you mean -arch=sm_80?"),
 }
 
 

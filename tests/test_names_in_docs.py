@@ -16,6 +16,7 @@ PAGES = [
 ]
 ROOMS = (
     "autotune",
+    "base",
     "building",
     "cli",
     "codegen",
@@ -117,7 +118,7 @@ def test_no_docstring_says_gives() -> None:
 
 def test_architecture_is_short() -> None:
     lines = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 150
+    assert len(lines) <= 130
     assert [n for n, line in enumerate(lines, 1) if len(line) > 120] == []
 
 

@@ -23,6 +23,7 @@ SMALLER |= {
     "n = 512": "n = 64",
     "rounds=41": "rounds=3",
     "28, 28, 64": "12, 12, 16",
+    "import tilewright as tw": "import tilewright as tw, tilewright.tests.short_sessions",
 }
 """Parts of code, and smaller ones that are run here instead."""
 MOST_BYTES = 400_000

@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.codegen.build import compiled_signature
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
-from tilewright.graph import Builder, TensorType
 from tilewright.runtime.signature import Signature
 from tilewright.tir.ir import Func
 
@@ -71,6 +71,18 @@ def test_a_module_computes_what_its_program_does(name: str) -> None:
     kernels = len(pieces_of(func, module.target))
     assert module.origin.detail == f"{kernels} kernels: {kernels} default"
     assert is_right(module, func)
+
+
+def test_its_kernels_are_those_of_their_programs() -> None:
+    """Their code is the same as when each is built alone; a program of one kernel is that."""
+    func, module = LAYERS["softmax_between"](), built("softmax_between")
+    kernels = tw.kernels(func, SERIAL)
+    assert [*kernels] == [f"softmax_between_{n}" for n in range(3)]
+    for program in kernels.values():
+        assert tw.build(program, SERIAL, allow=("default",)).source("tir") in module.source("tir")
+        assert tw.kernels(program, SERIAL) == {program.name: program}
+    with pytest.raises(tw.BuildError):
+        tw.kernels(tw.Schedule(func), SERIAL)  # type: ignore[arg-type]
 
 
 def test_kernels_that_run_in_parallel() -> None:
@@ -182,13 +194,11 @@ def test_kernels_are_tuned_and_their_records_are_built(tmp_path: Path) -> None:
     assert "pinned" in origin()
 
 
-def test_kernels_of_a_graph_that_are_equal_but_for_their_names_are_tuned_once(
-    tmp_path: Path,
-) -> None:
-    b = Builder("g")
-    x, y = (b.input(name, TensorType("bool", (4, 8))) for name in "xy")
-    graph = b.graph({"a": b.add("logical_and", x, y), "b": b.add("bitwise_and", x, y)})
-    assert len(graph.kernels()) == 2
-    found = tw.tune(graph, "cpu -threads=1", database=tmp_path / "t.db", trials=2, progress=False)
-    assert isinstance(found, list)
+def test_kernels_that_are_equal_but_for_their_names_are_tuned_once(tmp_path: Path) -> None:
+    func = LAYERS["one_weight"]()
+    models: Any = SimpleNamespace(kernels=lambda: {func: 1, replace(func, name="other"): 2})
+    options: Any = {"database": tmp_path / "t.db", "config": QUICK, "progress": False}
+    found = tw.tune(models, SERIAL, trials=2, **options)
+    assert len(found) == 2
     assert found[0] is found[1]
+    assert found[0].trials == 2

@@ -201,3 +201,35 @@ def test_where_nothing_is_compiled(
     told = run("show", matmul, *SIZES, "--db", pinned, "--json").json
     assert told["hot_block"] is None
     assert told["error"].startswith("there is no compiler")
+
+
+LAYERS = """
+import tilewright as tw
+from tilewright import ops, te
+
+
+def mlp() -> tw.Func:
+    x, w, v = (te.placeholder((8, 8), name=name) for name in "XWV")
+    return te.func([x, w, v, ops.matmul(ops.matmul(x, w, epilogue="relu"), v)], name="mlp")
+"""
+
+
+def test_kernels_of_a_program_of_several_products(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS)
+    mlp, where = f"{tmp_path / 'layers.py'}:mlp", ("--target", "cpu -threads=1")
+    written = run("show", mlp, *where)
+    assert parse(written.out).name == "mlp"
+    assert f"2 kernels: mlp_0, mlp_1; each is a program: {mlp}:mlp_0" in written.err
+    assert parse(run("show", f"{mlp}:mlp_1", *where).out).name == "mlp_1"
+    assert "it has mlp_0, mlp_1" in run("show", f"{mlp}:mlp_2", *where).err
+
+    db = tmp_path / "tuning.db"
+    assert run("tune", f"{mlp}:mlp_1", "--trials", 1, "--db", db, *where).code == 0
+    done = run("show", mlp, *where, "--db", db, "--what", "trace")
+    titles = [line for line in done.out.splitlines() if line.startswith("kernel")]
+    assert titles == ["kernel 1 of 2: mlp_0", "kernel 2 of 2: mlp_1"]
+    assert "no usable record of mlp_0" in done.err
+    assert "of mlp_1" not in done.err
+    told = run("show", mlp, *where, "--db", db, "--json").json["kernels"]
+    assert [parse(kernel["program"]).name for kernel in told] == ["mlp_0", "mlp_1"]
+    assert [bool(kernel["trace"]["steps"]) for kernel in told] == [False, True]

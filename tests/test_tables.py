@@ -50,6 +50,7 @@ from tilewright.tuning_db import (
 from .golden import check_golden
 from .lab.databases import CPU, LLVM
 from .lab.test_result import RESULT
+from .long import examples
 from .table_records import fill, fill_session
 from .tuning_db.samples import delete
 
@@ -389,7 +390,7 @@ def table_lines(columns: Sequence[str], rows: list[list[str]], width: int) -> li
     return text.getvalue().splitlines()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.lists(st.text(), min_size=4, max_size=4), min_size=1, max_size=4),
     st.integers(40, 200),

@@ -552,7 +552,7 @@ def test_it_is_tuned_and_shipped(tmp_path: Path) -> None:
         assert max(len(m.samples) for m in measured) == ToyTimer.MOST
         tw.tune(func, target, database=db, trials=1, config=config)
         schedules = {m.schedule for m in db.records(Measurement)}
-        assert len(schedules) == len(measured) + 1
+        assert len(schedules) == len({m.schedule for m in measured}) + 1  # some are timed again
         module = tw.build(func, target, database=db, allow=["record"])
         assert module.origin.kind == "record"
         check_product(module, 3)

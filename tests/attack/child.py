@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.autotune.measure.limits import limit_memory
-from tilewright.runtime.parent import end_with_parent
+from tilewright.base.process import end_with_parent, limit_memory
 
 from .attempt import Attack, Broken, attempt, story
 from .kinds import kind_of

@@ -45,6 +45,7 @@ class Child:
     def __init__(self, kind: str, seed: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"tilewright-{kind}-"))
         self.alive = True
+        self._silent = False
         self._limit = kind_of(kind).limit
         self._output = (self.folder / "output.txt").open("wb")
         name = [str(os.getpid()), kind, str(seed), str(self.folder)]
@@ -92,7 +93,8 @@ class Child:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            line = self._process.stdout.readline() if selector.select(seconds) else b""
+            self._silent = not selector.select(seconds)
+            line = b"" if self._silent else self._process.stdout.readline()
         if not line.endswith(b"\n"):
             self.alive = False
             return None
@@ -102,7 +104,7 @@ class Child:
     def _end(self) -> str:
         """How the process ended: by itself, or by us because it took too long."""
         try:
-            status = self._process.wait(5)
+            status = self._process.wait(0 if self._silent else 5)
         except subprocess.TimeoutExpired:
             return f"nothing after {self._limit:g} s"
         return f"the process ended with status {status}"

@@ -18,15 +18,15 @@ from .report import Outcome, Report
 from .supervisor import ROOT, run_kind
 
 TRIES = {
-    "database": 6,
-    "records": 8,
-    "manifests": 12,
-    "libraries": 12,
+    "database": 3,
+    "records": 4,
+    "manifests": 6,
+    "libraries": 6,
     "cache": 3,
-    "gpu": 60,
-    "arrays": 80,
-    "programs": 4,
-    "exact": 8,
+    "gpu": 30,
+    "arrays": 40,
+    "programs": 2,
+    "exact": 4,
 }
 
 
