@@ -15,7 +15,7 @@ from ..base.hints import instead, raise_missing
 from ..base.text import count, excerpt
 from ..tir.expr_printer import summary
 from ..tir.initialised import wraps_around
-from ..tir.ir import Buffer, Dim, For, Func, If, Label, Load, Var
+from ..tir.ir import Buffer, Dim, For, Func, If, Label, Let, Load, Stmt, Var
 from ..tir.printer import func_text
 from ..tir.program import program_hint, shown
 from ..tir.reductions import blocks_that_order_visits
@@ -611,8 +611,18 @@ def _is_watched(func: Func) -> bool:
 def _begins_by_data(func: Func) -> bool:
     """Whether data decide which elements a block stores, or where a reduction begins."""
     first = [b.body if b.init is None else b.init for b in blocks_in(func.body)]
-    conditions = (n.cond for stmt in first for n in walk(stmt) if type(n) is If)
-    return any(type(n) is Load for c in conditions for n in walk(c))
+    return any(_has_condition_on_data(stmt) for stmt in first)
+
+
+def _has_condition_on_data(body: Stmt) -> bool:
+    named: set[Any] = set()
+    for n in walk(body):  # what is bound comes before what uses it
+        told = n.value if type(n) is Let else n.cond if type(n) is If else None
+        if told is not None and any(type(e) is Load or e in named for e in walk(told)):
+            if type(n) is If:
+                return True
+            named.add(n.var)
+    return False
 
 
 def _require_verified(func: Func, name: str) -> None:

@@ -43,7 +43,8 @@ Blocks
     extents, `Seq` and `Alloc` alone: a condition that reads memory is an `If` in the body.
     `init`, if there is one, runs before the body at visits in which all REDUCE iteration variables
     are zero: their zero point comes first for each point of the others, and a predicate does not
-    exclude it alone. So this leaves out elements, and a condition that leaves out terms of a
+    exclude it alone. So this leaves out elements (`False` beside conditions says that these never
+    hold, and that no element is left), and a condition that leaves out terms of a
     reduction is an `If` in the body. Program text may have it in `T.where`: what depends on reduce
     loops there, and may be false at their zero point, becomes an `If` around the body.
     SPATIAL iterations are independent of each other; REDUCE iterations update the same elements,

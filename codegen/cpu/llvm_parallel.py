@@ -182,7 +182,10 @@ def _body(
 
 
 def _is_uneven(s: For) -> bool:
-    """Whether a condition on the loop's variable leaves some iterations less to do than others."""
+    """Whether a condition on the loop's variable stands in its body.
+
+    Then some iterations may have less to do than others, and all threads take from one share.
+    """
     known = {s.var}
     for n in distinct(s.body):  # what is bound comes before what uses it
         if type(n) is Let and not known.isdisjoint(distinct(n.value)):

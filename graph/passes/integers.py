@@ -99,11 +99,11 @@ def _turned(b: Builder, x: Value) -> Value:
 
 
 def _scaled(b: Builder, total: Value, x: _Dequantised, scale: Value) -> Value:
-    """A total times both scales: by their product, unless it is known to leave float32's range."""
+    """A total times both scales: by their product if it is known to be in float32's range."""
     total, product = cast_to(b, total, "float32"), b.add("multiply", x.scale, scale)
-    if isinstance(product, Constant) and not _is_normal(product.data):
-        return b.add("multiply", b.add("multiply", total, x.scale), scale)
-    return b.add("multiply", total, product)
+    if isinstance(product, Constant) and _is_normal(product.data):
+        return b.add("multiply", total, product)
+    return b.add("multiply", b.add("multiply", total, x.scale), scale)
 
 
 def _is_normal(scales: Array) -> bool:

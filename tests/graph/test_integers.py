@@ -145,16 +145,28 @@ def test_scales_along_what_is_summed_stay_floats() -> None:
     np.testing.assert_allclose(graph.reference(x)[0], a @ b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("scales", [(1e20, 1e20), (1e-23, 1e-23), (1e-30, 1e30)])
-def test_scales_whose_product_leaves_the_range_of_floats(scales: tuple[float, float]) -> None:
+def test_scales_whose_product_leaves_the_range_of_floats(
+    scales: tuple[float, float], computed: bool
+) -> None:
     b = Builder("scales")
     x, w = b.input("x", TensorType("uint8", (2, 8))), b.input("w", TensorType("int8", (8, 3)))
+    numbers = [np.float32(s) for s in scales]
+    factors = [
+        b.input(f"scale{n}", TensorType("float32", ())) if computed else b.constant(number)
+        for n, number in enumerate(numbers)
+    ]
     parts = [
-        b.add("multiply", b.add("dequantize", v), b.constant(np.float32(scale)))
-        for v, scale in zip((x, w), scales, strict=True)
+        b.add("multiply", b.add("dequantize", v), factor)
+        for v, factor in zip((x, w), factors, strict=True)
     ]
     graph = b.graph({"y": b.add("matmul", *parts)})
-    given = np.array([[0] * 8, [255] * 8], np.uint8), np.full((8, 3), 127, np.int8)
+    given: tuple[np.ndarray, ...] = (
+        np.array([[0] * 8, [255] * 8], np.uint8),
+        np.full((8, 3), 127, np.int8),
+    )
+    given += tuple(np.array(n) for n in numbers) if computed else ()
     optimized = graph.optimized()
     with np.errstate(over="ignore"):
         wanted, found = (g.reference(*given)[0] for g in (graph, optimized))

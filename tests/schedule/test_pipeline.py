@@ -274,8 +274,10 @@ def rows(A: T.Buffer((1,), "float32"), B: T.Buffer((3,), "float32"), S: T.Buffer
         sch.pipeline(k, [0, 1], order)
 
 
-def test_conditions_on_data_that_store_all_elements_together() -> None:
-    whole = "(vi + M[0]) % 9007199254740991"
+@pytest.mark.parametrize("named", [False, True])
+def test_conditions_on_data_that_store_all_elements_together(named: bool) -> None:
+    data = "(vi + M[0]) % 9007199254740991"
+    name, whole = (f"whole = {data}", "whole") if named else ("", data)
     sch = Schedule(
         parse(f"""
 def halves(A: T.Buffer((5,), "int32"), M: T.Buffer((1,), "int64"), C: T.Buffer((5,), "int32")):
@@ -283,10 +285,12 @@ def halves(A: T.Buffer((5,), "int32"), M: T.Buffer((1,), "int64"), C: T.Buffer((
     for i in range(5):
         with T.block("B0"):
             vi = T.axis.spatial(5, i)
+            {name}
             if {whole} + -9223372036854775807 > {whole}:
                 B[vi] = A[vi]
         with T.block("B1"):
             vi = T.axis.spatial(5, i)
+            {name}
             if {whole} + -9223372036854775807 <= {whole}:
                 B[vi] = 0
     for i in range(5):
