@@ -76,7 +76,7 @@ def _check_code(
 
 def _survive(emitted: Emitted, target: CpuTarget) -> None:
     """Raise `BuildError` where compiling ends the process that does it, or does not end."""
-    request = {"text": emitted.text, "thorough": emitted.thorough, "target": target.to_json()}
+    request = {"text": emitted.text, "target": target.to_json()}
     command = [sys.executable, "-P", "-m", f"{__package__}.compile_text"]
     try:
         done = subprocess.run(

@@ -18,7 +18,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     target = CpuTarget.from_json(request["target"])
     try:
-        module = llvm.optimise(request["text"], target, thorough=request["thorough"])
+        module = llvm.optimise(request["text"], target)
         llvm.object_code(module, target)
     except BuildError:
         return

@@ -42,11 +42,7 @@ _LLVM_COUNTS = {
     "load{s} of memory": r"  +\S+ = load ",
     "store{s} to memory": r"  +store ",
 }
-_THOROUGH = (
-    "All passes of clang -O2 run except unrolling and vectorizing, as a loop accumulates in "
-    "memory and these move it to registers."
-)
-_FEW = (
+_PASSES = (
     "Four passes run: they inline vector functions, move stack slots to registers, combine "
     "instructions and turn branches into selects; lowering has done the rest."
 )
@@ -152,7 +148,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return Emission(
             "\n".join(part.text for part in emitted),
             "Writes LLVM IR of the statements one by one, as LLVM is what makes machine code.",
-            _THOROUGH if emitted[0].thorough else _FEW,
+            _PASSES,
             _LLVM_COUNTS,
         )
 
@@ -185,7 +181,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         from ..compiled import Launch
         from . import llvm
 
-        module, *others = [llvm.optimise(p.text, target, thorough=p.thorough) for p in emitted]
+        module, *others = [llvm.optimise(p.text, target) for p in emitted]
         for other in others:
             module.link_in(other)
         if any(p.parallel for p in emitted):

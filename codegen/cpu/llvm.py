@@ -14,8 +14,7 @@ from ...base.errors import BuildError
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
 from ...target import CpuTarget
 from ...tir.instruction import Instruction
-from ...tir.ir import STREAM, Buffer, For, ForKind, Func, Stmt, Store, Var
-from ...tir.visit import nested, walk
+from ...tir.ir import STREAM, Buffer, Func, Store, Var
 from ..passes.intervals import Intervals
 from ..passes.rewrite import ranges_of, statements
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
@@ -33,16 +32,14 @@ from .llvm_text import Builder, Module, value_type
 class Emitted(NamedTuple):
     """The LLVM module of an entry point, as text.
 
-    `parallel`: it needs OpenMP. `thorough` says how it is optimised (see `optimise`), `teams` is
-    the variable of the object file that `Signature.teams_symbol` is. `instructions` are those whose
-    `code` it calls.
+    `parallel`: it needs OpenMP. `teams` is the variable of the object file that
+    `Signature.teams_symbol` is. `instructions` are those whose `code` it calls.
     """
 
     text: str
     symbol: str
     workspace_bytes: int
     parallel: bool
-    thorough: bool
     teams: str
     instructions: frozenset[Instruction]
 
@@ -112,7 +109,6 @@ def emit(
         signature.name,
         sum(b.slots),
         module.parallel,
-        accumulates_in_memory(func) and not stores_to_either_of_two(func),
         teams,
         frozenset(module.instructions),
     )
@@ -142,75 +138,22 @@ def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
     return [body, f"define i32 @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
 
 
-def accumulates_in_memory(func: Func) -> bool:
-    """Whether a loop of a lowered function stores to the same element in all its iterations.
-
-    Only these gain from LLVM's full pipeline. The innermost loop around a store counts; buffers of
-    scope `register` are values, not memory.
-    """
-    pending: list[tuple[Stmt, Var | None]] = [(func.body, None)]
-    while pending:
-        s, innermost = pending.pop()
-        if (
-            type(s) is Store
-            and innermost is not None
-            and s.buffer.scope != "register"
-            and not any(n is innermost for i in s.indices for n in walk(i))
-        ):
-            return True
-        if type(s) is For and s.kind is not ForKind.PARALLEL:
-            innermost = s.var
-        pending.extend((c, innermost) for c in nested(s))
-    return False
-
-
-def stores_to_either_of_two(func: Func) -> bool:
-    """Whether a loop of two iterations stores at its variable to an internal buffer.
-
-    LLVM's full pipeline makes two variables of that, and a pointer to either. Then `instcombine` of
-    LLVM 22 joins stores of different iterations through that pointer, and one of them is lost.
-    """
-
-    given = set(func.params)
-
-    def within(s: Stmt, pairs: frozenset[Var]) -> bool:
-        if type(s) is For and s.extent == 2:
-            pairs |= {s.var}
-        if type(s) is Store and s.buffer not in given:
-            return any(n in pairs for i in s.indices for n in walk(i) if type(n) is Var)
-        return any(within(c, pairs) for c in nested(s))
-
-    return within(func.body, frozenset())
-
-
-def optimise(text: str, target: CpuTarget, *, thorough: bool = False) -> binding.ModuleRef:
+def optimise(text: str, target: CpuTarget) -> binding.ModuleRef:
     """Parse, verify and optimise the text of a module; see `parse` for the errors.
 
-    The emitted code is already vectorized, unrolled and hoisted, so a few passes are enough.
-    `thorough` runs all of clang -O2's passes for vectorized loops: it costs three times as much,
-    and moves accumulators from memory to registers.
+    The emitted code is vectorized, unrolled and hoisted, and accumulates in registers. So a few
+    passes are enough: they inline vector functions, promote slots, remove dead code, and turn
+    branches into selects.
     """
-    machine = target_machine(target)
     module = parse(text)
-    options = binding.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_unrolling = False
-    options.loop_interleaving = False
-    builder = binding.create_pass_builder(machine, options)
-    passes = builder.getModulePassManager() if thorough else _few_passes()
-    passes.run(module, builder)
-    return module
-
-
-def _few_passes() -> Any:
-    """Inline vector functions, promote slots, remove dead code, turn branches into selects."""
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    return passes
+    options = binding.create_pipeline_tuning_options()
+    passes.run(module, binding.create_pass_builder(target_machine(target), options))
+    return module
 
 
 _NEXT = "\n; the next module\n"

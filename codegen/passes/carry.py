@@ -32,6 +32,7 @@ from ...tir.simplify import Simplifier
 from ...tir.structure import conjuncts, key_of
 from ...tir.visit import (
     children,
+    map_tuple,
     nested,
     rewrite_children,
     substitute,
@@ -58,8 +59,9 @@ def carry(func: Func) -> Func:
 
     A load is replaced if it reads the element, or vector, that the same iteration stored, or one of
     the `MAX_DISTANCE` before it, and no other store of the loop may touch that in between. The
-    first iterations read what was in memory before the loop. A register has the dtype of the
-    buffer: values are rounded as they are in memory.
+    first iterations read what was in memory before the loop. An element that is the same one each
+    time is stored after the loop, if no other access in it may meet it. A register has the dtype of
+    the buffer: values are rounded as they are in memory.
     """
     s = simplifier_of(func)
 
@@ -136,7 +138,7 @@ class _Use:
 
 @dataclass(eq=False)
 class _Chain:
-    """Stores to one element, which moves by `step` each iteration, and loads of it.
+    """Stores to one element, which moves by `step` each iteration or stays, and loads of it.
 
     Each load comes with the number of iterations since the element was stored.
     """
@@ -164,9 +166,11 @@ class _Loop:
         """The loop where elements are carried in registers."""
         values: dict[tuple[int, Load], Expr] = {}
         copies: dict[int, Buffer] = {}
+        late: set[int] = set()
         buffers: list[Buffer] = []
         before: list[Stmt] = []
         after: list[Stmt] = []
+        beyond: list[Stmt] = []
         for chain in self._chains():
             store = chain.stores[0].node
             lanes = chain.place.lanes
@@ -176,6 +180,10 @@ class _Loop:
             own = [_register(store.buffer, age, lanes) for age in ages]
             buffers += own
             copies |= {use.number: own[0] for use in chain.stores}
+            if self._may_store_late(chain):
+                late |= {use.number for use in chain.stores}
+                at = map_tuple(store.indices, lambda i: substitute(i, {self.loop.var: const(0)}))
+                beyond.append(Store(store.buffer, at, Load(own[0], where, dtype), store.mask))
             for use, load, age in chain.loads:
                 value: Expr = Load(own[age], where, dtype)
                 if load.mask is not None:
@@ -189,8 +197,23 @@ class _Loop:
         if not buffers:
             return self.loop
         self.count = 0
-        body = self._rewritten(self.loop.body, values, copies)
-        return allocated(buffers, seq(*before, replace(self.loop, body=seq(body, *after))))
+        body = self._rewritten(self.loop.body, values, copies, late)
+        loop = replace(self.loop, body=seq(body, *after))
+        return allocated(buffers, seq(*before, loop, *beyond))
+
+    def _may_store_late(self, chain: _Chain) -> bool:
+        """Whether only the last iteration needs to store: nothing else in the loop sees it."""
+        if chain.step or chain.stores[0].conditions:
+            return False
+        own = {(use.number, use.node) for use in chain.stores}
+        own |= {(use.number, load) for use, load, _ in chain.loads}
+        buffer, elements = chain.stores[0].node.buffer, chain.place.elements(0)
+        for use in self.uses:
+            if use.node.buffer is buffer and (use.number, use.node) not in own:
+                offset = None if use.place is None else use.place.beyond(chain.place)
+                if use.place is None or offset is None or elements & use.place.elements(offset):
+                    return False
+        return True
 
     def _uses(
         self, stmt: Stmt, conditions: tuple[Expr, ...], *, in_loop: bool, at_once: bool
@@ -252,7 +275,7 @@ class _Loop:
         """The chain that a store begins; `None` if another store may touch its elements."""
         place = first.place
         step = None if place is None else self._step(place)
-        if place is None or not step:
+        if place is None or step is None:
             return None
         chain = _Chain([first], place, step)
         others: list[set[int]] = []
@@ -265,7 +288,7 @@ class _Loop:
             alike = use.place is not None and use.place[1:] == place[1:]
             alike = alike and use.plain and _same_mask(use.node, first.node)
             if type(use.node) is Load:
-                age = None if offset is None or offset % step else -offset // step
+                age = None if offset is None else _age(offset, step, use.number > first.number)
                 if alike and age is not None and self._is_read(use, first, age):
                     reading.append((use, use.node, age))
                 else:
@@ -305,7 +328,7 @@ class _Loop:
         oldest = -1
         for age in range(min(MAX_DISTANCE, self.extent - 1) + 1):
             elements = place.elements(-age * step)
-            own = [place.elements(0)] if age else []
+            own = [place.elements(0)] if age > 1 or (age and step) else []
             if not all(map(elements.isdisjoint, (*own, *others))):
                 break
             oldest = age
@@ -334,16 +357,23 @@ class _Loop:
         return [Store(register, where, zero), *found.values()]
 
     def _rewritten(
-        self, stmt: Stmt, values: dict[tuple[int, Load], Expr], copies: dict[int, Buffer]
+        self,
+        stmt: Stmt,
+        values: dict[tuple[int, Load], Expr],
+        copies: dict[int, Buffer],
+        late: set[int],
     ) -> Stmt:
-        """`stmt`, which is numbered as in `_uses`, with loads replaced and stores copied."""
+        """`stmt`, which is numbered as in `_uses`, with loads replaced and stores copied.
+
+        Stores that are made `late` leave the loop.
+        """
         number = self.count
         self.count += 1
         done: dict[Expr, Expr] = {}
 
         def visit(c: object) -> object:
             if isinstance(c, Stmt):
-                return self._rewritten(c, values, copies)
+                return self._rewritten(c, values, copies, late)
             if not isinstance(c, Expr):
                 return c
             if c not in done:
@@ -357,11 +387,19 @@ class _Loop:
         register, dtype = copies[number], new.value.dtype
         where = (adjacent(const(0), dtypes.info(dtype).lanes),)
         kept = Store(register, where, new.value)
-        return seq(kept, replace(new, value=Load(register, where, dtype)))
+        stored = replace(new, value=Load(register, where, dtype))
+        return kept if number in late else seq(kept, stored)
 
 
 def _register(buffer: Buffer, age: int, lanes: int) -> Buffer:
     return Buffer(f"{buffer.name}_{age}", (lanes,), buffer.dtype, scope=SCOPE)
+
+
+def _age(offset: int, step: int, stored: bool) -> int | None:
+    """In how many iterations an element moves on by `offset`; one that stays may be `stored`."""
+    if step:
+        return None if offset % step else -offset // step
+    return None if offset else int(not stored)
 
 
 def _same_mask(a: Load | Store, b: Load | Store) -> bool:

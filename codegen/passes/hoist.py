@@ -38,10 +38,25 @@ def hoist(func: Func) -> Func:
     for j in 64: C[j] = A[j] * sqrt(S[0])   ->   s = sqrt(S[0])
                                                  for j in 64: C[j] = A[j] * s
 
-    Conditional expressions stay in place: they may read out of bounds or divide by zero. Indices
-    stay as well; code generation places their parts.
+    A condition that all of a body is under is asked before the loop. Conditional expressions stay
+    in place: they may read out of bounds or divide by zero. Indices stay as well; code generation
+    places their parts.
     """
-    return with_func_body(func, _visit(func.body))
+    return with_func_body(func, _visit(_asked_first(func.body)))
+
+
+def _asked_first(stmt: Stmt) -> Stmt:
+    """for k in 64: if c: ...   ->   if c: for k in 64: ...   where `c` is the same for all `k`."""
+    stmt = map_stmts(stmt, _asked_first)
+    if type(stmt) is For and stmt.kind is ForKind.SERIAL and _runs(stmt):
+        body = stmt.body
+        if (
+            type(body) is If
+            and body.other is None
+            and set(_bound(stmt)).isdisjoint(walk(body.cond))
+        ):
+            return replace(body, then=replace(stmt, body=body.then))
+    return stmt
 
 
 def _visit(stmt: Stmt) -> Stmt:

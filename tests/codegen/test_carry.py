@@ -8,13 +8,22 @@ import pytest
 from tilewright.base import dtypes
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
-from tilewright.tir.ir import For, Func, Load
+from tilewright.tir.ir import For, Func, Load, Store
 from tilewright.tir.parser import parse
 from tilewright.tir.visit import walk
 
 from .machinery import SERIAL, check, random_arguments
 
 N = 40
+ONE = {
+    "alone": "Y[i, 5] = Y[i, 5] * 0.5 + X[i, t]",
+    "others made of it": "Y[i, 5] = Y[i, 5] * 0.5 + X[i, t]\n            Z[i, t] = Y[i, 5]",
+    "another beside it": "Y[i, 5] = Y[i, 6] + X[i, t]\n            Y[i, 6] = Y[i, 5] * 0.5",
+    "in some rows": "if i != 2:\n                Y[i, 5] = Y[i, 5] * 0.5 + X[i, t]",
+    "at times changed": "Y[i, 5] = Y[i, 5] + X[i, t]\n            if X[i, t] > 0.0:\n"
+    "                Y[i, 5] = Y[i, 5] * 0.5",
+    "seen by other loads": "Y[i, 5] = Y[i, 5] * 0.5 + X[i, t] * Y[i, P[t]]",
+}
 CARRIED = {
     "first order": ("range(1, 40)", "Y[i, t] = 0.5 * Y[i, t - 1] + X[i, t]"),
     "second order": ("range(2, 40)", "Y[i, t] = 0.5 * Y[i, t - 1] - 0.3 * Y[i, t - 2] + X[i, t]"),
@@ -63,6 +72,7 @@ CARRIED = {
         "Y[i, t] = 0.5 * Y[i, t - 1] + Z[i, t - 1]\n"
         "            Z[i, t] = Y[i, t] + Z[i, t - 1] * 0.5",
     ),
+    **{f"one element, {name}": ("range(40)", body) for name, body in ONE.items()},
 }
 """The loop over `t` and its body."""
 IN_MEMORY = {
@@ -81,6 +91,14 @@ IN_MEMORY = {
     "not yet stored": ("range(39)", "Y[i, t] = Y[i, t + 1] * 0.5 + X[i, t]"),
     "at places of data": ("range(1, 40)", "Y[i, t] = Y[i, P[t]] + X[i, t]"),
     "another distance each time": ("range(1, 40)", "Y[i, t] = Y[i, t // 2] + X[i, t]"),
+    "one element, stored sometimes": (
+        "range(40)",
+        "if X[i, t] > 0.0:\n                Y[i, 5] = Y[i, 5] + X[i, t]",
+    ),
+    "one element that another store meets": (
+        "range(1, 40)",
+        "Y[i, 5] = Y[i, 5] * 0.5 + X[i, t]\n            Y[i, t] = X[i, t]",
+    ),
     "too long ago": ("range(8, 40)", "Y[i, t] = Y[i, t - 8] + X[i, t]"),
 }
 
@@ -115,6 +133,14 @@ def test_what_was_stored_is_carried(name: str) -> None:
     assert after < before
     check(func)
     check(func, strict_fp=True)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_element_is_stored_behind_the_loop(name: str) -> None:
+    func = lower(program("range(40)", ONE[name]), resolve(SERIAL))
+    (time,) = [s for s in walk(func.body) if type(s) is For and s.var.name == "t"]
+    stores = [n for n in walk(time) if type(n) is Store and n.buffer.name == "Y"]
+    assert bool(stores) == (name in ("another beside it", "in some rows", "seen by other loads"))
 
 
 @pytest.mark.parametrize("name", IN_MEMORY)

@@ -10,7 +10,6 @@ import pytest
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu import llvm
-from tilewright.codegen.cpu.llvm import accumulates_in_memory
 from tilewright.codegen.lower import lower
 from tilewright.tir.ir import Func, Seq, Store
 from tilewright.tir.parser import parse
@@ -121,11 +120,6 @@ def f(A: T.Buffer((8, 64), "float32"), C: T.Buffer((8,), "float32")):
         for k in range(64):
             C[i] = C[i] + A[i, k]
 """
-
-
-@pytest.mark.parametrize(("text", "expected"), [(TILE, False), (SUM, False), (IN_MEMORY, True)])
-def test_accumulators_in_memory_are_seen(text: str, expected: bool) -> None:
-    assert accumulates_in_memory(lower(parse(text), TARGET)) is expected
 
 
 def test_accumulators_end_up_in_machine_registers() -> None:

@@ -12,9 +12,9 @@ from tilewright.codegen.passes.rewrite import loops, ranges_of
 from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget
 from tilewright.tir.evaluate import evaluate
-from tilewright.tir.ir import Expr, For, Func, as_expr, const
+from tilewright.tir.ir import Expr, For, Func, If, as_expr, const
 from tilewright.tir.parser import parse
-from tilewright.tir.visit import substitute
+from tilewright.tir.visit import substitute, walk
 
 N = 24
 TARGET = CpuTarget.named("cascadelake", threads=1)
@@ -78,6 +78,12 @@ def test_iterations_are_those_of_the_text(ends: str, inner: str) -> None:
     inside = np.array([[j in eval(ends, {"i": i}) for j in range(N)] for i in range(N)])
     wanted_values = np.where(inside, a @ a.T if inner else a * 2, 7)
     np.testing.assert_allclose(got, wanted_values, rtol=1e-4, atol=1e-4)
+
+
+def test_a_condition_on_all_iterations_is_asked_once() -> None:
+    lowered = lower(program("range(i)", inner="range(24)"), TARGET)
+    (inner,) = [f for f in loops(lowered.body) if f.var.name == "k"]
+    assert not any(type(n) is If for n in walk(inner.body))
 
 
 def test_a_tail_is_no_triangle() -> None:
