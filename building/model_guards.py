@@ -11,7 +11,7 @@ from ..graph.groups import Group
 from ..graph.ir import Graph, Node, Value
 from ..graph.limits import open_limits
 from ..graph.operator import Limits, find
-from ..runtime.ranges import Guard
+from ..runtime.guards import Guard
 from ..runtime.signature import Argument, compact_strides
 
 

@@ -16,7 +16,8 @@ from .compiled import Compiled
 from .constant_operands import computed_ahead, layout_of, packer, take_ahead
 from .detect import resolve
 from .generator import Part, generator_for
-from .lower import ProgramLoops, Trace, check_concrete, lower
+from .lower import Trace, check_concrete, lower
+from .program_loops import ProgramLoops
 
 _COMPILED = WeakKeyDictionary[Module, Compiled]()
 

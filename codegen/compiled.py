@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.checked_json import read, show
 from ..base.errors import ArtifactError
-from ..runtime.ranges import Guard
+from ..runtime.guards import Guard
 from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
 from ..target import Target
 from ..tir.ir import Func

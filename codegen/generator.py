@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..runtime.signature import Signature
     from ..tir.ir import Func, Var
     from .compiled import Compiled, Launch
-    from .lower import ProgramLoops
+    from .program_loops import ProgramLoops
     from .sequence import Function
 
 T = TypeVar("T", bound=Target)

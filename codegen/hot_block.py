@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from .lower import ProgramLoops
+from .program_loops import ProgramLoops
 
 _LABEL = re.compile(r"\s*([.$\w]+):")
 _BRANCH = re.compile(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..base.errors import BuildError
-from ..runtime.ranges import Guard
+from ..runtime.guards import Guard
 from ..runtime.signature import Signature
 from ..target import Target
 from .calling_convention import sized

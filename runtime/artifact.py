@@ -28,8 +28,8 @@ from ..base.checked_json import (
 from ..base.errors import ArtifactError, TargetError
 from ..base.files import File, open_regular, read_some
 from ..target import Target, registered_kinds
+from .guards import Guard, check_guards
 from .module import Origin
-from .ranges import Guard, check_guards
 from .signature import ABI_VERSION, Signature
 from .target_runtime import TargetRuntime, runtime_for
 from .weights_file import Array, WeightsFile, digest_of_bytes, weights_path

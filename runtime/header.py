@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base.text import printable
-from .ranges import FIRST_GUARD, Guard
+from .guards import FIRST_GUARD, Guard
 from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Signature
 
 

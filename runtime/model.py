@@ -16,10 +16,10 @@ from ..base.hints import Hinted
 from ..base.process import InProcess
 from .argument_checks import number_reader, require_type
 from .evidence import Evidence
+from .guards import FIRST_GUARD, Guard
 from .host_memory import HOST_MEMORY, is_array
 from .module import Module, Origin
 from .profile import Instrumented, Profile, profiled
-from .ranges import FIRST_GUARD, Guard
 from .signature import OK, Argument
 from .timer import Timing
 

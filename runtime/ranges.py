@@ -7,14 +7,13 @@ where they are converted (`argument_checks.py`); this module checks tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ..base import dtypes
-from ..base.checked_json import Such
-from ..base.errors import ArgumentError, ArtifactError, GuardError
+from ..base.errors import ArgumentError
 from .memory import Memory, View, memory_for
 from .signature import Argument, Packing, Signature
 
@@ -104,61 +103,3 @@ def _refuse(argument: Argument, array: np.ndarray[Any, Any], least: int, greates
         [int(n) for n in place],
         hint="its value_range says so: the kernel may read other memory at other values",
     )
-
-
-# What a model demands of indices that data decide, and the error of a call that breaks it.
-#
-# The entry of a model compares indices with their limits before the kernel that uses them is
-# called. It ends with the status `FIRST_GUARD` and the number of the guard where one is outside.
-
-FIRST_GUARD = 16
-Number = Annotated[int, Such("a number from 0 on", lambda n: n >= 0)]
-
-
-@dataclass(frozen=True)
-class Guard:
-    """Indices `data` have to be `least` to `greatest`, both inclusive.
-
-    They are read by `node`, as its operand `data.name`, at an offset in bytes of the argument of
-    that number, or of the workspace.
-    """
-
-    node: str
-    data: Argument
-    argument: Number | None
-    offset: Number
-    least: int
-    greatest: int
-    column: Number | None = None
-    """The place in the last dimension of the operand that all of them are at."""
-
-    @property
-    def text(self) -> str:
-        return f"{self.data.name} of {self.node}: expected {self.least} to {self.greatest}"
-
-    def error(self, memory: np.ndarray[Any, Any]) -> GuardError:
-        """The error of a call that ended with its status, and left these bytes there."""
-        found = np.ndarray(
-            self.data.shape, dtypes.to_numpy(self.data.dtype), memory.reshape(-1).view(np.uint8),
-            self.offset, [n * self.data.itemsize for n in self.data.element_strides],
-        )  # fmt: skip
-        outside = (found < self.least) | (found > self.greatest)
-        place = tuple(int(n) for n in np.unravel_index(int(outside.argmax()), outside.shape))
-        index = int(found[place])
-        place += () if self.column is None else (self.column,)
-        return GuardError(
-            "{0}, found {1} at {2}", self.text, index, list(place),
-            node=self.node, operand=self.data.name, index=index, place=place,
-            least=self.least, greatest=self.greatest,
-        )  # fmt: skip
-
-
-def check_guards(signature: Signature, guards: Sequence[Guard]) -> None:
-    """Raise `ArtifactError` for a guard of memory that a call does not have."""
-    for guard in guards:
-        size = signature.workspace_bytes
-        if guard.argument is not None:
-            known = guard.argument < len(signature.arguments)
-            size = signature.arguments[guard.argument].span_bytes if known else -1
-        if guard.offset + guard.data.span_bytes > size or not guard.data.size:
-            raise ArtifactError("a guard reads what is not there: {0}", guard.text)

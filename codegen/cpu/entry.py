@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...runtime.ranges import FIRST_GUARD
+from ...runtime.guards import FIRST_GUARD
 from ...runtime.signature import (
     OK,
     UNUSABLE_WORKSPACE,
@@ -20,7 +20,7 @@ from ..compiled import Compiled, Launch, Need
 from ..generator import Code
 from ..sequence import Call, Fill, Function, Place, Stamp, Step
 from . import llvm
-from .elf import archive, members
+from .archive import archive, members
 from .glue_range import range_function
 from .llvm_text import memory_type
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...runtime.artifact import Provenance
     from ...tir.instruction import Instruction
     from ..compiled import Compiled
-    from ..lower import ProgramLoops
+    from ..program_loops import ProgramLoops
     from ..sequence import Function
     from .llvm import Emitted
 
@@ -204,7 +204,8 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return loops_of_lines(plain, verbose, loops.around)
 
     def check(self, compiled: Compiled) -> None:
-        from .elf import members, read_object
+        from .archive import members
+        from .elf import read_object
 
         target, signature = CpuTarget.of(compiled.target), compiled.signature
         objects = [read_object(code) for code in members(compiled.image)]

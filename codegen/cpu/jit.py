@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from llvmlite import binding
 
 from ...base.errors import BuildError
-from .elf import members
+from .archive import members
 from .llvm import initialize
 
 _TOGETHER = 16

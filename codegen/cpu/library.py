@@ -26,7 +26,8 @@ from ...runtime.signature import Signature
 from ...runtime.weights_file import weights_path
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
-from .elf import archive, indexed, members, read_object, renamed, with_constant
+from .archive import archive, indexed, members
+from .elf import read_object, renamed, with_constant
 from .generator import runs_parallel, teams_of
 
 _log = logging.getLogger(__name__)

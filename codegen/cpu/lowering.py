@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...target import CpuTarget
 from ..generator import Pass
 from ..lower import BLOCKS, FLATTEN, TRIM
-from ..passes.blocks import instructions
 from ..passes.carry import carry
 from ..passes.compact import compact
 from ..passes.drop_masks import drop_masks
 from ..passes.hoist import hoist
+from ..passes.instructions import instructions
 from ..passes.partial_sums import partial_sums
 from ..passes.peel import peel
 from ..passes.registers import registers

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...base.files import File
     from ...runtime.artifact import Provenance
     from ...tir.ir import Func
-    from ..lower import ProgramLoops
+    from ..program_loops import ProgramLoops
 
 KERNELS = "kernels"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

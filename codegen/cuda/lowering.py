@@ -1,7 +1,7 @@
 """Lowering for GPUs: the flat list of passes, and the form of the last program.
 
 The text of kernels is printed from the last program, and the emulator runs it;
-`emulate_check.py` checks its form. Here is all that can be in it, and what it means; the rules of
+`form.py` checks its form. Here is all that can be in it, and what it means; the rules of
 `tir/ir.py` hold as well.
 
     program    := a function without blocks; its body is a launch, or a `Seq` of launches, or empty
@@ -66,7 +66,7 @@ from ..passes.collectives import collectives
 from ..passes.compact import compact_on_device
 from ..passes.narrow import narrow
 from ..passes.phases import bound, phases
-from ..passes.unroll import unroll_owned
+from ..passes.unroll_owned import unroll_owned
 from ..passes.vectors import vectors
 
 

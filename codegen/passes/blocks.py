@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...base.errors import BuildError
 from ...tir.instruction import KEY
-from ...tir.instruction_match import Mismatch, match, written
-from ...tir.instruction_set import find_instruction
 from ...tir.ir import (
     TRUE,
     Block,
@@ -28,7 +25,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import ONE, Ranges
+from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
 from ...tir.structure import conjunction
 from ...tir.visit import substitute, with_func_body
@@ -163,41 +160,3 @@ def _if(condition: Expr, then: Stmt) -> Stmt:
     if condition is TRUE or (type(condition) is Const and condition.value):
         return then
     return If(condition, then)
-
-
-# Replace tensorized tiles by the implementation of their instruction.
-
-
-def instructions(func: Func) -> Func:
-    """Replace loops that are marked as an instruction by its implementation.
-
-    for j in 16: for k in 4: C[j] += A[k] * B[j * 4 + k]   ->   C[ramp(0, 1, 16)] = dot(..)
-
-    Raises `BuildError` if the instruction is unknown, or does not compute what the loops compute.
-    """
-    ranges = simplifier_of(func).ranges
-
-    def visit(s: Stmt) -> Stmt:
-        if type(s) is For and s.annotations:
-            name = dict(s.annotations).get(KEY)
-            if name is not None:
-                return _instruction(s, str(name), ranges)
-        return map_stmts(s, visit)
-
-    return with_func_body(func, visit(func.body))
-
-
-def _instruction(loop: For, name: str, ranges: Ranges) -> Stmt:
-    instruction = find_instruction(name)
-    if instruction is None:
-        raise BuildError(
-            "the program uses the instruction {0!r}, which is not known", name,
-            hint="register it before building",
-        )  # fmt: skip
-    operands = match(loop, instruction, ranges)
-    if isinstance(operands, Mismatch):
-        raise BuildError(
-            "the loops marked as the instruction {0} compute something else:\n{1}", name, loop,
-            hint="use tensorize, which checks this",
-        )  # fmt: skip
-    return written(instruction, operands)

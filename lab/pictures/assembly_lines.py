@@ -10,7 +10,7 @@ from ...base.text import count
 from ...codegen.compiled import Compiled
 from ...codegen.generator import generator_for
 from ...codegen.hot_block import hot_block
-from ...codegen.lower import ProgramLoops
+from ...codegen.program_loops import ProgramLoops
 from ...tir.ir import For, ForKind, Func
 from ...tir.printer import loop_names
 from ..workbench.versions import LabError

@@ -20,7 +20,6 @@ from .einsum import pad_einsum as pad_einsum
 from .expand import expand_reduction as expand_reduction
 from .expand import split_reduction as split_reduction
 from .factor import hoist_factor as hoist_factor
-from .factor import select_terms as select_terms
 from .initial import merge_reduction as merge_reduction
 from .inline import compute_inline as compute_inline
 from .inline import reverse_compute_inline as reverse_compute_inline
@@ -61,6 +60,7 @@ from .sample import sample_compute_location as sample_compute_location
 from .sample import sample_partitioned_tile as sample_partitioned_tile
 from .sample import sample_perfect_tile as sample_perfect_tile
 from .sample import sample_tile as sample_tile
+from .select_terms import select_terms as select_terms
 from .statements import make_blocks as make_blocks
 from .storage import set_scope as set_scope
 from .storage import storage_align as storage_align

@@ -1,17 +1,15 @@
-"""Terms of sums: a common factor of them (`hoist_factor`), those left out (`select_terms`)."""
+"""Factoring a common factor out of a sum: `hoist_factor`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace as _replace
 
-from ...base import dtypes
-from ...tir.combiners import Combiner, Place
+from ...tir.combiners import Place
 from ...tir.ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Expr,
     Func,
     IterKind,
@@ -21,25 +19,20 @@ from ...tir.ir import (
     Store,
     Var,
     binary,
-    const,
     load,
-    select,
 )
-from ...tir.structure import same
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..block_queries import (
     free_vars,
-    has_reduction,
     loop_name,
     require_not_inplace,
     require_unit,
-    with_regions,
 )
 from ..find import find_block, replace
 from ..places import adding, spatial_nest
 from ..primitive import primitive
-from ..reduction_blocks import match_reduction, require_terms, starts_from_zero, without_conditions
+from ..reduction_blocks import match_reduction, require_terms, starts_from_zero
 from ..require import require, require_some
 from .cached_copies import (
     insert_top,
@@ -155,53 +148,3 @@ def _require_only_here(
     loaded = {n.buffer for e in factors for n in walk(e) if type(n) is Load}
     for b in sorted(loaded, key=lambda b: b.name):
         require_written_before(fn, b, position, block)
-
-
-# Terms of a reduction that a condition leaves out: `select_terms`.
-
-
-@primitive
-def select_terms(fn: Func, block: Label) -> tuple[Func, None]:
-    """Combine the neutral value where a condition leaves out a term of a reduction.
-
-        with init: C[i] = 0                         with init: C[i] = 0
-        if M[i, k]: C[i] = C[i] + A[i, k]    ->     C[i] = C[i] + select(M[i, k], A[i, k], -0.0)
-
-    That is the form in which reductions are tiled and vectorized. The block must be a reduction to
-    one result, with an init for each element that it updates, and its body one update under
-    conditions. What the conditions guard is still evaluated only where they hold. The neutral value
-    of a sum of floats is -0.0, which changes no other.
-    """
-    found = find_block(fn, block)
-    require(has_reduction(found), "block {0} is no reduction", block)
-    conditions, body = without_conditions(found.body)
-    require(bool(conditions), "no condition is around the update of block {0}", block)
-    start = found.init
-    matched = match_reduction(_replace(found, body=body))
-    matched = require_some(
-        matched if type(start) is Store else None,
-        "block {0} must be a reduction to one result that starts from a value",
-        block,
-    )
-    assert type(start) is Store
-    require(
-        all(map(same, start.indices, matched.indices)),
-        "block {0} must start at the elements that it updates",
-        block,
-    )
-    value, neutral = matched.value, _neutral(matched.combiner, matched.value.dtype)
-    for condition in reversed(conditions):
-        value = select(condition, value, neutral)
-    old = load(matched.buffer, matched.indices)
-    (combined,) = matched.combiner.combine((old,), (value,))
-    new = _replace(found, body=Store(matched.buffer, matched.indices, combined))
-    fn = replace(fn, found, with_regions(new))
-    require_still_concurrent(fn, (block,))
-    return fn, None
-
-
-def _neutral(combiner: Combiner, dtype: str) -> Const:
-    """What `combiner` changes no value with, not even the sign of zero."""
-    if combiner.name == "sum" and dtypes.is_float(dtype):
-        return const(-0.0, dtype)
-    return combiner.identity((dtype,))[0]

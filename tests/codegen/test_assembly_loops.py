@@ -15,7 +15,7 @@ from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.assembly_loops import loops_of_lines
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import Part, generator_for
-from tilewright.codegen.lower import ProgramLoops
+from tilewright.codegen.program_loops import ProgramLoops
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 

@@ -10,7 +10,7 @@ from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.generator import generator_for
 from tilewright.codegen.hot_block import hot_block
-from tilewright.codegen.lower import ProgramLoops
+from tilewright.codegen.program_loops import ProgramLoops
 
 from .test_assembly_loops import product
 

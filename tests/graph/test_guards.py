@@ -15,7 +15,7 @@ import tilewright as tw
 from tilewright.base.errors import ArtifactError, GuardError, ModelError
 from tilewright.graph import Builder, Graph, TensorType, Value
 from tilewright.graph.limits import open_limits
-from tilewright.runtime.ranges import FIRST_GUARD, Guard, check_guards
+from tilewright.runtime.guards import FIRST_GUARD, Guard, check_guards
 
 TARGET = "cpu -threads=1"
 X = np.arange(20, dtype=np.float32).reshape(5, 4)

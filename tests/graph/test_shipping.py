@@ -20,7 +20,8 @@ import pytest
 import tilewright as tw
 from tilewright.base import files
 from tilewright.base.checked_json import sealed
-from tilewright.codegen.cpu.elf import members, read_object
+from tilewright.codegen.cpu.archive import members
+from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.cpu.generator import CALLED
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.graph import Builder, Graph, TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.base.errors import VerifyError
-from tilewright.codegen.cuda.emulate_check import check_form
+from tilewright.codegen.cuda.form import check_form
 from tilewright.codegen.lower import lower
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func

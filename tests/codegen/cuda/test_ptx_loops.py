@@ -13,7 +13,7 @@ from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cuda.ptx_loops import loops_of_lines
 from tilewright.codegen.generator import generator_for
-from tilewright.codegen.lower import ProgramLoops
+from tilewright.codegen.program_loops import ProgramLoops
 from tilewright.tir.ir import Func
 
 from . import schedules
