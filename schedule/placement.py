@@ -2,39 +2,24 @@
 
 While decisions are open, the new loops may have more iterations than when they are taken: then an
 index such as `(i * t + j) % 8` may be simpler, and what it sweeps known to be less.
-
-Names of the loops that steps make, of the names of the program: for people alone.
-
-Programs call the iteration variable of a loop `n` `vn`. What has no such name has a number.
-
-Rebind blocks to other loops, as `split` and `fuse` do below a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from dataclasses import replace as _replace
-from itertools import compress
-from keyword import iskeyword
 from typing import Any
 
-from ..base.errors import ScheduleError
-from ..tir.bounds import prove, variables
+from ..tir.bounds import prove
 from ..tir.ir import (
     Binary,
     Block,
-    Const,
-    Dim,
     Expr,
     For,
-    If,
     Iter,
-    IterKind,
     Op,
     Range,
     Region,
-    Seq,
     Stmt,
     Var,
     as_expr,
@@ -43,17 +28,12 @@ from ..tir.ir import (
 )
 from ..tir.polynomial import ONE, add, factors
 from ..tir.simplify import Simplifier, difference
-from ..tir.starts import may_exclude_first
-from ..tir.structure import conjunction, conjuncts, key_of, size
-from ..tir.visit import map_tuple, substitute, walk, with_body
-from .block_queries import (
-    Ranges,
-    domain_conditions,
-    free_vars,
-    nest,
-)
+from ..tir.structure import conjunction, conjuncts, key_of
+from ..tir.visit import substitute, walk
+from .block_queries import Ranges, domain_conditions, free_vars, nest
 from .facts import last
 from .find import blocks_in
+from .loop_names import loop_names
 from .require import current_space, is_provisional, require, require_some
 
 
@@ -123,7 +103,7 @@ def placed(
     for i, (var, _) in zip(block.iters, loops, strict=True):
         r = needed.get(i.var)
         value = var if r is None else s(r.min + var)
-        iters.append(_replace(i, value=value))
+        iters.append(replace(i, value=value))
         if r is not None:
             conditions += domain_conditions(value, i.extent, s)
     conditions += _kept_conditions(block, iters, old)
@@ -133,7 +113,7 @@ def placed(
             simple = s(c)
             alike = type(simple) is Binary and type(c) is Binary and simple.op is c.op
             conditions.append(simple if alike else c)
-    moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
+    moved = replace(block, iters=tuple(iters), predicate=conjunction(conditions))
     return nest(loops, moved)
 
 
@@ -193,144 +173,3 @@ def _by_values(condition: Expr, block: Block, moved: Sequence[Iter], old: Ranges
     if any(factors(k) for k in left):
         return None
     return binary(condition.op, total, const(-left.get(ONE, 0)))
-
-
-_LONGEST = 32
-"""Characters of a name of joined names; of longer ones the first and the last remain."""
-_FUSED = "_fused"
-
-
-def iteration_names(block: Block) -> list[str | None]:
-    """The names of the loops that a block was written for, `None` for those that have a number."""
-    if not all(i.var.name.startswith("v") for i in block.iters):
-        return [None] * len(block.iters)
-    bare = [i.var.name[1:] for i in block.iters]
-    return [name if name.isidentifier() and not iskeyword(name) else None for name in bare]
-
-
-def loop_names(block: Block) -> list[str]:
-    """Names of new loops, one for each iteration variable of a block."""
-    return [name or f"ax{n}" for n, name in enumerate(iteration_names(block))]
-
-
-def joined(names: Sequence[str]) -> str:
-    """The name of what stands for several loops: `n_oc` of `n` and `oc`, each of them once."""
-    parts = list(dict.fromkeys(name.removesuffix(_FUSED) for name in names))
-    whole = "_".join(parts)
-    return whole if len(whole) <= _LONGEST else f"{parts[0]}_to_{parts[-1]}"[:_LONGEST]
-
-
-def fused(names: Sequence[str]) -> str:
-    """The name of the loop that `fuse` makes of loops of these names."""
-    return f"{joined(names)}{_FUSED}"
-
-
-def mapped(block: Block, used: Sequence[Sequence[int]]) -> list[str]:
-    """Names of new loops over maps of a block's iteration variables, each of these (numbers)."""
-    given = iteration_names(block)
-    parts = [[given[n] for n in numbers] for numbers in used]
-    names = [
-        joined([name for name in some if name is not None]) if some and all(some) else f"ax{k}"
-        for k, some in enumerate(parts)
-    ]
-    return [
-        f"{name}_{names[:k].count(name)}" if names.count(name) > 1 else name
-        for k, name in enumerate(names)
-    ]
-
-
-MAX_SIZE = 1000
-
-
-def rebound(
-    stmt: Stmt, values: Mapping[Var, Expr], guard: Expr | None, ranges: dict[Var, tuple[Dim, Dim]]
-) -> Stmt:
-    """`stmt` with loop variables replaced in the bindings of blocks, and a condition added.
-
-    `ranges` are those of the loops around `stmt`.
-    """
-    match stmt:
-        case For():
-            inner = {**ranges, stmt.var: (0, last(stmt.extent))}
-            return with_body(stmt, rebound(stmt.body, values, guard, inner))
-        case Block():
-            s = Simplifier(ranges)
-            iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, s))
-            conditions = _conditions(stmt.predicate, values, s)
-            if guard is None:
-                return replace(stmt, iters=iters, predicate=conjunction(conditions))
-            new = replace(stmt, iters=iters, predicate=conjunction([*conditions, guard]))
-            _require_starts(new, guard, ranges)
-            return new
-        case Seq():
-            return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
-        case If():
-            cond = rebound_value(stmt.cond, values, Simplifier(ranges))
-            then = rebound(stmt.then, values, guard, ranges)
-            other = None if stmt.other is None else rebound(stmt.other, values, guard, ranges)
-            return If(cond, then, other)
-        case _:
-            raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
-
-
-def _require_starts(block: Block, guard: Expr, ranges: Ranges) -> None:
-    """Require that `guard`, on a loop of both reduce and other axes, leaves each init a place."""
-    if block.init is None:
-        return
-    values = [i.value for i in block.iters]
-    reduce = [i.kind is IterKind.REDUCE for i in block.iters]
-    terms = variables(*compress(values, reduce))
-    mixed = terms & variables(*compress(values, [not r for r in reduce]))
-    if mixed.isdisjoint(variables(guard)):
-        return
-    require(
-        not may_exclude_first(block, values, conjuncts(block.predicate), ranges),
-        "it cannot be shown that the condition {0} leaves the first term of each reduction of "
-        "block {1} in",
-        guard,
-        block.label,
-        hint="split before loops of elements and of the reduction are fused",
-    )
-
-
-def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:
-    new = rebound_value(i.value, values, s)
-    return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
-
-
-def _conditions(predicate: Expr | None, values: Mapping[Var, Expr], s: Simplifier) -> list[Expr]:
-    """`rebound_value` of the conditions of a predicate, without those that always hold.
-
-    One that never holds stays as it is, so that it still tells what the block's values are; the
-    condition `False` beside it says that it leaves out elements, not terms of a reduction.
-    """
-    conditions: list[Expr] = []
-    never = False
-    for old in conjuncts(predicate):
-        new = rebound_value(old, values, s)
-        if type(new) is not Const:
-            conditions.append(new)
-        elif not new.value:
-            never = True
-            conditions += [substitute(old, values)] if type(old) is not Const else []
-    return [*conditions, const(False, "bool")] if never else conditions
-
-
-def rebound_value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
-    """`e` with variables replaced, and new quotients and remainders simplified."""
-    new = values.get(e, e) if type(e) is Var else substitute(e, values)
-    if new is not e and _has_quotient(new):
-        if size(new) > MAX_SIZE:
-            raise ScheduleError(
-                "an index would grow to {0} terms; at most {1}", size(new), MAX_SIZE
-            )
-        return s(new)
-    return new
-
-
-def _has_quotient(e: Expr) -> bool:
-    if type(e) is not Binary:
-        return False
-    if e.op is Op.FLOORDIV or e.op is Op.MOD:
-        return True
-    return _has_quotient(e.a) or _has_quotient(e.b)

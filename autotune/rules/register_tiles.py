@@ -172,9 +172,10 @@ def write_back(
 ) -> None:
     """Unroll and vectorise the copy of a register tile of `main` to memory.
 
-    Where the lanes of its vectors lie apart there, their columns are written: along `row`, or by
-    the layout of what `main` computes. Digits of its last
-    index are one number, and so are rows and all of their few columns.
+    Vectors are stored along the variable whose values are adjacent in memory: `row` if it is given,
+    else one of the tile with stride 1 in the result, else the tile's vector. Loops are fused first
+    where only all of them together run through adjacent elements: the rows and columns of a tile
+    that has whole rows, and the digits of one index.
     """
     vector, lanes = register_tile.vector, register_tile.lanes
     copy = find_block(sch.func, write)
@@ -225,7 +226,10 @@ def written_along(main: Block, follow: Block) -> Var | None:
 
 
 def _is_whole(tile: RegisterTile, out: Input, along: Var) -> bool:
-    """Whether a tile has all columns of its rows, which are numbered by `along`."""
+    """Whether the vector's elements are rows of a matrix in memory, and the tile has all columns.
+
+    `along` numbers the columns. The rows of the tile then follow each other without a gap.
+    """
     columns = out.at.shape[out.plain[along]]
     held = tile.inner.get(along)
     beside = isinstance(columns, int) and out.strides.get(tile.vector) == columns

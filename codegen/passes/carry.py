@@ -1,4 +1,8 @@
-"""Carry elements that serial loops store and load again later in registers, not through memory."""
+"""Carry elements that serial loops store and load again later in registers, not through memory.
+
+An `if` in such a loop whose two branches only store to the same element becomes one store of a
+`select`, so that the element is carried whichever branch is taken.
+"""
 
 from __future__ import annotations
 

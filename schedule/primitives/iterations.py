@@ -28,8 +28,9 @@ from ..block_queries import free_vars, nest, with_regions
 from ..digit_sums import Bijection, bijection, solve
 from ..find import find_block, last_block, path_to, rebuild, replace
 from ..index_map import IndexMap
-from ..placement import mapped, rebound_value
+from ..loop_names import mapped
 from ..primitive import primitive
+from ..rebind import rebound_value
 from ..require import certain, require, require_number
 from .loops import require_depth, require_serial, require_unmarked
 

@@ -22,14 +22,15 @@ from ...tir.ir import (
     product,
 )
 from ...tir.visit import nested
-from .. import placement
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
 from ..facts import last
 from ..find import find_path, loop_path, path_to, rebuild
 from ..legality import require_permutable
-from ..placement import rebound, require_settled
+from ..loop_names import fused_name
+from ..placement import require_settled
 from ..primitive import primitive
+from ..rebind import rebound
 from ..require import HandleName, certain, require
 
 MAX_PARTS = 16
@@ -164,7 +165,7 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
         require_unmarked(n)
     if len(nest) == 1:
         return fn, loops[0]
-    fused = Var(placement.fused([v.name for v in loops]))
+    fused = Var(fused_name([v.name for v in loops]))
     extent = product([n.extent for n in nest])
     ranges = _ranges(path, [(fused, extent)])
     values: dict[Var, Expr] = {}

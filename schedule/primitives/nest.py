@@ -12,8 +12,8 @@ from ..available import require_still_concurrent
 from ..block_queries import loop_ranges, nest_like, require_not_vectorized
 from ..find import find_path, last_loop, loop_path, path_to, rebuild
 from ..loop_dependence import require_interleaving
-from ..placement import rebound
 from ..primitive import primitive
+from ..rebind import rebound
 from ..require import require, require_some
 from .loops import height, require_depth
 

@@ -29,8 +29,8 @@ from ..block_queries import (
 )
 from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild, statements
 from ..legality import kept_apart, own_boxes
-from ..placement import rebound
 from ..primitive import primitive
+from ..rebind import rebound
 from ..require import current_space, require
 from ..versions import Turn, Versions, renewed, versions_of
 from .partition import MAX_BLOCKS, fresh_copy, tidied

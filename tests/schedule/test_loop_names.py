@@ -5,7 +5,7 @@ from __future__ import annotations
 import tilewright as tw
 from tilewright import te
 from tilewright.schedule import Schedule
-from tilewright.schedule.placement import fused
+from tilewright.schedule.loop_names import fused_name
 
 
 def conv1d(ic: str = "ic", k: str = "k") -> tw.Func:
@@ -41,9 +41,9 @@ def test_placed_blocks_and_copies_have_the_names_of_the_program() -> None:
 
 
 def test_fused_loops_name_each_once() -> None:
-    assert fused(["i", "j"]) == "i_j_fused"
-    assert fused(["i_j_fused", "k"]) == "i_j_k_fused"
-    assert len(fused([f"long_name_{n}" for n in range(9)])) < 40
+    assert fused_name(["i", "j"]) == "i_j_fused"
+    assert fused_name(["i_j_fused", "k"]) == "i_j_k_fused"
+    assert len(fused_name([f"long_name_{n}" for n in range(9)])) < 40
 
 
 def test_names_are_in_no_trace() -> None:
