@@ -16,11 +16,11 @@ from ..tir.ir import Func
 from ..tir.program import program_hint, shown
 from ..tuning_db.values import SessionStatus
 from .model.target_model import Roofline
+from .records import workload_record
 from .result import Spent, TuneResult
 from .rules.division import pieces_of
 from .rules.user_rules import SKETCH_RULES, noted_refusals
 from .search.sketch import Sketch, sketches
-from .session.records import workload_record
 
 
 class Task(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 import tilewright as tw
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.numeric_check import largest_error, tolerance_of
-from tilewright.autotune.session.records import target_record, workload_record
+from tilewright.autotune.records import target_record, workload_record
 from tilewright.codegen.detect import resolve, usable_processors
 from tilewright.runtime import DeviceArray
 from tilewright.runtime.cuda_driver import driver

@@ -150,7 +150,7 @@ def available(names: Sequence[str], known: Sequence[str], pythons: Mapping[str, 
 def tune(cases: Sequence[Case], threads: int, trials: int, location: str) -> None:
     """Tune the cases that have no record yet."""
     import tilewright as tw
-    from tilewright.autotune.session.records import target_record, toolchain_record, workload_record
+    from tilewright.autotune.records import target_record, toolchain_record, workload_record
     from tilewright.codegen.detect import resolve
 
     from .peers.tilewright import program, target
@@ -268,7 +268,7 @@ def table(
 
 def circumstances(target: str = "cpu") -> dict[str, Any]:
     """The machine and the versions that the figures depend on."""
-    from tilewright.autotune.session.records import environment_record, toolchain_record
+    from tilewright.autotune.records import environment_record, toolchain_record
     from tilewright.codegen.detect import resolve
 
     here = resolve(target)

@@ -197,7 +197,7 @@ def build_library(
     Raises what `build` raises, and `BuildError` if the files cannot be written or there is no
     linker.
     """
-    from ..autotune.session.records import toolchain_record
+    from ..autotune.records import toolchain_record
     from ..base.files import replace_files
     from ..codegen.detect import resolve
     from ..codegen.generator import generator_for

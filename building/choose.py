@@ -379,6 +379,6 @@ def explained(
 
 def _records(func: Func, target: Target) -> tuple[Workload, TargetRecord, Toolchain]:
     """The key of a lookup: the program, where it is to run, and the compiler."""
-    from ..autotune.session.records import target_record, toolchain_record, workload_record
+    from ..autotune.records import target_record, toolchain_record, workload_record
 
     return workload_record(func), target_record(target), toolchain_record(target)

@@ -120,7 +120,7 @@ def _kernel(
     from ..autotune.measure.machine import with_rates
     from ..autotune.model.profile import profile
     from ..autotune.model.target_model import model_for
-    from ..autotune.session.records import flops
+    from ..autotune.records import flops
     from ..tir.parser import parse
 
     origin, seconds = kernel.choice.origin, kernel.choice.seconds

@@ -269,7 +269,7 @@ def best(
 
 def _workload(program: str, options: Options) -> Workload:
     """The record of a program, for which all that describes programs is loaded."""
-    from ..autotune.session.records import workload_record
+    from ..autotune.records import workload_record
 
     return workload_record(load_program(program, options))
 
@@ -300,7 +300,7 @@ def import_records(
     as_json: AsJson = False,
 ) -> None:
     """Import the records of an export; existing ones do not change."""
-    from ..autotune.session.records import inexact_steps
+    from ..autotune.records import inexact_steps
 
     with open_database(db, create=True) as database:
         lines = sys.stdin if file == "-" else file

@@ -313,7 +313,7 @@ class _Alike:
 
 def _of_graph(graph: Graph) -> dict[str, Any]:
     """What is known once all dims have values: types, and the kernels that groups become."""
-    from ..autotune.session.records import flops
+    from ..autotune.records import flops
     from ..graph.fates import fates
     from ..graph.groups import divide
     from ..graph.lower import lowered_all

@@ -111,8 +111,8 @@ def _tell_kernels(program: str, kernels: Sequence[Func]) -> None:
 
 def _recorded(func: Func, database: TuningDatabase, record: str) -> Schedule:
     """The program with the schedule of a record."""
+    from ..autotune.records import workload_record
     from ..autotune.search.replay import recorded_schedule
-    from ..autotune.session.records import workload_record
 
     recorded = recorded_schedule(database, record, func)
     if recorded.of_others:
@@ -126,8 +126,8 @@ def _best(
     func: Func, target: Target, database: TuningDatabase, tolerance: float | None
 ) -> Schedule:
     """The program with the best schedule that there is, else as it is written."""
+    from ..autotune.records import target_record, toolchain_record, workload_record
     from ..autotune.search.replay import Replays
-    from ..autotune.session.records import target_record, toolchain_record, workload_record
     from ..schedule import Schedule
 
     replays = Replays(func)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tilewright.autotune.model.cpu.model import MODEL
-from tilewright.autotune.session.records import (
+from tilewright.autotune.records import (
     environment_record,
     inexact_steps,
     target_record,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from tilewright import ops
-from tilewright.autotune.session.records import workload_record
+from tilewright.autotune.records import workload_record
 from tilewright.tuning_db import (
     AnyRecord,
     Outcome,

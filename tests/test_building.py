@@ -18,13 +18,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.result import TuneResult
-from tilewright.autotune.search import unmeasured
-from tilewright.autotune.search.unmeasured import default_trace
-from tilewright.autotune.session.records import (
+from tilewright.autotune.records import (
     target_record,
     workload_record,
 )
+from tilewright.autotune.result import TuneResult
+from tilewright.autotune.search import unmeasured
+from tilewright.autotune.search.unmeasured import default_trace
 from tilewright.building.build import build_library
 from tilewright.building.choose import Choices
 from tilewright.codegen import cache as compiling

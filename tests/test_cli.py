@@ -26,7 +26,7 @@ import tilewright as tw
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
-from tilewright.autotune.session.records import toolchain_record, workload_record
+from tilewright.autotune.records import toolchain_record, workload_record
 from tilewright.base.errors import BuildError
 from tilewright.cli.database import _gain as cell_of_gain
 from tilewright.cli.program_file import Options, load_program

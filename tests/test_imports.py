@@ -216,7 +216,7 @@ def test_every_package_folder_is_a_room(root: Path) -> None:
         ("stray.py", "", "belongs to no room"),
         ("target/cpu.py", "from ..tir import ir", "target may not import tir"),
         (
-            "autotune/session/records.py",
+            "autotune/session/session.py",
             "from ...codegen.cpu.llvm import x",
             "reaches into codegen/cpu",
         ),
@@ -247,6 +247,29 @@ def test_the_table_bites(path: str, source: str, says: str) -> None:
 )
 def test_the_table_allows(path: str, source: str) -> None:
     assert violations(path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "above"),
+    [
+        ("rules", {"search", "measure", "session", "show"}),
+        ("model", {"measure", "session", "show"}),
+        ("search", {"measure", "session", "show"}),
+        ("measure", {"session", "show"}),
+    ],
+)
+def test_a_session_is_above_what_it_uses(root: Path, package: str, above: set[str]) -> None:
+    """No package of `autotune` imports one that is above it."""
+    inner = [path for path in sources(root) if path.parent == root / "autotune" / package]
+    found = {
+        f"{path.name}:{line}: {name}"
+        for path in inner
+        for line, level, names in imports(path.read_text())
+        for name in names
+        if level == 2 and name.split(".")[0] in above
+    }
+    assert inner
+    assert found == set()
 
 
 def test_libraries_are_declared_and_used(root: Path) -> None:

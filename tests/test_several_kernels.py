@@ -15,8 +15,8 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureConfig
+from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.rules.division import pieces_of
-from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.codegen.build import compiled_signature
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION

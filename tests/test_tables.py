@@ -261,8 +261,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(generator, "runtimes", lambda _, runtimes=runtimes: runtimes)
     monkeypatch.setattr(CudaGenerator, "missing", lambda _: [NO_DEVICE])
     monkeypatch.setattr("tilewright.codegen.detect.usable_memory", lambda: 32 * 2**30)
-    monkeypatch.setattr("tilewright.autotune.session.records.target_record", lambda target: CPU)
-    monkeypatch.setattr("tilewright.autotune.session.records.toolchain_record", lambda target: LLVM)
+    monkeypatch.setattr("tilewright.autotune.records.target_record", lambda target: CPU)
+    monkeypatch.setattr("tilewright.autotune.records.toolchain_record", lambda target: LLVM)
     path = "/srv/measurements/of-all-machines/tuning.db"
     for module in ("explain", "lookup"):
         monkeypatch.setattr(f"tilewright.tuning_db.{module}.location", lambda _: path)

@@ -26,13 +26,13 @@ from tilewright.autotune.measure.runner import Runner
 from tilewright.autotune.model import base_model, samples
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.model.target_model import _MODELS, model_for, register_model
+from tilewright.autotune.records import environment_record, target_record, toolchain_record
 from tilewright.autotune.rules import fusion_groups, plans, register_rules
 from tilewright.autotune.rules.draft import Draft, Drafts
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.remembered import chosen, recalled
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
-from tilewright.autotune.session.records import environment_record, target_record, toolchain_record
 from tilewright.base.errors import ArtifactError, TargetError, TuningError
 from tilewright.cli import models
 from tilewright.codegen.build import compile_func, to_module

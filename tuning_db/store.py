@@ -310,7 +310,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         """Take over the records of an export, in one transaction, as `merge` does.
 
         Schedules in files of versions 1 and 2 of the format do not name their inexact steps:
-        `inexact` returns these for a trace (`autotune.session.records.inexact_steps`). Without it
+        `inexact` returns these for a trace (`autotune.records.inexact_steps`). Without it
         they name none, and builds set aside those that have some. Cost models in such files
         are skipped, with a warning.
 

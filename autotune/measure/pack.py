@@ -36,8 +36,8 @@ from ...tuning_db.store import DatabaseOrPath
 from ...tuning_db.values import Outcome, TargetRecord, to_plain
 from ..config import TuneConfig
 from ..model.cost_model import PARAMETERS
+from ..records import toolchain_record, workload_record
 from ..search.drawing import Drawn, drawn_by_search, model_or_none
-from ..session.records import toolchain_record, workload_record
 from .compile_in_child import compile_in_child
 from .host_sample import NotSampled, host_sample
 from .interchange import reference_program

@@ -37,8 +37,8 @@ from ...tuning_db.values import (
     Workload,
     to_plain,
 )
-from ..session.budget import running_at
-from ..session.records import schedule_record
+from ..records import schedule_record
+from ..running_time import running_at
 
 
 class Imported(NamedTuple):

@@ -36,9 +36,9 @@ from ...target import Target
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Environment, Machine, Outcome, TargetRecord, Workload
+from ..running_time import running
 from ..search.candidates import decided
 from ..search.replay import read_trace, row_of
-from ..session.budget import running
 from .profile import profile
 from .target_model import Features, model_for, model_of
 

@@ -15,7 +15,7 @@ from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Measurement, ScheduleRecord, TargetRecord
 from ..model.profile import profile
 from ..model.target_model import TargetModel, model_for
-from ..session.records import schedule_record, toolchain_record, workload_record
+from ..records import schedule_record, toolchain_record, workload_record
 from . import history, transfer
 from .candidates import Rows, Rowspace
 from .replay import Replays

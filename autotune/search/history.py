@@ -20,7 +20,7 @@ from ...tuning_db.values import (
 )
 from ..model.target_model import TargetModel
 from ..result import BestResult
-from ..session.budget import parts
+from ..running_time import parts
 from .replay import Replays, read_trace, row_of
 from .search import Known
 

@@ -16,7 +16,7 @@ from ...schedule import Schedule, Trace
 from ...tir.ir import Func
 from ...tir.verify import verify
 from ...tuning_db.values import AnyRecord, Measurement, Pin, ScheduleRecord, Workload
-from ..session.records import workload_record
+from ..records import workload_record
 
 if TYPE_CHECKING:
     from ...tuning_db import TuningDatabase

@@ -26,7 +26,7 @@ from ..model.cost_model import CostModel, TrainingRows
 from ..model.memo import Memo
 from ..model.profile import profile
 from ..model.target_model import Estimator, model_for
-from ..session.records import schedule_record
+from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
 from .replay import row_of
 from .sketch import Sketch, sketches, written

@@ -34,7 +34,7 @@ from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, Floats, TrainingRows
 from ..model.profile import profile
 from ..model.target_model import Estimator, TargetModel, model_for
-from ..session.records import target_record
+from ..records import target_record
 from .candidates import Rows, Rowspace
 from .history import features_of
 from .replay import read_trace

@@ -1,30 +1,18 @@
-"""The budget of a tuning session: trials and seconds, and the part of them that is spent.
-
-When a session ends before its budget is used up.
-
-Requests to stop, from the keyboard or by a signal, noticed where stopping is safe.
-"""
+"""The budget of a tuning session, the part of it that is spent, and rules that end it before."""
 
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import accumulate, pairwise
-from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 from ...base.durations import format_ratio, format_seconds
 from ...base.errors import TuningError
 from ..model.target_model import Roofline
 
 _MAX_TRIALS = 10_000_000
-_PAUSE = timedelta(seconds=60)
-"""A session in which nothing happened for longer was not running all the time."""
 
 
 @dataclass(frozen=True)
@@ -120,30 +108,6 @@ def _check(name: str, value: Any, is_number: bool, most: float) -> None:
         )
 
 
-def running(moments: Iterable[datetime]) -> float:
-    """The seconds between the first and the last moment, without long pauses between moments."""
-    return max(running_at(moments).values(), default=0.0)
-
-
-def running_at(moments: Iterable[datetime]) -> dict[datetime, float]:
-    """The `running` seconds until each of the moments."""
-    ordered = sorted(moments)
-    pauses = (min(end - begin, _PAUSE).total_seconds() for begin, end in pairwise(ordered))
-    return dict(zip(ordered, accumulate(pauses, initial=0.0), strict=True)) if ordered else {}
-
-
-def parts(moments: Iterable[tuple[datetime, str]]) -> dict[str, float]:
-    """The `running` seconds of several (names) that work in turns, of the moments of each.
-
-    The time between two moments is of the one whose moment ends it.
-    """
-    ordered = sorted(moments)
-    times = dict.fromkeys((name for _, name in ordered), timedelta())
-    for (begin, _), (end, name) in pairwise(ordered):
-        times[name] += min(end - begin, _PAUSE)
-    return {name: time.total_seconds() for name, time in times.items()}
-
-
 @dataclass(frozen=True)
 class StopRules:
     """`stop_at` is a share of the roofline: a program that reaches it gets no more trials.
@@ -176,153 +140,3 @@ class StopRules:
             return None
         share = format_ratio(gain)
         return f"a second of tuning is expected to gain {share} of the time, below min_gain"
-
-
-_DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], object] | signal.Handlers] = {
-    signal.SIGINT: signal.default_int_handler,
-    signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGHUP: signal.SIG_DFL,
-}
-
-
-class Interrupts:
-    """A context manager that defers the first SIGINT, SIGTERM or SIGHUP until `check` is called.
-
-    `say` is called when that signal arrives, from its handler: to stop may take a while.
-
-    A second signal has its usual effect at once. SIGTERM and SIGHUP still end the process: on
-    leaving, the deferred signal is raised again, with its default action. So is a SIGINT if no
-    `check` came after it.
-
-    Handlers are installed in the main thread only, where Python delivers signals, and only for
-    signals that the program does not handle itself. On leaving, the defaults are restored. Other
-    threads set `stop`, which counts as an interrupt.
-    """
-
-    def __init__(
-        self, stop: threading.Event | None = None, say: Callable[[], None] = lambda: None
-    ) -> None:
-        self._stop = stop
-        self._say = say
-        self._noted: signal.Signals | None = None
-        self._installed: list[signal.Signals] = []
-        self._raised = False
-
-    def check(self) -> None:
-        """Raise `KeyboardInterrupt` if there was a request to stop."""
-        if self._noted is not None:
-            self._raised = True
-            raise KeyboardInterrupt
-        if self._stop is not None and self._stop.is_set():
-            raise KeyboardInterrupt
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number, default in _DEFAULTS.items():
-                if signal.getsignal(number) == default:
-                    signal.signal(number, self._note)
-                    self._installed.append(number)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for number in self._installed:
-            if signal.getsignal(number) == self._note:  # a callback may have installed its own
-                signal.signal(number, _DEFAULTS[number])
-        self._installed.clear()
-        unseen = not self._raised and kind is None
-        if self._noted is not None and (unseen or self._noted is not signal.SIGINT):
-            signal.raise_signal(self._noted)
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        if self._noted is None:
-            self._noted = signal.Signals(number)
-            self._say()
-            return
-        self._raised = True  # by the default handler: it is not raised once more at the end
-        signal.signal(number, _DEFAULTS[signal.Signals(number)])
-        signal.raise_signal(number)
-
-
-# The expected gain of another measurement of a program: it shares budgets and ends sessions.
-
-_WINDOW = 3
-"""Batches over which the trend is taken."""
-_TREND = 0.2
-"""The weight of the trend beside that of what may be left."""
-
-
-@dataclass
-class Progress:
-    """The course of a search: after each batch, the trials done and the best seconds.
-
-    `limit` is a lower bound of the time. `seconds` is the duration of the trials of this session.
-    """
-
-    limit: float
-    points: list[tuple[int, float]]
-    trials: int = 0
-    seconds: float = 0.0
-
-    def add(self, trials: int, seconds: float, best: float | None) -> None:
-        """Count a batch of `trials` that took `seconds`; `best` is the best time after it."""
-        self.trials += trials
-        self.seconds += seconds
-        if best is not None:
-            self.points.append((self.trials, best))
-
-    @property
-    def best(self) -> float | None:
-        return self.points[-1][1] if self.points else None
-
-    @property
-    def seconds_per_trial(self) -> float | None:
-        return self.seconds / self.trials if self.trials else None
-
-    @property
-    def gain(self) -> float | None:
-        """The seconds of a call that the next trial is expected to save; `None` if nothing ran.
-
-        The gradient of Ansor's task scheduler (Zheng et al., OSDI 2020, section 6): a mean of the
-        trend of the last batches and of an optimistic guess, that as many trials again reach the
-        limit. The limit is the roofline in place of zero, and of similar tasks.
-        """
-        if not self.points:
-            return None
-        trials, best = self.points[-1]
-        trend = 0.0
-        if len(self.points) > 1:
-            since, then = self.points[max(0, len(self.points) - 1 - _WINDOW)]
-            trend = max(0.0, then - best) / max(1, trials - since)
-        left = max(0.0, best - self.limit) / max(1, trials)
-        return _TREND * trend + (1 - _TREND) * left
-
-
-def most_promising(sessions: Sequence[Progress], weights: Sequence[float]) -> int:
-    """Which program the next batch is expected to gain most for, in weighted seconds of a call.
-
-    One that was not tried yet comes first; one of which nothing ran gets its turn by trials.
-    """
-    untried = [n for n, progress in enumerate(sessions) if not progress.trials]
-    if untried:
-        return untried[0]
-    failing = [n for n, progress in enumerate(sessions) if progress.gain is None]
-    if failing:
-        least = min(failing, key=lambda n: sessions[n].trials)
-        if sessions[least].trials <= min(progress.trials for progress in sessions):
-            return least
-    gains = [w * (c.gain or 0.0) for c, w in zip(sessions, weights, strict=True)]
-    return max(range(len(sessions)), key=lambda n: gains[n])
-
-
-def relative_gain(sessions: Sequence[Progress], weights: Sequence[float]) -> float | None:
-    """The gain that is expected of a second of tuning, as a share of the weighted time of all.
-
-    Of the most promising program; `None` before all of them have run.
-    """
-    total = best = 0.0
-    for progress, weight in zip(sessions, weights, strict=True):
-        if progress.gain is None or progress.best is None or not progress.seconds_per_trial:
-            return None
-        total += weight * progress.best
-        best = max(best, weight * progress.gain / progress.seconds_per_trial)
-    return best / total

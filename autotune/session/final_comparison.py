@@ -20,6 +20,7 @@ from ..config import MIN_FINALISTS, TuneConfig
 from ..measure.interchange import interchanged
 from ..measure.measure_result import BuildRequest, MeasureResult
 from ..measure.measurer import Measurer
+from ..records import schedule_record
 from ..search.remembered import chosen
 from ..search.search import Search
 from ..search.sketch import Sketch, written
@@ -35,7 +36,6 @@ from .finals import (
 )
 from .noise import DISTURBED, DriftMonitor
 from .recorder import Earlier, Recorder
-from .records import schedule_record
 
 
 @dataclass(eq=False)

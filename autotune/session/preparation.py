@@ -19,12 +19,12 @@ from ..config import TuneConfig
 from ..model.base_model import named
 from ..model.cost_model import PARAMETERS
 from ..model.target_model import model_for
+from ..records import target_record, toolchain_record, workload_record
 from ..result import Spent, TuneResult
 from ..search import history
 from ..search.replay import Replays
 from .budget import Budget, budget_text
 from .recorder import BEAT, kept_text
-from .records import target_record, toolchain_record, workload_record
 from .session_history import tolerance_of
 
 _log = logging.getLogger(__name__)

@@ -33,10 +33,11 @@ from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
 from ..result import BestResult, Spent, TuneResult, instead_text
 from ..search.search import Candidate, Search
-from .budget import Meter, Progress
+from .budget import Meter
 from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
 from .final_comparison import FinalComparison, Rival, Rivals, WrongResults
 from .finals import Fastest, Finalist
+from .gain import Progress
 from .noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text, was_disturbed
 from .own_sketches import OwnRules, OwnSchedules
 from .recorder import Recorder

@@ -16,7 +16,7 @@ from ...tuning_db.finals_rule import finals_key, of_finals
 from ...tuning_db.tally import Trials
 from ...tuning_db.values import Measurement, ScheduleRecord, Session, TargetRecord, Toolchain
 from ..measure.numeric_check import require_tolerance
-from .budget import running
+from ..running_time import running
 from .events import Final, Trial
 from .finals import SessionFinals, session_finals
 from .noise import was_disturbed

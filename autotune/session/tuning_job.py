@@ -22,18 +22,20 @@ from ..measure.machine import Again, Description, described
 from ..measure.measurer import Measurer
 from ..measure.worker_pool import WorkerPool
 from ..model.target_model import model_for
+from ..records import environment_record, target_record, toolchain_record, workload_record
 from ..result import BestResult, TuneResult
 from ..search import history, transfer
 from ..search.replay import Replays
 from ..search.search import Search
 from ..tasks import Prepared, Task, prepared_sketches
-from .budget import Budget, Interrupts, Meter, StopRules, most_promising, relative_gain
+from .budget import Budget, Meter, StopRules
 from .events import Callback
 from .final_comparison import Rival, rivals_of
+from .gain import most_promising, relative_gain
+from .interrupts import Interrupts
 from .own_sketches import OwnRules, OwnSchedules, warn_of_unused
 from .preparation import Begun, Heartbeats, interrupted_result, started_session, unfinished_session
 from .recorder import Recorder, Subject
-from .records import environment_record, target_record, toolchain_record, workload_record
 from .session import OutOfTime, Tuning
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import htpy as h
 
 from ...autotune.model.target_model import TargetModel, model_for
-from ...autotune.session.records import workload_record
+from ...autotune.records import workload_record
 from ...base.durations import format_seconds
 from ...base.text import format_si
 from ...target import Target

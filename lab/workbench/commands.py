@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
+from ...autotune.records import target_record
 from ...autotune.search.replay import recorded_schedule
-from ...autotune.session.records import target_record
 from ...base.text import short_id
 from ...schedule.find import loops_in
 from ...schedule.primitive import find_primitive

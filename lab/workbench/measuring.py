@@ -29,19 +29,19 @@ from ...autotune.measure.measurer import Measurer
 from ...autotune.measure.pack import write_pack
 from ...autotune.measure.worker_pool import Built, WorkerPool
 from ...autotune.model.target_model import TargetModel
-from ...autotune.search.drawing import drawn_of_traces, model_or_none
-from ...autotune.search.replay import Replays
-from ...autotune.search.sketch import Sketch
-from ...autotune.session.finals import Finalist, InterleavedTiming, attempts
-from ...autotune.session.noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text
-from ...autotune.session.recorder import Recorder, Subject
-from ...autotune.session.records import (
+from ...autotune.records import (
     environment_record,
     schedule_record,
     target_record,
     toolchain_record,
     workload_record,
 )
+from ...autotune.search.drawing import drawn_of_traces, model_or_none
+from ...autotune.search.replay import Replays
+from ...autotune.search.sketch import Sketch
+from ...autotune.session.finals import Finalist, InterleavedTiming, attempts
+from ...autotune.session.noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text
+from ...autotune.session.recorder import Recorder, Subject
 from ...base.errors import DatabaseError
 from ...codegen.detect import check_runnable
 from ...runtime.timer import turn_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ...autotune.session.records import schedule_record, target_record
+from ...autotune.records import schedule_record, target_record
 from ...base.errors import ScheduleError
 from ...base.text import short_id
 from ...schedule import Trace

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...autotune.session.records import schedule_record
+from ...autotune.records import schedule_record
 from ...base.durations import change, format_change_between, measured_time
 from ...base.errors import TilewrightError
 from ...schedule import Schedule

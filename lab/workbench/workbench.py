@@ -128,9 +128,9 @@ from ...autotune.config import TuneConfig
 from ...autotune.measure.machine import with_rates
 from ...autotune.model.memo import Memo
 from ...autotune.model.target_model import target_limits
+from ...autotune.records import schedule_record, workload_record
 from ...autotune.rules.division import pieces_of
 from ...autotune.search.drawing import model_or_none
-from ...autotune.session.records import schedule_record, workload_record
 from ...base.errors import (
     BuildError,
     DatabaseError,

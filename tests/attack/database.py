@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import TuningDatabase, build
-from tilewright.autotune.session.records import workload_record
+from tilewright.autotune.records import workload_record
 from tilewright.base.errors import TilewrightError
 from tilewright.tuning_db.values import KINDS, AnyRecord, Digested, Session, to_plain
 

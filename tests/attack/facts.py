@@ -9,8 +9,8 @@ from functools import cache, partial
 
 import numpy as np
 
+from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search.unmeasured import default_trace, model_trace
-from tilewright.autotune.session.records import target_record, toolchain_record, workload_record
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func

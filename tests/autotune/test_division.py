@@ -103,7 +103,7 @@ def test_random_programs_are_divided_right() -> None:
 
 
 def test_equal_kernels_are_one_program_to_the_database() -> None:
-    from tilewright.autotune.session.records import workload_record
+    from tilewright.autotune.records import workload_record
 
     first, second, third = (p.func for p in pieces_of(LAYERS["gated"](), TARGET))
     x, w = operand("x", 20, 16), operand("w", 16, 32, constant=True)

@@ -23,7 +23,7 @@ from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.measure.pack import write_pack
 from tilewright.autotune.measure.pack_import import import_results
-from tilewright.autotune.session.records import target_record
+from tilewright.autotune.records import target_record
 from tilewright.base.checked_json import sealed
 from tilewright.base.errors import ArtifactError, BuildError, KernelError, TuningError
 from tilewright.codegen.build import compile_func

@@ -14,10 +14,10 @@ from tilewright import ops
 from tilewright.autotune.model.cost_model import CERTAIN, CostModel, Feasibility, TrainingRows
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL
+from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search import history
 from tilewright.autotune.search.search import Candidate, Known, Observation
 from tilewright.autotune.search.transfer import learned, model_of, refit, warm
-from tilewright.autotune.session.records import target_record, toolchain_record, workload_record
 from tilewright.tuning_db import Outcome, TargetRecord, Toolchain, TuningDatabase, Workload
 
 from ..measured import put_measured

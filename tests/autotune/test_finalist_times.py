@@ -12,8 +12,8 @@ from statistics import median
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.autotune.records import target_record
 from tilewright.autotune.session.events import Final, Started
-from tilewright.autotune.session.records import target_record
 from tilewright.autotune.show.picture import Picture
 from tilewright.base.text import short_id
 from tilewright.codegen.detect import resolve

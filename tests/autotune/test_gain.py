@@ -7,7 +7,8 @@ import pytest
 from tilewright import TuningError, ops
 from tilewright.autotune.model.cpu.model import roofline
 from tilewright.autotune.model.target_model import Roofline
-from tilewright.autotune.session.budget import Progress, StopRules, most_promising, relative_gain
+from tilewright.autotune.session.budget import StopRules
+from tilewright.autotune.session.gain import Progress, most_promising, relative_gain
 from tilewright.target import CpuTarget
 
 TARGET = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from tilewright.autotune.session.budget import Interrupts
+from tilewright.autotune.session.interrupts import Interrupts
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -102,7 +102,7 @@ def test_other_threads_install_nothing() -> None:
 
 CHILD = """
 import signal, sys
-from tilewright.autotune.session.budget import Interrupts
+from tilewright.autotune.session.interrupts import Interrupts
 with Interrupts() as interrupts:
     for name in sys.argv[1:]:
         signal.raise_signal(getattr(signal, name))

@@ -9,10 +9,10 @@ import pytest
 
 from tilewright import Schedule, TuningDatabase, tune
 from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.records import schedule_record, target_record, workload_record
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.session import tuning_job
 from tilewright.autotune.session.events import Ended, Event
-from tilewright.autotune.session.records import schedule_record, target_record, workload_record
 from tilewright.autotune.show.recorded_run import open_run
 from tilewright.cli.report import print_results, tune_row
 from tilewright.codegen.detect import resolve

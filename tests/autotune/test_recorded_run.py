@@ -23,12 +23,12 @@ from rich.console import Console
 from tilewright import DatabaseError, TuningDatabase, TuningError, open_run, tune
 from tilewright.autotune.measure import machine
 from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.replay import Replays
 from tilewright.autotune.session import tuning_job
 from tilewright.autotune.session.budget import Meter
 from tilewright.autotune.session.events import Drift, Ended, Event, Started, Trial, Waiting
-from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.autotune.show import recorded_run
 from tilewright.autotune.show.display import LiveDisplay
 from tilewright.autotune.show.recorded_run import RecordedRun

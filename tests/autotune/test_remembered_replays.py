@@ -11,9 +11,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune.records import workload_record
 from tilewright.autotune.search import remembered_replays
 from tilewright.autotune.search.remembered_replays import KIND, RememberedReplays, replays_of
-from tilewright.autotune.session.records import workload_record
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tuning_db.values import ScheduleRecord, Workload
 

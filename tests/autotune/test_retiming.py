@@ -8,10 +8,10 @@ from tilewright import TuningDatabase, tune
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.model.target_model import model_for
+from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search import transfer
 from tilewright.autotune.session.events import Trial
 from tilewright.autotune.session.noise import Plausibility
-from tilewright.autotune.session.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.session.session import OutOfTime
 from tilewright.autotune.session.session_history import SessionHistory
 from tilewright.codegen.detect import resolve

@@ -19,6 +19,7 @@ from rich.console import Console
 from tilewright import TuningDatabase, ops, tune
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
+from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search import search
 from tilewright.autotune.search.remembered import chosen, recalled
@@ -30,7 +31,6 @@ from tilewright.autotune.session.events import Drift, Ended, Event, Final, Trial
 from tilewright.autotune.session.final_comparison import Rival, Rivals, rivals_of
 from tilewright.autotune.session.finals import Finalist
 from tilewright.autotune.session.noise import noise_text, was_disturbed
-from tilewright.autotune.session.records import target_record, workload_record
 from tilewright.autotune.show.display import LiveDisplay
 from tilewright.autotune.show.recorded_run import open_run
 from tilewright.building.build import explain

@@ -13,6 +13,11 @@ from tilewright import ops
 from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL
+from tilewright.autotune.records import (
+    target_record,
+    toolchain_record,
+    workload_record,
+)
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Candidate, SearchConfig
 from tilewright.autotune.search.sketch import Sketch, sketches
@@ -25,11 +30,6 @@ from tilewright.autotune.search.transfer import (
     threads_of,
     transferred,
     warm,
-)
-from tilewright.autotune.session.records import (
-    target_record,
-    toolchain_record,
-    workload_record,
 )
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te

@@ -23,12 +23,13 @@ from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
 from tilewright.autotune.result import TuneResult
+from tilewright.autotune.running_time import running
 from tilewright.autotune.search import search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import sketches
 from tilewright.autotune.session import session as session_module
 from tilewright.autotune.session import tuning_job as tuning
-from tilewright.autotune.session.budget import Meter, running
+from tilewright.autotune.session.budget import Meter
 from tilewright.autotune.session.events import Drift, Ended, Event, Final, Started, Trial
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION

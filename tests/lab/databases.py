@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.session.records import schedule_record, workload_record
+from tilewright.autotune.records import schedule_record, workload_record
 from tilewright.tuning_db import (
     AnyRecord,
     Environment,

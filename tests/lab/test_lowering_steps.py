@@ -214,7 +214,7 @@ def test_without_tools_the_passes_are_there(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_schedules_of_records_are_compiled_by_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.autotune.session.records import schedule_record
+    from tilewright.autotune.records import schedule_record
 
     asked: list[str] = []
     func = vectorized().original

@@ -25,9 +25,9 @@ from tilewright.autotune.measure.measure_result import MeasureConfig, MeasureRes
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.measure.pack_import import import_results
 from tilewright.autotune.measure.worker_pool import Built
+from tilewright.autotune.records import schedule_record, target_record, workload_record
 from tilewright.autotune.session import finals
 from tilewright.autotune.session.noise import Plausibility
-from tilewright.autotune.session.records import schedule_record, target_record, workload_record
 from tilewright.lab.workbench import unsaved
 from tilewright.lab.workbench.measuring import GENERATOR, Run, VersionResults
 from tilewright.lab.workbench.versions import Comparison, Timing

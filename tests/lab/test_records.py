@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.session.records import (
+from tilewright.autotune.records import (
     environment_record,
     schedule_record,
     target_record,

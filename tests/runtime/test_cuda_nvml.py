@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.autotune.session.records import environment_record
+from tilewright.autotune.records import environment_record
 from tilewright.codegen.detect import resolve
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_nvml import LIBRARY, device_state, power_limit

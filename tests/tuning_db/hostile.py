@@ -27,11 +27,11 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.model.cpu.estimate import FEATURES
 from tilewright.autotune.model.cpu.model import MODEL
+from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search import history, transfer
 from tilewright.autotune.search.replay import Replays
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.unmeasured import default_trace
-from tilewright.autotune.session.records import target_record, toolchain_record, workload_record
 from tilewright.base.errors import DatabaseError
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION

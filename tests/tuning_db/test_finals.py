@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilewright import open_run, ops
-from tilewright.autotune.session.records import workload_record
+from tilewright.autotune.records import workload_record
 from tilewright.autotune.session.session_history import SessionHistory
 from tilewright.tuning_db import AnyRecord, Best, Outcome, Session, SessionStatus, TuningDatabase
 from tilewright.tuning_db.explain import Reason

@@ -14,8 +14,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.autotune import records
 from tilewright.autotune.search.transfer import transferred
-from tilewright.autotune.session import records
 from tilewright.schedule import Trace
 from tilewright.target import Target
 from tilewright.tir.equality import structural_hash

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.autotune.session.records import inexact_steps
+from tilewright.autotune.records import inexact_steps
 from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import (
     Machine,

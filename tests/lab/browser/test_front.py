@@ -13,7 +13,7 @@ from playwright.sync_api import Error, Locator, Page, expect
 
 import tilewright as tw
 from tilewright import Schedule, TuningDatabase, ops, te
-from tilewright.autotune.session.records import schedule_record, target_record, toolchain_record
+from tilewright.autotune.records import schedule_record, target_record, toolchain_record
 from tilewright.base.durations import format_change, format_seconds
 from tilewright.base.errors import DatabaseError
 from tilewright.base.text import format_bytes

@@ -9,16 +9,16 @@ from math import prod
 
 import numpy as np
 
-from ...codegen.detect import usable_memory, usable_processors
-from ...codegen.generator import generator_for
-from ...runtime.target_runtime import runtime_for
-from ...schedule.primitive import PRIMITIVES
-from ...schedule.trace import VERSION, Trace
-from ...target import Target
-from ...tir.equality import family_hash, structural_hash
-from ...tir.ir import Func, Var
-from ...tir.printer import func_text
-from ...tuning_db.values import (
+from ..codegen.detect import usable_memory, usable_processors
+from ..codegen.generator import generator_for
+from ..runtime.target_runtime import runtime_for
+from ..schedule.primitive import PRIMITIVES
+from ..schedule.trace import VERSION, Trace
+from ..target import Target
+from ..tir.equality import family_hash, structural_hash
+from ..tir.ir import Func, Var
+from ..tir.printer import func_text
+from ..tuning_db.values import (
     Environment,
     Machine,
     ScheduleRecord,
@@ -27,8 +27,8 @@ from ...tuning_db.values import (
     Workload,
     parse_trace,
 )
-from ..model.profile import profile
-from ..rules.common import nbytes
+from .model.profile import profile
+from .rules.common import nbytes
 
 
 def workload_record(func: Func) -> Workload:
@@ -90,7 +90,7 @@ def target_record(target: Target) -> TargetRecord:
 @cache
 def toolchain_record(target: Target) -> Toolchain:
     """The versions that make the code. Timings compare within a generation of the tools."""
-    from ... import __version__
+    from .. import __version__
 
     tools = generator_for(target).tools()
     return Toolchain(
