@@ -12,9 +12,10 @@ computed in float32, and so are the states between steps.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -114,26 +115,32 @@ class CellText:
         for buffer in (*states, *_SCRATCH[self.cell]):
             yield f'{buffer} = T.alloc(({n}, {self.hidden}), "{self.wide}")'
         yield f'G = T.alloc(({n}, {columns}), "{self.wide}")'
-        step = list(getattr(self, f"_{self.cell}")())
-        for buffer in sorted(set(re.findall(r"\bA\d*(?=\[)", "\n".join(step)))):
-            yield f'{buffer} = T.alloc(({_SUMS},), "{self.wide}", scope="local")'
+        for tile in (tile for columns in self._products for tile in self._tiles(*columns)):
+            yield f'{tile.sums} = T.alloc(({_SUMS},), "{self.wide}", scope="local")'
         for state in states:
             known = state == "H" or "cell" in self.given
             yield f"for i, j in T.grid({n}, {self.hidden}):"
             yield f"    {state}[i, j] = {self._widened(f'{state}0[i, j]') if known else '0.0'}"
         yield f"for t in range({steps}):"
-        yield from (f"    {line}" for line in step)
+        yield from (f"    {line}" for line in getattr(self, f"_{self.cell}")())
         for state in states:
             yield f"for i, j in T.grid({n}, {self.hidden}):"
             yield f"    {state}T[i, j] = {self._narrowed(f'{state}[i, j]')}"
 
+    @property
+    def _products(self) -> list[tuple[int, int]]:
+        """The columns of G, from the first to before the last, of each product of a step."""
+        end = self.inputs[2]
+        parts = [0, 2 * self.hidden, end] if self.cell == "gru" else [0, end]
+        return list(pairwise(parts))
+
     def _rnn(self) -> Iterator[str]:
-        yield from self._product(0, self.hidden, "H")
+        yield from self._product(*self._products[0], "H")
         yield from self._gates(self._next("H", self._act(0, self._gate(0))), self._shown())
 
     def _gru(self) -> Iterator[str]:
-        two, three = 2 * self.hidden, 3 * self.hidden
-        yield from self._product(0, two, "H")
+        gates, (two, three) = self._products
+        yield from self._product(*gates, "H")
         candidate, reset = self._gate(2), self._act(0, self._gate(1))
         if "bias" in self.given:
             yield from self._product(two, three, "H", inputs=False)
@@ -150,7 +157,7 @@ class CellText:
         )
 
     def _lstm(self) -> Iterator[str]:
-        yield from self._product(0, 4 * self.hidden, "H")
+        yield from self._product(*self._products[0], "H")
         forget = self._act(0, self._gate(2) + self._peephole(2))
         kept = "(1.0 - Z[i, j])" if self.input_forget else forget
         squashed = self._activated(2, "C[i, j]")
@@ -215,36 +222,58 @@ class CellText:
 
         Each loop has sums of its own, so that its iterations may run at once.
         """
-        n = self.inputs[1]
-        rows = _rows(n)
+        width = self._width
+        for tile in self._tiles(first, end):
+            (loop, start, size), (columns, left, count) = tile.rows, tile.columns
+            j = f"{first} + {left} + q"
+            one = self.weights[0] == 1
+            weight = f"R[0, k, {j}]" if one else f"R[{first // width} + p, k, q]"
+            own = [f"{tile.sums}[{s * width} + q]" for s in range(size)]
+            row = [f"{start} + {s}" for s in range(size)]
+            begin = [f"X[{self.time}, {i}, {j}]" if inputs else "" for i in row]
+            yield loop
+            yield f"    {columns}"
+            yield f"        for q in T.vectorized({count}):"
+            for sums, value in zip(own, begin, strict=True):
+                yield f"            {sums} = {self._widened(value) if value else '0.0'}"
+            yield f"        for k in range({self.hidden}):"
+            yield f"            for q in T.vectorized({count}):"
+            for sums, i in zip(own, row, strict=True):
+                product = f"{state}[{i}, k] * {self._widened(weight)}"
+                yield f"                {sums} = {sums} + {product}"
+            yield f"        for q in T.vectorized({count}):"
+            for sums, i in zip(own, row, strict=True):
+                yield f"            G[{i}, {j}] = {sums}"
+
+    @property
+    def _width(self) -> int:
+        """The columns of a tile of a product."""
         tiles, _, tile = self.weights
-        width = tile if tiles > 1 else _SUMS // rows
-        for m, (loop, start, size) in enumerate(_pieces(n, rows, "m")):
-            for p, (columns, left, count) in enumerate(_pieces(end - first, width, "p")):
+        return tile if tiles > 1 else _SUMS // _rows(self.inputs[1])
+
+    def _tiles(self, first: int, end: int) -> Iterator[_Tile]:
+        """The loops over tiles of a product of some columns."""
+        n = self.inputs[1]
+        for m, rows in enumerate(_pieces(n, _rows(n), "m")):
+            for p, columns in enumerate(_pieces(end - first, self._width, "p")):
                 number = 4 * (first > 0) + 2 * m + p
-                sums_of = f"A{number or ''}"
-                j = f"{first} + {left} + q"
-                weight = f"R[0, k, {j}]" if tiles == 1 else f"R[{first // width} + p, k, q]"
-                own = [f"{sums_of}[{s * width} + q]" for s in range(size)]
-                row = [f"{start} + {s}" for s in range(size)]
-                begin = [f"X[{self.time}, {i}, {j}]" if inputs else "" for i in row]
-                yield loop
-                yield f"    {columns}"
-                yield f"        for q in T.vectorized({count}):"
-                for sums, value in zip(own, begin, strict=True):
-                    yield f"            {sums} = {self._widened(value) if value else '0.0'}"
-                yield f"        for k in range({self.hidden}):"
-                yield f"            for q in T.vectorized({count}):"
-                for sums, i in zip(own, row, strict=True):
-                    product = f"{state}[{i}, k] * {self._widened(weight)}"
-                    yield f"                {sums} = {sums} + {product}"
-                yield f"        for q in T.vectorized({count}):"
-                for sums, i in zip(own, row, strict=True):
-                    yield f"            G[{i}, {j}] = {sums}"
+                yield _Tile(f"A{number or ''}", rows, columns)
 
 
-def _pieces(extent: int, size: int, variable: str) -> Iterator[tuple[str, str, int]]:
-    """Loops over an extent in pieces: for each a line, the piece's first place, and its size."""
+class _Tile(NamedTuple):
+    """Rows and columns of a product, as of `_pieces`, and the buffer of their sums."""
+
+    sums: str
+    rows: _Piece
+    columns: _Piece
+
+
+_Piece = tuple[str, str, int]
+"""The line of a loop over pieces of an extent, the first place of a piece, and its size."""
+
+
+def _pieces(extent: int, size: int, variable: str) -> Iterator[_Piece]:
+    """Loops over an extent in pieces."""
     whole = extent - extent % size
     if whole:
         yield f"for {variable} in range({whole // size}):", f"{variable} * {size}", size
