@@ -142,6 +142,13 @@ def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
     return served([Use(block, points, False, all_points)], writes, ()).apart
 
 
+def fills(fn: Func, block: Block, buffer: Buffer) -> bool:
+    """Whether a block stores to all elements of a buffer."""
+    inner = {s.var: s.extent for s in loops_above(fn, block.label)}
+    box = written_box(block, buffer, inner, loop_ranges(()))
+    return box is not None and within([Range(const(0), n) for n in buffer.shape], box, {})
+
+
 def require_whole_domain(fn: Func, block: Block, variables: Sequence[Var], buffer: Buffer) -> None:
     """Require that `block` runs for all elements of `buffer`, which `variables` index."""
     iters = {i.var: i for i in block.iters}

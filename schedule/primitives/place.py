@@ -69,7 +69,7 @@ from ..places import always_read
 from ..primitive import primitive
 from ..require import certain, current_space, note_provisional, require, require_some
 from ..steady import require_same_points, require_steady, require_used_at_once, updated_around
-from ..written import varying_ends, visited, written_box
+from ..written import fills, varying_ends, visited, written_box
 
 
 @primitive
@@ -263,18 +263,12 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
         updated = updated_around(fn, consumer, region_buffers(consumer.reads), outer)
         _require_stored_once(consumer, outputs)
     produced = _produced(fn, consumer, inside, target, outer)
-    # What it reads is written by then, wherever that is; where it reads nothing, or what an init
-    # wrote, all must be.
-    spatial = [i for i in produced.source.iters if i.kind is IterKind.SPATIAL]
+    # It follows one producer. All that it reads is of that one, or all of the buffer is.
     alone = writers_of(fn, produced.buffer) == [produced.source]
-    require(
+    follows = (
         (always_read(consumer, produced.buffer) and produced.buffer not in fn.inplace and alone)
         or current_space() is not None
-        or visited(fn, [(produced.source, spatial)]),
-        "block {0} also runs where block {1} is not known to compute an element of {2}",
-        block,
-        produced.source.label.name,
-        produced.buffer.name,
+        or fills(fn, produced.source, produced.buffer)
     )
     position = max(_child_index(target, p.label) for p in inside) + 1
     if produced.shrinks:
@@ -282,6 +276,14 @@ def put_after(fn: Func, block: Label, loop: Var, *, moves: bool) -> Func:
     old = outer_ranges(fn, block)
     moved = placed(consumer, produced.ranges, loop_ranges(outer), old, produced.limits)
     fn = _move(fn, consumer, target, position, moved)
+    own = find_block(fn, block)
+    require(
+        follows or visited(fn, [(own, own.iters)]),
+        "block {0} also runs where block {1} is not known to compute an element of {2}",
+        block,
+        produced.source.label.name,
+        produced.buffer.name,
+    )
     if updated:
         require_same_points(path, path_to(fn, block), updated)
     order = order_of(fn)

@@ -376,8 +376,52 @@ def test_what_also_runs_where_nothing_is_computed_stays() -> None:
         sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
 
 
+PARTS = {
+    "steps": ("range(16)", "T.axis.opaque(16, i)", "B[vi + 1] = B[vi] + A[vi]"),
+    "half": ("range(8)", "T.axis.spatial(8, i)", "B[vi] = A[vi]"),
+    "half of its domain": ("range(8)", "T.axis.spatial(16, i)", "B[vi] = A[vi]"),
+    "every second": ("range(8)", "T.axis.spatial(8, i)", "B[2 * vi] = A[vi]"),
+    "behind others": ("range(8)", "T.axis.spatial(8, i)", "B[vi + 5] = A[vi]"),
+    "some again": ("range(8)", "T.axis.spatial(8, i)", "B[vi + 5] = B[vi + 5] * 2.0"),
+}
+
+
+@pytest.mark.parametrize("index", ["vi", "16 - vi"])
+@pytest.mark.parametrize("first", ["given", "stored"])
+@pytest.mark.parametrize("name", PARTS)
+def test_who_reads_more_than_a_block_stores_stays(name: str, first: str, index: str) -> None:
+    """Regression: elements of C were left out where others than P store what it reads."""
+    extent, axis, store = PARTS[name]
+    stored = """
+    B = T.alloc((17,), "float32")
+    for i in range(17):
+        with T.block("B"):
+            vi = T.axis.spatial(17, i)
+            B[vi] = -A[vi]
+"""
+    func = parse(f"""
+def f(A: T.Buffer((17,), "float32"), {'B: T.Buffer((17,), "float32"), ' if first == "given" else ""}
+      C: T.Buffer((17,), "float32")):
+    {"T.inplace(B)" if first == "given" else stored}
+    for i in {extent}:
+        with T.block("P"):
+            vi = {axis}
+            {store}
+    for i in range(17):
+        with T.block("C"):
+            vi = T.axis.spatial(17, i)
+            C[vi] = B[{index}] + 1.0
+""")
+    sch = Schedule(func)
+    consumer, (loop,) = sch.get_block("C"), loops(sch, "P")
+    with pytest.raises(ScheduleError):
+        sch.reverse_compute_at(consumer, loop)
+    with pytest.raises(ScheduleError):
+        sch.reverse_compute_at(sch.cache_read(consumer, 0, "global"), loop)
+
+
 @pytest.mark.parametrize(
-    ("condition", "moves"), [("vi < 0", False), ("vi != 1", False), ("k < 3", True)]
+    ("condition", "moves"), [("vi < 0", False), ("vi != 1", True), ("k < 3", True)]
 )
 def test_what_an_init_alone_wrote_is_read_too(condition: str, *, moves: bool) -> None:
     """Regression: values of C were left out where no update of B follows the init."""
