@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..importers.onnx.summary import Summary
     from ..runtime.signature import Argument
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model's file.")]
 ModelOrLibrary = Annotated[
     Path,
     typer.Argument(metavar="MODEL.onnx|MODEL.so", help="The model's file, or what `build` wrote."),

@@ -66,7 +66,7 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What the driver says of a device. Sizes are in bytes, clocks in kHz.
+    """What the driver says of a device. Sizes are in bytes.
 
     `shared_bytes` are of a block, `sm_shared_bytes` of a multiprocessor; so are the registers.
     """
@@ -83,9 +83,6 @@ class DeviceFacts:
     sm_registers: int
     block_threads: int
     sm_threads: int
-    clock_khz: int
-    memory_clock_khz: int
-    bus_bits: int
     pci_bus_id: str
     driver_version: tuple[int, int]
 

@@ -24,7 +24,7 @@ _BITS = 64
 _PREFIXES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _STREAMS = ("__cuda_stream__", "cuda_stream", "ptr", "handle")
 """The attributes that have the handle: of the protocol, of torch's, CuPy's and pycuda's streams."""
-LEGACY, PER_THREAD = 1, 2
+LEGACY = 1
 
 
 def _typestr(dtype: str) -> str:

@@ -199,9 +199,6 @@ class PycudaDriver(Driver):
             sm_registers=fact("MAX_REGISTERS_PER_MULTIPROCESSOR"),
             block_threads=fact("MAX_THREADS_PER_BLOCK"),
             sm_threads=fact("MAX_THREADS_PER_MULTIPROCESSOR"),
-            clock_khz=fact("CLOCK_RATE"),
-            memory_clock_khz=fact("MEMORY_CLOCK_RATE"),
-            bus_bits=fact("GLOBAL_MEMORY_BUS_WIDTH"),
             pci_bus_id=device.pci_bus_id(),
             driver_version=(version // 1000, version % 1000 // 10),
         )

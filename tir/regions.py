@@ -46,8 +46,6 @@ from .simplify import NO_RANGES
 from .structure import key_of
 from .visit import substitute, walk
 
-NO_SWEEP: Mapping[Var, Dim] = {}
-
 
 def hull(expr: Expr, sweep: Mapping[Var, Dim], ranges: Ranges = NO_RANGES) -> Range | None:
     """The hull of `expr` while each variable of `sweep` runs over 0 .. extent-1.
@@ -72,9 +70,9 @@ class Hulls:
 
 
 def access_regions(
-    stmt: Stmt, sweep: Mapping[Var, Dim] = NO_SWEEP, ranges: Ranges = NO_RANGES
+    stmt: Stmt, ranges: Ranges = NO_RANGES
 ) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
-    """(reads, writes) of `stmt` when the variables of `sweep`, and its own loops, run.
+    """(reads, writes) of `stmt` when its loops run.
 
     There is one region per buffer and side, in order of first access, within the buffer's shape.
     Blocks inside count with their declared regions. Buffers that are allocated inside are left out.
@@ -82,7 +80,7 @@ def access_regions(
     accesses = Accesses(stmt)
     outside = [a for a in accesses.found if a.buffer not in accesses.inside]
     dims = [n for a in outside for n in (*a.extents, *a.buffer.shape)]
-    sweeper = _Sweeper({**sweep, **accesses.loops}, ranges, dims)
+    sweeper = _Sweeper(accesses.loops, ranges, dims)
     sides: tuple[dict[Buffer, list[Window | None]], dict[Buffer, list[Window | None]]] = ({}, {})
     for access in outside:
         merged = sides[access.is_write]
@@ -282,7 +280,7 @@ def infer_regions(
         return simple
     whole = body if init is None else Seq((body, init))
     ranges: dict[Var, tuple[Dim, Dim]] = {i.var: (0, i.extent - 1) for i in iters}
-    return access_regions(whole, ranges=ranges)
+    return access_regions(whole, ranges)
 
 
 def same_regions(a: Regions, b: Regions) -> bool:

@@ -7,7 +7,6 @@ measured after every batch.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,8 +29,6 @@ from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
 from .replay import row_of
 from .sketch import Sketch, sketches, written
-
-_log = logging.getLogger(__name__)
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""

@@ -37,7 +37,6 @@ from ..require import require
 UNROLL_LIMIT = 4096
 VECTOR_LIMIT = 1024
 NOTE_LIMIT = 4096
-_THREADS = HARDWARE_AXES[3:]
 _OF_TVM = (
     *("buffer_dim_align", "double_buffer_", "layout_free_buffers", "meta_schedule", "pragma_"),
     *("software_pipeline_", "vector_bytes", "virtual_thread", "warp_execution"),

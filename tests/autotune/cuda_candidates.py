@@ -57,7 +57,8 @@ def estimated(func: Func) -> list[Numbers]:
 
 def numbers(launch: LaunchCounts, row: int) -> Numbers:
     """The counts of a row, barriers of warps among those of blocks."""
-    found = launch.counts.of_row(row)
+    columns = {name: np.asarray(column) for name, column in vars(launch.counts).items()}
+    found = {name: float(c[row] if c.ndim else c) for name, c in columns.items()}
     found["barriers"] += found.pop("warp_barriers")
     return {name: found[name] for name in NAMES}
 

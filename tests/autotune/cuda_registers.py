@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright import ops
-from tilewright.autotune.model.cuda.registers import registers_of
-from tilewright.autotune.model.profile import profile
+from tilewright.autotune.model.cuda.launches import launches_of
+from tilewright.autotune.model.cuda.registers import Registers
+from tilewright.autotune.model.cuda.spans import Dims, Floats, Shapes
+from tilewright.autotune.model.profile import Ints, Profile, profile
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.build import compile_func
@@ -51,6 +53,14 @@ class Compiled:
     estimated: float
     registers: int
     spilled_bytes: int
+
+
+def registers_of(source: Profile, rows: Ints) -> list[Floats]:
+    """The registers of a thread of each launch of a profile, for rows (rows, variables)."""
+    dims = Dims(dict(source.bounds))
+    launches = [Registers(launch, Shapes(launch), dims) for launch in launches_of(source)]
+    dims.evaluate(rows)
+    return [np.broadcast_to(registers(), len(rows)) for registers in launches]
 
 
 def spaces(program: str) -> tuple[Sketch, ...]:

@@ -151,5 +151,5 @@ def test_what_is_the_same_in_all_iterations_is_computed_once() -> None:
     operations, functions = (float(n) for n in last.operations)
     assert operations == pytest.approx(4 + 4 / iterations)
     assert functions == pytest.approx(3 / iterations)
-    emulated_operations = launch.counts.of_row(0)["operations"]
+    emulated_operations = numbers(launch, 0)["operations"]
     assert emulated_operations > 64 * 4096 * 12

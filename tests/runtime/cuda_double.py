@@ -65,9 +65,6 @@ H200 = DeviceFacts(
     sm_registers=65536,
     block_threads=1024,
     sm_threads=2048,
-    clock_khz=1_980_000,
-    memory_clock_khz=3_201_000,
-    bus_bits=6144,
     pci_bus_id="0000:8d:00.0",
     driver_version=(13, 0),
 )

@@ -67,12 +67,12 @@ def test_what_may_lie_outside_is_moved_inside() -> None:
     assert is_region(write, B, (binary(Op.MIN, O * 8, 54), 8), (0, 1))
 
 
-def test_given_variables_are_swept_and_others_stay() -> None:
+def test_loops_are_swept_and_other_variables_stay() -> None:
     body = store(B, (I, J), A[I, J] * A[J, I])
-    (read,), (write,) = access_regions(body, {J: 62}, {I: (0, 61)})
+    (read,), (write,) = access_regions(For(J, 62, body), {I: (0, 61)})
     assert is_region(write, B, (I, 1), (0, 62))
     assert is_region(read, A, (0, 62), (0, 62))
-    (read,), _ = access_regions(store(B, (I, J), A[I, J + 1]), {}, {I: (0, 61), J: (0, 61)})
+    (read,), _ = access_regions(store(B, (I, J), A[I, J + 1]), {I: (0, 61), J: (0, 61)})
     assert is_region(read, A, (I, 1), (J + 1, 1))
 
 

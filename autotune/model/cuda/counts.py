@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
@@ -64,11 +64,6 @@ class Counts:
     warp_barriers: Floats
     operations: Floats
     expensive: Floats
-
-    def of_row(self, row: int) -> dict[str, float]:
-        """The counts of a row by name."""
-        columns = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
-        return {name: float(c[row] if c.ndim else c) for name, c in columns.items()}
 
 
 @dataclass

@@ -16,8 +16,7 @@ import numpy as np
 from ....base import dtypes
 from ....tir.ir import Dim, Select, Var, product
 from ....tir.visit import walk
-from ..profile import Ints, Profile
-from .launches import THREAD, Launch, launches_of
+from .launches import THREAD, Launch
 from .patterns import straight_loops
 from .spans import Dims, Floats, Shapes
 
@@ -161,11 +160,3 @@ def _waiting(launch: Launch) -> set[Var]:
 def words(dtype: str) -> float:
     """Registers of an element; several that are narrower share one."""
     return dtypes.nbytes(dtype) / 4
-
-
-def registers_of(source: Profile, rows: Ints) -> list[Floats]:
-    """The registers of a thread of each launch of a profile, for rows (rows, variables)."""
-    dims = Dims(dict(source.bounds))
-    launches = [Registers(launch, Shapes(launch), dims) for launch in launches_of(source)]
-    dims.evaluate(rows)
-    return [np.broadcast_to(registers(), len(rows)) for registers in launches]

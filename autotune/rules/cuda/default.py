@@ -49,11 +49,11 @@ def spread(sch: Schedule, loop: Var, threads: int) -> None:
     sch.bind(lanes, "threadIdx.x")
 
 
-def threads_for(extent: Dim, most: int = THREADS) -> int:
-    """Threads of a block for so many iterations: whole warps, up to `most`."""
+def threads_for(extent: Dim) -> int:
+    """Threads of a block for so many iterations: whole warps, up to `THREADS`."""
     if not isinstance(extent, int):
-        return most
-    return min(most, max(1, -(-extent // WARP)) * WARP)
+        return THREADS
+    return min(THREADS, max(1, -(-extent // WARP)) * WARP)
 
 
 def _nest_of(draft: Draft, label: Label) -> Stmt:
