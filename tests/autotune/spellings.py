@@ -14,7 +14,6 @@ from tilewright.tir.te import Tensor
 ROWS, LENGTH = 3, 2048
 QUERIES, HEADS, DIM, KEYS = 37, 2, 16, 768
 SCALE = 0.25
-LOWEST = te.const(float("-inf"), "float32")
 
 Matrix = Callable[[Expr, Expr], Expr]
 Column = Callable[[Expr], Expr]

@@ -180,7 +180,6 @@ def test_a_program_that_never_runs_is_kept() -> None:
 
 N, D, LENGTH = 64, 16, 96
 """Rows, columns and the length of a row of the programs that are nearly an attention."""
-Element = Callable[[Expr, Expr], Expr]
 
 
 def summed(name: str, shape: tuple[int, int], extent: int, term: Callable[..., Expr]) -> te.Tensor:

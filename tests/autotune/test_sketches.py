@@ -386,7 +386,6 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
     )
 
 
-LAST_BF16 = "channels_last:matmul_bf16_amx+rows"
 WIDE = "cpu -mcpu=skylake-avx512"
 """Turned register tiles of 16 lanes are compiled for vectors of 16 lanes."""
 CONVOLUTION = {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20}

@@ -204,7 +204,6 @@ def test_malformed_models_are_refused(name: str) -> None:
 
 
 STRINGS = numpy_helper.from_array(np.array(["a"], object), "w")
-FLOATS = helper.make_tensor_type_proto(FLOAT, [2])
 UNSUPPORTED = {
     "strings": (model([node("Identity", ["x"], ["y"])], x=info("x", [2], 8)), "DTYPE"),
     "complex numbers": (model([node("Identity", ["x"], ["y"])], x=info("x", [2], 14)), "DTYPE"),

@@ -19,7 +19,6 @@ from .random_values import Pick
 Mutation = Callable[[list[str], Pick], None]
 """Changes the lines of a text. Raises `IndexError` where there is nothing to change."""
 MUTATIONS: dict[str, Mutation] = {}
-TYPE = re.compile(r"(\w+)\[([\d, ]*)\]")
 
 
 def mutation(function: Mutation) -> Mutation:

@@ -34,7 +34,6 @@ from .commands import done, refused
 CPU = resolve("cpu -mcpu=x86-64-v2 -threads=1")
 GPU = resolve("cuda -arch=sm_90")
 SVG = "{http://www.w3.org/2000/svg}"
-Data = dict[str, Any]
 
 
 def vectorized() -> tw.Schedule:

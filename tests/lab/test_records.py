@@ -33,7 +33,6 @@ from tilewright.tuning_db.values import (
 from .commands import done, refused
 
 TARGET = resolve("cpu -mcpu=znver4 -threads=2")
-Data = dict[str, Any]
 
 
 def tiled(func: Func, size: int) -> tw.Schedule:

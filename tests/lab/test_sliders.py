@@ -33,7 +33,6 @@ TARGET = resolve("cpu -mcpu=znver4 -threads=2")
 TARGETS = [TARGET, resolve("cuda -arch=sm_90")]
 DRAWN = [1, 7, 12, 16, 26, 29, 31]
 """Operators: products, convolutions, rows, elementwise, a reduction."""
-Data = dict[str, Any]
 
 
 def tiled(n: int = 128, m: int = 96, *, perfect: bool = False) -> tw.Schedule:

@@ -18,13 +18,6 @@ from .machinery import check_compiled, check_meaning
 from .programs import elementwise, matmul_relu
 
 
-def cached() -> Schedule:
-    """B = A * 2 + 1 of 16 x 12 elements, by way of a copy of A."""
-    sch = Schedule(elementwise())
-    sch.cache_read(sch.get_block("B"), 0, "global")
-    return sch
-
-
 def test_rows_apart(golden: Golden) -> None:
     def script(sch: Schedule) -> None:
         copy = sch.cache_read(sch.get_block("B"), 0, "shared")

@@ -83,8 +83,6 @@ def test_a_missing_barrier_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run_text(func, tmp_path, *arguments)
 
 
-FLOATS = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 GROUPS = {
     "floats": ("float16", "bfloat16", "float32", "float64"),
     "float8": ("float8_e4m3fn", "float8_e5m2", "bool"),
