@@ -11,6 +11,8 @@ TRIES ?= 3000
 HOST_TESTS := tests/codegen tests/ops --ignore=tests/codegen/cuda \
     $(foreach name,fork cache* open_files hostile compile_time assembly_loops,--ignore-glob=*/test_$(name).py)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# A test waits a quarter of its time, for processes that it starts, which start up, sleep or end.
+WORKERS ?= $(shell expr $(JOBS) '*' 3 / 2)
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := $(wildcard *.py) $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
@@ -61,7 +63,7 @@ demo: $(VENV)/stamp-core
 	$(RUN) examples/demo.py
 
 test: $(VENV)/stamp-check
-	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 test-hosts: $(VENV)/stamp-check
 	@names=$$($(RUN) -m tests.hosts) || exit 1; \
@@ -70,7 +72,7 @@ test-hosts: $(VENV)/stamp-check
 	    echo "as $$name"; $(MAKE) test HOST=$$name TESTS="$(HOST_TESTS)" || exit 1; done
 
 test-long: $(VENV)/stamp-check
-	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal -m "long or hypothesis"
+	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.fuzz --gpu --count 400 --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.graph.onnx_suite --jobs $(JOBS)
