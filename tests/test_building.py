@@ -43,6 +43,7 @@ from tilewright.tuning_db import (
 
 from .hosts import processor
 from .measured import put_measured
+from .refusals import refused
 
 SERIAL = processor("cpu -threads=1")
 N, M, K = 6, 10, 4
@@ -376,13 +377,13 @@ def test_without_a_database_there_is_no_record(func: tw.Func) -> None:
 
 
 def test_unknown_policy(func: tw.Func) -> None:
-    with pytest.raises(tw.BuildError, match="unknown policy 'guess'; expected some of record"):
+    with refused(tw.BuildError, "guess"):
         tw.build(func, SERIAL, allow=["record", "guess"])
     with pytest.raises(tw.BuildError, match=r"found 'record'\n  hint: allow=\['record'\]"):
         tw.build(func, SERIAL, allow="record")
     with pytest.raises(tw.BuildError):
         tw.build(func, SERIAL, allow=None)  # type: ignore[call-overload]
-    with pytest.raises(tw.BuildError, match="unknown policy 'guess'"):
+    with refused(tw.BuildError, "guess"):
         tw.build_all([], SERIAL, allow=["guess"])
 
 
@@ -649,7 +650,7 @@ def test_a_refitted_schedule_that_does_not_compile_is_set_aside(
         return real(given, *args, **kwargs)
 
     monkeypatch.setattr(compiling, "compile_cached", compile_cached)
-    with pytest.raises(tw.BuildError, match="no code for matmul"):
+    with refused(tw.BuildError, "matmul"):
         tw.build(func, SERIAL, db, allow=["transfer"])
     module = tw.build(func, SERIAL, db)
     assert module.origin.kind == "model"
@@ -710,7 +711,7 @@ def test_what_is_of_this_host_and_for_it_needs_no_child(
 
 @pytest.mark.usefixtures("aborting_llvm")
 def test_code_for_another_processor_is_compiled_in_a_child(func: tw.Func, tmp_path: Path) -> None:
-    with pytest.raises(tw.BuildError, match=r"cannot compile matmul for .*SIGABRT"):
+    with pytest.raises(tw.BuildError, match="SIGABRT"):
         build_library(tw.Schedule(func), tmp_path / "m.o", OTHER, object_file=True)
     assert not (tmp_path / "m.o").exists()
 
@@ -847,9 +848,9 @@ def test_a_symbolic_schedule() -> None:
 def test_what_is_no_database() -> None:
     x = te.placeholder((8,), "float32", name="X")
     y = te.compute((8,), lambda i: x[i] + 1, name="Y")
-    with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, .*, found 3"):
+    with refused(tw.BuildError, "3"):
         tw.build(te.func([x, y], name="inc"), database=3)  # type: ignore[call-overload]
-    with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, .*, found None"):
+    with refused(tw.BuildError, "None"):
         tw.explain(te.func([x, y], name="inc"), "cpu", None)  # type: ignore[call-overload]
 
 

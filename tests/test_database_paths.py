@@ -19,6 +19,7 @@ from tilewright.cli.main import app, main
 from tilewright.tuning_db import TuningDatabase
 
 from .lab.databases import FUNC, tuned
+from .refusals import refused
 
 TARGET = "cpu -mcpu=x86-64 -threads=1"
 
@@ -98,7 +99,7 @@ def test_what_writes_makes_one(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_for_what_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(tw.TuningError, match="trials=0 is no budget"):
+    with refused(tw.TuningError, "trials", "0"):
         tw.tune(FUNC, database=tmp_path / "tuning.db", trials=0)
     (tmp_path / "results.jsonl").write_text("no results")
     with pytest.raises(ArtifactError):

@@ -15,6 +15,8 @@ from tilewright.base.errors import BuildError, ScheduleError, TargetError, Tilew
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Var
 
+from .refusals import refused
+
 ALL = [kind for kind in vars(errors).values() if isinstance(kind, type)]
 KINDS = [kind for kind in ALL if issubclass(kind, TilewrightError)]
 
@@ -124,7 +126,7 @@ def test_loops_that_were_told_apart_survive() -> None:
     x = te.placeholder((4,), "int32", name="X")
     y = te.compute((4,), lambda i: x[i] + 1, name="Y")
     sch = tw.Schedule(te.func([x, y, te.compute((4,), lambda i: y[i] + 1, name="Z")]))
-    with pytest.raises(ScheduleError, match="loop i of block Z is not nested with") as error:
+    with refused(ScheduleError, "i") as error:
         sch.reorder(sch.get_loop("i", block="Y"), sch.get_loop("i", block="Z"))
     assert crossed(error.value).args == (error.value.condition,)
 

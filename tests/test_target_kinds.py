@@ -51,6 +51,7 @@ from tilewright.tir.ir import Func, product
 from tilewright.tuning_db.values import Measurement, Outcome, Session
 
 from .autotune.checking import arguments, expected, some_rows
+from .refusals import refused
 from .toy_target import (
     MEMORY,
     MODEL,
@@ -230,7 +231,7 @@ def test_its_kernels_compute_in_workspaces_of_its_memory(program: Func) -> None:
     assert isinstance(memory, ToyArray)
     module(a, b, workspace=memory)
     np.testing.assert_array_equal(b.numpy(), np.arange(N) * 2 + 1)
-    with pytest.raises(tw.ArgumentError, match="workspace: expected memory on ext_dev"):
+    with refused(tw.ArgumentError, "workspace", "ext_dev"):
         module(a, b, workspace=np.zeros(NOTES, np.uint8))
     check_affine(module)  # by the pool, which keeps its own
     pool = shared_pool(MEMORY)
@@ -248,7 +249,7 @@ def test_indices_in_its_memory_are_checked() -> None:
     values = ToyArray.of(np.arange(5, dtype=np.float32))
     module(values, ToyArray.of(np.array([4, 0, 2], np.int32)), y)
     assert y.numpy().tolist() == [4, 0, 2]
-    with pytest.raises(tw.ArgumentError, match=r"idx: expected values from 0 to 4, found 5 at \[1"):
+    with refused(tw.ArgumentError, "idx", "0", "4", "5"):
         module(values, ToyArray.of(np.array([4, 5, 2], np.int32)), y)
 
 
@@ -319,14 +320,14 @@ def test_its_artifacts_are_checked_for_the_machine(
 ) -> None:
     path = artifact(program, tmp_path, "toy -order=shuffled")
     monkeypatch.setattr(ToyRuntime, "orders", ("forward",))
-    with pytest.raises(ArtifactError, match="is for the order shuffled, which this toy lacks"):
+    with refused(ArtifactError, "shuffled"):
         load(path)
     path.write_bytes(path.read_bytes().replace(b"affine", b"define"))
     with pytest.raises(ArtifactError, match="is not the file of its manifest"):
         load(path)
     manifest = path.with_name("affine.toy.json")
     manifest.write_text(manifest.read_text().replace('"shuffled"', '"forward"'))
-    with pytest.raises(ArtifactError, match="the manifest was damaged or changed"):
+    with refused(ArtifactError, "the manifest"):
         load(path)
 
 

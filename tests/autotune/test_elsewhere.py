@@ -43,6 +43,7 @@ from tilewright.tir.ir import Func
 from tilewright.tuning_db import Measurement, Outcome, Session, SessionStatus, Verification
 
 from ..codegen.cuda.emulated import emulated_kernels
+from ..refusals import refused
 from ..runtime.cuda_double import H200, DoubleDevice, DoubleDriver, DoubleKernel, Launched
 from ..runtime.cuda_double import Fault as Illegal
 
@@ -605,7 +606,7 @@ def test_a_number_that_is_too_large_is_refused(measured: Path, tmp_path: Path) -
 def test_results_are_a_regular_file(folder: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ArtifactError, match="a pipe, expected a regular file"):
+    with refused(ArtifactError, "a pipe"):
         read_results(pipe)
     for path in (pipe, Path("/dev/null")):
         with pytest.raises(ArtifactError, match="no regular file"):

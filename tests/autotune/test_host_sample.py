@@ -17,6 +17,7 @@ from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tir.visit import stored_buffers
 
+from ..refusals import refused
 from .checking import arguments
 from .formulas import FORMULAS
 from .kernels import centred_sums
@@ -122,7 +123,7 @@ def test_infinity_is_an_error_unless_the_result_is_beyond_the_dtype() -> None:
     whole = HALF.format(loops=64, domain=64, guard="", indent="")
     func = parse(f"@tw.script{whole}")
     found = np.full(64, np.inf, np.float32)
-    with pytest.raises(KernelError, match="largest error is inf"):
+    with refused(KernelError, "inf"):
         check_sample(func, [np.ones(64, np.float32), found], [found], 1e-5)
     large = np.full(64, 3e38, np.float32)
     assert check_sample(func, [large, found], [found], 1e-5) is None

@@ -25,6 +25,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome
 
+from ..refusals import refused
 from .kernels import affine, centred_sums, compiled, kernel, matmul
 
 MIB = 1 << 20
@@ -264,7 +265,7 @@ def test_a_build_that_takes_too_long_or_too_much_costs_the_candidate() -> None:
 def test_workers_that_cannot_start_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with (
-        pytest.raises(TuningError, match="starting a builder failed: the process ended with exit"),
+        refused(TuningError, "starting a builder"),
         Measurer(matmul(), resolve("cpu -threads=1"), QUICK) as opened,
     ):
         opened.build([BuildRequest.of(Schedule(matmul()).trace)])
@@ -273,7 +274,7 @@ def test_workers_that_cannot_start_end_the_session(monkeypatch: pytest.MonkeyPat
 def test_an_unscheduled_program_that_takes_too_long_ends_the_session() -> None:
     impatient = replace(QUICK, reference_timeout=1e-4)
     with (
-        pytest.raises(TuningError, match="running the unscheduled program failed: not done within"),
+        pytest.raises(TuningError, match="not done within"),
         Measurer(affine(), resolve("cpu -threads=1"), impatient) as opened,
     ):
         opened.run(kernel("right"))
@@ -287,14 +288,14 @@ def test_an_unscheduled_program_that_cannot_be_made_ends_the_session(
 
     monkeypatch.setattr(measuring, "reference_program", refused)
     with (
-        pytest.raises(TuningError, match=r"running the unscheduled program failed: .*no axis"),
+        pytest.raises(TuningError, match="no axis"),
         Measurer(affine(), resolve("cpu -threads=1"), QUICK) as opened,
     ):
         opened.run(kernel("right"))
 
 
 def test_limits_that_are_none_are_refused() -> None:
-    with pytest.raises(TuningError, match="run_timeout: expected more than 0, found -1"):
+    with refused(TuningError, "run_timeout", "-1"):
         MeasureConfig(run_timeout=-1)
 
 

@@ -37,6 +37,7 @@ from ..emulator import Call, emulated
 from ..emulator import run as run_emulated
 from ..hosts import runs
 from ..instruction_sets import forgotten
+from ..refusals import refused
 from .checking import arguments, expected, planned, run
 
 ARM = Target.parse("cpu -mcpu=neoverse-n1 -threads=1")
@@ -251,9 +252,7 @@ def test_facts_that_do_not_fit(options: dict[str, object], message: str) -> None
 def test_code_is_for_products() -> None:
     record = find_instruction("outer_4x8_fma")
     assert record is not None
-    with pytest.raises(
-        IRError, match="is to be written as llvm.x86.x, and its implementation is no product"
-    ):
+    with refused(IRError, "llvm.x86.x"):
         tw.register_intrin("mine", record.semantics, record.implementation, code="llvm.x86.x")
 
 
@@ -332,7 +331,7 @@ def test_a_compilation_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatc
     """Here a child that has not even started."""
     monkeypatch.setattr(checked_code, "_SECONDS", 1e-3)
     func = int16_sums("llvm.x86.avx512.vpdpwssd.512")
-    with pytest.raises(BuildError, match="LLVM has not compiled it after 0.001 s"):
+    with refused(BuildError, "LLVM has not compiled it after 0.001 s"):
         compile_func(func, VNNI)
 
 
@@ -352,7 +351,5 @@ def test_an_emitter_that_there_is_none_of() -> None:
     unit = Unit("vectors", "intrinsics", 1, 16)
     tw.register_intrin(SDOT, *programs, unit=unit, cost=Cost(0.5, 3.0), code="x")
     (scheduled,) = made(sketches(int8_matmul(), OLD_ARM)[0], int8_matmul(), 1)
-    with pytest.raises(
-        BuildError, match="to be written by 'intrinsics'; the emitters .* intrinsic,"
-    ):
+    with refused(BuildError, "intrinsics"):
         compile_func(scheduled, OLD_ARM)

@@ -44,6 +44,7 @@ from tilewright.schedule import PRIMITIVES
 from tilewright.tir.ir import Func, Var
 from tilewright.tuning_db import Measurement, Outcome, ScheduleRecord
 
+from ..refusals import refused
 from ..schedule.machinery import check_meaning
 from .children import QUICK
 from .kernels import matmul
@@ -103,7 +104,7 @@ def test_a_rule_that_fails_says_so() -> None:
         _i, _j = draft.schedule.get_loops(draft.schedule.get_block("C"))
 
     sketch_rule(careless)
-    with pytest.raises(TuningError, match="sketch rule careless fails for matmul: ValueError: too"):
+    with refused(TuningError, "careless", "matmul", "ValueError"):
         sketches(ops.matmul_func(16, 16, 16), TARGET)
 
 
@@ -121,7 +122,7 @@ def test_a_rule_may_be_defined_again_but_not_another_of_its_name() -> None:
     assert "factors=[None, 4]" in str(again.trace)
     elsewhere: dict[str, Any] = {"__name__": "elsewhere"}
     exec("def again(draft): ...", elsewhere)
-    with pytest.raises(TuningError, match="named again exists already, in module .*test_own_rules"):
+    with refused(TuningError, "again"):
         sketch_rule(elsewhere["again"])
 
 
@@ -143,16 +144,14 @@ def test_a_rule_is_a_function() -> None:
 
 def test_a_rule_takes_a_draft_alone() -> None:
     exec("def two(sch, target): ...", elsewhere := {"__name__": "elsewhere"})
-    with pytest.raises(
-        TuningError, match=r"sketch rule two takes \(sch, target\); expected a Draft\n"
-    ):
+    with refused(TuningError, "two", "sch, target"):
         sketch_rule(elsewhere["two"])  # type: ignore[call-overload]
 
 
 def test_a_rule_for_groups_takes_a_draft_and_a_group() -> None:
     def whole(draft: Draft) -> None: ...
 
-    with pytest.raises(TuningError, match=r"whole takes \(draft\); expected a Draft and a Group"):
+    with refused(TuningError, "whole", "draft", "a Draft and a Group"):
         sketch_rule(GroupKind.ROWS)(whole)  # type: ignore[arg-type]
 
 
@@ -225,13 +224,13 @@ def test_variants_of_a_rule_have_steps_and_differ_in_their_options() -> None:
 
     sketch_rule(GroupKind.CONTRACTION)(wrong)
     yielded: list[Any] = [Variant.of("a", nothing, wide=True), Variant.of("b", nothing, wide=True)]
-    with pytest.raises(TuningError, match="wrong yields two variants with the same options: {'w"):
+    with pytest.raises(TuningError, match="wrong .* same options"):
         sketches(ops.matmul_func(16, 16, 16), TARGET)
     sketch_rule(GroupKind.ROWS)(in_place)
-    with pytest.raises(TuningError, match="in_place returns None; expected an iterator of varian"):
+    with pytest.raises(TuningError, match="in_place returns None"):
         sketches(ops.softmax_func(8, 64), TARGET)
     yielded = [nothing]
-    with pytest.raises(TuningError, match="wrong yields <function .*; expected variants with a st"):
+    with pytest.raises(TuningError, match="wrong yields <function"):
         sketches(ops.matmul_func(16, 16, 16), TARGET)
 
 
@@ -283,11 +282,11 @@ def test_rules_that_would_never_run_are_refused() -> None:
     def yields(draft: Draft) -> Iterator[int]:
         yield 1
 
-    with pytest.raises(TuningError, match="sketch rule later is asynchronous; expected a plain"):
+    with refused(TuningError, "later"):
         sketch_rule(later)  # type: ignore[arg-type]
-    with pytest.raises(TuningError, match="later_of_groups is asynchronous"):
+    with refused(TuningError, "later_of_groups"):
         sketch_rule(GroupKind.ROWS)(later_of_groups)  # type: ignore[arg-type]
-    with pytest.raises(TuningError, match="sketch rule yields is a generator; expected a function"):
+    with refused(TuningError, "yields"):
         sketch_rule(yields)  # type: ignore[arg-type]
 
 
@@ -430,7 +429,7 @@ def test_steps_of_a_script_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> N
     exec(STRANGER, {"__name__": "__main__"})
     with (
         TuningDatabase("sqlite://") as db,
-        pytest.raises(TuningError, match="halved takes steps or instructions that this"),
+        refused(TuningError, "halved"),
     ):
         tune(matmul(), "cpu -threads=1", database=db, trials=2, config=QUICK)
 

@@ -21,6 +21,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.schedule import PRIMITIVES, Schedule, Trace
 from tilewright.tuning_db import Measurement, Outcome, ScheduleRecord, Session
 
+from ..refusals import refused
 from .children import QUICK
 from .kernels import matmul
 from .recorded import Recorded, ok
@@ -211,12 +212,12 @@ def test_a_written_schedule_is_measured(db: TuningDatabase) -> None:
 
 
 def test_sketches_that_cannot_be_searched(db: TuningDatabase, recorded: None) -> None:
-    with pytest.raises(TuningError, match="or schedules of one, found 'list'"):
+    with refused(TuningError, "'list'"):
         run(db, [])
-    with pytest.raises(TuningError, match=r"a schedule of several programs \(a, b\)"):
+    with refused(TuningError, "a, b"):
         run(db, [Schedule({"a": matmul(), "b": matmul()})])
     other = Schedule(ops.add_relu_func(8), symbolic=True)
-    with pytest.raises(TuningError, match="schedules of two programs, matmul and add_relu"):
+    with refused(TuningError, "matmul", "add_relu"):
         run(db, [tiled(), other])
     assert not db.records(Session)
 
@@ -277,7 +278,7 @@ def test_a_script_is_no_module(db: TuningDatabase) -> None:
     before = dict(PRIMITIVES)
     try:
         exec(STRANGER, {"__name__": "__main__"})
-        with pytest.raises(TuningError, match="own0 takes steps or instructions that this"):
+        with refused(TuningError, "own0"):
             run(db, [stranger()])
     finally:
         PRIMITIVES.clear()
@@ -287,7 +288,7 @@ def test_a_script_is_no_module(db: TuningDatabase) -> None:
 def test_inexact_sketches_of_ones_own_need_a_tolerance(db: TuningDatabase, recorded: None) -> None:
     sch = Schedule(ops.conv2d_func(1, 2, 5, 6, 3), symbolic=True)
     sch.winograd(sch.get_block("Y"), 2)
-    with pytest.raises(TuningError, match=r"own0 has inexact steps \(winograd\), and no tolerance"):
+    with refused(TuningError, "own0", "winograd"):
         tune([sch], "cpu -threads=1", database=db, trials=1, config=QUICK)
     tune([sch], "cpu -threads=1", database=db, trials=1, config=QUICK, tolerance=1e-3)
     assert [s.inexact for s in db.records(ScheduleRecord)] == ["winograd"]

@@ -120,9 +120,9 @@ def test_a_worker_that_is_killed_as_it_gets_ready_is_replaced_twice() -> None:
     worker = owing(once=True)
     for _ in range(2):
         assert isinstance(worker.receive(Died(-9, 9, False, "")), Requeue)
-    with pytest.raises(TuningError, match="running the program failed: .* signal 9"):
+    with pytest.raises(TuningError, match="signal 9"):
         worker.receive(Died(-9, 9, False, ""))
-    with pytest.raises(TuningError, match="running the program failed: .* signal 11"):
+    with pytest.raises(TuningError, match="signal 11"):
         owing(once=True).receive(Died(-11, 11, False, ""))
 
 

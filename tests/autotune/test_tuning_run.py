@@ -18,6 +18,7 @@ from tilewright.autotune.session import tuning_job as tuning
 from tilewright.autotune.session.events import Event, Trial
 from tilewright.tuning_db import Session, SessionStatus
 
+from ..refusals import refused
 from .children import QUICK
 from .kernels import matmul
 from .recorded import Play, Recorded, ok
@@ -170,7 +171,7 @@ def test_what_a_run_raises_is_raised_and_logged(
 
 
 def test_nonsense_is_refused_at_once(db: TuningDatabase) -> None:
-    with pytest.raises(TuningError, match="trials=0 is no budget"):
+    with refused(TuningError, "trials", "0"):
         start(db, Gate(), 0).stop()
 
 

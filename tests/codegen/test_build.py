@@ -23,6 +23,7 @@ from tilewright.tir.parser import parse as parse_program
 from tilewright.tir.visit import walk
 
 from ..hosts import processor
+from ..refusals import refused
 from .machinery import SERIAL, check, check_passes
 
 HUGE = 1 << 43
@@ -143,7 +144,7 @@ def test_unrolling_too_far_is_refused() -> None:
     func = te.func([a, c], name="f")
     assert isinstance(func.body, For)
     unrolled = replace(func, body=replace(func.body, kind=ForKind.UNROLL))
-    with pytest.raises(BuildError, match="unrolling gives 1099511627776 stores"):
+    with refused(BuildError, "1099511627776"):
         compile_func(unrolled, SERIAL)
 
 

@@ -23,6 +23,8 @@ from tilewright.runtime.argument_checks import ctypes_parameters, make_binder
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.target import Target
 
+from ..refusals import refused
+
 A = Argument("a", "float32", (3, 4))
 OUT = Argument("c", "float32", (3, 4), role="out")
 
@@ -274,7 +276,7 @@ def test_many_arguments_of_both_kinds_keep_their_places() -> None:
 def test_a_status_is_raised() -> None:
     rig = Rig(A)
     rig.status = -7
-    with pytest.raises(KernelError, match="status -7"):
+    with refused(KernelError, "-7"):
         rig.call(zeros(3, 4))
     rig.status = 0
     rig.call(zeros(3, 4))
@@ -389,10 +391,10 @@ def test_a_module_with_glue_is_a_module() -> None:
     mod.bind(a, c)()
     mod.bind(a.view(Mine), c)()
     assert rig.calls == [(a.ctypes.data, c.ctypes.data)] * 4
-    with pytest.raises(ArgumentError, match="argument a: expected dtype float32, found float64"):
+    with refused(ArgumentError, "a", "float32", "float64"):
         mod(a.astype("f8"), c)
     rig.status = 1
-    with pytest.raises(KernelError, match="probe: stopped with status 1"):
+    with refused(KernelError, "probe", "1"):
         mod(a, c)
 
 

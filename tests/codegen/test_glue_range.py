@@ -23,6 +23,7 @@ from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.ranges import make_range_check
 from tilewright.tir.ir import Func
 
+from ..refusals import refused
 from .test_glue import Rig
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -151,9 +152,7 @@ def test_a_gather_reads_nothing_out_of_bounds(strides: tuple[int, ...] | None, b
     assert (y == idx).all()
     for value in (-1, 100, 2**30, -(2**31)):
         idx[3, 5] = value
-        with pytest.raises(
-            ArgumentError, match=rf"expected values from 0 to 99, found {value} at \[3, 5\]"
-        ):
+        with refused(ArgumentError, "0", "99", "[3, 5]", value):
             run()
     idx[3, 5] = 99
     run()
@@ -187,10 +186,10 @@ def test_packed_indices_are_checked_as_they_are_packed_and_called() -> None:
     mod(x, packed, y)
     assert (y == 7).all()
     idx[5, 6] = 0
-    with pytest.raises(ArgumentError, match=r"argument idx: expected values from 1 to 99, found 0"):
+    with refused(ArgumentError, "idx", "1", "99", "0"):
         mod.pack("idx", idx)
     packed.reshape(-1)[11] = 1000
-    with pytest.raises(ArgumentError, match=r"argument idx: .*found 1000"):
+    with refused(ArgumentError, "idx", "1000"):
         mod(x, packed, y)
 
 

@@ -20,6 +20,7 @@ from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
 from ..hosts import runs
+from ..refusals import refused
 from .machinery import SERIAL, check, random_arguments
 
 PLAIN = "cpu -mcpu=x86-64-v3 -threads=1"
@@ -226,7 +227,7 @@ np.save("{tmp_path}/out.npy", c)
 
 def test_a_kernel_may_have_any_name_in_c() -> None:
     assert "tdpbusd" in compile_func(tiles(), AMX, name="request_tiles").source("asm")
-    with pytest.raises(BuildError, match="cannot be named syscall"):
+    with refused(BuildError, "syscall"):
         compile_func(tiles(), AMX, name="syscall")
 
 
@@ -251,5 +252,5 @@ def test_lanes_that_make_no_matrices() -> None:
     with pytest.raises(IRError, match="cannot be summed in uint8"):
         matmul(few, found.x, found.y, 16, 4)
     wrong = Matmul(found.acc, few, found.y, 16, 4, "int32x256")
-    with pytest.raises(VerifyError, match="a product of 16 rows of uint8x3 and int8x1024, added"):
+    with refused(VerifyError, "16", "uint8x3", "int8x1024"):
         verify(Func("f", func.params, (), Store(func.body.buffer, func.body.indices, wrong)))

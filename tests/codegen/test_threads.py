@@ -18,6 +18,8 @@ from tilewright.codegen.cpu.glue import make_glue
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.target import Target
 
+from ..refusals import refused
+
 THREADS = 16
 SECONDS = 300
 
@@ -57,7 +59,7 @@ def test_sixteen_threads_call_one_module(threads: int) -> None:
         for n in range(60):
             b[...] = -1
             if n % 3 == 0:
-                with pytest.raises(ArgumentError, match=r"found 40 at \[0\]"):
+                with refused(ArgumentError, "0", "40", "[0]"):
                     mod(a, wrong, b)
             if n % 2:
                 run()

@@ -8,6 +8,8 @@ import pytest
 from tilewright import IRError, ops
 from tilewright.tir import te
 
+from ..refusals import refused
+
 
 def reference(x: Any, axis: int) -> Any:
     x = x.astype(np.float64)
@@ -83,7 +85,7 @@ def test_func(run_func: Any, make: Any, close: Any) -> None:
 
 
 def test_integers_are_refused() -> None:
-    with pytest.raises(IRError, match="takes floats, found int32"):
+    with refused(IRError, "int32"):
         ops.softmax(te.placeholder((2, 3), "int32", name="x"))
-    with pytest.raises(IRError, match="takes floats, found int32"):
+    with refused(IRError, "int32"):
         ops.logsumexp(te.placeholder((2, 3), "int32", name="x"))

@@ -42,6 +42,8 @@ from tilewright.runtime.host import HOST, cpu_flags
 from tilewright.runtime.signature import Packing
 from tilewright.target import CPUS, FEATURES, CpuTarget
 
+from ..refusals import refused
+
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
 ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125, "s0")
 GENERIC = CpuTarget.named("x86-64", threads=1)
@@ -143,7 +145,7 @@ def test_a_loaded_module_runs(library: Path) -> None:
 
 @pytest.mark.parametrize("name", ["_handle", "_name", "__class__", "_FuncPtr"])
 def test_only_the_library_is_asked_for_symbols(library: Path, name: str) -> None:
-    with pytest.raises(ArtifactError, match=f"has no symbol {name}"):
+    with refused(ArtifactError, name):
         cpu_runtime._symbol(ctypes.CDLL(str(library)), name, library)
 
 
@@ -487,7 +489,7 @@ def test_a_file_that_has_nothing_to_read_yet_is_empty() -> None:
 def test_a_large_file_is_not_read(library: Path) -> None:
     """Of a file with holes, that has 8 TB and takes no place."""
     os.truncate(library, 1 << 43)
-    with pytest.raises(ArtifactError, match="expected .* bytes, found 8796093022208"):
+    with refused(ArtifactError, "8796093022208"):
         load(library)
 
 

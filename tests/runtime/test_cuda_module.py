@@ -31,6 +31,7 @@ from tilewright.runtime.cuda_runtime import cuda_module
 from tilewright.runtime.signature import Packing
 from tilewright.target import Target
 
+from ..refusals import refused
 from .cuda_arrays import Exported, Foreign, Interfaced, Library
 from .cuda_double import H200, DoubleDevice, DoubleDriver, DoubleKernel, Fault, Launched
 
@@ -407,7 +408,7 @@ def test_outputs_overlap_with_nothing(double: DoubleDriver) -> None:
 
 
 def test_calls_take_the_arguments_of_the_signature(double: DoubleDriver) -> None:
-    with pytest.raises(ArgumentError, match=r"axpy takes 4 arguments \(A, B, C, s\), found 3"):
+    with refused(ArgumentError, "axpy", "4", "A, B, C, s", "3"):
         module()(*vectors())
     with pytest.raises(ArgumentError):
         module()(*vectors(), 2.0, steam=0)  # type: ignore[call-arg]
@@ -464,7 +465,7 @@ def test_indices_are_checked_once_the_device_has_them(device: DoubleDevice) -> N
     call()
     device.fill(a.view.pointer, 9, 16, device.new_stream())
     for wrong in (lambda: mod(a), call, lambda: mod.bind(a)):
-        with pytest.raises(ArgumentError, match=r"A: expected values from 0 to 7, found 151587081"):
+        with refused(ArgumentError, "A", "0", "7", "151587081"):
             wrong()
     assert len(device.launches) == 1
     module(signature, (launch,), trust_indices=True)(a)
@@ -621,7 +622,7 @@ def test_a_caller_may_own_the_workspace(device: DoubleDevice) -> None:
     assert c.numpy()[0] == 4
     with pytest.raises(ArgumentError):
         mod(c, 3.0, workspace=out_bytes(64))
-    with pytest.raises(ArgumentError, match=r"workspace: expected memory on cuda:0, found a numpy"):
+    with refused(ArgumentError, "workspace", "0"):
         mod(c, 3.0, workspace=np.zeros(4096, np.uint8))
 
 
@@ -722,7 +723,7 @@ def test_a_module_is_on_one_device(double: DoubleDriver) -> None:
     assert mod.device == 1
     assert module(ordinal=1).device == 1
     assert module().device == 0
-    with pytest.raises(TargetError, match="there is no device 7"):
+    with refused(TargetError, "7"):
         module(ordinal=7)
 
 
@@ -884,7 +885,7 @@ def test_arguments_of_sessions_are_aligned_as_those_of_callers(double: DoubleDri
 def test_a_late_module_loads_when_it_is_called() -> None:
     told = replace(LAUNCH, resources=KernelResources(64, 16, 8, 12, 32))
     with use_driver(DoubleDriver(())):
-        with pytest.raises(TargetError, match="there is no device 0"):
+        with refused(TargetError, "0"):
             module()
         mod = module(launches=(told,), late=True)
         found = mod.resources["axpy_0"]

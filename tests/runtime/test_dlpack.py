@@ -16,6 +16,8 @@ from tilewright.base.errors import ArgumentError
 from tilewright.runtime import Argument
 from tilewright.runtime.dlpack import TENSOR, VERSION, matcher, view
 
+from ..refusals import refused
+
 Make = Callable[..., Any]
 A = Argument("a", "float32", (3, 4))
 OUT = Argument("c", "float32", (3, 4), role="out")
@@ -189,7 +191,7 @@ def test_exported_arrays_are_checked_as_arrays_are(probe: Make, array: Any, mess
 )
 def test_other_devices_are_refused_by_name(probe: Make, device: tuple[int, int], name: str) -> None:
     p = probe(A)
-    with pytest.raises(ArgumentError, match=f"argument a: .*on the CPU, found an array on {name}"):
+    with refused(ArgumentError, "a", "the CPU", name):
         p.mod(Versioned(np.zeros((3, 4), "f4"), device))
 
 
@@ -208,7 +210,7 @@ def test_an_exporter_that_refuses_is_named(probe: Make) -> None:
         def __dlpack__(self, **options: Any) -> Any:
             raise BufferError("call detach() first")
 
-    with pytest.raises(ArgumentError, match=r"argument a: Refuses does not export .*: call detach"):
+    with refused(ArgumentError, "a", "Refuses"):
         probe(A).mod(Refuses(np.zeros((3, 4), "f4")))
 
 

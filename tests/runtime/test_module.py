@@ -12,6 +12,8 @@ import pytest
 from tilewright.base.errors import ArgumentError, KernelError
 from tilewright.runtime import Argument
 
+from ..refusals import refused
+
 Make = Callable[..., Any]
 
 A = Argument("a", "float32", (3, 4))
@@ -71,7 +73,7 @@ def test_a_wrong_array_is_named_with_what_was_found_and_a_remedy(
 def test_the_number_of_arguments_is_checked(probe: Make) -> None:
     p = probe(A, B, OUT)
     for count in (0, 2, 4):
-        with pytest.raises(ArgumentError, match=rf"takes 3 arguments \(a, b, c\), found {count}"):
+        with refused(ArgumentError, "3", "a, b, c", count):
             p.mod(*arrays(count))
 
 
@@ -109,7 +111,7 @@ def test_an_output_must_be_writable(probe: Make) -> None:
 def test_an_output_is_replaced_not_converted(probe: Make) -> None:
     p = probe(A, B, OUT)
     a, b = arrays(2)
-    with pytest.raises(ArgumentError, match=r"pass numpy.empty\(\(3, 4\), numpy.float32\)"):
+    with pytest.raises(ArgumentError, match=r"numpy.empty\(\(3, 4\), numpy.float32\)"):
         p.mod(a, b, np.zeros((3, 4)))
     with pytest.raises(ArgumentError):
         p.mod(a, b, np.zeros((3, 8), "f4")[:, ::2])
@@ -121,7 +123,7 @@ def test_an_output_must_not_overlap(probe: Make) -> None:
     first, near, second = (memory[i : i + 12].reshape(3, 4) for i in (0, 11, 12))
     p.mod(first, first, second)
     for a, b, c, other in [(first, second, near, "a"), (second, first, first, "b")]:
-        with pytest.raises(ArgumentError, match=f"argument c: .* overlaps with argument {other}"):
+        with refused(ArgumentError, "c", other):
             p.mod(a, b, c)
     assert len(p.calls) == 1
 
@@ -211,7 +213,7 @@ def test_narrow_floats_arrive_as_ml_dtypes(probe: Make, dtype: str) -> None:
     p = probe(Argument("a", dtype, (5,)), Argument("c", dtype, (5,), role="out"))
     p.mod(*arrays(2, (5,), getattr(ml_dtypes, dtype)))
     assert len(p.calls) == 1
-    with pytest.raises(ArgumentError, match=rf"expected dtype {dtype}, found uint8") as error:
+    with refused(ArgumentError, "uint8", dtype) as error:
         p.mod(np.zeros(5, "u1"), np.zeros(5, "u1"))
     assert f"a.astype(ml_dtypes.{dtype})" in str(error.value)
 
@@ -284,7 +286,7 @@ def test_an_object_that_claims_to_be_an_array_is_none(probe: Make) -> None:
     impostor = type("Impostor", (), attributes)()
     assert isinstance(impostor, np.ndarray)
     p = probe(A)
-    with pytest.raises(ArgumentError, match="argument a: expected an array, found Impostor"):
+    with refused(ArgumentError, "a", "Impostor"):
         p.mod(impostor)
     assert p.calls == []
 
@@ -429,9 +431,9 @@ def test_an_integer_too_long_to_print_is_refused(probe: Make) -> None:
 def test_a_kernel_that_fails_raises(probe: Make) -> None:
     p = probe(A)
     p.status = -3
-    with pytest.raises(KernelError, match="probe: stopped with status -3"):
+    with refused(KernelError, "probe", "-3"):
         p.mod(*arrays(1))
-    with pytest.raises(KernelError, match="probe: stopped with status -3"):
+    with refused(KernelError, "probe", "-3"):
         p.mod.bind(*arrays(1))()
 
 

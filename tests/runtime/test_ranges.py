@@ -13,6 +13,8 @@ from tilewright.runtime import Argument
 from tilewright.runtime.ranges import checked_limits, trusting
 from tilewright.runtime.signature import Packing, Signature
 
+from ..refusals import refused
+
 Make = Callable[..., Any]
 IDX = Argument("idx", "int64", (4, 6), value_range=(0, 100))
 
@@ -36,7 +38,7 @@ def test_a_value_out_of_its_range_is_named_with_its_place(probe: Make) -> None:
 def test_the_first_of_several_is_named(probe: Make) -> None:
     idx = np.zeros((4, 6), np.int64)
     idx[3, 0], idx[1, 4] = -7, 100
-    with pytest.raises(ArgumentError, match=r"found 100 at \[1, 4\]"):
+    with refused(ArgumentError, "100", "[1, 4]"):
         probe(IDX).mod(idx)
 
 
@@ -46,7 +48,7 @@ def test_a_bound_call_looks_at_the_values_each_time(probe: Make) -> None:
     run = p.mod.bind(idx)
     run()
     idx[1, 1] = 100
-    with pytest.raises(ArgumentError, match=r"found 100 at \[1, 1\]"):
+    with refused(ArgumentError, "100", "[1, 1]"):
         run()
     idx[1, 1] = 99
     run()
@@ -62,7 +64,7 @@ def test_who_trusts_is_not_checked(probe: Make) -> None:
 
 def test_numbers_are_checked_of_who_trusts_too(probe: Make) -> None:
     p = probe(Argument("s", "int32", kind="scalar", value_range=(0, 10)), trust_indices=True)
-    with pytest.raises(ArgumentError, match="from 0 to 9, found 10"):
+    with refused(ArgumentError, "0", "9", "10"):
         p.mod(10)
 
 
@@ -70,7 +72,7 @@ def test_what_is_only_written_is_not_looked_at(probe: Make) -> None:
     out = Argument("out", "int32", (4,), role="out", value_range=(0, 10))
     inout = Argument("io", "int32", (4,), role="inout", value_range=(0, 10))
     probe(out).mod(np.full(4, 99, np.int32))
-    with pytest.raises(ArgumentError, match=r"argument io: .* found 99 at \[0\]"):
+    with refused(ArgumentError, "io", "0", "99", "[0]"):
         probe(inout).mod(np.full(4, 99, np.int32))
 
 
@@ -100,7 +102,7 @@ def test_ranges_beyond_the_dtype_hold_and_refuse(probe: Make, dtype: str) -> Non
     limits = np.iinfo(dtype)
     array = np.full(3, limits.max, dtype)
     probe(Argument("a", dtype, (3,), value_range=(limits.max, 2**70))).mod(array)
-    with pytest.raises(ArgumentError, match=r"found .* at \[0\]"):
+    with refused(ArgumentError, "[0]"):
         probe(Argument("a", dtype, (3,), value_range=(2**70, 2**71))).mod(array)
 
 
@@ -108,7 +110,7 @@ def test_size_zero_and_no_dimensions(probe: Make) -> None:
     probe(Argument("a", "int32", (0, 4), value_range=(0, 1))).mod(np.zeros((0, 4), "i4"))
     point = probe(Argument("a", "int32", (), value_range=(0, 1)))
     point.mod(np.zeros((), "i4"))
-    with pytest.raises(ArgumentError, match=r"found 1 at \[\]"):
+    with refused(ArgumentError, "1", "[]"):
         point.mod(np.ones((), "i4"))
 
 
@@ -119,7 +121,7 @@ def test_declared_strides_and_what_lies_between(probe: Make) -> None:
     view[...] = 4
     p.mod(view)
     view[2, 1] = 5
-    with pytest.raises(ArgumentError, match=r"found 5 at \[2, 1\]"):
+    with refused(ArgumentError, "5", "[2, 1]"):
         p.mod(view)
 
 

@@ -20,6 +20,8 @@ from tilewright.runtime.timer import (
 )
 from tilewright.target import CpuTarget
 
+from ..refusals import refused
+
 
 class Fake:
     """A clock, and functions whose calls take given seconds, the last one for ever."""
@@ -276,7 +278,7 @@ def test_counts_and_times_are_some(options: dict[str, Any]) -> None:
     fake = Fake()
     call = fake.function(1e-6)
     time: Any = (lambda fn, **o: time_interleaved([fn], **o)) if "rounds" in options else time_calls
-    with pytest.raises(ArgumentError, match=f"{next(iter(options))}: expected a"):
+    with refused(ArgumentError, next(iter(options))):
         time(call, clock=fake.clock, **options)
     assert fake.calls == 0
 

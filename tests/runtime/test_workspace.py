@@ -17,6 +17,7 @@ from tilewright.runtime.host_memory import HOST_MEMORY, HostMemory
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.workspace import Pool, shared_pool
 
+from ..refusals import refused
 from .conftest import Probe
 
 Make = Callable[..., Any]
@@ -115,7 +116,7 @@ def test_modules_share_workspaces(probe: Make) -> None:
 def test_a_kernel_that_fails_gives_its_workspace_back(probe: Make) -> None:
     p = probe(A, workspace_bytes=SIZE)
     p.status = 7
-    with pytest.raises(KernelError, match="probe: stopped with status 7"):
+    with refused(KernelError, "probe", "7"):
         p.mod(*arrays(1))
     assert [memory.size for memory in shared_pool(HOST_MEMORY)] == [SIZE]
 
@@ -250,7 +251,7 @@ def test_a_kernel_that_needs_no_workspace_ignores_it(probe: Make) -> None:
     for memory in (np.empty(1, np.uint8), np.empty(7, np.uint8)[1:]):
         p.mod(a, c, workspace=memory)
         assert p.calls.pop() == (a.ctypes.data, c.ctypes.data, memory.ctypes.data)
-    with pytest.raises(ArgumentError, match="expected an array, found int"):
+    with refused(ArgumentError, "int"):
         p.mod(a, c, workspace=0)
 
 

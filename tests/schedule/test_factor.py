@@ -16,6 +16,7 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning, inputs, run
 from .programs import loops
@@ -169,18 +170,18 @@ def test_sums_that_are_others() -> None:
             hoisted(parse(program))
     sch = Schedule(weighted(plain))
     sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[2])
-    with pytest.raises(ScheduleError, match="also written by block C_init"):
+    with refused(ScheduleError, "C_init"):
         sch.hoist_factor(sch.get_block("C"))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float16", "bfloat16"])
 def test_other_numbers(dtype: str) -> None:
-    with pytest.raises(ScheduleError, match=f"sums {dtype}; expected float32 or float64"):
+    with refused(ScheduleError, "float32 or float64", dtype):
         hoisted(parse(str(weighted(plain)).replace("float64", dtype)))
 
 
 def test_a_sum_without_terms() -> None:
-    with pytest.raises(ScheduleError, match="the sum of block C has no terms"):
+    with refused(ScheduleError, "C"):
         hoisted(parse(str(weighted(plain)).replace("5", "0")))
 
 

@@ -10,6 +10,7 @@ from tilewright.tir import te
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, elementwise, loops, matmul
@@ -58,7 +59,7 @@ def test_fused_tiles_run_in_parallel() -> None:
 def test_a_loop_is_named_once(step: str) -> None:
     sch = Schedule(matmul())
     i, *_ = loops(sch, "C")
-    with pytest.raises(ScheduleError, match="loop i is named twice"):
+    with refused(ScheduleError, "i"):
         getattr(sch, step)(i, i)
 
 

@@ -9,6 +9,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, elementwise, loops, stencil
@@ -65,7 +66,7 @@ def test_sources_in_the_same_nest_stay() -> None:
 
 def test_thresholds_and_scopes() -> None:
     sch = Schedule(chain())
-    with pytest.raises(ScheduleError, match="cse_thresh is -1; expected at least 0"):
+    with refused(ScheduleError, "-1"):
         sch.cache_index(sch.get_block("C"), "global", -1)
     with pytest.raises(ScheduleError) as refusal:
         sch.cache_index(sch.get_block("C"), "L1")

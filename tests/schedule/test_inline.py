@@ -12,6 +12,7 @@ from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul_relu, stencil
@@ -124,13 +125,13 @@ def test_inline_of_a_parameter() -> None:
 
 def test_inline_of_a_reduction() -> None:
     sch = Schedule(matmul_relu())
-    with pytest.raises(ScheduleError, match="block C is a reduction: only a block that st"):
+    with refused(ScheduleError, "C"):
         sch.compute_inline(sch.get_block("C"))
 
 
 def test_reverse_inline_into_a_reduction() -> None:
     sch = Schedule(matmul_relu())
-    with pytest.raises(ScheduleError, match="block C is a reduction, which its consumer cannot"):
+    with refused(ScheduleError, "C"):
         sch.reverse_compute_inline(sch.get_block("D"))
 
 

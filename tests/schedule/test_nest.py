@@ -10,6 +10,7 @@ from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, elementwise, loops, matmul, matmul_relu, rowsum, stencil
@@ -176,9 +177,9 @@ def test_a_loop_that_hands_values_back_is_not_cut() -> None:
 def test_what_merge_asks_of_loops() -> None:
     sch = Schedule(planes())
     (b0, b1), (c0, c1), (d0, _) = (loops(sch, name) for name in "BCD")
-    with pytest.raises(ScheduleError, match="at least two loops, found 1"):
+    with refused(ScheduleError, "1"):
         sch.merge(b0)
-    with pytest.raises(ScheduleError, match="a loop is named twice: i, i"):
+    with refused(ScheduleError, "i, i"):
         sch.merge(b0, b0)
     with pytest.raises(ScheduleError):
         sch.merge(b0, c1)
@@ -205,7 +206,7 @@ def test_loops_of_one_nest_are_not_merged_with_another_loop_of_it() -> None:
     i, j = loops(sch, "C")
     sch.compute_at(sch.get_block("B"), i)
     b = loops(sch, "B")[-1]
-    with pytest.raises(ScheduleError, match="loop j of block C is in the same nest as another one"):
+    with refused(ScheduleError, "j"):
         sch.merge(b, j, loops(sch, "D")[0])
 
 

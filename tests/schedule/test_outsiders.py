@@ -17,6 +17,7 @@ from tilewright.schedule.find import path_to, rebuild
 from tilewright.tir.ir import Dim, For, Func, Label, Var
 from tilewright.tir.visit import substitute
 
+from ..refusals import refused
 from .machinery import check_meaning, check_replays
 from .programs import chain, elementwise, loops, matmul
 
@@ -103,7 +104,7 @@ def test_it_is_searched_like_any_other() -> None:
     concrete = sch.trace.with_row([4]).apply(sch.original)
     assert "T.vectorized(4)" in str(concrete.func)
     check_meaning(sch.original, concrete.func)
-    with pytest.raises(ScheduleError, match="1 lanes"):
+    with refused(ScheduleError, "1"):
         sch.trace.with_row([1]).apply(sch.original)
 
 
@@ -200,7 +201,7 @@ def test_names_of_the_package_are_taken(name: str) -> None:
         return fn, None
 
     other.__name__ = name
-    with pytest.raises(ScheduleError, match=f"named {name} exists already"):
+    with refused(ScheduleError, name):
         tw.primitive(other)
 
 
@@ -210,7 +211,7 @@ def test_what_a_schedule_has_is_taken(name: str) -> None:
         return fn, None
 
     other.__name__ = name
-    with pytest.raises(ScheduleError, match=f"no primitive may be named {name}"):
+    with refused(ScheduleError, name):
         tw.primitive(other)
 
 

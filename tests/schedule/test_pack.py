@@ -11,6 +11,7 @@ from tilewright.tir import te
 from tilewright.tir.ir import Const, Select, Store
 from tilewright.tir.verify import verify
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, loops, matmul, matmul_relu
@@ -83,7 +84,7 @@ def test_layout_by_a_mix_of_indices(golden: Golden) -> None:
 @pytest.mark.parametrize("layout", ["AB1", "AAB", "A", "BAbb", "BAc"])
 def test_layout_that_does_not_name_the_dimensions(layout: str) -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match="does not name the 2 dimensions of B"):
+    with refused(ScheduleError, "2", "B"):
         sch.pack(sch.get_block("C"), 1, layout, [4])
 
 
@@ -130,7 +131,7 @@ def test_map_of_open_sizes_that_no_rule_covers() -> None:
 def test_map_by_an_open_size() -> None:
     sch = Schedule(chain(), symbolic=True)
     t = sch.sample_categorical([2, 4])
-    with pytest.raises(ScheduleError, match="map keeps the elements of B apart"):
+    with refused(ScheduleError, "B"):
         sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i + t,))
 
 

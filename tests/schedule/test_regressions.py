@@ -17,6 +17,7 @@ from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import substitute
 
+from ..refusals import refused
 from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul, rowsum, stencil
 from .random_instructions import SMALL
@@ -49,7 +50,7 @@ def twice_summed() -> Func:
 
 def test_an_epilogue_that_is_a_reduction_is_not_fused() -> None:
     sch = Schedule(twice_summed())
-    with pytest.raises(ScheduleError, match="block T is a reduction"):
+    with refused(ScheduleError, "T"):
         sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("T"))
 
 
@@ -921,7 +922,7 @@ def test_a_layout_that_leaves_out_an_index_is_refused(
     a = placeholder(4, 6)
     b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
     sch = Schedule(te.func([a, te.compute((4, 6), lambda i, j: b[i, j] * 2, name="C")]))
-    with pytest.raises(ScheduleError, match=f"24 elements of B to {places} places"):
+    with refused(ScheduleError, "24", "B", places):
         sch.transform_layout(sch.get_block("B"), ("write", 0), layout)
 
 

@@ -15,6 +15,7 @@ from tilewright.tir.bounds import prove
 from tilewright.tir.ir import const
 from tilewright.tir.visit import substitute
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_meaning
 from .programs import chain, elementwise, loops, stencil
@@ -188,7 +189,7 @@ def test_rows_fill_all_decisions_in_order() -> None:
     sch.sample_tile(j, n=2, decision=[5])
     trace = sch.trace.with_row([2, 8, 3])
     assert list(trace.decisions.values()) == [(2, 8), (3,)]
-    with pytest.raises(ScheduleError, match="takes 3 decisions, found 2"):
+    with refused(ScheduleError, "3", "2"):
         sch.trace.with_row([2, 8])
 
 

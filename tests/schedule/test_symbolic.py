@@ -15,6 +15,7 @@ from tilewright.schedule.require import Space, certain, collecting, imply, requi
 from tilewright.tir.ir import Const, Func, Label, Var, const
 from tilewright.tir.visit import substitute
 
+from ..refusals import refused
 from .machinery import check_meaning
 from .programs import elementwise, loops, matmul, rowsum
 
@@ -187,11 +188,11 @@ def test_a_refused_step_leaves_no_constraint_behind() -> None:
     t = sch.sample_categorical([2, 3])
     assert sch.space is not None
     before = len(sch.space.constraints)
-    with pytest.raises(ScheduleError, match="factor 0 is not positive"):
+    with refused(ScheduleError, "0"):
         sch.split(i, factors=[t, 5, 0])
-    with pytest.raises(ScheduleError) as refused:
+    with pytest.raises(ScheduleError) as caught:
         sch.tile((i, i), (t, t))
-    assert "refused: step 3, sch.tile" in str(refused.value)
+    assert "refused: step 3, sch.tile" in str(caught.value)
     assert len(sch.space.constraints) == before
     assert sch.get_loops(sch.get_block("C"))[0] is i
     assert r.name == "r"

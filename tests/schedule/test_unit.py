@@ -19,6 +19,7 @@ from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
 
 from ..hosts import runs
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import diagonal, elementwise, loops, matmul, rowsum
@@ -330,7 +331,7 @@ def test_no_such_instruction() -> None:
 
 def test_the_init_is_no_part_of_an_instruction() -> None:
     sch = Schedule(int8_matmul(1, 16, 4))
-    with pytest.raises(ScheduleError, match="block C has an init, which instruction dot_16x4_vnni"):
+    with refused(ScheduleError, "C", "dot_16x4_vnni"):
         sch.tensorize(loops(sch, "C")[1], "dot_16x4_vnni")
 
 
@@ -440,7 +441,7 @@ def test_a_producer_is_not_inlined_into_an_instruction() -> None:
 
 def test_only_tensorize_marks_instructions() -> None:
     sch = Schedule(elementwise())
-    with pytest.raises(ScheduleError, match="'tensor_intrin' says that a block runs as an instruc"):
+    with refused(ScheduleError, "tensor_intrin"):
         sch.annotate(sch.get_block("B"), KEY, "dot_16x4_vnni")
 
 

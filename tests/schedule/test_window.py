@@ -16,6 +16,7 @@ from tilewright.tir.ir import Func, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
+from ..refusals import refused
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import chain, loops, matmul, stencil
@@ -249,19 +250,19 @@ def test_who_reads_a_window_stays_in_its_loop() -> None:
 
 def test_no_shared_loop() -> None:
     sch = Schedule(stencil())
-    with pytest.raises(ScheduleError, match="block B shares no loop with its consumers"):
+    with refused(ScheduleError, "B"):
         sch.rolling_buffer(sch.get_block("B"), 0)
 
 
 def test_no_consumer() -> None:
     sch = Schedule(unused())
-    with pytest.raises(ScheduleError, match="block B has no consumer"):
+    with refused(ScheduleError, "B"):
         sch.rolling_buffer(sch.get_block("B"), 0)
 
 
 def test_an_output() -> None:
     sch = Schedule(matmul())
-    with pytest.raises(ScheduleError, match="writes C, a parameter of the function"):
+    with refused(ScheduleError, "C"):
         sch.rolling_buffer(sch.get_block("C"), 0)
 
 
@@ -293,7 +294,7 @@ def test_loops_that_run_at_once() -> None:
     b = sch.get_block("B")
     sch.compute_at(b, loops(sch, "C")[0])
     sch.vectorize(sch.get_loops(b)[1])
-    with pytest.raises(ScheduleError, match="loop i_1 is vectorized; what it computes"):
+    with refused(ScheduleError, "vectorized"):
         sch.rolling_buffer(b, 0)
 
 

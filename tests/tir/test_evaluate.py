@@ -13,6 +13,7 @@ from tilewright.tir.evaluate import Columns, Expressions, evaluate
 from tilewright.tir.ir import Buffer, Op, Var, binary, call, cast, ceildiv, const, select
 
 from ..long import examples
+from ..refusals import refused
 from .expressions import SEEDS, Maker, value
 
 A, B, C = Var("a"), Var("b"), Var("c")
@@ -106,7 +107,7 @@ def test_floats() -> None:
 def test_refuses_what_it_does_not_evaluate() -> None:
     with pytest.raises(IRError):
         evaluate(A + B, {A: 1})
-    with pytest.raises(IRError, match="found float32"):
+    with refused(IRError, "float32"):
         evaluate(Buffer("x", (4,), "float32")[A], {A: 1})
     with pytest.raises(IRError):
         evaluate(Buffer("x", (4,), "int64")[A], {A: 1})

@@ -34,6 +34,8 @@ from tilewright.tir.ir import (
     store,
 )
 
+from ..refusals import refused
+
 I, J = Var("i"), Var("j")  # noqa: E741
 X, Y = Buffer("X", (8,), "float32"), Buffer("Y", (8,), "float32")
 DATA = np.arange(8, dtype=np.float32)
@@ -80,7 +82,7 @@ class TestStatements:
         np.testing.assert_array_equal(run(program(good, X, Y), DATA), DATA + 1)
         once = If(I == 0, store(t, (0,), X[I]))
         bad = For(I, 8, Alloc(t, seq(once, store(Y, (I,), t[0]))))
-        with pytest.raises(VerifyError, match=r"t\[0\] is read outside of blocks and was never"):
+        with refused(VerifyError, "t", "outside of blocks"):
             run(program(bad, X, Y), DATA)
 
     def test_empty_loops_do_nothing(self) -> None:
@@ -140,14 +142,14 @@ class TestBlocks:
         assert run(self.sums(J), DATA)[:2].tolist() == [6, 22]
 
     def test_without_the_first_visit_there_is_nothing_to_read(self) -> None:
-        with pytest.raises(VerifyError, match=r"Y\[0\] is read in block 'S' and was never written"):
+        with refused(VerifyError, "Y", "in block 'S'"):
             run(self.sums(3 - J), DATA)
 
     def test_visits_off_the_predicate_do_nothing(self) -> None:
         assert run(self.sums(J, J < 4, 6), DATA)[:2].tolist() == [6, 22]
 
     def test_variables_stay_within_their_extents(self) -> None:
-        with pytest.raises(VerifyError, match=r"in block 'S' vr is 4, expected within \[0, 4\)"):
+        with refused(VerifyError, "in block 'S'", "vr", "4"):
             run(self.sums(J, None, 6), DATA)
 
 

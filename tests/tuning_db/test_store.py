@@ -27,6 +27,7 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.read import get
 from tilewright.tuning_db.values import KINDS
 
+from ..refusals import refused
 from .samples import (
     ARM,
     BASE,
@@ -112,9 +113,7 @@ def test_a_reference_to_nothing_is_refused_and_nothing_is_written(
     db: TuningDatabase, missing: str
 ) -> None:
     lost = dataclasses.replace(measurement(8, 1.0), **{missing: "0" * 64})  # type: ignore[arg-type]
-    with pytest.raises(
-        DatabaseError, match=f"refers to {missing} 000000000000, which is not in the"
-    ):
+    with refused(DatabaseError, "000000000000", missing):
         db.put(schedule(8), measurement(8, 2.0), lost)
     assert db.records(Measurement) == []
     assert db.records(ScheduleRecord) == []
@@ -122,7 +121,7 @@ def test_a_reference_to_nothing_is_refused_and_nothing_is_written(
 
 def test_a_bad_record_among_good_ones_writes_nothing(db: TuningDatabase) -> None:
     bad = dataclasses.replace(measurement(8, 1.0), outcome=Outcome.CRASH)
-    with pytest.raises(DatabaseError, match="measurement crash has seconds=1.0"):
+    with refused(DatabaseError, "crash", "1.0"):
         db.put(schedule(8), measurement(8, 2.0), bad)
     assert db.records(ScheduleRecord) == []
 
@@ -219,7 +218,7 @@ def test_rates_have_plain_names_and_are_few(
 
 def test_a_description_of_nothing_is_refused(db: TuningDatabase) -> None:
     lost = dataclasses.replace(MACHINE, target="0" * 64)
-    with pytest.raises(DatabaseError, match="machine .* refers to target 000000000000, which is"):
+    with refused(DatabaseError, "machine", "target", "000000000000"):
         db.put(MACHINE, lost)
     assert db.records(Machine) == []
 
@@ -246,11 +245,11 @@ def test_find_by_the_first_digits_of_an_id(db: TuningDatabase) -> None:
     assert db.find("aaaa") == MATMUL
     assert db.find(CPU.id) == CPU
     assert db.find(LLVM.id[:12]) == LLVM
-    with pytest.raises(DatabaseError, match="there is no record 00001111"):
+    with refused(DatabaseError, "record", "00001111"):
         db.find("00001111")
     with pytest.raises(DatabaseError):
         db.find("aaa")
-    with pytest.raises(DatabaseError, match="'%%%%%' is no id"):
+    with refused(DatabaseError, "%%%%%"):
         db.find("%%%%%")
     db.put(dataclasses.replace(MATMUL, id="a" * 14 + "b" * 50))
     with pytest.raises(DatabaseError):
@@ -259,7 +258,7 @@ def test_find_by_the_first_digits_of_an_id(db: TuningDatabase) -> None:
 
 def test_find_of_one_kind(db: TuningDatabase) -> None:
     assert db.find("aaaa", Workload) == MATMUL
-    with pytest.raises(DatabaseError, match="there is no session aaaa in"):
+    with refused(DatabaseError, "session", "aaaa"):
         db.find("aaaa", Session)
     alike = [dataclasses.replace(MATMUL, id=f"{n:x}".rjust(2, "b") * 32) for n in range(0xE0, 0xE8)]
     db.put(*(dataclasses.replace(w, id="bbbb" + w.id[4:]) for w in alike))

@@ -29,6 +29,7 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.codec import LIMITS, LONGEST_LINE, LONGEST_ROW
 from tilewright.tuning_db.values import KINDS, to_plain
 
+from ..refusals import refused
 from .samples import (
     BASE,
     CPU,
@@ -238,7 +239,7 @@ def test_what_nothing_reads_is_skipped_in_older_files(
         if record != MACHINE:
             assert memory.get(type(record), record.id) == record
     assert "skipped 1 cost models" in caplog.text
-    with pytest.raises(DatabaseError, match=f"line {len(full)}: expected an object with kind"):
+    with refused(DatabaseError, len(full)):
         load(memory, [*full[:-1], cost_model, {"end": full[-1]["end"] + 1}])
 
 

@@ -21,6 +21,7 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, For, Func, Seq, Store
 from tilewright.tir.parser import parse
 
+from ...refusals import refused
 from .kernels import arguments, kernel, kinds, run
 
 
@@ -194,7 +195,7 @@ def take(A: T.Buffer((8,), "float32"), I: T.Buffer((7,), "int32", value_range=(0
     assert not emulate(func, a, indices[::2], b).faults
     assert b.tolist() == [7, 0, 7, 3]
     indices[2] = 8
-    with pytest.raises(ArgumentError, match=r"I holds values in \[3, 8\]"):
+    with refused(ArgumentError, "I", "3", "8"):
         emulate(func, a, indices[::2], b)
 
 
