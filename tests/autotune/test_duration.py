@@ -24,7 +24,7 @@ from .children import QUICK
 from .kernels import matmul
 from .recorded import Play, ok
 
-pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices")
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "made_once")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MACHINE, CALLBACK = 7.0, 100.0
 """Seconds of measuring the machine, and of waiting after each trial."""

@@ -62,7 +62,7 @@ CALM = TuneConfig(**{**vars(QUICK), "pause": 0.0, "calm": 4, "final_seconds": 2.
 ALONG = ops.matmul_func(16, 16, 16, transpose_b=True)
 """A program whose loops the reference run leaves as they are."""
 
-pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices")
+pytestmark = pytest.mark.usefixtures("given_machine", "remembered_choices", "made_once")
 Tune = Callable[..., TuneResult]
 
 
