@@ -143,7 +143,9 @@ def has_cuda_compiler() -> bool:
     return True
 
 
-def test_readme_commands(root: Path, tmp_path: Path) -> None:
+def test_readme_commands(
+    run: Run, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They run as they stand, in a folder that has the examples, but for smaller numbers."""
     text = (root / "README.md").read_text()
     every = re.findall(r"^    (tilewright .*)$", text, re.MULTILINE)
@@ -158,24 +160,16 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
         "check",
     ]
     (tmp_path / "examples").symlink_to(root / "examples")
-    environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
+    monkeypatch.chdir(tmp_path)
     for command in commands:
         smaller = command.replace("n=512", "n=4 -p m=32 -p k=8").replace("64", "2")
         smaller = smaller.replace("=96", "=16")
         words = shlex.split(smaller)
         if words[1] == "check" and not has_cuda_compiler():
             continue
-        done = subprocess.run(
-            [*TUNE, *words[2:]] if words[1] == "tune" else words,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert done.stdout + done.stderr
+        done = run(*words[1:])
+        assert done.code == 0, f"{command}\n{done.out}\n{done.err}"
+        assert done.out + done.err
     written = {path.name for path in tmp_path.iterdir()}
     made = {"tuning.db", "matmul.so", "matmul.so.json", "matmul.h", "report.html"}
     assert made <= written
@@ -381,7 +375,11 @@ def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "output"),
-    [(signal.SIGHUP, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--json"])],
+    [
+        (signal.SIGHUP, []),
+        pytest.param(signal.SIGTERM, [], marks=pytest.mark.long),
+        (signal.SIGTERM, ["--json"]),
+    ],
 )
 def test_a_signal_that_ends_the_process_ends_the_session(
     matmul: str, tmp_path: Path, number: signal.Signals, output: list[str]

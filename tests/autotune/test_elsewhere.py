@@ -214,41 +214,53 @@ def test_what_is_known_of_other_sizes_warms_the_search(measured: Path, tmp_path:
     assert packs[0] != packs[1]
 
 
-def test_a_tolerance_permits_inexact_steps(tmp_path: Path) -> None:
+INEXACT = 1e-2
+"""An error that is accepted of inexact steps."""
+
+
+def packed_within(tolerance: float | None, folder: Path) -> Path:
     func = ops.conv2d_func(c=16, h=16, w=16, o=16)
+    write_pack(func, HERE, folder, trials=12, compile_program=compile_func, tolerance=tolerance)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inexact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pack of which some candidates have inexact steps."""
+    return packed_within(INEXACT, tmp_path_factory.mktemp("inexact") / "pack")
+
+
+def test_a_tolerance_permits_inexact_steps(inexact: Path, tmp_path: Path) -> None:
     factors = []
-    for name, tolerance in (("a", None), ("b", 1e-3)):
-        write_pack(
-            func, HERE, tmp_path / name, trials=12, compile_program=compile_func,
-            tolerance=tolerance,
-        )  # fmt: skip
-        pack = read_pack(tmp_path / name)
+    exact = packed_within(None, tmp_path / "exact")
+    for folder, tolerance in ((exact, None), (inexact, INEXACT)):
+        pack = read_pack(folder)
         assert pack.records["session"]["search"]["tolerance"] == pack.accepted_error == tolerance
         factors.append({c.error_factor for c in pack.candidates})
     assert factors[0] == {1.0}
     assert max(factors[1]) > 1
     with pytest.raises(TuningError):
-        write_pack(func, HERE, tmp_path / "c", tolerance=-1.0)
+        packed_within(-1.0, tmp_path / "c")
 
 
-@pytest.mark.parametrize(("tolerance", "accepts"), [(1e-12, False), (1e-2, True)])
+@pytest.mark.parametrize(("tolerance", "accepts"), [(1e-12, False), (INEXACT, True)])
 def test_finals_are_of_candidates_within_the_tolerance(
-    tmp_path: Path, tolerance: float, accepts: bool
+    inexact: Path, tmp_path: Path, tolerance: float, accepts: bool
 ) -> None:
     """Inexact candidates run and have results, but may only be the best within the tolerance."""
-    func = ops.conv2d_func(c=16, h=16, w=16, o=16)
-    write_pack(
-        func, HERE, tmp_path / "pack", trials=12, compile_program=compile_func, tolerance=tolerance
-    )
-    pack = read_pack(tmp_path / "pack")
-    inexact = {n for n, c in enumerate(pack.candidates) if c.error_factor > 1}
+    folder = tmp_path / "pack"
+    shutil.copytree(inexact, folder)
+    changed(folder / "pack.json", lambda pack: pack.update(accepted_error=tolerance))
+    pack = read_pack(folder)
+    assert pack.accepted_error == tolerance
+    inexact_ones = {n for n, c in enumerate(pack.candidates) if c.error_factor > 1}
     out = tmp_path / "results.jsonl"
-    measure(tmp_path / "pack", out, start=Here)
+    measure(folder, out, start=Here)
     results = read_results(out)
-    ran = inexact & results.timed.keys()
+    ran = inexact_ones & results.timed.keys()
     assert ran
     assert (ran <= results.accepted.keys()) is accepts
-    assert results.accepted.keys() - inexact == results.timed.keys() - inexact
+    assert results.accepted.keys() - inexact_ones == results.timed.keys() - inexact_ones
     for finals in results.finals:
         assert {int(n) for n in finals["samples"]} <= results.accepted.keys()
 
