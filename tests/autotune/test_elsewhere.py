@@ -720,7 +720,10 @@ def device() -> Iterator[EmulatedDevice]:
         yield found
 
 
-@pytest.mark.parametrize(("code", "outcome"), [(700, "crash"), (702, "run_timeout")])
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [(700, "crash"), pytest.param(702, "run_timeout", marks=pytest.mark.long)],
+)
 def test_gpus_through_the_driver(
     device: EmulatedDevice, tmp_path: Path, code: int, outcome: str
 ) -> None:

@@ -67,7 +67,7 @@ ROWS = 6
 """Candidates of a program, at most; of each sketch one at least."""
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(4)
 @pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
 def test_candidates_compute_what_the_program_does(number: int) -> None:
     func = operator(number)
