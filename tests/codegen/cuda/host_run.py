@@ -77,7 +77,6 @@ def run_text(func: Func, folder: Path, *arguments: Any) -> None:
 
 
 def _library(text: Emitted, folder: Path) -> ctypes.CDLL:
-    include = toolkit()
     calls = [
         f'extern "C" void call_{k.symbol}(void** a) {{ host::invoke({k.symbol}, a); }}'
         for entry in text.entry_points
@@ -88,11 +87,24 @@ def _library(text: Emitted, folder: Path) -> ctypes.CDLL:
     kernels = text.text
     for old, new in CHANGED.items():
         kernels = kernels.replace(old, new)
-    source.write_text("\n".join([f'#include "{SHIM}"', kernels, *calls, ""]))
-    command = ["g++", *_FLAGS, f"-I{include}", "-o", str(library), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:] + text.text
+    source.write_text("\n".join([f'#include "{_headers(folder.parent)}"', kernels, *calls, ""]))
+    _compile(source, library)
     return ctypes.CDLL(str(library))
+
+
+@cache
+def _headers(folder: Path) -> Path:
+    """A copy of the shim beside its compiled form, which the compiler takes."""
+    header = folder / SHIM.name
+    shutil.copy(SHIM, header)
+    _compile(header, header.with_name(f"{header.name}.gch"), "-x", "c++-header")
+    return header
+
+
+def _compile(source: Path, output: Path, *options: str) -> None:
+    command = ["g++", *_FLAGS, f"-I{toolkit()}", *options, "-o", str(output), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:] + source.read_text()
 
 
 def _run(
