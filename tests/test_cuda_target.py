@@ -9,6 +9,8 @@ import pytest
 from tilewright.base.errors import TargetError
 from tilewright.target import ARCHS, CudaTarget, Target
 
+from .refusals import refused
+
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_architectures_are_named_in_the_text(arch: str) -> None:
@@ -28,7 +30,7 @@ def test_a_target_without_an_architecture_is_left_to_the_machine() -> None:
     assert not target.resolved
     assert str(target) == "cuda"
     assert target.facts == {"model": None, "arch": None}
-    with pytest.raises(TargetError, match="names no architecture"):
+    with refused(TargetError, "cuda"):
         _ = target.limits
 
 
@@ -92,7 +94,7 @@ def test_each_architecture_has_the_rates_of_its_device() -> None:
         assert 1e9 < rates.hertz < 3e9
         assert rates.memory < rates.l2
         assert rates.l1_bytes > ARCHS[arch].sm_bytes
-    with pytest.raises(TargetError, match="names no architecture"):
+    with refused(TargetError, "cuda"):
         _ = CudaTarget().rates
 
 

@@ -87,7 +87,7 @@ def test_what_reads_opens_it_read_only(form: str, path: Path, tmp_path: Path) ->
     ids=["build", "build_all", "explain", "open_run", "write_pack"],
 )
 def test_what_reads_makes_none(call: Callable[[Path], object], tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="there is no tuning database at"):
+    with refused(DatabaseError, tmp_path / "missing.db"):
         call(tmp_path / "missing.db")
     assert list(tmp_path.iterdir()) == []
 

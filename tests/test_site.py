@@ -59,9 +59,9 @@ def test_a_picture_follows_the_code_that_makes_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_code_without_a_picture_fails() -> None:
-    with pytest.raises(TypeError, match="a int has no picture"):
+    with pytest.raises(TypeError):
         shown("```python picture\n1\n```")
-    with pytest.raises(TypeError, match="a NoneType has no picture"):
+    with pytest.raises(TypeError):
         shown("```python picture\nx = 1\n```")
 
 

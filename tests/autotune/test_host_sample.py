@@ -39,7 +39,7 @@ def check(func: Func) -> None:
     for n, output in enumerate(outputs):
         if output.size:
             wrong = [*outputs[:n], output + np.ones((), output.dtype), *outputs[n + 1 :]]
-            with pytest.raises(KernelError, match="differs from float64 on the host"):
+            with refused(KernelError, "C", "7"):
                 check_sample(func, given, wrong, tolerance)
 
 

@@ -37,6 +37,7 @@ from tilewright.cli.pages import follow
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Environment, Outcome, Session, SessionStatus
 
+from ..refusals import refused
 from .children import QUICK
 from .kernels import matmul
 from .recorded import Play, ok
@@ -411,15 +412,15 @@ def test_the_newest_session_is_opened_or_one_by_its_id(place: Path, play: Play) 
     assert open_run(place, first.session[:8]).session.id == first.session
     with TuningDatabase(place) as db:
         assert open_run(db).session.id == second.session
-    with pytest.raises(DatabaseError, match="there is no"):
+    with refused(DatabaseError, "session", "0123456789"):
         open_run(place, "0123456789")
 
 
 def test_a_database_without_sessions_says_so(place: Path) -> None:
     TuningDatabase(place).close()
-    with pytest.raises(DatabaseError, match="there is no session in .* yet"):
+    with refused(DatabaseError, place):
         open_run(place)
-    with pytest.raises(DatabaseError, match="there is no tuning database at"):
+    with refused(DatabaseError, place.with_name("other.db")):
         open_run(place.with_name("other.db"))
 
 
@@ -504,9 +505,9 @@ def test_what_is_watched_before_the_first_session_is_waited_for(place: Path, pla
 
 def test_what_will_never_be_there_is_not_waited_for(place: Path) -> None:
     place.write_text("no database")
-    with pytest.raises(DatabaseError, match="is no|not a"):
+    with refused(DatabaseError, place):
         watched(place, Steps())
-    with pytest.raises(DatabaseError, match="there is no tuning database at"):
+    with refused(DatabaseError, place.with_name("other.db")):
         watched(place.with_name("other.db"), Steps(), session="0123456789")
 
 

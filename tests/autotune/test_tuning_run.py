@@ -71,7 +71,7 @@ def test_a_run_has_its_best_and_its_result(db: TuningDatabase, play: Play) -> No
     formatters = pytest.importorskip("IPython.core.formatters")
     shown, _ = formatters.DisplayFormatter().format(run)  # no cell to update: the moment is shown
     assert "trial 2/4" in shown["text/html"]
-    with pytest.raises(TimeoutError, match=r"no result after 0.01 s; run.best .* run.stop\(\)"):
+    with pytest.raises(TimeoutError):
         run.result(timeout=0.01)
     gate.opened.set()
     result = run.result(60)

@@ -15,6 +15,7 @@ from tilewright.schedule.find import map_blocks
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Label
 
+from ..refusals import refused
 from .machinery import assert_same
 from .programs import elementwise, loops, matmul
 
@@ -102,7 +103,7 @@ def test_a_trace_applies_to_a_renamed_program() -> None:
 
 
 def test_a_trace_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="is not possible here"):
+    with refused(ScheduleError, "i_t1", "4"):
         tiled().trace.apply(matmul(n=9))
 
 
@@ -298,5 +299,5 @@ def test_division_by_zero_is_refused() -> None:
     sch.split(i, factors=[None, 8 // t])
     data = json.loads(sch.trace.to_json())
     data["steps"][3]["args"]["factors"][1]["e"] = ["//", 8, 0]
-    with pytest.raises(ScheduleError, match="divides by zero"):
+    with refused(ScheduleError, "(8 // 0)"):
         Trace.from_json(json.dumps(data)).apply(sch.original)

@@ -156,7 +156,7 @@ class TestBlocks:
 class TestChecks:
     @pytest.mark.parametrize("index", [8, -1])
     def test_store_out_of_bounds(self, index: int) -> None:
-        with pytest.raises(VerifyError, match=rf"Y\[{index}\] is accessed .* shape \(8,\)"):
+        with refused(VerifyError, "Y", f"[{index}]", "(8,)"):
             run(program(store(Y, (index,), 1.0), Y))
 
     @pytest.mark.parametrize("shape", [(8,), (2, 4), (2, 2, 2)])
@@ -171,14 +171,14 @@ class TestChecks:
 
     def test_outputs_cannot_be_read_before_they_are_written(self) -> None:
         body = store(Y, (0,), Y[0] + 1.0)
-        with pytest.raises(VerifyError, match=r"Y\[0\] is read"):
+        with refused(VerifyError, "Y", "[0]"):
             run(program(body, Y))
         assert run(program(body, Y, inplace=(Y,)))[0] == 0
 
     def test_internal_buffers_start_unwritten(self) -> None:
         t = Buffer("t", (2, 2), "float32")
         body = seq(store(t, (0, 1), 1.0), store(Y, (0,), t[1, 0]))
-        with pytest.raises(VerifyError, match=r"t\[1, 0\] is read"):
+        with refused(VerifyError, "t", "[1, 0]"):
             run(program(body, Y, allocs=(t,)))
 
     def test_outputs_stay_as_they_were_after_an_error(self) -> None:
@@ -230,7 +230,7 @@ class TestVectors:
     def test_unmasked_lanes_are_checked(self) -> None:
         index = ramp(6, 4)
         body = Store(Y, (ramp(0, 4),), Load(X, (index,), "float32x4"))
-        with pytest.raises(VerifyError, match=r"X\[8\] is accessed"):
+        with refused(VerifyError, "X", "[8]"):
             run(program(body, X, Y), DATA)
 
     def test_select_evaluates_the_side_that_each_lane_takes(self) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy import event
 from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Measurement, TuningDatabase
 
+from ..refusals import refused
 from .samples import BASE, CPU, MATMUL, SESSION, fill, measurement, schedule, verified
 
 
@@ -190,7 +191,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         TuningDatabase(tmp_path / "none.db", create=False)
     with pytest.raises(DatabaseError, match=r"no\.db: there is no directory .*/no\n  hint: mkdir"):
         TuningDatabase(tmp_path / "no" / "no.db")
-    with pytest.raises(DatabaseError, match="is a directory; expected a file"):
+    with refused(DatabaseError, tmp_path):
         TuningDatabase(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -221,7 +222,7 @@ def test_an_empty_file_is_a_new_database_only_where_one_may_be_created(tmp_path:
     path.touch()
     with pytest.raises(DatabaseError):
         TuningDatabase(path, create=False)
-    with pytest.raises(DatabaseError, match="is empty; expected a tuning database"):
+    with refused(DatabaseError, path):
         TuningDatabase(path, read_only=True)
     assert path.stat().st_size == 0
     with TuningDatabase(path) as db:
@@ -311,7 +312,7 @@ def test_a_failed_opening_leaves_no_connection_open(new_place: Callable[[], str]
 
 
 def test_a_missing_layer_leaves_no_new_database(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="missing"):
+    with refused(DatabaseError, tmp_path / "missing.db"):
         TuningDatabase(tmp_path / "a.db", layers=[tmp_path / "missing.db"])
     assert list(tmp_path.iterdir()) == []
 

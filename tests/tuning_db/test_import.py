@@ -21,5 +21,5 @@ def test_records_come_without_sqlalchemy() -> None:
 def test_every_public_name_is_there() -> None:
     for name in room.__all__:
         assert hasattr(room, name), name
-    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+    with pytest.raises(AttributeError):
         room.Nothing  # noqa: B018
