@@ -19,10 +19,16 @@ os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name
 os.environ["TILEWRIGHT_MACHINE"] = "table"  # choices do not depend on how busy this machine is
 
 import tilewright
-from tilewright.autotune.search import remembered
+from tilewright.autotune.rules.user_rules import SKETCH_RULES
+from tilewright.autotune.search import drawing, remembered, search
+from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.codegen.disk_cache import location
+from tilewright.target import Target
+from tilewright.tir.instruction_set import users_digest
+from tilewright.tir.ir import Func
+from tilewright.tir.printer import func_text
 
 from . import short_sessions  # noqa: F401
 from .commands import Result, Run
@@ -82,6 +88,29 @@ def choices_are_made_once(
     with pytest.MonkeyPatch.context() as patch:
         if "monkeypatch" not in request.fixturenames:
             patch.setattr(remembered, "location", place)
+        yield
+
+
+_SKETCHES: dict[tuple[object, ...], tuple[Sketch, ...]] = {}
+
+
+@pytest.fixture
+def made_once() -> Iterator[None]:
+    """The sketches of a program are made once in a process, without rules of a user's."""
+
+    def made(func: Func, target: Target, *, inexact: bool = False) -> tuple[Sketch, ...]:
+        text = func_text(func)
+        key = (text, target, inexact, users_digest(target, text))
+        if SKETCH_RULES or key not in _SKETCHES:
+            found = sketches(func, target, inexact=inexact)
+            if SKETCH_RULES or found[0].name == "written":  # that is warned of
+                return found
+            _SKETCHES[key] = found
+        return _SKETCHES[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (drawing, search):
+            patch.setattr(module, "sketches", made)
         yield
 
 
@@ -147,7 +176,7 @@ def aborting_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], made_once: None) -> Run:
     """Runs the command in this process."""
     from tilewright.cli.main import main as command_line
 

@@ -225,7 +225,7 @@ def page_name(path: Path) -> str:
     return path.relative_to(DOCS).with_suffix("").as_posix()
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("registry", "made_once")
 @pytest.mark.parametrize(
     "path", [path for path in PAGES if path.parent != REFERENCE], ids=page_name
 )

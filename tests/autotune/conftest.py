@@ -9,17 +9,13 @@ from typing import Any
 import pytest
 
 from tilewright import TuningDatabase
-from tilewright.autotune import tasks
 from tilewright.autotune.measure.measure_result import MeasureResult
-from tilewright.autotune.rules.user_rules import SKETCH_RULES
-from tilewright.autotune.search import drawing, search
+from tilewright.autotune.search import search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.session import tuning_job as tuning
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.target import CpuTarget
-from tilewright.tir.ir import Func
-from tilewright.tir.printer import func_text
 
 from ..hosts import take_for
 from .kernels import matmul
@@ -60,24 +56,6 @@ def prepared() -> tuple[Sketch, ...]:
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     """`matmul` has few sketches, which are made once for all tests."""
     monkeypatch.setattr(search, "sketches", lambda *_, **__: prepared())
-
-
-_MADE: dict[tuple[object, ...], tuple[Sketch, ...]] = {}
-
-
-@pytest.fixture
-def made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sketches of a program are made once for all tests, where no rules of a user's are."""
-
-    def made(func: Func, target: CpuTarget, *, inexact: bool = False) -> tuple[Sketch, ...]:
-        key = (func_text(func), target, inexact)
-        if SKETCH_RULES or key not in _MADE:
-            found = sketches(func, target, inexact=inexact)
-            return found if SKETCH_RULES else _MADE.setdefault(key, found)
-        return _MADE[key]
-
-    for module in (search, drawing, tasks):
-        monkeypatch.setattr(module, "sketches", made)
 
 
 @pytest.fixture
