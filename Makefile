@@ -35,7 +35,7 @@ apt_install = $(APT_INSTALL) $(1) || { $(APT_GET) update && $(APT_INSTALL) $(1);
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo test test-hosts test-long oldest aarch64-tools browser-tools vscode-tools lint
+.PHONY: help demo frameworks test test-hosts test-long oldest aarch64-tools browser-tools vscode-tools lint
 .PHONY: format bench budgets docs clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -50,6 +50,7 @@ help:
 	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
 	@echo "make browser-tools  install the Chromium that tests of the lab drive (Debian, Ubuntu)"
 	@echo "make vscode-tools  install the VS Code that tests of the lab drive (needs npm; 0.8 GB)"
+	@echo "make frameworks  install PyTorch and JAX, whose models tests import"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
 	@echo "make format      rewrite the sources in the house style"
@@ -61,6 +62,10 @@ help:
 
 demo: $(VENV)/stamp-core
 	$(RUN) examples/demo.py
+
+# Releases that have a build for processors alone, where the package index offers one.
+frameworks: $(VENV)/stamp-check
+	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11"
 
 test: $(VENV)/stamp-check
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
