@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .building.build import build, build_all, build_library, explain, kernels
     from .graph import Graph
     from .importers.onnx import import_onnx
+    from .importers.stablehlo import import_stablehlo
     from .importers.torch import import_torch
     from .lab import plot
     from .runtime import Module, load
@@ -102,6 +103,7 @@ __all__ = [
     "explain",
     "fusion_groups",
     "import_onnx",
+    "import_stablehlo",
     "import_torch",
     "kernels",
     "lab",
@@ -131,6 +133,7 @@ _HOMES = {
     "Graph": ".graph",
     "Model": ".runtime.model",
     "import_onnx": ".importers.onnx",
+    "import_stablehlo": ".importers.stablehlo",
     "import_torch": ".importers.torch",
     "Module": ".runtime",
     "Schedule": ".schedule",

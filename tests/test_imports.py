@@ -87,6 +87,7 @@ LIBRARIES: dict[str, set[str]] = {
     "onnx_ir": {"importers"},
     "onnxruntime": {"cli"},
     "torch": {"importers"},
+    "jax": {"importers"},
 }
 
 

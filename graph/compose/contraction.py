@@ -12,6 +12,7 @@ from ...base.errors import ModelError
 from ..builder import Builder
 from ..ir import Value
 from .basics import reshaped
+from .movement import dilated
 
 
 def product(b: Builder, x: Value, y: Value) -> Value:
@@ -96,7 +97,7 @@ def transposed_conv(
     """
     rank = x.type.rank - 2
     if any(d > 1 for d in dilations):
-        w = _spread(b, w, dilations)
+        w = dilated(b, w, (1, 1, *dilations), b.constant(0, w.dtype))
     taps = tuple(-(-k // s) for k, s in zip(w.shape[2:], strides, strict=True))
     # The first input that the first output of a phase reads, and the last one.
     first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
@@ -115,20 +116,6 @@ def transposed_conv(
     if any(s > 1 for s in strides) or (*starts, *sizes) != (*(0,) * rank, *y.shape[2:]):
         y = b.add("interleave", y, factors=strides, starts=starts, shape=sizes)
     return y
-
-
-def _spread(b: Builder, w: Value, dilations: Sequence[int]) -> Value:
-    """Weights with zeros between them."""
-    rank, kernel = len(dilations), w.shape[2:]
-    split = [n for k in kernel for n in (k, 1)]
-    value = b.add("reshape", w, shape=(*w.shape[:2], *split))
-    after = [0, 0, *(n for d in dilations for n in (0, d - 1))]
-    value = b.add("pad", value, before=(0,) * len(after), after=tuple(after))
-    wide = tuple(k * d for k, d in zip(kernel, dilations, strict=True))
-    value = b.add("reshape", value, shape=(*w.shape[:2], *wide))
-    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
-    whole = (2 + rank) * (0,), (2 + rank) * (1,)
-    return b.add("slice", value, starts=whole[0], steps=whole[1], shape=(*w.shape[:2], *spans))
 
 
 def _phases(

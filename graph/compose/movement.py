@@ -78,6 +78,28 @@ def padded_with(
     return b.add("where", inside, own, reshaped(b, fill, ()))
 
 
+def dilated(b: Builder, x: Value, steps: Sequence[int], fill: Value) -> Value:
+    """The elements so many places apart along each dimension, with a fill between them."""
+    rank = x.type.rank
+    if all(step == 1 for step in steps) or not x.type.size:
+        return x
+    split = reshaped(b, x, [n for extent in x.shape for n in (extent, 1)])
+    after = [n for step in steps for n in (0, step - 1)]
+    split = padded_with(b, split, (*(0,) * 2 * rank, *after), None, fill)
+    wide = [extent * step for extent, step in zip(x.shape, steps, strict=True)]
+    spans = [(extent - 1) * step + 1 for extent, step in zip(x.shape, steps, strict=True)]
+    return sliced(b, reshaped(b, split, wide), (0,) * rank, spans)
+
+
+def reversed_(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """With the elements along some axes in the reverse order."""
+    if not x.type.size:
+        return x
+    starts = [extent - 1 if d in axes else 0 for d, extent in enumerate(x.shape)]
+    steps = [-1 if d in axes else 1 for d in range(x.type.rank)]
+    return b.add("slice", x, starts=starts, steps=steps, shape=x.shape)
+
+
 def cropped_or_padded(b: Builder, x: Value, axis: int, extent: int) -> Value:
     """The middle of an axis, or the axis in the middle of zeros."""
     axis = in_rank(axis, x.type.rank)

@@ -74,3 +74,43 @@ def shrink(b: Builder, x: Value, limit: float, bias: float) -> Value:
     above = b.add("less", b.constant(limit, x.dtype), x)
     upper = b.add("where", above, b.add("subtract", x, by), b.constant(0, x.dtype))
     return b.add("where", below, b.add("add", x, by), upper)
+
+
+def expm1(b: Builder, x: Value) -> Value:
+    """`exp(x) - 1` without cancellation: above 0 it is `-(exp(-x) - 1) * exp(x)`."""
+    mirrored = b.add("elu", b.add("negative", x), alpha=1.0)
+    above = b.add("negative", b.add("multiply", mirrored, b.add("exp", x)))
+    positive = b.add("less", b.constant(0, x.dtype), x)
+    return b.add("where", positive, above, b.add("elu", x, alpha=1.0))
+
+
+def log1p(b: Builder, x: Value) -> Value:
+    """`log(1 + x)`, whose sum is rounded: corrected by what was lost (Kahan)."""
+    one = b.constant(1, x.dtype)
+    total = b.add("add", x, one)
+    kept = b.add("subtract", total, one)
+    exact = b.add("multiply", b.add("log", total), b.add("divide", x, kept))
+    tiny = b.add("equal", kept, b.constant(0, x.dtype))
+    infinite = b.add("equal", x, b.constant(np.inf, x.dtype))
+    return b.add("where", b.add("logical_or", tiny, infinite), x, exact)
+
+
+def atan2(b: Builder, y: Value, x: Value) -> Value:
+    """The angle of the point (x, y), from -pi to pi; the signs of zeros count."""
+    zero, dtype = b.constant(0, x.dtype), x.dtype
+    width, height = b.add("abs", x), b.add("abs", y)
+    small, large = b.add("minimum", width, height), b.add("maximum", width, height)
+    ratio = b.add("where", b.add("equal", small, large), b.constant(1, dtype), b.add("divide", small, large))
+    ratio = b.add("where", b.add("equal", small, zero), small, ratio)
+    angle = b.add("atan", ratio)
+    steep = b.add("less", width, height)
+    angle = b.add("where", steep, b.add("subtract", b.constant(np.pi / 2, dtype), angle), angle)
+    angle = b.add("where", is_negative(b, x), b.add("subtract", b.constant(np.pi, dtype), angle), angle)
+    return b.add("where", is_negative(b, y), b.add("negative", angle), angle)
+
+
+def is_negative(b: Builder, x: Value) -> Value:
+    """Whether a float has the sign of negative numbers, as -0 has."""
+    zero = b.constant(0, x.dtype)
+    inverse = b.add("divide", b.constant(1, x.dtype), x)
+    return b.add("less", b.add("where", b.add("equal", x, zero), inverse, x), zero)

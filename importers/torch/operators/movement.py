@@ -89,9 +89,7 @@ def split(
 @aten("flip")
 def flip(b: Builder, _out: TensorType, x: Value, dims: Sequence[int]) -> Value:
     axes = {in_rank(d, x.type.rank) for d in dims}
-    starts = [e - 1 if d in axes else 0 for d, e in enumerate(x.shape)]
-    steps = [-1 if d in axes else 1 for d in range(x.type.rank)]
-    return b.add("slice", x, starts=starts, steps=steps, shape=x.shape) if x.type.size else x
+    return movement.reversed_(b, x, tuple(axes))
 
 
 @aten("repeat")

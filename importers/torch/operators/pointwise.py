@@ -260,15 +260,7 @@ def exp2(b: Builder, out: TensorType, x: Value) -> Value:
 
 @aten("expm1")
 def expm1(b: Builder, out: TensorType, x: Value) -> Value:
-    """`exp(x) - 1` without cancellation: above 0 it is `-(exp(-x) - 1) * exp(x)`."""
-
-    def compute(v: Value) -> Value:
-        mirrored = b.add("elu", b.add("negative", v), alpha=1.0)
-        above = b.add("negative", b.add("multiply", mirrored, b.add("exp", v)))
-        positive = b.add("less", b.constant(0, v.dtype), v)
-        return b.add("where", positive, above, b.add("elu", v, alpha=1.0))
-
-    return in_wide(b, x, out, compute)
+    return in_wide(b, x, out, partial(pointwise.expm1, b))
 
 
 @aten("gelu")

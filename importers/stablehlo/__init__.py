@@ -1,0 +1,5 @@
+"""Programs of StableHLO, which JAX exports, as graphs."""
+
+from .program import import_stablehlo
+
+__all__ = ["import_stablehlo"]

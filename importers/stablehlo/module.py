@@ -1,0 +1,140 @@
+"""Modules of MLIR by JAX's bindings: how they are read, and their types, constants and places."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ModelError
+from ...graph.ir import TensorType
+from ...graph.operator import Array
+from ..unsupported import Reason, Unsupported
+
+_MAGIC = b"ML\xefR"
+_PORTABLE = b"StableHLO_v"
+_STATIC = "shapes have to be static: export with arguments of known shapes, such as arrays"
+_NAMES = {"i1": "bool", "bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
+_BRIEF = re.compile(r"(ui|i|f)(8|16|32|64)$")
+_KINDS = {"ui": "uint", "i": "int", "f": "float"}
+
+
+def parsed(program: str | bytes | bytearray) -> Any:
+    """The `Module` of its text, its bytecode, or a portable artifact.
+
+    Raises `ModelError` for what is none, and for an artifact of a version that is not known.
+    """
+    from jax.extend.mlir import deserialize_portable_artifact, ir
+    from jax.interpreters.mlir import make_ir_context
+
+    context = make_ir_context()
+    context.allow_unregistered_dialects = True  # for them to be refused by name
+    data = program.encode() if isinstance(program, str) else bytes(program)
+    try:
+        if data.startswith(_MAGIC) and _PORTABLE in data[:64]:
+            return deserialize_portable_artifact(data, context)
+        return ir.Module.parse(data if data.startswith(_MAGIC) else data.decode(), context)
+    except UnicodeDecodeError:
+        raise ModelError("expected a module of StableHLO, found {0!r:.40}", data) from None
+    except Exception as error:
+        raise ModelError(
+            "this is no module of StableHLO: {0:.600}", str(error), hint=_meant(data)
+        ) from error
+
+
+def _meant(data: bytes) -> str | None:
+    version = re.search(rb"StableHLO_v([\d.]+)", data[:64])
+    if version is not None:
+        return f"it is of version {version[1].decode()}: a newer jax may read it"
+    short = len(data) < 4096 and b"\n" not in data and b"\0" not in data
+    if short and os.path.exists(data):  # noqa: PTH110  # not all texts make a `Path`
+        return "this is the name of a file; give what it holds: Path(name).read_bytes()"
+    return None
+
+
+def tensor_type(type: Any) -> TensorType:
+    """The type of a tensor. Raises `Unsupported` for other things, and for open dims."""
+    from jax.extend.mlir import ir
+
+    if not isinstance(type, ir.RankedTensorType):
+        raise Unsupported(Reason.TYPE, str(type))
+    if not type.has_static_shape:
+        raise Unsupported(Reason.DATA_DEPENDENT, f"{type}: {_STATIC}")
+    return TensorType(_dtype(str(type.element_type)), tuple(type.shape))
+
+
+def _dtype(name: str) -> str:
+    brief = _BRIEF.fullmatch(name)
+    found = _NAMES.get(name) or (brief and _KINDS[brief[1]] + brief[2])
+    if found not in dtypes.SCALARS:
+        raise Unsupported(Reason.DTYPE, name)
+    return str(found)
+
+
+def elements(attribute: Any) -> Array:
+    """The elements of a constant."""
+    from jax.extend.mlir import ir
+
+    type = tensor_type(attribute.type)
+    dtype = dtypes.to_numpy(type.dtype)
+    if isinstance(attribute, ir.DenseResourceElementsAttr):
+        raise Unsupported(Reason.ATTRIBUTE, "elements that are in another part of the file")
+    if type.dtype in dtypes.ML_DTYPES:  # of which the bindings make no array
+        return _read(str(attribute), dtype, type.shape)
+    return np.array(attribute, dtype).reshape(type.shape)
+
+
+def _read(text: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """The elements of `dense<...>`: all their bytes, or numbers, of which there may be one."""
+    body = text[text.index("<") + 1 : text.rindex(">")]
+    if body.startswith('"0x'):
+        flat = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
+    else:
+        bits = np.dtype(f"u{dtype.itemsize}")
+        words = re.findall(r"[^\[\],\s]+", body)
+        flat = np.array(
+            [
+                np.array(int(w, 16), bits).view(dtype) if w.startswith("0x") else dtype.type(w)
+                for w in words
+            ],
+            dtype,
+        )
+    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+
+
+def place(operation: Any) -> str:
+    """Where an operation is from: what JAX calls it, and the line of the user's source."""
+    name, line = _origin(operation.location)
+    return " ".join(filter(None, (name, line))) or operation.name
+
+
+def argument_name(argument: Any) -> str:
+    """What a function calls an argument: `p[0]['w']`; nothing if that is not known."""
+    from jax.extend.mlir import ir
+
+    location = argument.location
+    known = isinstance(location, ir.NameLoc) and "/" not in location.name_str
+    return str(location.name_str) if known else ""
+
+
+def _origin(location: Any) -> tuple[str, str]:
+    """The name of a location, and the file and line of its innermost frame."""
+    from jax.extend.mlir import ir
+
+    name = ""
+    if isinstance(location, ir.FusedLoc):
+        known = [_origin(own) for own in location.locations]
+        return next((found for found in known if any(found)), ("", ""))
+    if isinstance(location, ir.NameLoc):
+        name = location.name_str
+        location = location.child_loc
+    while isinstance(location, ir.NameLoc | ir.CallSiteLoc):
+        inner = isinstance(location, ir.NameLoc)
+        location = location.child_loc if inner else location.callee
+    if isinstance(location, ir.FileLineColLoc):
+        return name, f"{PurePath(location.filename).name}:{location.start_line}"
+    return name, ""

@@ -1,0 +1,265 @@
+"""Reading a program of StableHLO: its arguments, its operations one by one, what it returns.
+
+Functions are written out where they are called, and bodies of loops once for each iteration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...base.errors import ModelError, UnsupportedError
+from ...graph.builder import Builder
+from ...graph.ir import Constant, Graph, Source, TensorType, Value
+from ..unsupported import Reason, Unsupported, unsupported_error
+from .module import argument_name, parsed, place, tensor_type
+from .table import TABLE, Entry, Op, empty, python
+
+_RETURNS = frozenset({"func.return", "stablehlo.return"})
+
+
+def import_stablehlo(program: Any, name: str = "") -> Graph:
+    """The graph of a program that JAX exports, whose shapes are static.
+
+    `program` is what `jax.export.export(jax.jit(f))(*args)` returns, or a module of StableHLO: its
+    text, its bytecode or a portable artifact. Inputs are named as the arguments of the function and
+    their keys, outputs by their keys or places in what it returns. An argument that the function
+    does not use is an input, too. Raises `UnsupportedError` with all operations that are not
+    supported, with open dims and with types that are no tensors; `ModelError` for what is no such
+    program.
+    """
+    try:
+        import jax.export
+    except ImportError as error:
+        raise ModelError("jax is not installed", hint="pip install 'tilewright[jax]'") from error
+    from . import operators  # noqa: F401  # registers all
+
+    if isinstance(program, jax.export.Exported):
+        return _Importer(parsed(program.mlir_module_serialized), name or program.fun_name).graph(
+            _Exported(program)
+        )
+    if not isinstance(program, str | bytes | bytearray):
+        raise ModelError(
+            "expected a program of jax.export, or text or bytecode of StableHLO, found {0}",
+            type(program).__name__,
+            hint="jax.export.export(jax.jit(f))(*args) makes one of a function",
+        )
+    return _Importer(parsed(program), name).graph(None)
+
+
+class _Exported:
+    """How the arguments of an exported function are those of the main function of its module."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        if program.nr_devices != 1:
+            detail = f"{program.nr_devices} devices"
+            raise unsupported_error([("", "module", Reason.ATTRIBUTE, detail)])
+        self.platform = None
+        if len(program.platforms) > 1:  # the first argument says which one it is
+            known = "cpu" in program.platforms
+            self.platform = program.platforms.index("cpu") if known else 0
+
+    def unused(self) -> dict[int, tuple[str, Any]]:
+        """The names and types of the arguments that the module does not have, by their places."""
+        import jax
+
+        kept = set(self.program.module_kept_var_idx)
+        tree = jax.tree_util.tree_unflatten(
+            self.program.in_tree, list(range(len(self.program.in_avals)))
+        )
+        named = jax.tree_util.tree_flatten_with_path(tree)[0]
+        return {
+            k: (_argument_path(path), self.program.in_avals[k])
+            for k, (path, _) in enumerate(named)
+            if k not in kept
+        }
+
+
+def _argument_path(path: Sequence[Any]) -> str:
+    """A name for a leaf of `(args, kwargs)`."""
+    import jax
+
+    first, second, *rest = path
+    own = jax.tree_util.keystr(tuple(rest))
+    return f"{second.key}{own}" if first.idx else f"arg{second.idx}{own}"
+
+
+class _Importer:
+    """The values of a program, and what of it is not supported."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self.module = module  # which owns its operations
+        self.functions: dict[str, Any] = {}
+        for operation in module.body.operations:
+            if operation.operation.name == "func.func":
+                self.functions[python(operation.attributes["sym_name"])] = operation
+        symbol = module.operation.attributes
+        known = python(symbol["sym_name"]) if "sym_name" in symbol else ""
+        self.builder = Builder(name or str(known).removeprefix("jit_") or "model")
+        self.scope: dict[Any, Value] = {}
+        self.active: list[str] = []
+        self.unsupported: dict[tuple[str, str, Reason, str], None] = {}
+        self.sources: list[Source] = []
+
+    def graph(self, exported: _Exported | None) -> Graph:
+        main = self._main()
+        block = main.regions[0].blocks[0]
+        self._inputs(list(block.arguments), exported)
+        try:
+            results: Sequence[Value | None] = self._operations(block, lifted=False)
+        except _UntranslatedError:
+            results = []
+        if self.unsupported:
+            raise unsupported_error(list(self.unsupported))
+        infos = main.attributes["res_attrs"] if "res_attrs" in main.attributes else None
+        attributes = python(infos) if infos is not None else ({},) * len(results)
+        outputs: dict[str, Value] = {}
+        for info, value in zip(attributes, results, strict=True):
+            assert value is not None
+            outputs[_unique(_output_name(info.get("jax.result_info", "")), outputs)] = value
+        if not outputs:
+            raise ModelError("the program has no outputs")
+        return replace(self.builder.graph(outputs), sources=tuple(self.sources))
+
+    def _main(self) -> Any:
+        """The main function, or the only one."""
+        if "main" in self.functions or len(self.functions) == 1:
+            return self.functions.get("main") or next(iter(self.functions.values()))
+        raise ModelError(
+            "expected a function main, found {0}", ", ".join(self.functions) or "none",
+            hint="rename the one that is called from outside to main",
+        )  # fmt: skip
+
+    def _inputs(self, arguments: list[Any], exported: _Exported | None) -> None:
+        unused = exported.unused() if exported else {}
+        if exported and exported.platform is not None:
+            self.scope[arguments.pop(0)] = self.builder.constant(exported.platform, "int32")
+        for k in range(len(arguments) + len(unused)):
+            argument = None if k in unused else arguments.pop(0)
+            name, aval = unused.get(k, ("", None))
+            own = _identifier(name if argument is None else argument_name(argument))
+            name = _unique(own or f"arg{k}", self.builder.inputs)
+            try:
+                if argument is None:
+                    self.builder.input(name, TensorType(_dtype_of(aval), tuple(aval.shape)))
+                else:
+                    self.scope[argument] = self.builder.input(name, tensor_type(argument.type))
+            except Unsupported as problem:
+                self._refuse(name, "input", problem)
+
+    def block(self, block: Any, values: Sequence[Value], *, lifted: bool) -> list[Value]:
+        """What a block returns for values of its arguments."""
+        self.scope.update(zip(block.arguments, values, strict=True))
+        return self._operations(block, lifted=lifted)
+
+    def function(self, name: str, values: Sequence[Value], *, lifted: bool) -> list[Value]:
+        """What a function of the module returns."""
+        if name not in self.functions or name in self.active:
+            why = "calls itself" if name in self.active else "is not in the module"
+            raise ModelError("the function {0} {1}", name, why)
+        self.active.append(name)
+        try:
+            return self.block(self.functions[name].regions[0].blocks[0], values, lifted=lifted)
+        finally:
+            self.active.pop()
+
+    def _operations(self, block: Any, *, lifted: bool) -> list[Value]:
+        for operation in block.operations:
+            raw = operation.operation
+            if raw.name in _RETURNS:
+                return self._operands(raw)
+            self._operation(raw, lifted=lifted)
+        raise ModelError("a block has no end")
+
+    def _operands(self, raw: Any) -> list[Value]:
+        try:
+            return [self.scope[value] for value in raw.operands]
+        except KeyError:
+            raise _UntranslatedError from None
+
+    def _operation(self, raw: Any, *, lifted: bool) -> None:
+        name = raw.name.removeprefix("stablehlo.")
+        for result in raw.results:  # of the iteration before
+            self.scope.pop(result, None)
+        try:
+            entry = _find(name, lifted=lifted)
+            types = [tensor_type(result.type) for result in raw.results]
+            op = Op(name, self._operands(raw), types, raw, self, lifted)
+            made = self._made(entry, op)
+        except _UntranslatedError:
+            return  # what is not supported has been noted
+        except Unsupported as problem:
+            self._refuse(place(raw), name, problem)
+            return
+        except UnsupportedError as problem:  # of compositions, which refuse dtypes
+            self._refuse(place(raw), name, Unsupported(Reason.DTYPE, str(problem)))
+            return
+        except ModelError as error:
+            raise ModelError("{0} ({1}): {2}", place(raw), name, error) from error
+        except Exception as error:  # values that no translation expects
+            raise ModelError(
+                "{0} ({1}) is not understood: {2!r}", place(raw), name, error
+            ) from error
+        for result, value, wanted in zip(raw.results, made, types, strict=True):
+            if value.dtype != wanted.dtype or (value.shape != wanted.shape and not lifted):
+                raise ModelError(
+                    "{0} ({1}) is {2}, by StableHLO {3}", place(raw), name, value.type, wanted
+                )
+            self.scope[result] = value
+        stand = tuple(None if isinstance(value, Constant) else value for value in made)
+        passes = set(op.operands).issuperset(made)
+        self.sources.append(Source(place(raw), raw.name, stand, passes))
+
+    def _made(self, entry: Entry, op: Op) -> Sequence[Value]:
+        if op.results and not op.lifted and not any(type.size for type in op.results):
+            return [empty(self.builder, type) for type in op.results]
+        made = entry.translate(self.builder, op)
+        return (made,) if isinstance(made, Value) else tuple(made)
+
+    def _refuse(self, name: str, operator: str, problem: Unsupported) -> None:
+        self.unsupported[name, operator, problem.reason, problem.detail] = None
+
+
+class _UntranslatedError(Exception):
+    """An operand is the result of an operation that is not supported."""
+
+
+def _find(name: str, *, lifted: bool) -> Entry:
+    entry = TABLE.get(name)
+    if entry is None:
+        dialect = name.partition(".")[0] if "." in name else ""
+        raise Unsupported(Reason.DOMAIN if dialect not in ("", "chlo") else Reason.OPERATOR, name)
+    if lifted and not entry.pointwise:
+        raise Unsupported(Reason.OPERATOR, f"{name} in the body of another operation")
+    return entry
+
+
+def _dtype_of(aval: Any) -> str:
+    from ...base import dtypes
+
+    if aval.dtype.name not in dtypes.SCALARS:
+        raise Unsupported(Reason.DTYPE, aval.dtype.name)
+    return str(aval.dtype.name)
+
+
+def _identifier(path: str) -> str:
+    """`p[0]['w']` as `p_0_w`."""
+    return re.sub(r"\W+", "_", path).strip("_")
+
+
+def _output_name(info: str) -> str:
+    """A name for what a function returns at `result[0]['y']`."""
+    own = _identifier(info.removeprefix("result"))
+    return f"output{own and '_'}{own}" if not own or own[0].isdigit() else own
+
+
+def _unique(name: str, taken: Any) -> str:
+    """The name, with a number if there is one of it."""
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    return found

@@ -1,0 +1,192 @@
+"""The table of operations of StableHLO: for each name, how it is translated.
+
+    @hlo("logistic", pointwise=True)
+    def logistic(b: Builder, op: Op) -> Value:
+        return b.add("sigmoid", op[0])
+
+A function takes the builder and the operation, whose operands are values of the graph. It raises
+`Unsupported` for what it does not translate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from ...base import dtypes
+from ...graph.builder import Builder
+from ...graph.ir import Constant, TensorType, Value
+from ...graph.operator import Array
+from ..unsupported import Reason, Unsupported
+from .module import elements
+
+Translate: TypeAlias = "Callable[[Builder, Op], Value | Sequence[Value]]"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A translation, and whether it takes each element on its own.
+
+    Bodies of reductions are of such ones: written for scalars, they take tensors as well.
+    """
+
+    translate: Translate
+    pointwise: bool
+
+
+TABLE: dict[str, Entry] = {}
+"""Translations by the name of the operation, without `stablehlo`: `add`, `chlo.erf`, `func.call`."""
+
+
+def hlo(*names: str, pointwise: bool = False) -> Callable[[Translate], Translate]:
+    """Register the translation of operations."""
+
+    def decorate(function: Translate) -> Translate:
+        for name in names:
+            assert name not in TABLE, f"{name} is registered twice"
+            TABLE[name] = Entry(function, pointwise)
+        return function
+
+    return decorate
+
+
+class Bodies(Protocol):
+    """What an operation asks of the program that it is in."""
+
+    def block(self, block: Any, values: Sequence[Value], *, lifted: bool) -> list[Value]: ...
+
+    def function(self, name: str, values: Sequence[Value], *, lifted: bool) -> list[Value]: ...
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation: its operands as values of the graph, the types of its results.
+
+    `lifted` is one of a body for scalars that takes tensors: its types say the dtypes only.
+    """
+
+    name: str
+    operands: Sequence[Value]
+    results: Sequence[TensorType]
+    raw: Any
+    program: Bodies
+    lifted: bool = False
+
+    def __getitem__(self, place: int) -> Value:
+        return self.operands[place]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the first result."""
+        return self.results[0]
+
+    def has(self, name: str) -> bool:
+        return name in self.raw.attributes
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute as a value of Python; arrays are tuples, elements an array of numpy."""
+        return python(self.raw.attributes[name]) if self.has(name) else default
+
+    def integers(self, name: str, count: int, default: int) -> tuple[int, ...]:
+        """An attribute that has an integer for each dimension."""
+        given = self.attribute(name)
+        return (default,) * count if given is None else tuple(map(int, given))
+
+    def flags(self, name: str, count: int) -> tuple[bool, ...]:
+        given = self.attribute(name)
+        return (False,) * count if given is None else tuple(map(bool, given))
+
+    def pairs(self, name: str, count: int) -> tuple[tuple[int, int], ...]:
+        """Widths before and after each dimension."""
+        given = self.attribute(name)
+        found = np.zeros((count, 2), int) if given is None else given
+        return tuple((int(first), int(last)) for first, last in found)
+
+    def known(self, place: int) -> Array | None:
+        """The elements of an operand, if they are known."""
+        value = self.operands[place]
+        return value.data if isinstance(value, Constant) else None
+
+    def block(self, place: int = 0) -> Any:
+        """The block of a region."""
+        return self.raw.regions[place].blocks[0]
+
+    def body(self, values: Sequence[Value], place: int = 0, *, lifted: bool = False) -> list[Value]:
+        """What a region computes of values; `lifted`: its body is for scalars."""
+        return self.program.block(self.block(place), values, lifted=lifted or self.lifted)
+
+    def formulas(self, place: int = 0) -> list[str]:
+        """What a region returns, as text: `add(a, b)` of its arguments in their order."""
+        return formulas(self.block(place))
+
+
+def python(attribute: Any) -> Any:
+    """An attribute of MLIR as a value of Python; what has no other form as its text."""
+    from jax.extend.mlir import ir
+
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return elements(attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        return tuple(python(item) for item in attribute)
+    if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseBoolArrayAttr):
+        return tuple(attribute)
+    if isinstance(attribute, ir.DictAttr):
+        return {item.name: python(item.attr) for item in attribute}
+    if hasattr(attribute, "value"):
+        return attribute.value
+    return str(attribute)
+
+
+def enumerated(text: str) -> str:
+    """The value of an attribute that names one of several: `#stablehlo<direction LT>`."""
+    return text.rstrip(">").rsplit(" ", 1)[-1].rsplit("<", 1)[-1]
+
+
+_LETTERS = "abcdefghijklmnop"
+
+
+def formulas(block: Any) -> list[str]:
+    """The values that a block returns, as texts of the operations that compute them."""
+    known: dict[Any, str] = dict(zip(block.arguments, _LETTERS, strict=False))
+
+    def text(value: Any) -> str:
+        if value in known:
+            return known[value]
+        owner = value.owner
+        if not hasattr(owner, "operands") and not hasattr(owner, "operation"):
+            return "?"  # an argument of a block around
+        operation = owner.operation
+        name = operation.name.removeprefix("stablehlo.")
+        if name == "constant":
+            data = elements(operation.attributes["value"])
+            return repr(data.reshape(-1)[0].item()) if data.size == 1 else "?"
+        if name == "compare":
+            name = enumerated(str(operation.attributes["comparison_direction"])).lower()
+        found = f"{name}({', '.join(map(text, operation.operands))})"
+        known[value] = found
+        return found
+
+    return [text(value) for value in list(block.operations)[-1].operation.operands]
+
+
+def number(b: Builder, value: float, like: Value) -> Constant:
+    """A constant of the dtype of a value."""
+    return b.constant(value, like.dtype)
+
+
+def empty(b: Builder, type: TensorType) -> Value:
+    """A tensor without elements."""
+    return b.constant(np.empty(type.shape), type.dtype)
+
+
+def bits_as(b: Builder, x: Value, kind: str) -> Value:
+    """The bits of integers as those of `int`s or `uint`s, or of floats as those of `uint`s."""
+    to = f"{kind}{dtypes.info(x.dtype).bits}"
+    return x if x.dtype == to else b.add("bitcast", x, source=x.dtype, to=to)
+
+
+def refuse_attribute(name: str, value: object) -> Unsupported:
+    return Unsupported(Reason.ATTRIBUTE, f"{name}={value}")
