@@ -100,12 +100,16 @@ def atan2(b: Builder, y: Value, x: Value) -> Value:
     zero, dtype = b.constant(0, x.dtype), x.dtype
     width, height = b.add("abs", x), b.add("abs", y)
     small, large = b.add("minimum", width, height), b.add("maximum", width, height)
-    ratio = b.add("where", b.add("equal", small, large), b.constant(1, dtype), b.add("divide", small, large))
+    ratio = b.add(
+        "where", b.add("equal", small, large), b.constant(1, dtype), b.add("divide", small, large)
+    )
     ratio = b.add("where", b.add("equal", small, zero), small, ratio)
     angle = b.add("atan", ratio)
     steep = b.add("less", width, height)
     angle = b.add("where", steep, b.add("subtract", b.constant(np.pi / 2, dtype), angle), angle)
-    angle = b.add("where", is_negative(b, x), b.add("subtract", b.constant(np.pi, dtype), angle), angle)
+    angle = b.add(
+        "where", is_negative(b, x), b.add("subtract", b.constant(np.pi, dtype), angle), angle
+    )
     return b.add("where", is_negative(b, y), b.add("negative", angle), angle)
 
 

@@ -90,7 +90,7 @@ def elements(attribute: Any) -> Array:
 
 def _read(text: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """The elements of `dense<...>`: all their bytes, or numbers, of which there may be one."""
-    body = text[text.index("<") + 1 : text.rindex(">")]
+    body = text[text.index("<") + 1 : text.rindex("> : ")]
     if body.startswith('"0x'):
         flat = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
     else:

@@ -145,31 +145,37 @@ def enumerated(text: str) -> str:
     return text.rstrip(">").rsplit(" ", 1)[-1].rsplit("<", 1)[-1]
 
 
-_LETTERS = "abcdefghijklmnop"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def formulas(block: Any) -> list[str]:
-    """The values that a block returns, as texts of the operations that compute them."""
-    known: dict[Any, str] = dict(zip(block.arguments, _LETTERS, strict=False))
+    """The values that a block returns, as texts of the operations that compute them.
 
-    def text(value: Any) -> str:
-        if value in known:
-            return known[value]
-        owner = value.owner
-        if not hasattr(owner, "operands") and not hasattr(owner, "operation"):
-            return "?"  # an argument of a block around
-        operation = owner.operation
-        name = operation.name.removeprefix("stablehlo.")
-        if name == "constant":
-            data = elements(operation.attributes["value"])
-            return repr(data.reshape(-1)[0].item()) if data.size == 1 else "?"
+    Its arguments are `LETTERS`; what is from outside, and no number, is a question mark.
+    """
+    known: dict[Any, str] = dict(zip(block.arguments, LETTERS, strict=False))
+    *body, end = (operation.operation for operation in block.operations)
+    for raw in body:
+        name = raw.name.removeprefix("stablehlo.")
         if name == "compare":
-            name = enumerated(str(operation.attributes["comparison_direction"])).lower()
-        found = f"{name}({', '.join(map(text, operation.operands))})"
-        known[value] = found
-        return found
+            name = enumerated(str(raw.attributes["comparison_direction"])).lower()
+        own = f"{name}({', '.join(_text(value, known) for value in raw.operands)})"
+        for result in raw.results:
+            known[result] = _number(raw) if name == "constant" else own
+    return [_text(value, known) for value in end.operands]
 
-    return [text(value) for value in list(block.operations)[-1].operation.operands]
+
+def _text(value: Any, known: dict[Any, str]) -> str:
+    if value in known:
+        return known[value]
+    owner = getattr(value.owner, "operation", None)
+    is_constant = owner is not None and owner.name == "stablehlo.constant"
+    return _number(owner) if is_constant else "?"
+
+
+def _number(constant: Any) -> str:
+    data = elements(constant.attributes["value"])
+    return repr(data.reshape(-1)[0].item()) if data.size == 1 else "?"
 
 
 def number(b: Builder, value: float, like: Value) -> Constant:

@@ -69,5 +69,3 @@ def custom_call(_b: Builder, op: Op) -> list[Value]:
     if target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"):
         return list(op.operands)
     raise Unsupported(Reason.OPERATOR, f"the custom call {target}")
-
-

@@ -263,4 +263,3 @@ def square(b: Builder, op: Op) -> Value:
 @hlo("optimization_barrier")
 def same(_b: Builder, op: Op) -> list[Value]:
     return list(op.operands)
-
