@@ -51,7 +51,7 @@ def _meant(data: bytes) -> str | None:
     if version is not None:
         return f"it is of version {version[1].decode()}: a newer jax may read it"
     short = len(data) < 4096 and b"\n" not in data and b"\0" not in data
-    if short and os.path.exists(data):  # noqa: PTH110  # not all texts make a `Path`
+    if short and os.path.exists(data):  # not all texts make a `Path`
         return "this is the name of a file; give what it holds: Path(name).read_bytes()"
     return None
 
@@ -103,7 +103,7 @@ def _read(text: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
             ],
             dtype,
         )
-    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+    return np.broadcast_to(flat.reshape(()) if flat.size == 1 else flat.reshape(shape), shape)
 
 
 def place(operation: Any) -> str:

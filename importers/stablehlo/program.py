@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...base.errors import ModelError, UnsupportedError
 from ...graph.builder import Builder
 from ...graph.ir import Constant, Graph, Source, TensorType, Value
@@ -114,8 +116,8 @@ class _Importer:
             results = []
         if self.unsupported:
             raise unsupported_error(list(self.unsupported))
-        infos = main.attributes["res_attrs"] if "res_attrs" in main.attributes else None
-        attributes = python(infos) if infos is not None else ({},) * len(results)
+        infos = main.attributes.get("res_attrs", None)
+        attributes = ({},) * len(results) if infos is None else python(infos)
         outputs: dict[str, Value] = {}
         for info, value in zip(attributes, results, strict=True):
             assert value is not None
@@ -216,6 +218,8 @@ class _Importer:
     def _made(self, entry: Entry, op: Op) -> Sequence[Value]:
         if op.results and not op.lifted and not any(type.size for type in op.results):
             return [empty(self.builder, type) for type in op.results]
+        if entry.pointwise and not op.lifted:
+            op = replace(op, operands=_narrowed(self.builder, op))
         made = entry.translate(self.builder, op)
         return (made,) if isinstance(made, Value) else tuple(made)
 
@@ -227,12 +231,26 @@ class _UntranslatedError(Exception):
     """An operand is the result of an operation that is not supported."""
 
 
+def _narrowed(b: Builder, op: Op) -> Sequence[Value]:
+    """The operands, of which constants of one number are scalars: those are not read from memory."""
+    shape = op.results[0].shape if op.results else ()
+    wide = [not isinstance(value, Constant) and value.shape == shape for value in op.operands]
+    return [x if not any(wide) else _scalar(b, x) for x in op.operands]
+
+
+def _scalar(b: Builder, value: Value) -> Value:
+    if not isinstance(value, Constant) or value.type.size < 2:
+        return value
+    bits = value.data.reshape(-1).view(np.dtype(f"u{value.data.itemsize}"))
+    return b.constant(value.data.flat[0]) if (bits == bits[0]).all() else value
+
+
 def _find(name: str, *, lifted: bool) -> Entry:
     entry = TABLE.get(name)
     if entry is None:
         dialect = name.partition(".")[0] if "." in name else ""
         raise Unsupported(Reason.DOMAIN if dialect not in ("", "chlo") else Reason.OPERATOR, name)
-    if lifted and not entry.pointwise:
+    if lifted and not entry.lifts:
         raise Unsupported(Reason.OPERATOR, f"{name} in the body of another operation")
     return entry
 

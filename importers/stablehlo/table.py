@@ -28,26 +28,30 @@ Translate: TypeAlias = "Callable[[Builder, Op], Value | Sequence[Value]]"
 
 @dataclass(frozen=True)
 class Entry:
-    """A translation, and whether it takes each element on its own.
+    """A translation.
 
-    Bodies of reductions are of such ones: written for scalars, they take tensors as well.
+    `pointwise`: each element of the result is of those at its place. `lifts`: in the body of
+    another operation, which is written for scalars, it takes tensors as well.
     """
 
     translate: Translate
     pointwise: bool
+    lifts: bool
 
 
 TABLE: dict[str, Entry] = {}
-"""Translations by the name of the operation, without `stablehlo`: `add`, `chlo.erf`, `func.call`."""
+"""Translations by names of operations, without `stablehlo`: `add`, `chlo.erf`, `func.call`."""
 
 
-def hlo(*names: str, pointwise: bool = False) -> Callable[[Translate], Translate]:
-    """Register the translation of operations."""
+def hlo(
+    *names: str, pointwise: bool = False, lifts: bool = False
+) -> Callable[[Translate], Translate]:
+    """Register the translation of operations; those that are pointwise lift."""
 
     def decorate(function: Translate) -> Translate:
         for name in names:
             assert name not in TABLE, f"{name} is registered twice"
-            TABLE[name] = Entry(function, pointwise)
+            TABLE[name] = Entry(function, pointwise, pointwise or lifts)
         return function
 
     return decorate

@@ -72,8 +72,8 @@ def convolution(b: Builder, op: Op) -> Value:
         x = b.add("transpose", x, axes=(1, 0, 2, *range(3, 3 + rank)))
         x = reshaped(b, x, (n // batches, batches * c, *extents))
         groups = batches
-    order = (dims.output_batch_dimension, dims.output_feature_dimension)
-    order = (*order, *dims.output_spatial_dimensions)
+    order = [dims.output_batch_dimension, dims.output_feature_dimension]
+    order += dims.output_spatial_dimensions
     y = _convolved(b, op, x, w, groups, tuple(op.type.shape[d] for d in order[2:]))
     return b.add("transpose", y, axes=tuple(order.index(d) for d in range(rank + 2)))
 

@@ -11,17 +11,17 @@ _MOST = 1024
 """Iterations of a loop that is written out."""
 
 
-@hlo("func.call", pointwise=True)
+@hlo("func.call", lifts=True)
 def call(_b: Builder, op: Op) -> list[Value]:
     return op.program.function(op.attribute("callee"), op.operands, lifted=op.lifted)
 
 
-@hlo("composite", pointwise=True)
+@hlo("composite", lifts=True)
 def composite(b: Builder, op: Op) -> Value | list[Value]:
     """An operation that the table has, else what it is decomposed into."""
     name = op.attribute("name")
     own = TABLE.get(name)
-    if own is not None and (own.pointwise or not op.lifted):
+    if own is not None and (own.lifts or not op.lifted):
         found = own.translate(b, op)
         return found if isinstance(found, Value) else list(found)
     return op.program.function(op.attribute("decomposition"), op.operands, lifted=op.lifted)

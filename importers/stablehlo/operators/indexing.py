@@ -1,7 +1,7 @@
 """Operations that read or write at places that data decide.
 
-Dimensions that are indexed are made one, in which a place is one number: reading is then `take`, and
-writing `scatter_nd`.
+Dimensions that are indexed are made one, in which a place is one number: to read is then `take`, to
+write `scatter_nd`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from ....graph.ir import Value
 from ..table import Op, hlo
 
 
-@hlo("constant", "chlo.constant", pointwise=True)
+@hlo("constant", "chlo.constant", lifts=True)
 def constant(b: Builder, op: Op) -> Value:
     return b.constant(op.attribute("value"))
 

@@ -111,7 +111,7 @@ def compare(b: Builder, op: Op) -> Value:
     direction = enumerated(op.attribute("comparison_direction"))
     kind = enumerated(op.attribute("compare_type", ""))
     if kind == "TOTALORDER" and dtypes.is_float(x.dtype):
-        raise refuse_attribute("compare_type", kind)
+        x, y = _in_total_order(b, x), _in_total_order(b, y)
     if x.dtype == "bool":
         x, y = (cast_to(b, v, "int32") for v in (x, y))
     if direction in ("GT", "GE"):
@@ -120,6 +120,13 @@ def compare(b: Builder, op: Op) -> Value:
         same = b.add("equal", x, y)
         return same if direction == "EQ" else b.add("logical_not", same)
     return b.add("less" if direction in ("LT", "GT") else "less_equal", x, y)
+
+
+def _in_total_order(b: Builder, x: Value) -> Value:
+    """Integers in the order of floats, -0 before 0: the bits, those of negative ones turned."""
+    bits = bits_as(b, x, "int")
+    turned = b.add("bitwise_xor", bits, number(b, dtypes.int_limits(bits.dtype)[1], bits))
+    return b.add("where", b.add("less", bits, number(b, 0, bits)), turned, bits)
 
 
 @hlo("is_finite", pointwise=True)
@@ -212,7 +219,8 @@ def power(b: Builder, op: Op) -> Value:
     known = op.known(1)
     if known is not None and (known <= 64).all():
         return value
-    square, product = x, number(b, 1, x)
+    square: Value = x
+    product: Value = number(b, 1, x)
     for k in range(dtypes.info(x.dtype).bits - (x.dtype[0] == "i")):
         bit = b.add("bitwise_and", b.add("shift_right", exponent, number(b, k, x)), number(b, 1, x))
         unset = b.add("equal", bit, number(b, 0, x))
@@ -244,14 +252,15 @@ def _round_from_zero(b: Builder, x: Value) -> Value:
     return b.add("multiply", rounded, b.add("sign", x))
 
 
-for _name, _compute in {
+_COMPOSED: dict[str, Callable[..., Value]] = {
     "rsqrt": _rsqrt,
     "cbrt": _cbrt,
     "round_nearest_afz": _round_from_zero,
     "exponential_minus_one": pointwise.expm1,
     "log_plus_one": pointwise.log1p,
     "atan2": pointwise.atan2,
-}.items():
+}
+for _name, _compute in _COMPOSED.items():
     hlo(_name, pointwise=True)(partial(_wide, _compute))
 
 

@@ -106,7 +106,7 @@ def _are_places(b: Builder, value: Value, axis: int) -> bool:
 def _by_halves(
     b: Builder, op: Op, values: Sequence[Value], units: Sequence[Value], axes: Sequence[int]
 ) -> Sequence[Value]:
-    """By any body: of neighbours, until one element is left, whose order is that of the elements."""
+    """By any body, of neighbours, until one element is left."""
     rank = values[0].type.rank
     kept = [d for d in range(rank) if d not in axes]
     shape = [values[0].shape[d] for d in kept]
