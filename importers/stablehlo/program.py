@@ -232,7 +232,7 @@ class _UntranslatedError(Exception):
 
 
 def _narrowed(b: Builder, op: Op) -> Sequence[Value]:
-    """The operands, of which constants of one number are scalars: those are not read from memory."""
+    """The operands, of which constants of one number are scalars: no memory is read for them."""
     shape = op.results[0].shape if op.results else ()
     wide = [not isinstance(value, Constant) and value.shape == shape for value in op.operands]
     return [x if not any(wide) else _scalar(b, x) for x in op.operands]
