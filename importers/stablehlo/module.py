@@ -16,7 +16,8 @@ from ...graph.operator import Array
 from ..unsupported import Reason, Unsupported
 
 _MAGIC = b"ML\xefR"
-_PORTABLE = b"StableHLO_v"
+_VERSION = re.compile(rb"StableHLO_v(\d+\.\d+\.\d+)")
+_MOST_NAME = 4096
 _STATIC = "shapes have to be static: export with arguments of known shapes, such as arrays"
 _NAMES = {"i1": "bool", "bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 _BRIEF = re.compile(r"(ui|i|f)(8|16|32|64)$")
@@ -34,26 +35,34 @@ def parsed(program: str | bytes | bytearray) -> Any:
     context = make_ir_context()
     context.allow_unregistered_dialects = True  # for them to be refused by name
     data = program.encode() if isinstance(program, str) else bytes(program)
+    version = _VERSION.search(data[:64]) if data.startswith(_MAGIC) else None
+    if version is not None:
+        _check_version(version[1].decode())
     try:
-        if data.startswith(_MAGIC) and _PORTABLE in data[:64]:
+        if version is not None:
             return deserialize_portable_artifact(data, context)
         return ir.Module.parse(data if data.startswith(_MAGIC) else data.decode(), context)
     except UnicodeDecodeError:
         raise ModelError("expected a module of StableHLO, found {0!r:.40}", data) from None
     except Exception as error:
+        short = len(data) < _MOST_NAME and b"\n" not in data and b"\0" not in data
+        is_file = short and os.path.exists(data)  # not all texts make a `Path`
         raise ModelError(
-            "this is no module of StableHLO: {0:.600}", str(error), hint=_meant(data)
-        ) from error
+            "this is no module of StableHLO: {0:.600}", str(error),
+            hint="give what the file holds: Path(name).read_bytes()" if is_file else None,
+        ) from error  # fmt: skip
 
 
-def _meant(data: bytes) -> str | None:
-    version = re.search(rb"StableHLO_v([\d.]+)", data[:64])
-    if version is not None:
-        return f"it is of version {version[1].decode()}: a newer jax may read it"
-    short = len(data) < 4096 and b"\n" not in data and b"\0" not in data
-    if short and os.path.exists(data):  # not all texts make a `Path`
-        return "this is the name of a file; give what it holds: Path(name).read_bytes()"
-    return None
+def _check_version(found: str) -> None:
+    """Raise `ModelError` for an artifact that is newer than what is installed reads."""
+    from jax.extend.mlir.dialects.stablehlo import get_current_version
+
+    known = get_current_version()
+    if tuple(map(int, found.split("."))) > tuple(map(int, known.split("."))):
+        raise ModelError(
+            "this artifact is of StableHLO {0}; the installed jax reads up to {1}", found, known,
+            hint="install a newer jax, or export for an older version",
+        )  # fmt: skip
 
 
 def tensor_type(type: Any) -> TensorType:

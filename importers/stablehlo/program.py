@@ -96,7 +96,7 @@ class _Importer:
         self.module = module  # which owns its operations
         self.functions: dict[str, Any] = {}
         for operation in module.body.operations:
-            if operation.operation.name == "func.func":
+            if operation.operation.name == "func.func" and len(operation.regions[0].blocks):
                 self.functions[python(operation.attributes["sym_name"])] = operation
         symbol = module.operation.attributes
         known = python(symbol["sym_name"]) if "sym_name" in symbol else ""
@@ -132,7 +132,7 @@ class _Importer:
             return self.functions.get("main") or next(iter(self.functions.values()))
         raise ModelError(
             "expected a function main, found {0}", ", ".join(self.functions) or "none",
-            hint="rename the one that is called from outside to main",
+            hint="rename the one that is called from outside to main" if self.functions else None,
         )  # fmt: skip
 
     def _inputs(self, arguments: list[Any], exported: _Exported | None) -> None:
@@ -174,7 +174,7 @@ class _Importer:
             if raw.name in _RETURNS:
                 return self._operands(raw)
             self._operation(raw, lifted=lifted)
-        raise ModelError("a block has no end")
+        raise ModelError("a block ends with {0}, expected a return", raw.name)
 
     def _operands(self, raw: Any) -> list[Value]:
         try:
@@ -184,6 +184,8 @@ class _Importer:
 
     def _operation(self, raw: Any, *, lifted: bool) -> None:
         name = raw.name.removeprefix("stablehlo.")
+        if name == "custom_call":
+            name = f"custom_call @{python(raw.attributes['call_target_name'])}"
         for result in raw.results:  # of the iteration before
             self.scope.pop(result, None)
         try:
@@ -248,8 +250,8 @@ def _scalar(b: Builder, value: Value) -> Value:
 def _find(name: str, *, lifted: bool) -> Entry:
     entry = TABLE.get(name)
     if entry is None:
-        dialect = name.partition(".")[0] if "." in name else ""
-        raise Unsupported(Reason.DOMAIN if dialect not in ("", "chlo") else Reason.OPERATOR, name)
+        foreign = "." in name and not name.startswith(("chlo.", "custom_call"))
+        raise Unsupported(Reason.DOMAIN if foreign else Reason.OPERATOR, name)
     if lifted and not entry.lifts:
         raise Unsupported(Reason.OPERATOR, f"{name} in the body of another operation")
     return entry

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
 import tilewright as tw
+from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph.ir import Graph
 
-jax: Any = pytest.importorskip("jax")
-jnp: Any = pytest.importorskip("jax.numpy")
+from .jax_cases import cases
+from .jax_functions import verdict
 
 RNG = np.random.default_rng(0)
 
@@ -78,3 +88,200 @@ def test_text_bytecode_and_what_jax_exports_are_one_graph() -> None:
 def test_arguments_that_are_not_used_are_inputs() -> None:
     graph = check(lambda x, y, z: x + z["b"], array(2), array(3), {"a": array(4), "b": array(2)})
     assert list(graph.inputs) == ["x", "arg1", "arg2_a", "z_b"]
+
+
+def module(body: str, type: str = "tensor<3xf32>") -> str:
+    """The text of a module whose main function has an argument and a result of one type."""
+    return f"module {{ func.func @main(%a: {type}) -> {type} {{\n{body}\n}} }}"
+
+
+def reasons(program: Any) -> list[tuple[str, str, str]]:
+    """What an import says that it lacks: the operation, the reason, the detail."""
+    with pytest.raises(UnsupportedError) as caught:
+        tw.import_stablehlo(program)
+    return [tuple(reason[1:]) for reason in caught.value.data["reasons"]]
+
+
+def test_all_that_is_not_supported_is_one_list() -> None:
+    body = """
+      %0 = stablehlo.custom_call @foo(%a) : (tensor<3xf32>) -> tensor<3xf32>
+      %1 = stablehlo.custom_call @bar(%0) : (tensor<3xf32>) -> tensor<3xf32>
+      %2 = "other.sum"(%1) : (tensor<3xf32>) -> tensor<3xf32>
+      return %2 : tensor<3xf32>"""
+    assert reasons(module(body)) == [
+        ("custom_call @foo", "OPERATOR", "custom_call @foo"),
+        ("custom_call @bar", "OPERATOR", "custom_call @bar"),
+        ("other.sum", "DOMAIN", "other.sum"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type", "reason"),
+    [
+        ("tensor<3xcomplex<f32>>", "DTYPE"),
+        ("tensor<3xi4>", "DTYPE"),
+        ("tensor<3xf8E3M4>", "DTYPE"),
+        ("tensor<?x3xf32>", "DATA_DEPENDENT"),
+        ("tensor<*xf32>", "TYPE"),
+        ("!stablehlo.token", "TYPE"),
+        ("memref<3xf32>", "TYPE"),
+    ],
+)
+def test_types_that_graphs_do_not_have_are_refused(type: str, reason: str) -> None:
+    ((operation, found, detail),) = reasons(module(f"return %a : {type}", type))
+    assert (operation, found) == ("input", reason)
+    assert detail.startswith(type) or type.removeprefix("tensor<3x")[:-1] == detail
+
+
+def test_open_dims_are_refused() -> None:
+    (rows,) = jax.export.symbolic_shape("rows")
+    argument = jax.ShapeDtypeStruct((rows, 3), np.float32)
+    program = jax.export.export(jax.jit(jnp.sin))(argument)
+    assert ("input", "DATA_DEPENDENT") in [reason[:2] for reason in reasons(program)]
+
+
+def test_loops_that_data_decide_or_that_are_long_are_refused() -> None:
+    def until(last: int) -> Any:
+        return lambda x: jax.lax.fori_loop(0, last, lambda _, v: v * 0.5, x)
+
+    assert [r[:2] for r in reasons(exported(until(5000), array(2)))] == [("while", "OPERATOR")]
+    double = exported(lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: 2 * v, x), 1.0)
+    assert [r[:2] for r in reasons(double)] == [("while", "DATA_DEPENDENT")]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "garbage",
+        "",
+        b"",
+        b"\xff\xfe",
+        b"ML\xefR",
+        None,
+        jnp.sin,
+        Path("model.mlir"),
+        "module { func.func @f() { return }\n func.func @g() { return } }",
+        "module { func.func @main() { return } }",
+        "module { func.func private @main(tensor<3xf32>) -> tensor<3xf32> }",
+        module(
+            "%0 = call @main(%a) : (tensor<3xf32>) -> tensor<3xf32>\n return %0 : tensor<3xf32>"
+        ),
+        module("cf.br ^b(%a : tensor<3xf32>)\n^b(%x: tensor<3xf32>): return %x : tensor<3xf32>"),
+        module("%0 = stablehlo.iota dim = 0 : tensor<900000000000xi8>\n return %a : tensor<3xf32>"),
+        module("%0 = stablehlo.add %a, %a : tensor<4xf32>\n return %a : tensor<3xf32>"),
+    ],
+)
+def test_what_is_no_program_is_refused(program: Any) -> None:
+    with pytest.raises(ModelError) as caught:
+        tw.import_stablehlo(program)
+    assert not isinstance(caught.value, UnsupportedError)
+
+
+def test_damaged_and_newer_artifacts_are_refused() -> None:
+    data = exported(jnp.sin, array(3)).mlir_module_serialized
+    major = data.index(b"StableHLO_v") + len(b"StableHLO_v")
+    newer = data[:major] + b"9" + data[major + 1 :]
+    for damaged in (data[: len(data) // 2], data[:200] + b"\xff" * 40 + data[240:], newer):
+        with pytest.raises(ModelError):
+            tw.import_stablehlo(damaged)
+
+
+def test_a_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "sine.mlir"
+    path.write_text(exported(jnp.sin, array(3)).mlir_module())
+    with pytest.raises(ModelError) as caught:
+        tw.import_stablehlo(str(path))
+    assert "read_bytes" in (caught.value.hint or "")
+    assert len(tw.import_stablehlo(path.read_bytes()).nodes) == 1
+
+
+def test_without_jax_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ModelError) as caught:
+        tw.import_stablehlo("")
+    assert "tilewright[jax]" in (caught.value.hint or "")
+
+
+def test_tensors_without_elements() -> None:
+    none = np.zeros((0, 3), np.float32)
+    check(lambda x: (x + 1, x.sum(0), x.max(1), x.T @ x, jnp.concatenate([x, x[:0]])), none)
+    check(lambda x, y: (jnp.concatenate([x, y]), y.at[jnp.zeros(0, int)].add(x)), none, array(2, 3))
+    check(lambda x: jnp.pad(x, 1), none)
+
+
+def test_narrow_floats() -> None:
+    x = array(4, 5).astype(jnp.bfloat16)
+    check(lambda v: nan_rows(v).astype(jnp.float32), x, tolerance=0.02)
+    text = module("return %a : tensor<3xf8E4M3FN>", "tensor<3xf8E4M3FN>")
+    assert tw.import_stablehlo(text).inputs["arg0"].dtype == "float8_e4m3fn"
+
+
+def nan_rows(x: Any) -> Any:
+    """With constants of bfloat16: numbers, infinities, whole tensors."""
+    weights = jnp.asarray([1.5, -2, 0.25, jnp.inf, jnp.nan], jnp.bfloat16)
+    return jnp.where(x > 0, x * jnp.bfloat16(1.5), weights) + jax.nn.softmax(x)
+
+
+def test_a_program_for_several_platforms_is_that_for_processors() -> None:
+    x = array(3)
+    program = jax.export.export(jax.jit(jnp.sin), platforms=("cuda", "cpu"))(x)
+    graph = tw.import_stablehlo(program)
+    assert list(graph.inputs) == ["x"]
+    np.testing.assert_allclose(graph.reference(x)[0], np.sin(x), rtol=1e-6)
+
+
+def test_loops_fill_what_they_stack_at_once() -> None:
+    graph = check(lambda x: jax.lax.scan(lambda c, a: (c + a, c * a), x[0], x), array(9, 4))
+    assert sum(node.operator == "concatenate" for node in graph.nodes) == 1
+
+
+def test_places_in_windows_that_overlap_and_equal_elements() -> None:
+    x = np.float32(RNG.integers(0, 3, (1, 7, 6, 2)))
+
+    def total(v: Any) -> Any:
+        pooled = jax.lax.reduce_window(
+            v, -jnp.inf, jax.lax.max, (1, 3, 2, 1), (1, 2, 1, 1), ((0, 0), (1, 1), (0, 1), (0, 0))
+        )
+        return (pooled * jnp.arange(float(pooled.size)).reshape(pooled.shape)).sum()
+
+    check(jax.grad(total), x)
+
+
+def test_random_numbers_are_those_of_jax_bit_for_bit() -> None:
+    keys = np.array([[1, 2], [3, 1 << 31]], np.uint32)
+
+    def draw(key: Any) -> Any:
+        return jax.random.bits(key, (5,)), jax.random.uniform(key, (3,)), jax.random.split(key)
+
+    graph = tw.import_stablehlo(exported(jax.vmap(draw), keys))
+    for own, other in zip(graph.reference(keys), jax.vmap(draw)(keys), strict=True):
+        np.testing.assert_array_equal(own, other)
+    bits = tw.import_stablehlo(exported(lambda key: jax.random.uniform(key, (3,)), keys[0]))
+    (own,) = (tw.build(bits, "cpu -threads=1")(keys[0]),)
+    np.testing.assert_array_equal(own, jax.random.uniform(keys[0], (3,)))
+
+
+COMPILED = ("decoder_block", "convnet", "grad_max_pool", "grad_embedding", "two_indices")
+REFERENCED = 25
+
+
+def sample(names: list[str]) -> list[str]:
+    """Names in the order of a hash that the sources of importers decide."""
+    seed = hashlib.sha256()
+    for path in sorted((Path(tw.__file__).parent / "importers" / "stablehlo").rglob("*.py")):
+        seed.update(path.read_bytes())
+    return sorted(names, key=lambda name: hashlib.sha256(seed.digest() + name.encode()).digest())
+
+
+def test_functions_are_right(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    known = cases()
+    tried = [
+        *((n, True) for n in sample(list(known))[:REFERENCED]),
+        *((n, False) for n in COMPILED),
+    ]
+    for name, reference in tried:
+        case = known[name]
+        kind, why = verdict(case, reference=reference)
+        wanted = "refused" if case.refused else "right"
+        assert (kind, case.refused in why) == (wanted, True), f"{name}: {why}"

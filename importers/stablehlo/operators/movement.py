@@ -6,7 +6,7 @@ import numpy as np
 
 from ....graph.builder import Builder
 from ....graph.compose import movement
-from ....graph.compose.basics import reshaped
+from ....graph.compose.basics import reshaped, room
 from ....graph.ir import Value
 from ..table import Op, hlo
 
@@ -20,6 +20,7 @@ def constant(b: Builder, op: Op) -> Value:
 def iota(b: Builder, op: Op) -> Value:
     axis = op.attribute("iota_dimension")
     shape = [e if d == axis else 1 for d, e in enumerate(op.type.shape)]
+    room(op.type.shape[axis])
     places = b.constant(np.arange(op.type.shape[axis]).reshape(shape), op.type.dtype)
     return places if op.type.size == places.type.size else _spread(b, places, op.type.shape)
 

@@ -267,8 +267,3 @@ for _name, _compute in _COMPOSED.items():
 @hlo("chlo.square", pointwise=True)
 def square(b: Builder, op: Op) -> Value:
     return b.add("multiply", op[0], op[0])
-
-
-@hlo("optimization_barrier")
-def same(_b: Builder, op: Op) -> list[Value]:
-    return list(op.operands)
