@@ -21,6 +21,7 @@ from ...base.errors import BuildError
 from ...tir.ir import (
     Alloc,
     Binary,
+    Broadcast,
     Buffer,
     Const,
     Expr,
@@ -158,12 +159,17 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
 def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
     """Group elements that are accessed together, except for reads across vectors."""
     home = _homes(accesses)
+    stored = {e for elements, stores in accesses.items() if stores for e in elements}
     loads = [e for e, stores in accesses.items() if not stores and len(e) > 1]
+    # What is never stored is masked off where it is read, and may be anything.
+    unset = {e for e in loads if stored.isdisjoint(e)}
+    loads = [e for e in loads if e not in unset]
     columns = {e: column for e in loads if (column := _column(e, home)) is not None}
     others = [e for e in loads if e not in columns]
     mixed = {e: order for e in others if (order := _interleaved(e, home)) is not None}
     group: dict[int, list[int]] = {}
-    for elements in (a for a in accesses if a not in columns and a not in mixed):
+    across = {*columns, *mixed, *unset}
+    for elements in (a for a in accesses if a not in across):
         merged = {id(group[e]): group[e] for e in elements if e in group}
         if len(merged) == 1 and all(e in group for e in elements):
             continue
@@ -178,7 +184,9 @@ def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
         buffers.append(slot)
         for lane, e in enumerate(together):
             lanes[e] = slot, lane
-    slots = _Slots(tuple(buffers), lanes, {}, {})
+    zero = const(0, buffer.dtype)
+    zeros = {e: Broadcast(zero, len(e), dtypes.vector(buffer.dtype, len(e))) for e in unset}
+    slots = _Slots(tuple(buffers), lanes, {}, dict(zeros))
 
     def vectors(rows: tuple[Elements, ...]) -> list[Expr]:
         dtype = dtypes.vector(buffer.dtype, len(rows[0]))

@@ -159,6 +159,23 @@ def f(X: T.Buffer((3, 16), "float32"), Y: T.Buffer((16, 3), "float32")):
     )
 
 
+@pytest.mark.parametrize("order", ["r", "3 - r"])
+def test_vectors_that_are_never_stored_are_masked_off(order: str) -> None:
+    check(
+        parse(f"""
+def f(n: T.int64, X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4, 4), "float32")):
+    R = T.alloc((4, 4), "float32", scope="register")
+    for r in T.unrolled(4):
+        for c in T.vectorized(4):
+            Y[r, c] = X[r, c]
+    for c in T.unrolled(4):
+        for r in T.vectorized(4):
+            if r < n - n:
+                Y[c, r] = R[{order}, c]
+""")
+    )
+
+
 def test_a_diagonal_is_no_column() -> None:
     func = parse("""
 def f(X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4,), "float32")):
