@@ -47,7 +47,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 REFERENCE = DOCS / "reference"
 """Pages that are made of docstrings, and have no code of their own."""
-PEERS = ("numba", "torch", "triton", "tvm")
+PEERS = ("jax", "numba", "torch", "triton", "tvm")
 """Libraries whose code pages show beside ours."""
 SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
 """The commands of pages, and smaller ones that are run here instead."""

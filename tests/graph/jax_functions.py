@@ -9,6 +9,7 @@ seconds. It is an error if one is wrong, crashes, or is refused but not declared
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 import traceback
@@ -76,6 +77,7 @@ def difference(found: Any, expected: Any, tolerance: float) -> str:
 def _one(job: tuple[str, bool]) -> tuple[str, str, str]:
     """The verdict on a case, which does not travel: functions have no names of their own."""
     name, reference = job
+    logging.getLogger("tilewright").setLevel(logging.ERROR)
     return name, *verdict(_known()[name], reference=reference)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -257,8 +258,17 @@ def test_random_numbers_are_those_of_jax_bit_for_bit() -> None:
     for own, other in zip(graph.reference(keys), jax.vmap(draw)(keys), strict=True):
         np.testing.assert_array_equal(own, other)
     bits = tw.import_stablehlo(exported(lambda key: jax.random.uniform(key, (3,)), keys[0]))
-    (own,) = (tw.build(bits, "cpu -threads=1")(keys[0]),)
+    own = tw.build(bits, "cpu -threads=1")(keys[0])
     np.testing.assert_array_equal(own, jax.random.uniform(keys[0], (3,)))
+
+
+def test_what_the_page_shows_runs() -> None:
+    page = Path(tw.__file__).parent / "docs" / "models.md"
+    (block,) = re.findall(r"```python jax\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, str(page), "exec"), names)
+    wanted = names["layer"](names["params"], names["x"])["logits"]
+    np.testing.assert_allclose(names["logits"], wanted, rtol=1e-5, atol=1e-5)
 
 
 COMPILED = ("decoder_block", "convnet", "grad_max_pool", "grad_embedding", "two_indices")
