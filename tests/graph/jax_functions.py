@@ -3,7 +3,8 @@
 Each function is exported, imported and compared with what JAX computes: it is right, wrong, refused
 with a reason of the closed list, or crashed. The counts are printed, and `--list wrong` prints the
 functions. `--only REGEX` takes some; `--reference` compares the graph's reference only, which takes
-seconds. It is an error if one is wrong, crashes, or is refused but not declared so.
+seconds. It is an error if one is wrong, crashes, or is refused but not declared so. `--random 800`
+tries so many operations with random dimension numbers beside; `--seed` repeats them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import re
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ import numpy as np
 from tilewright.base.errors import UnsupportedError
 
 from .jax_cases import Case, cases
+from .jax_random import draws
 
 VERDICTS = ("right", "wrong", "refused", "crashed")
 
@@ -74,6 +78,18 @@ def difference(found: Any, expected: Any, tolerance: float) -> str:
         return f"error {np.nanmax(np.abs(wide - right)):.3g}"
 
 
+def tried_at_random(count: int, seed: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The verdicts, by the reference, on operations that JAX takes."""
+    drawn = islice(draws(np.random.default_rng(seed)), count)
+    for number, (name, (function, arguments)) in enumerate(drawn):
+        try:
+            jax.eval_shape(function, *arguments)
+        except (TypeError, ValueError):
+            continue
+        case = Case(function, arguments, tolerance=1e-4)
+        yield f"{name} {number} of seed {seed}", verdict(case, reference=True)
+
+
 def _one(job: tuple[str, bool]) -> tuple[str, str, str]:
     """The verdict on a case, which does not travel: functions have no names of their own."""
     name, reference = job
@@ -90,6 +106,8 @@ def main() -> int:
     parser.add_argument("--reference", action="store_true")
     parser.add_argument("--list", choices=VERDICTS, action="append", default=[])
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     known = {n: c for n, c in cases().items() if re.search(given.only, n)}
     verdicts: dict[str, str] = {}
@@ -110,6 +128,9 @@ def main() -> int:
     print(", ".join(f"{kind} {counts[kind]:,}" for kind in VERDICTS), f"({gradients} gradients)")
     for why, names in sorted(reasons.items()):
         print(f"refused {len(names)}: {why}: {', '.join(names)}")
+    for name, (kind, why) in tried_at_random(given.random, given.seed):
+        if kind != "right":
+            problems.append(f"{kind}: {name}: {why}")
     print("\n".join(problems))
     return 1 if problems else 0
 
