@@ -169,12 +169,12 @@ class _Importer:
             self.active.pop()
 
     def _operations(self, block: Any, *, lifted: bool) -> list[Value]:
-        for operation in block.operations:
-            raw = operation.operation
-            if raw.name in _RETURNS:
-                return self._operands(raw)
+        *body, end = (operation.operation for operation in block.operations)
+        if end.name not in _RETURNS:
+            raise ModelError("a block ends with {0}, expected a return", end.name)
+        for raw in body:
             self._operation(raw, lifted=lifted)
-        raise ModelError("a block ends with {0}, expected a return", raw.name)
+        return self._operands(end)
 
     def _operands(self, raw: Any) -> list[Value]:
         try:
