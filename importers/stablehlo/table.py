@@ -94,7 +94,7 @@ class Op:
         """An attribute as a value of Python; arrays are tuples, elements an array of numpy."""
         return python(self.raw.attributes[name]) if self.has(name) else default
 
-    def integers(self, name: str, count: int, default: int) -> tuple[int, ...]:
+    def integers(self, name: str, count: int = 0, default: int = 0) -> tuple[int, ...]:
         """An attribute that has an integer for each dimension."""
         given = self.attribute(name)
         return (default,) * count if given is None else tuple(map(int, given))

@@ -539,6 +539,11 @@ def _sums(c: Cases) -> None:
         words,
     )
     c.case("argmax", lambda x: (x.argmax(), x.argmax(1), x.argmin(0)), words)
+    c.case(
+        "argmax_of_nan",
+        lambda x: (x.argmax(1), x.argmin(1), (x > 2).argmax(1)),
+        floats([[1, np.nan, 3, np.nan], [2, 5, 5, -1], [np.nan] * 4, [-np.inf] * 4]),
+    )
     c.case("argmax_of_equal_ones", lambda i: (i.argmax(1), i.argmin(1)), c.ints(3, 4, 9))
     c.case(
         "bitwise_reduction",

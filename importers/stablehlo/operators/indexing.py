@@ -87,7 +87,7 @@ def gather(b: Builder, op: Op) -> Value:
 
     dims = GatherDimensionNumbers(op.raw.attributes["dimension_numbers"])
     x, indices = op.operands
-    sizes = op.integers("slice_sizes", 0, 0)
+    sizes = op.integers("slice_sizes")
     starts = _starts(b, indices, dims.index_vector_dim)
     shape = _without(indices.shape, dims.index_vector_dim)
     batched, collapsed = set(dims.operand_batching_dims), set(dims.collapsed_slice_dims)
@@ -95,14 +95,12 @@ def gather(b: Builder, op: Op) -> Value:
     for d, start in zip(dims.start_index_map, starts, strict=True):
         if sizes[d] < x.shape[d]:
             origin[d] = _clipped(b, start, 0, x.shape[d] - sizes[d])
-    pairs = zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True)
-    for d, along in pairs:
+    for d, along in zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True):
         origin[d] = _counted(b, along - (along > dims.index_vector_dim), shape)
     indexed = sorted({*origin, *batched, *collapsed})
-    for d in range(x.type.rank):
-        if d not in indexed:
-            x = part(b, x, d, 0, sizes[d]) if sizes[d] < x.shape[d] else x
     rest = [d for d in range(x.type.rank) if d not in indexed]
+    for d in rest:
+        x = part(b, x, d, 0, sizes[d]) if sizes[d] < x.shape[d] else x
     windows = [None if d in batched or d in collapsed else sizes[d] for d in indexed]
     extents = [x.shape[d] for d in indexed]
     kept = [d for d, size in zip(indexed, windows, strict=True) if size is not None]
@@ -116,8 +114,7 @@ def gather(b: Builder, op: Op) -> Value:
         last = [d for d in rest if d not in first]
         whole = _moved(b, x, range(x.type.rank), [*first, *indexed, *last])
         count = math.prod(extents)
-        sides = ([x.shape[d] for d in side] for side in (first, last))
-        before, after = sides
+        before, after = ([x.shape[d] for d in side] for side in (first, last))
         whole = reshaped(b, whole, (*before, count, *after))
         found = b.add("take", whole, _clipped(b, place, 0, count - 1), axis=len(first))
         labels = [*first, *((k,) for k in range(len(shape))), *kept, *last]
@@ -165,8 +162,7 @@ def scatter(b: Builder, op: Op) -> Value:
         last = x.shape[d] - sizes[d]
         valid += _outside(b, start, last)
         origin[d] = _clipped(b, start, 0, last)
-    pairs = zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True)
-    for d, along in pairs:
+    for d, along in zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True):
         origin[d] = _counted(b, along - (along > dims.index_vector_dim), shape)
     indexed = sorted({*origin, *inserted, *(d for d in inside if sizes[d] < x.shape[d])})
     windows = [sizes[d] if d in inside else None for d in indexed]

@@ -37,7 +37,7 @@ def reshape(b: Builder, op: Op) -> Value:
 @hlo("broadcast_in_dim")
 def broadcast_in_dim(b: Builder, op: Op) -> Value:
     """Dimension d of the operand is `dims[d]` of the result, or 1."""
-    x, dims = op[0], op.integers("broadcast_dimensions", 0, 0)
+    x, dims = op[0], op.integers("broadcast_dimensions")
     order = sorted(range(len(dims)), key=dims.__getitem__)
     if order != list(range(len(dims))):
         x = b.add("transpose", x, axes=tuple(order))
@@ -49,13 +49,13 @@ def broadcast_in_dim(b: Builder, op: Op) -> Value:
 
 @hlo("transpose")
 def transpose(b: Builder, op: Op) -> Value:
-    return b.add("transpose", op[0], axes=op.integers("permutation", 0, 0))
+    return b.add("transpose", op[0], axes=op.integers("permutation"))
 
 
 @hlo("slice")
 def slice_(b: Builder, op: Op) -> Value:
-    starts = op.integers("start_indices", 0, 0)
-    steps = op.integers("strides", 0, 0)
+    starts = op.integers("start_indices")
+    steps = op.integers("strides")
     return b.add("slice", op[0], starts=starts, steps=steps, shape=op.type.shape)
 
 
@@ -68,7 +68,7 @@ def concatenate(b: Builder, op: Op) -> Value:
 
 @hlo("reverse")
 def reverse(b: Builder, op: Op) -> Value:
-    return movement.reversed_(b, op[0], op.integers("dimensions", 0, 0))
+    return movement.reversed_(b, op[0], op.integers("dimensions"))
 
 
 @hlo("pad")

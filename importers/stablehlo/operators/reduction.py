@@ -64,7 +64,7 @@ def is_unit(operator: str, value: Value) -> bool:
 def reduce(b: Builder, op: Op) -> Sequence[Value]:
     count = len(op.results)
     values, units = op.operands[:count], op.operands[count:]
-    axes = op.integers("dimensions", 0, 0)
+    axes = op.integers("dimensions")
     if count == 1:
         operator = reduction_of(op)
         if operator is not None:
