@@ -27,7 +27,8 @@ _KINDS = {"ui": "uint", "i": "int", "f": "float"}
 def parsed(program: str | bytes | bytearray) -> Any:
     """The `Module` of its text, its bytecode, or a portable artifact.
 
-    Raises `ModelError` for what is none, and for an artifact of a version that is not known.
+    Raises `ModelError` for what is none, and for an artifact of a version that is not known. Of
+    damaged bytecode the reader of jaxlib may end the process.
     """
     from jax.extend.mlir import deserialize_portable_artifact, ir
     from jax.interpreters.mlir import make_ir_context
