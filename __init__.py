@@ -24,6 +24,7 @@ from .base.errors import (
     NotTunedError,
     OutOfMemoryError,
     ParseError,
+    ProviderError,
     ScheduleError,
     TargetError,
     TilewrightError,
@@ -43,13 +44,16 @@ if TYPE_CHECKING:
     from .autotune.show.recorded_run import open_run
     from .autotune.tune import tune
     from .building.build import build, build_all, build_library, explain, kernels
+    from .building.providers import register_provider
     from .graph import Graph
+    from .graph.provider import Provider
     from .importers.onnx import import_onnx
     from .importers.stablehlo import import_stablehlo
     from .importers.torch import import_torch
     from .lab import plot
     from .runtime import Module, load
     from .runtime.model import Model
+    from .runtime.partitioned import PartitionedModel
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
     from .schedule.require import require
@@ -83,6 +87,9 @@ __all__ = [
     "NotTunedError",
     "OutOfMemoryError",
     "ParseError",
+    "PartitionedModel",
+    "Provider",
+    "ProviderError",
     "Schedule",
     "ScheduleError",
     "T",
@@ -113,6 +120,7 @@ __all__ = [
     "plot",
     "primitive",
     "register_intrin",
+    "register_provider",
     "require",
     "script",
     "sketch_rule",
@@ -132,6 +140,8 @@ _HOMES = {
     "Func": ".tir.ir",
     "Graph": ".graph",
     "Model": ".runtime.model",
+    "PartitionedModel": ".runtime.partitioned",
+    "Provider": ".graph.provider",
     "import_onnx": ".importers.onnx",
     "import_stablehlo": ".importers.stablehlo",
     "import_torch": ".importers.torch",
@@ -151,6 +161,7 @@ _HOMES = {
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",
+    "register_provider": ".building.providers",
     "script": ".tir.language",
     "Draft": ".autotune.rules.draft",
     "Group": ".autotune.rules.rule",

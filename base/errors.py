@@ -504,6 +504,10 @@ class GuardError(KernelError):
     """Data that a model computed is outside of what it was built for, an index of its range say."""
 
 
+class ProviderError(TilewrightError):
+    """A provider of parts of models that raises, or does not what it says; `data` names it."""
+
+
 class DatabaseError(TilewrightError):
     """The tuning database is missing, locked, read-only, damaged or of a newer version."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..graph.ir import Graph
     from ..runtime import Module
     from ..runtime.model import Model
+    from ..runtime.partitioned import PartitionedModel
     from ..schedule import Schedule
     from ..tir.ir import Func
     from ..tuning_db import Explanation, TuningDatabase
@@ -50,6 +51,23 @@ def build(
 ) -> Model: ...
 
 
+@overload
+def build(
+    program: Graph,
+    target: Target | str = "cpu",
+    database: DatabaseOrPath | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    providers: Sequence[str],
+    placement: Mapping[str, str] | None = None,
+    never: Sequence[str] = (),
+    max_parts: int | None = None,
+    max_transfer_bytes: int | None = None,
+) -> Model | PartitionedModel: ...
+
+
 @checked_call(BuildError, 'tw.build(program, "cpu")')
 @system_errors(BuildError, "building")
 def build(
@@ -61,7 +79,12 @@ def build(
     strict_fp: bool = False,
     tolerance: float | None = None,
     trust_indices: bool = False,
-) -> Module | Model:
+    providers: Sequence[str] = ("tilewright",),
+    placement: Mapping[str, str] | None = None,
+    never: Sequence[str] = (),
+    max_parts: int | None = None,
+    max_transfer_bytes: int | None = None,
+) -> Module | Model | PartitionedModel:
     """Compile one kernel, or a graph as one program of kernels. Nothing is measured or tuned.
 
     A `Graph` is divided into groups, each a kernel whose schedule is chosen as that of a `Func`,
@@ -94,13 +117,23 @@ def build(
     memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
     write other memory. A graph does not take it: guards of indices are in the code of a model.
 
+    Parts of a graph run elsewhere if `providers` names who may run them, in the order in which they
+    are preferred: `tilewright`, `onnxruntime`, `openvino`, `reference`, and those of
+    `register_provider`. A node goes to the first that can run it, or where `placement` says, which
+    has names of providers by those of operators or nodes, of the graph or of its file. Small parts
+    may go to a neighbour instead of crossing. `never` forbids providers. `max_parts` and
+    `max_transfer_bytes`, of what crosses in a call, are limits. Each part elsewhere is warned of,
+    and `evidence` of the `PartitionedModel` has why. If all is Tilewright's, it is a `Model`.
+
     LLVM may end a process instead of refusing a program. Foreign schedules (no session on this host
     has measured them) and code for another processor are therefore compiled in a child process.
 
     Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`) if
     no permitted policy has a schedule, `TargetError` for an invalid target, `VerifyError` for a
     program that breaks a rule (reads out of bounds, say), and `BuildError` if lowering or compiling
-    fails, or the system refuses what they take (open files, say).
+    fails, or the system refuses what they take (open files, say), for a placement that cannot be,
+    and for a partition beyond a limit; `UnsupportedError` with the nodes that no provider runs, and
+    `ProviderError` for a provider that raises or is not installed.
     """
     from ..codegen.build import to_module
     from ..codegen.detect import resolve
@@ -109,16 +142,24 @@ def build(
 
     resolved = resolve(target)
     if isinstance(program, Graph):
-        from .build_model import build_graph
+        from .build_partition import build_partition, divided
+        from .providers import Tilewright
 
         if trust_indices:
             raise BuildError(
                 "trust_indices: the code of a model compares its indices, found {0!r}",
                 trust_indices, hint="leave it out",
             )  # fmt: skip
-        return build_graph(
-            program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance
+        own = Tilewright(
+            database=_opened(database), allow=allow, strict_fp=strict_fp, tolerance=tolerance
         )
+        found = divided(
+            program, providers, own, placement, never=never, max_parts=max_parts,
+            max_transfer_bytes=max_transfer_bytes,
+        )  # fmt: skip
+        return build_partition(found, resolved, own)
+    if (*providers, *never) != ("tilewright",) or placement:
+        raise BuildError("providers run parts of graphs, found {0}", program.name)
     ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
     built = compile_program(program, ways)
     return to_module(built.compiled, built.origin, trust_indices=trust_indices)

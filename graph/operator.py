@@ -28,7 +28,7 @@ from ..tir import te
 from ..tir.ir import Func
 from ..tir.te import Tensor
 from .attributes import annotated, frozen, in_form, is_of
-from .ir import Attributes, TensorType
+from .ir import Attributes, Node, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 MAX_RANK = 64
@@ -50,6 +50,7 @@ class Kind(Enum):
     CONTRACTION = "contraction"  # sums of products of two operands
     SCAN = "scan"  # each on those before it along an axis
     OPAQUE = "opaque"  # by other rules
+    FOREIGN = "foreign"  # of another program, which is asked when the model runs
 
 
 @dataclass(frozen=True)
@@ -264,3 +265,10 @@ def find(name: str) -> Operator:
         raise ModelError(
             "there is no operator {0!r}", name, hint=similar(name, OPERATORS)
         ) from None
+
+
+def operators_of(node: Node) -> tuple[str, ...]:
+    """What people call the operator of a node; of a foreign one those of its file."""
+    if find(node.operator).kind is not Kind.FOREIGN:
+        return (node.operator,)
+    return tuple(map(str, node.attributes["operators"]))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from ..base import dtypes
 from ..base.errors import GuardError
 from ..runtime.model import bound
 from ..runtime.signature import Argument
-from .ir import Graph, Value
+from .ir import Graph, Node, Value
 from .operator import Array, find
 
 
@@ -62,6 +62,12 @@ def run(
         for value in last.get(count, ()):
             del held[value]
     return tuple(held[value] for value in graph.outputs.values())
+
+
+def not_computed(node: Node) -> str | None:
+    """Why a node has no reference here; `None` if it has one."""
+    del node
+    return None
 
 
 def _last_uses(graph: Graph) -> dict[int, list[Value]]:

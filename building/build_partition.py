@@ -1,0 +1,105 @@
+"""Building a graph whose parts several providers run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import BuildError, ProviderError
+from ..graph.ir import Constant, Graph, Value
+from ..graph.partition import Partition, asked, partition
+from ..runtime.model import Model
+from ..runtime.partitioned import PartitionedModel, RunPart
+from ..runtime.signature import Argument
+from ..target import Target
+from .providers import Tilewright, elsewhere, provider_of
+
+_log = logging.getLogger(__name__)
+
+
+def divided(
+    graph: Graph,
+    providers: Sequence[str],
+    own: Tilewright,
+    placement: Mapping[str, str] | None = None,
+    *,
+    never: Sequence[str] = (),
+    max_parts: int | None = None,
+    max_transfer_bytes: int | None = None,
+) -> Partition:
+    """Divide a graph among providers by name, `own` for Tilewright; see `tw.build`."""
+    for what, given in (("providers", providers), ("never", never)):
+        if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+            raise BuildError("{0}: expected names of providers, found {1!r:.80}", what, given)
+    forbidden = {provider_of(name).name for name in never}
+    for name, wanted in (placement or {}).items():
+        if wanted in forbidden:
+            raise BuildError("placement of {0}: never={1!r} forbids {2}", name, never, wanted)
+    allowed = [
+        own if name == own.name else provider_of(name)
+        for name in dict.fromkeys(providers)
+        if name not in forbidden
+    ]
+    if not allowed:
+        raise BuildError("no provider is left: providers={0!r}, never={1!r}", providers, never)
+    return partition(
+        graph, allowed, placement, max_parts=max_parts, max_transfer_bytes=max_transfer_bytes
+    )
+
+
+def build_partition(found: Partition, target: Target, own: Tilewright) -> Model | PartitionedModel:
+    """Compile the parts of a graph for a resolved target.
+
+    Where all is Tilewright's, the result is a `Model`. Of parts elsewhere it is warned.
+    """
+    graph = found.graph
+    if all(part.provider is own for part in found.parts):
+        return own.compile(graph, target)
+    inputs = {n: Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()}
+    outputs = {n: Argument(n, v.dtype, v.shape, role="out") for n, v in graph.outputs.items()}
+    numbers: dict[Value, int] = {v: n for n, v in enumerate(graph.inputs.values())}
+    for part in found.parts:
+        for value in part.graph.outputs.values():
+            numbers.setdefault(value, len(numbers))
+    held: dict[int, np.ndarray] = {}
+    for value in graph.outputs.values():
+        if isinstance(value, Constant) and value not in numbers:
+            numbers[value] = len(numbers)
+            held[numbers[value]] = value.data
+    last = {v: n for n, part in enumerate(found.parts) for v in part.graph.inputs.values()}
+    kept = {*graph.outputs.values(), *graph.inputs.values()}
+    parts: list[RunPart] = []
+    for n, part in enumerate(found.parts):
+        provider, reads = part.provider, tuple(part.graph.inputs.values())
+        writes = tuple(part.graph.outputs.values())
+        operators = elsewhere(part.graph.nodes)
+        if provider is not own:
+            _log.warning(
+                "%s: %s runs %s: %s",
+                graph.name, provider.name, operators, part.why or "it is preferred",
+            )  # fmt: skip
+        call = asked(
+            provider, f"to compile {operators}", partial(provider.compile, part.graph, target)
+        )
+        if not callable(call):
+            raise ProviderError(
+                "the provider {0}: expected a call of {1}, found {2!r:.80}",
+                provider.name, operators, call, provider=provider.name,
+            )  # fmt: skip
+        parts.append(
+            RunPart(
+                provider.name,
+                call,
+                tuple(numbers[v] for v in reads),
+                tuple(numbers[v] for v in writes),
+                tuple((v.shape, dtypes.to_numpy(v.dtype)) for v in writes),
+                tuple(numbers[v] for v, _, reader in found.transfers if reader == n),
+                tuple(numbers[v] for v in reads if last[v] == n and v not in kept),
+            )
+        )
+    ends = [numbers[v] for v in graph.outputs.values()]
+    return PartitionedModel(inputs, outputs, (ends, held), parts, found.evidence())

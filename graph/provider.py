@@ -1,0 +1,55 @@
+"""What runs nodes of a graph: a provider answers three questions about them.
+
+class Vendor(Provider):
+    name = "vendor"
+
+    def refusal(self, node):
+        return None if node.operator == "matmul" else "it has matrix products only"
+
+    def compile(self, graph, target):
+        return vendor.gemm
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ..target import Target
+from .ir import Graph, Node
+from .operator import Kind, find
+
+Call: TypeAlias = Callable[..., Any]
+"""Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
+returns the output, or several in their order, in memory of their own. Threads call it at the same
+time."""
+
+BYTES_PER_SECOND = 1e10
+"""That nodes read and write, and copies move, where nothing better is known."""
+PRODUCTS_PER_SECOND = 2e10
+
+
+class Provider(ABC):
+    """Runs parts of graphs. `name` is what placements call it."""
+
+    name: str
+    call_seconds = 1e-5
+    """What a call of a part takes beside its nodes."""
+
+    @abstractmethod
+    def refusal(self, node: Node) -> str | None:
+        """Why it cannot run a node; `None` if it can."""
+
+    def seconds(self, node: Node) -> float:
+        """What it expects a node to take: by default, by the bytes and products of it."""
+        moved = sum(v.type.bytes for v in (*node.inputs, *node.outputs))
+        products = 0
+        if find(node.operator).kind is Kind.CONTRACTION and node.inputs:
+            products = node.outputs[0].type.size * node.inputs[-1].type.size
+            products //= max(1, node.inputs[-1].shape[-1] if node.inputs[-1].shape else 1)
+        return moved / BYTES_PER_SECOND + products / PRODUCTS_PER_SECOND
+
+    @abstractmethod
+    def compile(self, graph: Graph, target: Target) -> Call:
+        """A call of a part, all nodes of which it can run, for a resolved target."""

@@ -1,0 +1,109 @@
+"""The evidence of a partition: who runs what, why, and what crosses between the parts.
+
+It is data; `print` shows it on a screen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..base.text import aligned, count, format_bytes
+
+
+@dataclass(frozen=True)
+class PartEvidence:
+    """A part: who runs it, its operators in order, why, and the types of what it reads and
+    writes.
+
+    `why` is empty where all nodes are there as their provider is preferred.
+    """
+
+    provider: str
+    operators: tuple[str, ...]
+    why: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TransferEvidence:
+    """A value that one part computes and another reads: who made it, its type and bytes, and the
+    numbers of the parts."""
+
+    operator: str
+    type: str
+    bytes: int
+    source: int
+    destination: int
+
+
+@dataclass(frozen=True)
+class PartitionEvidence:
+    """The parts of a model in the order in which they run, and what crosses between them."""
+
+    model: str
+    parts: tuple[PartEvidence, ...]
+    transfers: tuple[TransferEvidence, ...]
+
+    @property
+    def transfer_bytes(self) -> int:
+        """The bytes that cross in a call."""
+        return sum(transfer.bytes for transfer in self.transfers)
+
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """The operators that no kernel computes, each with who does."""
+        return tuple(
+            f"{operator} by {part.provider}"
+            for part in self.parts
+            if part.provider != "tilewright"
+            for operator in dict.fromkeys(part.operators)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a JSON object: the fields by name."""
+        return asdict(self)
+
+    def facts(self) -> dict[str, str]:
+        """What is said of the whole, by name."""
+        crossing = f"{count(len(self.transfers), 'value')}, {format_bytes(self.transfer_bytes)}"
+        return {
+            "model": f"{self.model} in {count(len(self.parts), 'part')}",
+            "elsewhere": ", ".join(dict.fromkeys(self.elsewhere)) or "nothing",
+            "crossing": crossing if self.transfers else "nothing",
+        }
+
+    def tables(self) -> tuple[tuple[Sequence[str], list[list[str]]], ...]:
+        """Columns and rows of the parts, and of what crosses; columns are as `Evidence.table`'s."""
+        parts = [
+            [
+                str(number),
+                part.provider,
+                ", ".join(
+                    operator if times == 1 else f"{operator} {times}"
+                    for operator, times in Counter(part.operators).most_common()
+                ),
+                part.why or "preferred",
+            ]
+            for number, part in enumerate(self.parts)
+        ]
+        crossing = [
+            [f"{t.source} to {t.destination}", t.operator, t.type, format_bytes(t.bytes)]
+            for t in self.transfers
+        ]
+        return (
+            ((">part", "provider", "~operators", "~why"), parts),
+            (("crossing", "~of", "type", ">bytes"), crossing),
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{name:<9} {value}" for name, value in self.facts().items()]
+        for columns, rows in self.tables():
+            lines += ["", *aligned(columns, rows)] if rows else []
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<PartitionEvidence of {self.model}: {count(len(self.parts), 'part')}>"

@@ -1,0 +1,157 @@
+"""`PartitionedModel`: a graph whose parts several providers run, called as a `Model` is."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import ArtifactError, ProviderError, TilewrightError
+from ..base.hints import Hinted
+from ..base.process import InProcess
+from .model import Array, bound
+from .partition_evidence import PartitionEvidence
+from .signature import Argument
+
+UNKNOWN = -1
+"""An extent of an output that data decide."""
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A part that is compiled: `call` takes the values of these numbers and returns those of
+    others, which are of the `types`.
+
+    `crossing` are numbers of what other parts have computed. After it, nothing reads `dead`.
+    """
+
+    provider: str
+    call: Callable[..., Any]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    types: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    crossing: tuple[int, ...]
+    dead: tuple[int, ...]
+
+
+class PartitionedModel(
+    InProcess,
+    Hinted,
+    error=ArtifactError,
+    instead="import and build the graph in the other process",
+):
+    """A graph of which several providers run parts. Calls may run concurrently in several threads.
+
+    `evidence` says who runs what, why, and what crosses; `parts` are what was compiled: the
+    `Model`s of Tilewright, and the calls of other providers. `inputs` and `outputs` are as of a
+    `Model`; an extent that data decide is -1.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Argument],
+        outputs: Mapping[str, Argument],
+        values: tuple[Sequence[int], Mapping[int, Array]],
+        parts: Sequence[RunPart],
+        evidence: PartitionEvidence,
+    ) -> None:
+        """`values` are the numbers of the outputs, and what constants among them are; inputs have
+        the first numbers."""
+        self.inputs = dict(inputs)
+        self.outputs = dict(outputs)
+        self.parts = tuple(part.call for part in parts)
+        self.evidence = evidence
+        self._ends, self._constants = values
+        self._parts = tuple(parts)
+        self._lock = threading.Lock()
+        self._counts = Counter[str]()
+        # An output that is an input, a constant or another output too is an array of its own.
+        self._copied = tuple(
+            end < len(inputs) or end in self._constants or end in self._ends[:place]
+            for place, end in enumerate(self._ends)
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What calls have done until now, failing ones too: `runs`, the parts that each provider
+        has run, and `transferred_bytes`, of arrays that crossed."""
+        with self._lock:
+            return dict(self._counts)
+
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        """The output, or the tuple of outputs, as numpy arrays.
+
+        Inputs are given as to a `Model`. Raises what parts of Tilewright raise, and
+        `ProviderError` where another provider raises, or returns what is not of the types that the
+        graph has.
+        """
+        held = dict(enumerate(bound(self.inputs, arguments, named).values()))
+        held.update(self._constants)
+        counts = Counter({"runs": 1})
+        try:
+            for part in self._parts:
+                counts["transferred_bytes"] += sum([held[n].nbytes for n in part.crossing])
+                counts[part.provider] += 1
+                _run(part, held)
+        finally:
+            with self._lock:
+                self._counts.update(counts)
+        results = tuple(
+            [
+                held[end].copy() if copied else held[end]
+                for end, copied in zip(self._ends, self._copied, strict=True)
+            ]
+        )
+        return results[0] if len(results) == 1 else results
+
+    def __repr__(self) -> str:
+        return f"<PartitionedModel {self.evidence.model}: {len(self.parts)} parts>"
+
+
+def _run(part: RunPart, held: dict[int, Array]) -> None:
+    """Run a part on what is held, and hold what it computes."""
+    given = [held[n] for n in part.reads]
+    try:
+        found = part.call(*given)
+    except TilewrightError:
+        raise
+    except Exception as error:  # whatever a provider raises
+        raise ProviderError(
+            "the provider {0} raises as a part runs: {1}: {2}",
+            part.provider, type(error).__name__, error, provider=part.provider,
+        ) from error  # fmt: skip
+    results = found if isinstance(found, list | tuple) else (found,)
+    if len(results) != len(part.writes):
+        raise ProviderError(
+            "the provider {0}: expected {1} arrays of its part, found {2}",
+            part.provider, len(part.writes), len(results), provider=part.provider,
+        )  # fmt: skip
+    for number, (shape, dtype), result in zip(part.writes, part.types, results, strict=True):
+        if not _is_of(result, shape, dtype):
+            raise ProviderError(
+                "the provider {0}: output {1} of its part: expected {2}, found {3}",
+                part.provider, part.writes.index(number), _text(shape, dtype),
+                _text(result.shape, result.dtype) if isinstance(result, np.ndarray) else result,
+                provider=part.provider,
+            )  # fmt: skip
+        own = any(result is one for one in given)
+        held[number] = result.copy() if own else np.ascontiguousarray(result).reshape(result.shape)
+    for number in part.dead:
+        del held[number]
+
+
+def _is_of(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    if type(result) is not np.ndarray or result.dtype != dtype:
+        return False
+    if result.shape == shape:
+        return True
+    pairs = zip(shape, result.shape, strict=False)
+    return len(shape) == result.ndim and all(e in (UNKNOWN, own) for e, own in pairs)
+
+
+def _text(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
+    return f"{dtype}{list(shape)}"
