@@ -146,7 +146,7 @@ class Builder:
         attributes: Attributes,
         types: Sequence[TensorType],
     ) -> tuple[Value, ...] | None:
-        if not all(isinstance(value, Constant) for value in inputs):
+        if record.kind is Kind.FOREIGN or not all(isinstance(v, Constant) for v in inputs):
             return None
         limit = max(MAX_FOLDED_BYTES, 2 * sum(value.type.bytes for value in inputs))
         if sum(type.bytes for type in types) > limit:

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.display import html
+from ..runtime.signature import UNKNOWN
 from .mapped import check_unchanged
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ Attributes: TypeAlias = Mapping[str, Attribute]
 
 @dataclass(frozen=True)
 class TensorType:
-    """The dtype and shape of a value: `float32[1, 64]`."""
+    """The dtype and shape of a value: `float32[1, 64]`.
+
+    An extent that data decide is `UNKNOWN`, -1: only foreign nodes have such outputs, which no node
+    reads.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -50,10 +55,10 @@ class TensorType:
 
     @cached_property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements; extents that data decide count as 1."""
         size = 1
         for extent in self.shape:
-            size *= extent
+            size *= 1 if extent == UNKNOWN else extent
         return size
 
     @property

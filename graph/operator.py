@@ -24,6 +24,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import IRError, ModelError, similar
+from ..runtime.signature import UNKNOWN
 from ..tir import te
 from ..tir.ir import Func
 from ..tir.te import Tensor
@@ -159,14 +160,16 @@ class Operator:
         try:
             if self.infer is not None:
                 found = self.infer(*inputs, **attributes)
-                return _sized((found,) if isinstance(found, TensorType) else tuple(found))
+                found = (found,) if isinstance(found, TensorType) else tuple(found)
+                unknown = self.kind is Kind.FOREIGN
+                return tuple(checked_size(type, unknown=unknown) for type in found)
             assert self.lower is not None, f"{self.name} has neither `infer` nor `lower`"
             made = self.lower(*map(placeholder, inputs), **attributes)
         except (IRError, *_MISUSE) as error:
             taken = ", ".join(map(str, inputs))
             raise ModelError("{0}({1}): {2}", self.name, taken, error) from error
         made = (made,) if isinstance(made, Tensor) else made
-        return _sized(tuple(TensorType(t.dtype, tuple(t.extents)) for t in made))
+        return tuple(checked_size(TensorType(t.dtype, tuple(t.extents))) for t in made)
 
     def evaluate(self, arrays: Sequence[Array], attributes: Attributes) -> tuple[Array, ...]:
         """The outputs as numpy arrays."""
@@ -183,17 +186,15 @@ def checked_name(name: object) -> str:
     return name
 
 
-def checked_size(type: TensorType) -> TensorType:
-    """The type. Raises `ModelError` if no array has its shape: extents are integers from 0 on."""
+def checked_size(type: TensorType, *, unknown: bool = False) -> TensorType:
+    """The type. Raises `ModelError` if no array has its shape: extents are integers from 0 on, or
+    where that is allowed `UNKNOWN`."""
     if type.rank > MAX_RANK:
         raise ModelError("no array has {0} dimensions; it has at most {1}", type.rank, MAX_RANK)
-    if any(extent < 0 for extent in type.shape) or type.bytes > dtypes.MAX_BYTES:
+    least = UNKNOWN if unknown else 0
+    if any(extent < least for extent in type.shape) or type.bytes > dtypes.MAX_BYTES:
         raise ModelError("no array is {0}; it has at most {1} bytes", type, dtypes.MAX_BYTES)
     return type
-
-
-def _sized(types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
-    return tuple(map(checked_size, types))
 
 
 def placeholder(type: TensorType, name: str = "x", *, constant: bool = False) -> Tensor:

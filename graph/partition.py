@@ -1,7 +1,7 @@
 """Partitions: which provider runs which nodes of a graph, and what crosses between its parts.
 
 Each node goes to the first provider that can run it, or where the user places it. An island, nodes
-of one provider that others surround, goes to a neighbour if its border costs more than it gains.
+of one provider between those of others, goes to a neighbour if its border costs more than it gains.
 Parts are runs of one provider in an order of execution: as long as a node of the provider can run,
 it does. So no part needs what another computes after it, and parts make no cycle.
 """
@@ -240,7 +240,12 @@ class _Choice:
 
     def _dissolved(self, island: Sequence[Node]) -> bool:
         """Whether an island has gone to a neighbour."""
-        if not self._placed.isdisjoint(island):
+        inside = set(island)
+        read = {v for node in island for v in node.inputs}
+        made = {v for node in island for v in node.outputs}
+        fed = any(v in self.graph.producers for v in read - made)
+        feeds = any(r not in inside for v in made for r in self.graph.consumers.get(v, ()))
+        if not (fed and feeds and self._placed.isdisjoint(island)):
             return False
         own = self.names[island[0]]
         here = self.providers[own].call_seconds + self._seconds(island, own)

@@ -10,9 +10,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GuardError
 from ..runtime.model import bound
-from ..runtime.signature import Argument
+from ..runtime.signature import UNKNOWN, Argument
 from .ir import Graph, Node, Value
-from .operator import Array, find
+from .operator import Array, Kind, find
+from .operators.foreign import foreign_module
 
 
 def run(
@@ -45,20 +46,27 @@ def run(
         own = attributes.get("dtype")
         if dtype is not None and isinstance(own, str) and dtypes.is_float(own):
             attributes["dtype"] = dtype
-        if not any(output.type.size for output in node.outputs):
+        if not any(o.type.size or UNKNOWN in o.shape for o in node.outputs):
             held.update(
                 (o, cast(np.empty(o.shape, dtypes.to_numpy(o.dtype)))) for o in node.outputs
             )
             continue
+        operands = [held[v] for v in node.inputs]
+        if record.kind is Kind.FOREIGN:  # takes its own dtypes only
+            types = (dtypes.to_numpy(v.dtype) for v in node.inputs)
+            operands = [a.astype(t, copy=False) for a, t in zip(operands, types, strict=True)]
         try:
             with np.errstate(all="ignore"):
-                results = record.evaluate([held[v] for v in node.inputs], attributes)
+                results = record.evaluate(operands, attributes)
         except IndexError as error:
+            if record.kind is Kind.FOREIGN:  # a failure of what runs it
+                raise
             raise GuardError("{0}: {1}", node.operator, error) from error
         for output, result in zip(node.outputs, results, strict=True):
             exact = dtype is not None and dtypes.is_float(output.dtype)
             wanted = dtypes.to_numpy(dtype if exact and dtype else output.dtype)
-            held[output] = result.astype(wanted, copy=False).reshape(output.shape)
+            shape = result.shape if UNKNOWN in output.shape else output.shape
+            held[output] = result.astype(wanted, copy=False).reshape(shape)
         for value in last.get(count, ()):
             del held[value]
     return tuple(held[value] for value in graph.outputs.values())
@@ -66,7 +74,11 @@ def run(
 
 def not_computed(node: Node) -> str | None:
     """Why a node has no reference here; `None` if it has one."""
-    del node
+    if find(node.operator).kind is Kind.FOREIGN:
+        try:
+            foreign_module().evaluator(node.attributes["model"])
+        except Exception as error:  # noqa: BLE001  of several kinds
+            return f"{type(error).__name__}: {error}"
     return None
 
 

@@ -88,8 +88,8 @@ _MAX_DIGITS = 19
 """Of an extent."""
 _NAN = "(1e999 - 1e999)"
 _NAME = r'(?:[A-Za-z_%]\w*|"(?:[^"\\]|\\.)*")'
-_TYPE = r"(\w+)\[((?:\d+(?:, \d+)*)?)\]"
-_ONE = rf"{_NAME}: \w+\[[\d, ]*\]"
+_TYPE = r"(\w+)\[((?:-?\d+(?:, -?\d+)*)?)\]"
+_ONE = rf"{_NAME}: \w+\[[-\d, ]*\]"
 _HEAD = re.compile(
     rf"graph ({_NAME})\(((?:{_ONE}(?:, {_ONE})*)?)\) -> \(({_NAME}(?:, {_NAME})*)?\):"
 )
@@ -135,9 +135,9 @@ def parse_graph(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
     return graph
 
 
-def _typed(text: str) -> Iterator[tuple[str, TensorType]]:
+def _typed(text: str, *, unknown: bool = False) -> Iterator[tuple[str, TensorType]]:
     for name, dtype, shape in _TYPED.findall(text):
-        yield name, _type(dtype, shape)
+        yield name, _type(dtype, shape, unknown=unknown)
 
 
 def _define(name: str, value: Value, values: dict[str, Value]) -> None:
@@ -161,7 +161,7 @@ def _node(made: str, operator: str, given: str, values: dict[str, Value], line: 
         raise ModelError("the line is none of a graph: {0!r:.120}", line) from error
     operands = [_known(name, values, line) for name in names]
     outputs = list[Value]()
-    for name, type in _typed(made):
+    for name, type in _typed(made, unknown=True):
         outputs.append(Value(type, name))
         _define(name, outputs[-1], values)
     checked = find(operator).checked([v.type for v in operands], attributes)
@@ -219,9 +219,10 @@ def _plain(name: str) -> str:
         raise ModelError("{0:.120} is no name", name) from error
 
 
-def _type(dtype: str, shape: str) -> TensorType:
+def _type(dtype: str, shape: str, *, unknown: bool = False) -> TensorType:
     if dtype not in dtypes.SCALARS:
         raise ModelError("there is no dtype {0!r}", dtype, hint=similar(dtype, dtypes.SCALARS))
     if any(len(e) > _MAX_DIGITS for e in shape.split(", ")):
         raise ModelError("no array is {0}[{1:.120}]", dtype, shape)
-    return checked_size(TensorType(dtype, tuple(int(e) for e in shape.split(", ") if e)))
+    extents = tuple(int(e) for e in shape.split(", ") if e)
+    return checked_size(TensorType(dtype, extents), unknown=unknown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..base.errors import ModelError
+from ..runtime.signature import UNKNOWN
 from .ir import Constant, Graph, Value
 from .operator import find
 
@@ -12,7 +13,7 @@ def verify(graph: Graph) -> None:
 
     Each value is an input, a constant or computed by one node before it is read; nodes have the
     attributes and types that their operators say, axes from the front; constants have the elements
-    of their types.
+    of their types. No node reads a value of which data decide an extent.
     """
     known: set[Value] = set()
     for name, value in graph.inputs.items():
@@ -27,6 +28,8 @@ def verify(graph: Graph) -> None:
         for value in node.inputs:
             if value not in known and not isinstance(value, Constant):
                 raise ModelError("{0} reads {1} before it is computed", node, value)
+            if UNKNOWN in value.shape:
+                raise ModelError("{0} reads {1}, of which data decide an extent", node, value)
         record = find(node.operator)
         given = [v.type for v in node.inputs]
         attributes = record.checked(given, dict(node.attributes))

@@ -15,11 +15,7 @@ from ..base.hints import Hinted
 from ..base.process import InProcess
 from .model import Array, bound
 from .partition_evidence import PartitionEvidence
-from .signature import Argument
-
-UNKNOWN = -1
-"""An extent of an output that data decide."""
-
+from .signature import UNKNOWN, Argument
 
 @dataclass(frozen=True)
 class RunPart:

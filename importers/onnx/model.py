@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ...graph.ir import Constant, Graph, Source, TensorType, Value
 from ...graph.passes import integers
 from ..unsupported import Reason, Unsupported, unsupported_error
 from .definitions import check_node, check_results
+from .foreign import Kept, emit, keep, kept_constant, names_of
 from .reader import array, loaded
 from .table import NEWEST, Items, OnnxNode, Operand, find
 
@@ -33,12 +34,16 @@ def import_onnx(
     model: str | os.PathLike[str] | bytes | Any,
     shapes: Mapping[str, int | Sequence[int]] | None = None,
     constants: Mapping[str, Any] | None = None,
+    *,
+    foreign: bool = False,
 ) -> Graph:
     """The graph of an ONNX model: a path, its bytes, or an `onnx.ModelProto`.
 
     `shapes` gives named dims their values, `{"N": 1}`, or an input its whole shape. `constants`
     gives inputs their values, such as one that decides a shape or a branch; they are no inputs of
-    the graph then. Raises `ModelError` for a malformed model, and for dims without a value, which
+    the graph then. With `foreign`, nodes without a translation are kept as they are: the graph can
+    be built where a provider runs them (see `tw.build`). Extents that data decide are -1 then, of
+    outputs. Raises `ModelError` for a malformed model, and for dims without a value, which
     it lists, and `UnsupportedError` with all nodes that are not supported.
     """
     try:
@@ -52,7 +57,7 @@ def import_onnx(
             raise ModelError("{0}: expected values by name, found {1!r:.40}", name, given)
     read = loaded(model)
     try:
-        importer = _Importer(read, dict(shapes or {}), dict(constants or {}))
+        importer = _Importer(read, dict(shapes or {}), dict(constants or {}), foreign=foreign)
         return importer.graph()
     except (onnx_ir.passes.PassError, OSError) as error:
         raise ModelError("the model cannot be read: {0}", error) from error
@@ -90,12 +95,18 @@ def dim_name(value: str, place: int, dim: Any) -> str:
     return own if own and own != "?" else f"{value}.{place}"
 
 
+Known: TypeAlias = "Operand | Kept | None"
+"""What a value of the file is; `None` if it is not known, as something is not supported."""
+
+
 class _UntranslatedError(Exception):
     """An output of a body is not known, as something in it is not supported."""
 
 
 class _Importer:
-    def __init__(self, model: Any, shapes: dict[str, Any], constants: dict[str, Any]) -> None:
+    def __init__(
+        self, model: Any, shapes: dict[str, Any], constants: dict[str, Any], *, foreign: bool
+    ) -> None:
         self.model = model = inlined(model)
         # Tools that rewrite models leave bodies in front of what they read. Of a cycle no order
         # helps, which the first node that reads what is not there says.
@@ -111,6 +122,7 @@ class _Importer:
         name = model.graph.name or "model"
         self.builder = Builder(name, integers.RULES)
         self.bodies = 0
+        self.foreign = foreign
         self.unsupported: list[tuple[str, str, Reason, str]] = []
         self.sources: list[Source] = []
 
@@ -120,14 +132,14 @@ class _Importer:
         top = self.model.graph
         if not top.outputs:
             raise ModelError("the model has no outputs")
-        scope: dict[Any, Operand | None] = {}
+        scope: dict[Any, Known] = {}
         self._inputs(top, scope)
         outputs = self._nodes(top, scope)
         if self.unsupported:
             raise unsupported_error(self.unsupported)
         return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
-    def _inputs(self, graph: Any, scope: dict[Any, Operand | None]) -> None:
+    def _inputs(self, graph: Any, scope: dict[Any, Known]) -> None:
         held = set(graph.initializers)
         open_dims: dict[str, None] = {}
         names: set[str] = set()
@@ -205,7 +217,7 @@ class _Importer:
                     raise ModelError("the dim {0} is {1} and {2}", dim.value, known, extent)
         return shape
 
-    def _nodes(self, graph: Any, scope: dict[Any, Operand | None]) -> dict[str, Value]:
+    def _nodes(self, graph: Any, scope: dict[Any, Known]) -> dict[str, Value]:
         """Translate the nodes of a graph or body; returns its outputs by name."""
         strict = graph is self.model.graph and all(map(_is_concrete, graph.inputs))
         read = {i for node in graph for i in node.inputs} | set(graph.outputs)
@@ -216,9 +228,12 @@ class _Importer:
         for node in graph:
             self._node(node, scope, read)
         outputs: dict[str, Value] = {}
+        kept: dict[str, Kept] = {}
         for value in graph.outputs:
             found = scope.get(value)
-            if isinstance(found, Items):
+            if isinstance(found, Kept):
+                kept[value.name] = found
+            elif isinstance(found, Items):
                 if graph is self.model.graph:
                     raise unsupported_error([(value.name, "output", Reason.TYPE, "SequenceType")])
             elif found is not None:
@@ -226,19 +241,37 @@ class _Importer:
                 outputs[value.name] = found
             elif not self.unsupported:
                 raise ModelError("the output {0} is computed by no node", value.name)
+        if kept and graph is self.model.graph and not self.unsupported:
+            made = self._emitted(kept)
+            return {v.name: made.get(v.name) or outputs[v.name] for v in graph.outputs}
         return outputs
 
-    def _initializer(self, name: str, value: Any, scope: dict[Any, Operand | None]) -> None:
+    def _emitted(self, kept: dict[str, Kept]) -> dict[str, Value]:
+        """The outputs of the model that stayed among kept nodes, of one foreign node."""
+        wanted = list(dict.fromkeys(kept.values()))
+        try:
+            made = dict(zip(wanted, emit(self.builder, wanted, self.versions), strict=True))
+        except Unsupported as problem:
+            raise unsupported_error(
+                [(", ".join(kept), "output", problem.reason, problem.detail)]
+            ) from problem
+        self.sources += [Source(*names, tuple(made.values())) for names in names_of(wanted)]
+        return {name: made[one] for name, one in kept.items()}
+
+    def _initializer(self, name: str, value: Any, scope: dict[Any, Known]) -> None:
         try:
             made = self.builder.constant(array(value.const_value), name=name)
         except Unsupported as problem:
-            self.unsupported.append((name, "initializer", problem.reason, problem.detail))
+            if not self.foreign:
+                self.unsupported.append((name, "initializer", problem.reason, problem.detail))
+                return
+            scope[value] = kept_constant(name, value.const_value)
             return
         _check_declared(value, made.type, strict=value.is_graph_input())
         scope[value] = made
 
-    def _node(self, node: Any, scope: dict[Any, Operand | None], read: set[Any]) -> None:
-        inputs: list[Operand | None] = []
+    def _node(self, node: Any, scope: dict[Any, Known], read: set[Any]) -> None:
+        inputs: list[Known] = []
         for operand in node.inputs:
             if operand is None or not operand.name:
                 inputs.append(None)
@@ -264,8 +297,14 @@ class _Importer:
             results = [own.get(value) for value in inner.outputs]
             if None in results:
                 raise _UntranslatedError
-            return tuple(value for value in results if value is not None)
+            if any(isinstance(value, Kept) for value in results):
+                raise Unsupported(Reason.DATA_DEPENDENT, f"a type in the body {name}")
+            return tuple(value for value in results if isinstance(value, Value | Items))
 
+        read_in_bodies = {v: scope[v] for v in _captured(node) if v in scope}
+        if any(isinstance(v, Kept) for v in (*inputs, *read_in_bodies.values())):
+            self._keep(node, inputs, scope, read)
+            return
         try:
             translate = find(domain, node.op_type, self.versions.get(domain, 1))
             given = [v.dtype if isinstance(v, Value) else None for v in inputs]
@@ -286,10 +325,12 @@ class _Importer:
         except _UntranslatedError:
             return  # what is not supported in the body has been noted
         except Unsupported as problem:
-            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+            self._not_translated(node, problem, inputs, scope, read)
             return
         except UnsupportedError as problem:  # of compositions, which refuse dtypes
-            self.unsupported.append((node.name or "", node.op_type, Reason.DTYPE, str(problem)))
+            self._not_translated(
+                node, Unsupported(Reason.DTYPE, str(problem)), inputs, scope, read
+            )
             return
         except ModelError as error:
             raise ModelError(
@@ -306,6 +347,43 @@ class _Importer:
         passes = set(inputs).issuperset(results)
         self.sources.append(Source(node.name or "", node.op_type, tuple(stand), passes))
 
+    def _not_translated(
+        self,
+        node: Any,
+        problem: Unsupported,
+        inputs: Sequence[Known],
+        scope: dict[Any, Known],
+        read: set[Any],
+    ) -> None:
+        if self.foreign:
+            self._keep(node, inputs, scope, read)
+        else:
+            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+
+    def _keep(
+        self, node: Any, inputs: Sequence[Known], scope: dict[Any, Known], read: set[Any]
+    ) -> None:
+        """Keep a node as it is, to be run by a provider."""
+        import onnx_ir
+
+        given = {o.name: v for o, v in zip(node.inputs, inputs, strict=True) if v is not None}
+        given |= {v.name: known for v in _captured(node) if (known := scope.get(v)) is not None}
+        proto = onnx_ir.serde.serialize_node(node)
+        proto.domain = domain_of(node)
+        for place, output in enumerate(node.outputs):
+            if output not in read:
+                proto.output[place] = ""
+        declared = {v.name: _declared(v) for v in node.outputs}
+        try:
+            made = keep(self.builder, proto, given, declared, self.versions)
+        except Unsupported as problem:
+            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+            return
+        scope.update(zip(node.outputs, made, strict=True))
+        values = tuple(value for value in made if isinstance(value, Value))
+        if values:
+            self.sources.append(Source(node.name or "", node.op_type, values))
+
     def _look_up(self, node: Any) -> None:
         """Note that an operator is not supported, of a node whose operands are not known."""
         domain = domain_of(node)
@@ -313,6 +391,15 @@ class _Importer:
             find(domain, node.op_type, self.versions.get(domain, 1))
         except Unsupported as problem:
             self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+
+
+def _declared(value: Any) -> Any:
+    """The type that a file gives a value, as ONNX has it; `None` if it gives none."""
+    import onnx_ir
+
+    if value.type is None or value.shape is None:
+        return None
+    return onnx_ir.serde.serialize_value(value).type
 
 
 def domain_of(node: Any) -> str:

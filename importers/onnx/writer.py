@@ -20,6 +20,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError, UnsupportedError
 from ...graph.ir import Constant, Graph, Node, TensorType, Value, constant
+from ...runtime.signature import UNKNOWN
 from ..unsupported import Reason, Unsupported
 from .definitions import ONNX_NAMES, type_string
 
@@ -55,6 +56,8 @@ class Writer:
         self.initializers: list[Any] = []
         self.dtypes: dict[str, str] = {}
         self.opset = OPSET
+        self.domains: dict[str, int] = {}
+        """The versions of other domains than ONNX's own."""
         self._taken = set(taken)
         self._constants: dict[str, str] = {}
         self._count = 0
@@ -275,8 +278,8 @@ def to_onnx(graph: Graph) -> Any:
         [held for held in writer.initializers if held.name in read],
         value_info=[v for v in described if v.name in known and v.name not in graph.outputs],
     )
-    opsets = [helper.make_opsetid("", writer.opset)]
-    version = helper.find_min_ir_version_for(opsets)
+    opsets = [helper.make_opsetid(*one) for one in {"": writer.opset, **writer.domains}.items()]
+    version = helper.find_min_ir_version_for(opsets, ignore_unknown=True)
     return helper.make_model(
         made_graph, producer_name="tilewright", opset_imports=opsets, ir_version=version
     )
@@ -339,4 +342,5 @@ def _written(writer: Writer, node: Node, wanted: dict[Value, str]) -> Sequence[s
 def _info(name: str, type: TensorType) -> Any:
     from onnx import helper
 
-    return helper.make_tensor_value_info(name, onnx_dtype(type.dtype), type.shape)
+    shape = [None if extent == UNKNOWN else extent for extent in type.shape]
+    return helper.make_tensor_value_info(name, onnx_dtype(type.dtype), shape)

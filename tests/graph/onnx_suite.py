@@ -3,7 +3,8 @@
 These are the cases of its operators (`--kind node`), and small models. Each is right, wrong,
 refused with a reason of the closed list, or crashed; the counts are printed, and `--list wrong`
 prints the cases. `--only REGEX` takes some; `--reference` compares the graph's reference only,
-which takes seconds.
+which takes seconds. With `--provider NAME`, repeatable, nodes without a translation are kept, and run
+by these; nothing is compared with the verdicts of the file but what was right.
 
 `onnx_verdicts.txt` has the names of the cases that are right and of those that are refused. It is
 an error if one that was right no longer is; `--write` writes the file anew, after a run of all.
@@ -12,6 +13,7 @@ an error if one that was right no longer is; `--write` writes the file anew, aft
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 import traceback
@@ -128,8 +130,9 @@ def regressions(verdicts: Mapping[str, str], right: Set[str]) -> list[str]:
     return sorted(name for name, kind in verdicts.items() if name in right and kind != "right")
 
 
-def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
-    """How a case ends, and why."""
+def verdict(case: Case, *, reference: bool, providers: Sequence[str] = ()) -> tuple[str, str]:
+    """How a case ends, and why. With providers, these run what has no kernel."""
+    import tilewright as tw
     from tilewright.building.build_model import build_graph
     from tilewright.codegen.detect import resolve
     from tilewright.importers.onnx import import_onnx
@@ -140,10 +143,14 @@ def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
             case.model,
             shapes={n: list(np.shape(a)) for n, a in inputs.items()},
             constants=constants(case, inputs),
+            foreign=bool(providers),
         )
         given = [inputs[n] for n in graph.inputs]
         if reference:
             found: Any = graph.reference(*given)
+        elif providers:
+            own = ("tilewright", *providers)
+            found = tw.build(graph, "cpu -threads=1", providers=own)(*given)
         else:
             # Starting processes takes longer than compiling these kernels.
             found = build_graph(graph, resolve("cpu -threads=1"), jobs=1)(*given)
@@ -210,9 +217,10 @@ def difference(found: Any, expected: Any) -> str:
         return f"error {np.nanmax(np.abs(wide - right)):.3g}"
 
 
-def _one(job: tuple[Case, bool]) -> tuple[str, str, str]:
+def _one(job: tuple[Case, bool, Sequence[str]]) -> tuple[str, str, str]:
     warnings.simplefilter("ignore")
-    kind, why = verdict(job[0], reference=job[1])
+    logging.disable()
+    kind, why = verdict(job[0], reference=job[1], providers=job[2])
     return job[0].name, kind, why
 
 
@@ -221,13 +229,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a regular expression of names")
     parser.add_argument("--kind", choices=KINDS, action="append", help="of these only")
     parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--provider", action="append", default=[], help="who runs the rest")
     parser.add_argument("--list", choices=VERDICTS, action="append", default=[])
     parser.add_argument("--write", action="store_true", help=f"write {RECORDED.name} anew")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
-    if given.write and (given.only or given.kind or given.reference):
+    if given.write and (given.only or given.kind or given.reference or given.provider):
         parser.error("--write is for a run of all cases")
-    jobs = [(case, given.reference) for case in cases(given.only, given.kind or KINDS)]
+    jobs = [(case, given.reference, given.provider) for case in cases(given.only, given.kind or KINDS)]
     known = recorded()["right"]
     verdicts: dict[str, str] = {}
     with get_context("spawn").Pool(given.jobs) as pool:
