@@ -70,7 +70,7 @@ def build(
 
 @checked_call(BuildError, 'tw.build(program, "cpu")')
 @system_errors(BuildError, "building")
-def build(
+def build(  # noqa: PLR0913 - each option of a build has a name
     program: Func | Schedule | Graph,
     target: Target | str = "cpu",
     database: DatabaseOrPath | None = None,

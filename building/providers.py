@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -102,6 +101,9 @@ class _OnnxProvider(Provider):
         self._asked: dict[str, str | None] = {}
 
     def refusal(self, node: Node) -> str | None:
+        for value in (*node.inputs, *node.outputs):
+            if dtypes.to_numpy(value.dtype).isbuiltin != 1:
+                return f"it is given arrays of numpy, which has no {value.dtype}"
         alone = _alone(node)
         if alone.digest not in self._asked:
             try:
@@ -121,15 +123,12 @@ class _OnnxProvider(Provider):
         """A call of a graph. Raises `BuildError` where the provider does not take it."""
         raise NotImplementedError
 
-    def imported(self, module: str) -> Any:
-        """The library of the provider. Raises `ProviderError` where it is not installed."""
-        try:
-            return import_module(module)
-        except ImportError as error:
-            raise ProviderError(
-                "the provider {0}: {0} is not installed", self.name,
-                hint=f"pip install {self.name}", provider=self.name,
-            ) from error  # fmt: skip
+    def missing(self) -> ProviderError:
+        """The error where its library is not installed."""
+        return ProviderError(
+            "the provider {0} is not installed", self.name, hint=f"pip install {self.name}",
+            provider=self.name,
+        )  # fmt: skip
 
 
 _MOST_BYTES = 1 << 16
@@ -159,7 +158,10 @@ class Onnxruntime(_OnnxProvider):
     name = "onnxruntime"
 
     def session(self, graph: Graph, threads: int) -> Call:
-        ort = self.imported("onnxruntime")
+        try:
+            import onnxruntime as ort
+        except ImportError as error:
+            raise self.missing() from error
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -185,7 +187,10 @@ class Openvino(_OnnxProvider):
     name = "openvino"
 
     def session(self, graph: Graph, threads: int) -> Call:
-        openvino = self.imported("openvino")
+        try:
+            import openvino
+        except ImportError as error:
+            raise self.missing() from error
         content = graph.to_onnx().SerializeToString()
         options = {
             "INFERENCE_NUM_THREADS": threads,

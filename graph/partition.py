@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeVar
 
-from ..base.errors import BuildError, ProviderError, UnsupportedError, similar
+from ..base.errors import BuildError, ProviderError, TilewrightError, UnsupportedError, similar
 from ..runtime.partition_evidence import PartEvidence, PartitionEvidence, TransferEvidence
 from .ir import Constant, Graph, Node, Value
 from .operator import operators_of
@@ -122,7 +122,7 @@ def asked(provider: Provider, what: str, question: Callable[[], T]) -> T:
     """The answer of a provider. Raises `ProviderError` where it raises."""
     try:
         return question()
-    except ProviderError:
+    except TilewrightError:
         raise
     except Exception as error:  # whatever a provider raises
         raise ProviderError(

@@ -17,6 +17,7 @@ from .model import Array, bound
 from .partition_evidence import PartitionEvidence
 from .signature import UNKNOWN, Argument
 
+
 @dataclass(frozen=True)
 class RunPart:
     """A part that is compiled: `call` takes the values of these numbers and returns those of
@@ -64,7 +65,8 @@ class PartitionedModel(
         self._ends, self._constants = values
         self._parts = tuple(parts)
         self._lock = threading.Lock()
-        self._counts = Counter[str]()
+        self._runs = self._transferred = 0
+        self._begun = [0] * len(parts)
         # An output that is an input, a constant or another output too is an array of its own.
         self._copied = tuple(
             end < len(inputs) or end in self._constants or end in self._ends[:place]
@@ -76,7 +78,10 @@ class PartitionedModel(
         """What calls have done until now, failing ones too: `runs`, the parts that each provider
         has run, and `transferred_bytes`, of arrays that crossed."""
         with self._lock:
-            return dict(self._counts)
+            found = Counter(runs=self._runs, transferred_bytes=self._transferred)
+            for part, begun in zip(self._parts, self._begun, strict=True):
+                found[part.provider] += begun
+        return dict(found)
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         """The output, or the tuple of outputs, as numpy arrays.
@@ -87,15 +92,19 @@ class PartitionedModel(
         """
         held = dict(enumerate(bound(self.inputs, arguments, named).values()))
         held.update(self._constants)
-        counts = Counter({"runs": 1})
+        begun = transferred = 0
         try:
             for part in self._parts:
-                counts["transferred_bytes"] += sum([held[n].nbytes for n in part.crossing])
-                counts[part.provider] += 1
+                for number in part.crossing:
+                    transferred += held[number].nbytes
+                begun += 1
                 _run(part, held)
         finally:
             with self._lock:
-                self._counts.update(counts)
+                self._runs += 1
+                self._transferred += transferred
+                for number in range(begun):
+                    self._begun[number] += 1
         results = tuple(
             [
                 held[end].copy() if copied else held[end]
@@ -134,10 +143,17 @@ def _run(part: RunPart, held: dict[int, Array]) -> None:
                 _text(result.shape, result.dtype) if isinstance(result, np.ndarray) else result,
                 provider=part.provider,
             )  # fmt: skip
-        own = any(result is one for one in given)
-        held[number] = result.copy() if own else np.ascontiguousarray(result).reshape(result.shape)
+        held[number] = _own(result, given)
     for number in part.dead:
         del held[number]
+
+
+def _own(result: Array, given: Sequence[Array]) -> Array:
+    """The result as a compact array that is none of the given ones."""
+    for one in given:
+        if result is one:
+            return result.copy()
+    return result if result.flags.c_contiguous else result.copy(order="C")
 
 
 def _is_of(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

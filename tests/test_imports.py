@@ -85,7 +85,8 @@ LIBRARIES: dict[str, set[str]] = {
     "pandas": {"lab", "tuning_db", "autotune"},
     "onnx": {"importers"},
     "onnx_ir": {"importers"},
-    "onnxruntime": {"cli"},
+    "onnxruntime": {"cli", "building"},
+    "openvino": {"building"},
     "torch": {"importers"},
     "jax": {"importers"},
 }

@@ -24,6 +24,11 @@ from ...runtime.signature import UNKNOWN
 from ..unsupported import Reason, Unsupported
 from .table import Items
 
+_RANDOM = {
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+}  # fmt: skip
+"""Operators that draw numbers: graphs are pure. Dropout that draws none is translated."""
 _MOST_DATA = 1 << 12
 """Bytes of a constant whose elements the inference is told."""
 
@@ -48,10 +53,14 @@ Inputs = Mapping[str, "Value | Items | Kept"]
 def keep(
     b: Builder, node: Any, inputs: Inputs, declared: Mapping[str, Any], versions: Mapping[str, int]
 ) -> list[Value | Kept | None]:
-    """The outputs of an ONNX node that is kept: values of the graph as far as their types are known.
+    """The outputs of an ONNX node that is kept: values of the graph where their types are known.
 
     `declared` has the types that the file gives outputs: they count where nothing is inferred.
+    Raises `Unsupported` for random numbers.
     """
+    for one in within([node]):
+        if one.op_type in _RANDOM and not one.domain:
+            raise Unsupported(Reason.OPERATOR, f"{one.op_type} draws numbers, and graphs are pure")
     nodes, operands, types = _joined(inputs)
     found = _inferred(node, types, operands, versions)
     nodes = (*nodes, node)

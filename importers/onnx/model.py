@@ -328,9 +328,7 @@ class _Importer:
             self._not_translated(node, problem, inputs, scope, read)
             return
         except UnsupportedError as problem:  # of compositions, which refuse dtypes
-            self._not_translated(
-                node, Unsupported(Reason.DTYPE, str(problem)), inputs, scope, read
-            )
+            self._not_translated(node, Unsupported(Reason.DTYPE, str(problem)), inputs, scope, read)
             return
         except ModelError as error:
             raise ModelError(

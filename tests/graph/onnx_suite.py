@@ -3,8 +3,8 @@
 These are the cases of its operators (`--kind node`), and small models. Each is right, wrong,
 refused with a reason of the closed list, or crashed; the counts are printed, and `--list wrong`
 prints the cases. `--only REGEX` takes some; `--reference` compares the graph's reference only,
-which takes seconds. With `--provider NAME`, repeatable, nodes without a translation are kept, and run
-by these; nothing is compared with the verdicts of the file but what was right.
+which takes seconds. With `--provider NAME`, repeatable, nodes without a translation are
+kept, and run by these.
 
 `onnx_verdicts.txt` has the names of the cases that are right and of those that are refused. It is
 an error if one that was right no longer is; `--write` writes the file anew, after a run of all.
@@ -236,7 +236,9 @@ def main() -> int:
     given = parser.parse_args()
     if given.write and (given.only or given.kind or given.reference or given.provider):
         parser.error("--write is for a run of all cases")
-    jobs = [(case, given.reference, given.provider) for case in cases(given.only, given.kind or KINDS)]
+    jobs = [
+        (case, given.reference, given.provider) for case in cases(given.only, given.kind or KINDS)
+    ]
     known = recorded()["right"]
     verdicts: dict[str, str] = {}
     with get_context("spawn").Pool(given.jobs) as pool:
