@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 def divided(
     graph: Graph,
     providers: Sequence[str],
-    own: Tilewright,
+    own: Tilewright | None = None,
     placement: Mapping[str, str] | None = None,
     *,
     never: Sequence[str] = (),
@@ -40,7 +40,7 @@ def divided(
         if wanted in forbidden:
             raise BuildError("placement of {0}: never={1!r} forbids {2}", name, never, wanted)
     allowed = [
-        own if name == own.name else provider_of(name)
+        own if own is not None and name == own.name else provider_of(name)
         for name in dict.fromkeys(providers)
         if name not in forbidden
     ]

@@ -47,6 +47,23 @@ Inputs = Annotated[
         "--input", metavar="NAME=FILE.npy", help="A file with an input's values; repeatable."
     ),
 ]
+Providers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--provider",
+        metavar="NAME",
+        help="Who may run parts, in the order of preference; repeatable. By default tilewright, "
+        "onnxruntime, reference.",
+    ),
+]
+Placements = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--place",
+        metavar="NAME=PROVIDER",
+        help="Who runs an operator or node, such as NonMaxSuppression=onnxruntime; repeatable.",
+    ),
+]
 _COMMA = re.compile(r",(?![^\[]*\])")
 """A comma that is not within brackets."""
 
@@ -82,18 +99,25 @@ def values(texts: Iterable[str] | None) -> dict[str, Any]:
     return found
 
 
+def placements(texts: Iterable[str] | None) -> dict[str, str]:
+    """The values of `--place`."""
+    return dict(_pairs(texts or (), "--place", "NAME=PROVIDER"))
+
+
 def import_graph(
     model: Path,
     shape: list[str] | None,
     constant: list[str] | None,
     told: Summary | None = None,
+    *,
+    foreign: bool = False,
 ) -> Graph:
     """The graph of a model's file, by the options of a command."""
     from ..importers.onnx import import_onnx
     from ..importers.onnx.summary import summary
 
     try:
-        return import_onnx(model, shapes(shape), values(constant))
+        return import_onnx(model, shapes(shape), values(constant), foreign=foreign)
     except ModelError as error:
         dims = error.data.get("dims")
         if dims is None:

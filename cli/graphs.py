@@ -19,12 +19,15 @@ from .graph_options import (
     Constants,
     Inputs,
     ModelOrLibrary,
+    Placements,
+    Providers,
     Shapes,
     arrays,
     changes,
     check_pass,
     graph_after,
     import_graph,
+    placements,
     values,
 )
 from .options import AsJson, TargetText, open_database
@@ -47,7 +50,7 @@ class Beside(StrEnum):
     REFERENCE = "reference"
 
 
-def inspect(
+def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
     context: typer.Context,
     model: ModelOrLibrary,
     shape: Shapes = None,
@@ -62,6 +65,14 @@ def inspect(
     diff: Annotated[
         bool, typer.Option("--diff", help="Print what each pass, or that of --after, changes.")
     ] = False,
+    partition: Annotated[
+        bool,
+        typer.Option(
+            "--partition", help="Say which providers run which nodes, why, and what crosses."
+        ),
+    ] = False,
+    provider: Providers = None,
+    place: Placements = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a model: inputs, outputs, operators, what is not supported, its passes and kernels.
@@ -69,9 +80,15 @@ def inspect(
     Fails where a dim has no value, and where a node is not supported; what is known is shown. Of a
     model that was built, what became of it.
     """
-    if is_built(model, context, "shape", "constant", "text", "after", "diff"):
+    if is_built(model, context, "shape", "constant", "text", "after", "diff", "partition"):
         _inspect_library(model, as_json=as_json)
         return
+    if partition:
+        _inspect_partition(import_graph(model, shape, constant, foreign=True), provider, place,
+                           as_json=as_json)  # fmt: skip
+        return
+    if provider or place:
+        raise typer.BadParameter("--provider and --place are of --partition")
     from ..importers.onnx.summary import summary
 
     check_pass(after)
@@ -258,6 +275,24 @@ def _inspect_library(path: Path, *, as_json: bool) -> None:
     print_facts(found.facts())
     typer.echo()
     print_table(*found.table(), "no kernels")
+
+
+def _inspect_partition(
+    graph: Graph, providers: list[str] | None, place: list[str] | None, *, as_json: bool
+) -> None:
+    """Show the partition of a graph, as a build would make it."""
+    from ..building.build_partition import divided
+
+    names = providers or ("tilewright", "onnxruntime", "reference")
+    found = divided(graph, names, placement=placements(place)).evidence()
+    if as_json:
+        print_json(found.to_json())
+        return
+    print_facts(found.facts())
+    for table in found.tables():
+        if table[1]:
+            typer.echo()
+            print_table(*table, "nothing")
 
 
 def _loaded(path: Path) -> Model:
