@@ -53,6 +53,8 @@ _ABBREVIATED = {"bf": "bfloat", "f": "float", "fp": "float", "i": "int", "u": "u
 _OTHER_NAMES = {"double": "float64", "float": "float32", "half": "float16", "int": "int32"}
 MAX_BYTES = 2**63 - 1
 """Of a tensor, and from its first element to the end of the last: numpy counts no further."""
+UNKNOWN = -1
+"""An extent that data decide when a model runs, of what no kernel computes or reads."""
 ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 

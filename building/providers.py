@@ -25,15 +25,17 @@ PROVIDERS: dict[str, Provider] = {}
 
 
 def register_provider(provider: P) -> P:
-    """Add a provider, whom builds may name then. Raises `BuildError` if its name is taken, or none.
+    """Add a provider, whom builds may name then; a class may be decorated.
 
-    A class may be decorated: an instance of it is added.
+    A later one of its name replaces it. Raises `BuildError` for what is no provider with a name,
+    and for the name of one that is built in.
     """
-    own = provider() if isinstance(provider, type) else provider
+    own: object = provider() if isinstance(provider, type) else provider
     name = getattr(own, "name", None)
     if not isinstance(own, Provider) or not isinstance(name, str) or not name:
         raise BuildError("expected a Provider with a name, found {0!r:.80}", own)
-    if name in PROVIDERS:
+    known = PROVIDERS.get(name)
+    if known is not None and type(known).__module__ == __name__:
         raise BuildError("there is a provider {0} already", name)
     PROVIDERS[name] = own
     return provider

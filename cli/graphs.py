@@ -84,8 +84,9 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
         _inspect_library(model, as_json=as_json)
         return
     if partition:
-        _inspect_partition(import_graph(model, shape, constant, foreign=True), provider, place,
-                           as_json=as_json)  # fmt: skip
+        placed = placements(place)
+        whole = import_graph(model, shape, constant, foreign=True)
+        _inspect_partition(whole, provider, placed, as_json=as_json)
         return
     if provider or place:
         raise typer.BadParameter("--provider and --place are of --partition")
@@ -278,13 +279,13 @@ def _inspect_library(path: Path, *, as_json: bool) -> None:
 
 
 def _inspect_partition(
-    graph: Graph, providers: list[str] | None, place: list[str] | None, *, as_json: bool
+    graph: Graph, providers: list[str] | None, placed: dict[str, str], *, as_json: bool
 ) -> None:
     """Show the partition of a graph, as a build would make it."""
     from ..building.build_partition import divided
 
     names = providers or ("tilewright", "onnxruntime", "reference")
-    found = divided(graph, names, placement=placements(place)).evidence()
+    found = divided(graph, names, placement=placed).evidence()
     if as_json:
         print_json(found.to_json())
         return

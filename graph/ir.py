@@ -25,7 +25,6 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.display import html
-from ..runtime.signature import UNKNOWN
 from .mapped import check_unchanged
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ Attributes: TypeAlias = Mapping[str, Attribute]
 class TensorType:
     """The dtype and shape of a value: `float32[1, 64]`.
 
-    An extent that data decide is `UNKNOWN`, -1: only foreign nodes have such outputs, which no node
-    reads.
+    An extent that data decide is `dtypes.UNKNOWN`, -1: only foreign nodes have such outputs, and no
+    node reads these.
     """
 
     dtype: str
@@ -58,7 +57,7 @@ class TensorType:
         """Number of elements; extents that data decide count as 1."""
         size = 1
         for extent in self.shape:
-            size *= 1 if extent == UNKNOWN else extent
+            size *= 1 if extent == dtypes.UNKNOWN else extent
         return size
 
     @property

@@ -24,7 +24,6 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import IRError, ModelError, similar
-from ..runtime.signature import UNKNOWN
 from ..tir import te
 from ..tir.ir import Func
 from ..tir.te import Tensor
@@ -188,10 +187,10 @@ def checked_name(name: object) -> str:
 
 def checked_size(type: TensorType, *, unknown: bool = False) -> TensorType:
     """The type. Raises `ModelError` if no array has its shape: extents are integers from 0 on, or
-    where that is allowed `UNKNOWN`."""
+    where that is allowed `dtypes.UNKNOWN`."""
     if type.rank > MAX_RANK:
         raise ModelError("no array has {0} dimensions; it has at most {1}", type.rank, MAX_RANK)
-    least = UNKNOWN if unknown else 0
+    least = dtypes.UNKNOWN if unknown else 0
     if any(extent < least for extent in type.shape) or type.bytes > dtypes.MAX_BYTES:
         raise ModelError("no array is {0}; it has at most {1} bytes", type, dtypes.MAX_BYTES)
     return type

@@ -10,7 +10,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GuardError
 from ..runtime.model import bound
-from ..runtime.signature import UNKNOWN, Argument
+from ..runtime.signature import Argument
 from .ir import Graph, Node, Value
 from .operator import Array, Kind, find
 from .operators.foreign import foreign_module
@@ -46,7 +46,7 @@ def run(
         own = attributes.get("dtype")
         if dtype is not None and isinstance(own, str) and dtypes.is_float(own):
             attributes["dtype"] = dtype
-        if not any(o.type.size or UNKNOWN in o.shape for o in node.outputs):
+        if not any(o.type.size or dtypes.UNKNOWN in o.shape for o in node.outputs):
             held.update(
                 (o, cast(np.empty(o.shape, dtypes.to_numpy(o.dtype)))) for o in node.outputs
             )
@@ -65,7 +65,7 @@ def run(
         for output, result in zip(node.outputs, results, strict=True):
             exact = dtype is not None and dtypes.is_float(output.dtype)
             wanted = dtypes.to_numpy(dtype if exact and dtype else output.dtype)
-            shape = result.shape if UNKNOWN in output.shape else output.shape
+            shape = result.shape if dtypes.UNKNOWN in output.shape else output.shape
             held[output] = result.astype(wanted, copy=False).reshape(shape)
         for value in last.get(count, ()):
             del held[value]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..base import dtypes
 from ..base.errors import ModelError
-from ..runtime.signature import UNKNOWN
 from .ir import Constant, Graph, Value
 from .operator import find
 
@@ -28,7 +28,7 @@ def verify(graph: Graph) -> None:
         for value in node.inputs:
             if value not in known and not isinstance(value, Constant):
                 raise ModelError("{0} reads {1} before it is computed", node, value)
-            if UNKNOWN in value.shape:
+            if dtypes.UNKNOWN in value.shape:
                 raise ModelError("{0} reads {1}, of which data decide an extent", node, value)
         record = find(node.operator)
         given = [v.type for v in node.inputs]

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..base import dtypes
 from ..base.errors import ArtifactError, ProviderError, TilewrightError
 from ..base.hints import Hinted
 from ..base.process import InProcess
 from .model import Array, bound
 from .partition_evidence import PartitionEvidence
-from .signature import UNKNOWN, Argument
+from .signature import Argument
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _is_of(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     if result.shape == shape:
         return True
     pairs = zip(shape, result.shape, strict=False)
-    return len(shape) == result.ndim and all(e in (UNKNOWN, own) for e, own in pairs)
+    return len(shape) == result.ndim and all(e in (dtypes.UNKNOWN, own) for e, own in pairs)
 
 
 def _text(shape: Sequence[int], dtype: np.dtype[Any]) -> str:

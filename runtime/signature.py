@@ -121,10 +121,6 @@ Dtype: TypeAlias = Annotated[
 ]
 
 
-UNKNOWN = -1
-"""An extent that data decide when a model runs, of an output that another provider computes."""
-
-
 @dataclass(frozen=True)
 class Argument:
     """One parameter of a kernel.

@@ -136,6 +136,37 @@ def test_what_is_not_supported_is_listed(run: Run, unsupported: Path) -> None:
     assert run("run", unsupported).code == 1
 
 
+def test_inspect_says_who_runs_what(run: Run, layer: Path) -> None:
+    given = ["inspect", layer, "--shape", "N=3", "--constant", "scale=2", "--partition"]
+    done = run(*given, "--place", "Relu=reference", "--json").json
+    parts = [(part["provider"], part["operators"]) for part in done["parts"]]
+    assert parts == [
+        ("tilewright", ["matmul"]), ("reference", ["relu"]), ("tilewright", ["multiply"]),
+    ]  # fmt: skip
+    assert [(t["source"], t["destination"], t["bytes"]) for t in done["transfers"]] == [
+        (0, 1, 48), (1, 2, 48),
+    ]  # fmt: skip
+    told = run(*given, "--place", "Relu=reference").out
+    assert "Relu is placed here" in told
+    assert "2 values, 96 B" in told
+    assert [part["provider"] for part in run(*given, "--json").json["parts"]] == ["tilewright"]
+
+
+def test_inspect_says_who_runs_what_has_no_kernel(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    nodes = [onnx.helper.make_node("NonZero", ["x"], ["places"], name="second")]
+    path = saved(
+        tmp_path / "places.onnx", nodes, [info("x", "FLOAT", [2, 8])],
+        [info("places", "INT64", [2, "n"])],
+    )  # fmt: skip
+    done = run("inspect", path, "--partition", "--json").json
+    ((provider, why),) = [(part["provider"], part["why"]) for part in done["parts"]]
+    assert (provider, why) == ("onnxruntime", "tilewright: no kernel")
+    refused = run("inspect", path, "--partition", "--provider", "tilewright")
+    assert refused.code == 1
+    assert "no kernel" in refused.err
+
+
 def test_run_computes_and_checks(run: Run, layer: Path) -> None:
     words = ["run", layer, "--shape", "N=3", "--constant", "scale=2", *ONE, "--json"]
     found = run(*words, "--check", "reference", "--repeat", 2).json
@@ -452,6 +483,9 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("inspect LAYER --shape 1,3,8", "INPUT=[1,3]"),
         ("inspect LAYER --shape x=1,3,8", "INPUT=[1,3]"),
         ("inspect LAYER --shape batch=3", "no dim or input 'batch'; it has N, scale, x"),
+        ("inspect LAYER --place Relu=reference", "are of --partition"),
+        ("inspect LAYER --partition --place Relu", "NAME=PROVIDER"),
+        ("inspect KERNEL --partition", "was built already"),
         ("run missing.onnx", "missing.onnx"),
         ("run KERNEL", "is a kernel"),
         ("run KERNEL --shape N=1", "was built already: --shape is"),

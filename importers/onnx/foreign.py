@@ -20,7 +20,6 @@ from ...base import dtypes
 from ...base.errors import TilewrightError
 from ...graph.builder import Builder
 from ...graph.ir import Constant, TensorType, Value
-from ...runtime.signature import UNKNOWN
 from ..unsupported import Reason, Unsupported
 from .table import Items
 
@@ -181,7 +180,7 @@ def _of_all(values: Sequence[Value]) -> TensorType:
     if not values:
         raise Unsupported(Reason.TYPE, "an empty sequence")
     extents = zip(*(value.shape for value in values), strict=False)
-    shape = tuple(e[0] if len(set(e)) == 1 else UNKNOWN for e in extents)
+    shape = tuple(e[0] if len(set(e)) == 1 else dtypes.UNKNOWN for e in extents)
     return TensorType(values[0].dtype, shape)
 
 
@@ -217,14 +216,14 @@ def _proto(type: TensorType) -> Any:
     from onnx import helper
 
     number = helper.np_dtype_to_tensor_dtype(dtypes.to_numpy(type.dtype))
-    dims = [None if e == UNKNOWN else e for e in type.shape]
+    dims = [None if e == dtypes.UNKNOWN else e for e in type.shape]
     return helper.make_tensor_type_proto(number, dims)
 
 
 def _type(kept: Kept, *, partly: bool = False) -> TensorType | None:
     """The type of a kept value, if it is a tensor that graphs have, and its extents are known.
 
-    `partly`: where they are not, they are `UNKNOWN`.
+    `partly`: where they are not, they are `dtypes.UNKNOWN`.
     """
     from onnx import helper
 
@@ -233,9 +232,11 @@ def _type(kept: Kept, *, partly: bool = False) -> TensorType | None:
     tensor = kept.type.tensor_type
     if not tensor.HasField("shape") or not tensor.elem_type:
         return None
-    shape = tuple(d.dim_value if d.HasField("dim_value") else UNKNOWN for d in tensor.shape.dim)
+    shape = tuple(
+        d.dim_value if d.HasField("dim_value") else dtypes.UNKNOWN for d in tensor.shape.dim
+    )
     try:
         dtype = dtypes.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
     except (TilewrightError, KeyError, TypeError):
         return None
-    return None if UNKNOWN in shape and not partly else TensorType(dtype, shape)
+    return None if dtypes.UNKNOWN in shape and not partly else TensorType(dtype, shape)

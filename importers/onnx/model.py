@@ -301,27 +301,28 @@ class _Importer:
                 raise Unsupported(Reason.DATA_DEPENDENT, f"a type in the body {name}")
             return tuple(value for value in results if isinstance(value, Value | Items))
 
-        read_in_bodies = {v: scope[v] for v in _captured(node) if v in scope}
-        if any(isinstance(v, Kept) for v in (*inputs, *read_in_bodies.values())):
+        operands = [v for v in inputs if not isinstance(v, Kept)]
+        in_bodies = (scope.get(value) for value in _captured(node))
+        if len(operands) < len(inputs) or any(isinstance(v, Kept) for v in in_bodies):
             self._keep(node, inputs, scope, read)
             return
         try:
             translate = find(domain, node.op_type, self.versions.get(domain, 1))
-            given = [v.dtype if isinstance(v, Value) else None for v in inputs]
+            given = [v.dtype if isinstance(v, Value) else None for v in operands]
             check_node(node, domain, self.versions.get(domain, 1), given)
             seen = OnnxNode(
                 node.op_type,
                 domain,
                 self.versions.get(domain, 1),
                 node.name or "",
-                tuple(inputs),
+                tuple(operands),
                 {name: _attribute(a) for name, a in node.attributes.items()},
                 tuple(output in read for output in node.outputs),
                 body,
             )
             made = translate(self.builder, seen)
             results = (made,) if isinstance(made, Value | Items) else tuple(made)
-            check_results(node, domain, self.versions.get(domain, 1), inputs, results)
+            check_results(node, domain, self.versions.get(domain, 1), operands, results)
         except _UntranslatedError:
             return  # what is not supported in the body has been noted
         except Unsupported as problem:

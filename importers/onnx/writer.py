@@ -20,7 +20,6 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError, UnsupportedError
 from ...graph.ir import Constant, Graph, Node, TensorType, Value, constant
-from ...runtime.signature import UNKNOWN
 from ..unsupported import Reason, Unsupported
 from .definitions import ONNX_NAMES, type_string
 
@@ -342,5 +341,5 @@ def _written(writer: Writer, node: Node, wanted: dict[Value, str]) -> Sequence[s
 def _info(name: str, type: TensorType) -> Any:
     from onnx import helper
 
-    shape = [None if extent == UNKNOWN else extent for extent in type.shape]
+    shape = [None if extent == dtypes.UNKNOWN else extent for extent in type.shape]
     return helper.make_tensor_value_info(name, onnx_dtype(type.dtype), shape)

@@ -190,9 +190,10 @@ def test_a_branch_that_data_decide() -> None:
         node("Neg", ["z"], ["y"]),
     ]
     model = model_of(nodes, [info("y", FLOAT, [6, 8])], limit=np.float32(1))
+    parts = ["tilewright", "onnxruntime", "tilewright"]
     for scale in (0.01, 100):
         made = check(model, [("If",)], {"x": X * np.float32(scale)})
-    assert [p.provider for p in made.evidence.parts] == ["tilewright", "onnxruntime", "tilewright"]
+        assert [p.provider for p in made.evidence.parts] == parts
 
 
 def test_nodes_of_old_opsets_are_converted() -> None:

@@ -316,7 +316,7 @@ def test_limits_of_a_partition() -> None:
     assert divided(graph, **options, max_parts=3, max_transfer_bytes=512).parts
     for limit, found in (("max_parts", 3), ("max_transfer_bytes", 512)):
         with pytest.raises(BuildError) as error:
-            tw.build(graph, TARGET, **options, **{limit: found - 1})
+            tw.build(graph, TARGET, **options | {limit: found - 1})
         assert (error.value.data["found"], error.value.data["limit"]) == (found, found - 1)
 
 
@@ -371,7 +371,7 @@ def test_what_runs_elsewhere_is_said(
     graph = chain("exp", "tanh")
     with caplog.at_level(logging.WARNING):
         model: Any = tw.build(graph, TARGET, providers=["tilewright", "reference"])
-    assert [r.args[1:3] for r in caplog.records if r.args] == [("reference", "tanh")]
+    assert ["reference runs tanh" in record.getMessage() for record in caplog.records] == [True]
     assert model.evidence.elsewhere == ("tanh by reference",)
     assert "tanh by reference" in str(model.evidence)
     assert [p.why for p in model.evidence.parts] == ["", "tilewright: no kernel"]
@@ -403,7 +403,7 @@ def test_a_provider_of_a_user(registered: Callable[..., Provider]) -> None:
         def compile(self, graph: Graph, target: Target) -> Callable[..., Any]:
             return np.exp
 
-    for taken in (Mine, Plain(""), object()):
+    for taken in (Plain("reference"), Plain(""), object()):
         with pytest.raises(BuildError):
             registered(taken)
     model = tw.build(chain("exp"), TARGET, providers=["mine", "tilewright"])
