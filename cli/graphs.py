@@ -39,8 +39,15 @@ if TYPE_CHECKING:
     from ..importers.onnx.summary import Summary
     from ..runtime.evidence import Evidence
     from ..runtime.model import Model
+    from ..runtime.partition_evidence import PartitionEvidence
+    from ..runtime.partitioned import PartitionedModel
     from ..runtime.profile import Profile
     from ..tir.ir import Func
+    from .parity import Comparison
+
+
+PROVIDERS = ("tilewright", "onnxruntime", "reference")
+"""Who may run parts where it is not said."""
 
 
 class Beside(StrEnum):
@@ -153,6 +160,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         bool,
         typer.Option("--evidence", help="Say what became of the nodes, of which kernels are made."),
     ] = False,
+    provider: Providers = None,
+    place: Placements = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a model or load one that was built, run it, and time it; measures no schedules.
@@ -164,41 +173,51 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     """
     from ..building.build import build
     from ..codegen.detect import resolve
+    from ..runtime.model import Model
     from .parity import check_session, compare, session_of
 
     wanted = dict.fromkeys(check or ())
     if Beside.ONNXRUNTIME in wanted:
         check_session()
-    graph: Graph | None = None
+    placed, shared = placements(place), bool(provider or place)
+    if shared and profile:
+        raise typer.BadParameter("--profile is of kernels alone, without --provider and --place")
+    made: Model | PartitionedModel
+    graph, resolved = None, resolve(target)
     peer: Callable[[], Sequence[Any]] | None = None
-    if is_built(model, context, "shape", "constant", "check", "target", "db"):
+    if is_built(model, context, "shape", "constant", "check", "target", "db", "provider", "place"):
         made = _loaded(model)
         given = arrays(made.inputs, input_files or (), random)
     else:  # what may be refused comes before the build, which takes long
-        graph, resolved = import_graph(model, shape, constant), resolve(target)
+        graph = import_graph(model, shape, constant, foreign=shared)
         given = arrays(graph.inputs, input_files or (), random)
         if Beside.ONNXRUNTIME in wanted:
             feeds = {**given, **values(constant)}
             peer = session_of(model, feeds, resolved, list(graph.outputs))
         with nullcontext() if db is None else open_database(db) as database:
-            made = build(graph, resolved, database)
+            names = provider or PROVIDERS if shared else PROVIDERS[:1]
+            made = build(graph, resolved, database, providers=names, placement=placed)
     outputs = _called(made, given, repeat)
-    names = made.outputs if graph is None else graph.outputs
     facts: dict[str, Any] = {
         "model": str(model),
-        "target": str(made.module.target),
+        "target": str(made.module.target if isinstance(made, Model) else resolved),
         "inputs": {name: argument.type_text for name, argument in made.inputs.items()},
         "outputs": {
             name: {"type": a.type_text, "digest": _digest(array), "first": _first(array)}
-            for name, a, array in zip(names, made.outputs.values(), outputs, strict=True)
+            for name, a, array in zip(
+                graph.outputs if graph else made.outputs,
+                made.outputs.values(),
+                outputs,
+                strict=True,
+            )
         },
     }
     timing = made.time(*given.values())
     facts |= {"seconds": timing.median, "samples": timing.samples}
-    told: dict[str, Evidence | Profile] = {}
+    told: dict[str, Evidence | PartitionEvidence | Profile] = {}
     if evidence:
         told["evidence"] = made.evidence
-    if profile:
+    if profile and isinstance(made, Model):
         told["profile"] = made.profile(*given.values())
     facts |= {name: one.to_json() for name, one in told.items()}
     found = None
@@ -208,26 +227,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     if as_json:
         print_json(facts)
     else:
-        rows = [
-            [name, one["type"], short_id(one["digest"]), " ".join(map(_number, one["first"]))]
-            for name, one in facts["outputs"].items()
-        ]
-        print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
-        print_text(f"\n{timing} for {facts['target']}, into outputs that are there")
-        for name, one in told.items():
-            print_headings(1, name)
-            print_facts(one.facts())
-            typer.echo()
-            print_table(*one.table(), "no kernels")
-        if found is not None:
-            print_headings(1, f"largest errors beside the float64 reference, seed {random}")
-            print_table(*found.table(), "no outputs")
-            if found.times is not None:
-                ours, theirs = found.times
-                print_text(
-                    f"\nonnxruntime takes {time_text(theirs)}, this {time_text(ours)} "
-                    "(calls from Python, interleaved)"
-                )
+        there = "into outputs that are there" if isinstance(made, Model) else "with new outputs"
+        _print_run(facts, f"{timing} for {facts['target']}, {there}", told, found, random)
     if found is not None and found.wrong:
         listed = ", ".join(found.wrong)
         typer.echo(output_text(f"tilewright: wrong beside the reference: {listed}"), err=True)
@@ -237,6 +238,34 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
         typer.echo(output_text(text), err=True)
     if found is not None and (found.wrong or found.differs):
         raise typer.Exit(1)
+
+
+def _print_run(
+    facts: dict[str, Any],
+    timing: str,
+    told: dict[str, Evidence | PartitionEvidence | Profile],
+    found: Comparison | None,
+    seed: int,
+) -> None:
+    """Print outputs and times of a run, what is told of it, and what was compared."""
+    rows = [
+        [name, one["type"], short_id(one["digest"]), " ".join(map(_number, one["first"]))]
+        for name, one in facts["outputs"].items()
+    ]
+    print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
+    print_text(f"\n{timing}")
+    for name, one in told.items():
+        print_headings(1, name)
+        _print_evidence(one)
+    if found is not None:
+        print_headings(1, f"largest errors beside the float64 reference, seed {seed}")
+        print_table(*found.table(), "no outputs")
+        if found.times is not None:
+            ours, theirs = found.times
+            print_text(
+                f"\nonnxruntime takes {time_text(theirs)}, this {time_text(ours)} "
+                "(calls from Python, interleaved)"
+            )
 
 
 def is_built(path: Path, context: typer.Context, *sources: str) -> bool:
@@ -272,10 +301,8 @@ def _inspect_library(path: Path, *, as_json: bool) -> None:
     found = evidence_of(path)
     if as_json:
         print_json(found.to_json())
-        return
-    print_facts(found.facts())
-    typer.echo()
-    print_table(*found.table(), "no kernels")
+    else:
+        _print_evidence(found)
 
 
 def _inspect_partition(
@@ -284,16 +311,23 @@ def _inspect_partition(
     """Show the partition of a graph, as a build would make it."""
     from ..building.build_partition import divided
 
-    names = providers or ("tilewright", "onnxruntime", "reference")
-    found = divided(graph, names, placement=placed).evidence()
+    found = divided(graph, providers or PROVIDERS, placement=placed).evidence()
     if as_json:
         print_json(found.to_json())
-        return
-    print_facts(found.facts())
-    for table in found.tables():
-        if table[1]:
-            typer.echo()
-            print_table(*table, "nothing")
+    else:
+        _print_evidence(found)
+
+
+def _print_evidence(told: Evidence | PartitionEvidence | Profile) -> None:
+    """Print facts and tables."""
+    from ..runtime.partition_evidence import PartitionEvidence
+
+    print_facts(told.facts())
+    typer.echo()
+    print_table(*told.table(), "no kernels")
+    if isinstance(told, PartitionEvidence) and told.transfers:
+        typer.echo()
+        print_table(*told.transfer_table(), "nothing crosses")
 
 
 def _loaded(path: Path) -> Model:
@@ -307,7 +341,7 @@ def _loaded(path: Path) -> Model:
     return made
 
 
-def _called(made: Model, given: dict[str, Any], repeat: int) -> tuple[Any, ...]:
+def _called(made: Model | PartitionedModel, given: dict[str, Any], repeat: int) -> tuple[Any, ...]:
     """The outputs of a call, which are those of all. Raises `ModelError` where they differ."""
     first: tuple[Any, ...] | None = None
     for number in range(1, repeat + 1):

@@ -12,6 +12,7 @@ class Vendor(Provider):
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -44,10 +45,11 @@ class Provider(ABC):
     def seconds(self, node: Node) -> float:
         """What it expects a node to take: by default, by the bytes and products of it."""
         moved = sum(v.type.bytes for v in (*node.inputs, *node.outputs))
-        products = 0
-        if find(node.operator).kind is Kind.CONTRACTION and node.inputs:
-            products = node.outputs[0].type.size * node.inputs[-1].type.size
-            products //= max(1, node.inputs[-1].shape[-1] if node.inputs[-1].shape else 1)
+        products = 0.0
+        if find(node.operator).kind is Kind.CONTRACTION:
+            # Of matrices these are all products; of other contractions it is about as many.
+            operands = (*node.inputs[:2], node.outputs[0])
+            products = math.sqrt(math.prod(float(v.type.size) for v in operands))
         return moved / BYTES_PER_SECOND + products / PRODUCTS_PER_SECOND
 
     @abstractmethod

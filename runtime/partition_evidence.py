@@ -76,9 +76,9 @@ class PartitionEvidence:
             "crossing": crossing if self.transfers else "nothing",
         }
 
-    def tables(self) -> tuple[tuple[Sequence[str], list[list[str]]], ...]:
-        """Columns and rows of the parts, and of what crosses; columns are as `Evidence.table`'s."""
-        parts = [
+    def table(self) -> tuple[Sequence[str], list[list[str]]]:
+        """Columns and rows of the parts; for the marks of columns see `Evidence.table`."""
+        return (">part", "provider", "~operators", "~why"), [
             [
                 str(number),
                 part.provider,
@@ -90,18 +90,17 @@ class PartitionEvidence:
             ]
             for number, part in enumerate(self.parts)
         ]
-        crossing = [
+
+    def transfer_table(self) -> tuple[Sequence[str], list[list[str]]]:
+        """Columns and rows of what crosses."""
+        return ("crossing", "~of", "type", ">bytes"), [
             [f"{t.source} to {t.destination}", t.operator, t.type, format_bytes(t.bytes)]
             for t in self.transfers
         ]
-        return (
-            ((">part", "provider", "~operators", "~why"), parts),
-            (("crossing", "~of", "type", ">bytes"), crossing),
-        )
 
     def __str__(self) -> str:
         lines = [f"{name:<9} {value}" for name, value in self.facts().items()]
-        for columns, rows in self.tables():
+        for columns, rows in (self.table(), self.transfer_table()):
             lines += ["", *aligned(columns, rows)] if rows else []
         return "\n".join(lines)
 

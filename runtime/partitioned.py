@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..base.process import InProcess
 from .model import Array, bound
 from .partition_evidence import PartitionEvidence
 from .signature import Argument
+from .timer import Timing, time_calls
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,12 @@ class PartitionedModel(
             ]
         )
         return results[0] if len(results) == 1 else results
+
+    def time(self, *arguments: Any, **options: Any) -> Timing:
+        """Time calls with these inputs, by position or by name; options as of `Module.time`."""
+        named = {name: options.pop(name) for name in self.inputs if name in options}
+        given = bound(self.inputs, arguments, named).values()
+        return time_calls(partial(self, *given), **options)
 
     def __repr__(self) -> str:
         return f"<PartitionedModel {self.evidence.model}: {len(self.parts)} parts>"

@@ -152,6 +152,20 @@ def test_inspect_says_who_runs_what(run: Run, layer: Path) -> None:
     assert [part["provider"] for part in run(*given, "--json").json["parts"]] == ["tilewright"]
 
 
+def test_run_shares_a_model_among_providers(run: Run, layer: Path) -> None:
+    given = ["run", layer, "--shape", "N=3", "--constant", "scale=2", *ONE]
+    placed = ["--place", "Relu=reference", "--evidence", "--check", "reference"]
+    done = run(*given, *placed, "--json").json
+    providers = [part["provider"] for part in done["evidence"]["parts"]]
+    assert providers == ["tilewright", "reference", "tilewright"]
+    assert done["seconds"] > 0
+    assert done["outputs"]["y"]["digest"] == run(*given, "--json").json["outputs"]["y"]["digest"]
+    assert "Relu is placed here" in run(*given, *placed).out
+    refused = run(*given, "--provider", "tilewright", "--profile")
+    assert refused.code == 2
+    assert "--profile is of kernels alone" in " ".join(refused.err.split())
+
+
 def test_inspect_says_who_runs_what_has_no_kernel(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     nodes = [onnx.helper.make_node("NonZero", ["x"], ["places"], name="second")]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import TilewrightError
+from ...base.errors import ModelError, TilewrightError
 from ...graph.builder import Builder
 from ...graph.ir import Constant, TensorType, Value
 from ..unsupported import Reason, Unsupported
@@ -136,9 +136,16 @@ def evaluator(text: str) -> Any:
 
 
 def evaluate(text: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of a foreign node by ONNX's own evaluator."""
-    own = evaluator(text)
-    return tuple(own.run(None, dict(zip(own.input_names, arrays, strict=True))))
+    """The outputs of a foreign node by ONNX's evaluator. Raises `ModelError` where that fails."""
+    try:
+        own = evaluator(text)
+        return tuple(own.run(None, dict(zip(own.input_names, arrays, strict=True))))
+    except Exception as error:  # of several kinds
+        raise ModelError(
+            "the evaluator of onnx does not compute a foreign node: {0}: {1}",
+            type(error).__name__, error,
+            hint="onnxruntime may run it: providers=[..., 'onnxruntime']",
+        ) from error  # fmt: skip
 
 
 def within(nodes: Sequence[Any]) -> Iterator[Any]:
