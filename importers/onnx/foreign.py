@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import ModelError, TilewrightError
+from ...base.errors import ModelError, TilewrightError, UnsupportedError
 from ...graph.builder import Builder
 from ...graph.ir import Constant, TensorType, Value
 from ..unsupported import Reason, Unsupported
@@ -136,9 +136,18 @@ def evaluator(text: str) -> Any:
 
 
 def evaluate(text: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of a foreign node by ONNX's evaluator. Raises `ModelError` where that fails."""
+    """The outputs of a foreign node by ONNX's evaluator.
+
+    Raises `UnsupportedError` for operators that it has not, and `ModelError` where it fails.
+    """
     try:
         own = evaluator(text)
+    except Exception as error:  # of several kinds
+        reasons = [("", "foreign", Reason.OPERATOR.name, f"{type(error).__name__}: {error}")]
+        raise UnsupportedError(
+            "the evaluator of onnx has not all of a foreign node: {0}", error, reasons=reasons
+        ) from error
+    try:
         return tuple(own.run(None, dict(zip(own.input_names, arrays, strict=True))))
     except Exception as error:  # of several kinds
         raise ModelError(

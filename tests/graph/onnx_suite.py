@@ -132,8 +132,8 @@ def regressions(verdicts: Mapping[str, str], right: Set[str]) -> list[str]:
 
 def verdict(case: Case, *, reference: bool, providers: Sequence[str] = ()) -> tuple[str, str]:
     """How a case ends, and why. With providers, these run what has no kernel."""
-    import tilewright as tw
-    from tilewright.building.build_model import build_graph
+    from tilewright.building.build_partition import build_partition, divided
+    from tilewright.building.providers import Tilewright
     from tilewright.codegen.detect import resolve
     from tilewright.importers.onnx import import_onnx
 
@@ -148,12 +148,11 @@ def verdict(case: Case, *, reference: bool, providers: Sequence[str] = ()) -> tu
         given = [inputs[n] for n in graph.inputs]
         if reference:
             found: Any = graph.reference(*given)
-        elif providers:
-            own = ("tilewright", *providers)
-            found = tw.build(graph, "cpu -threads=1", providers=own)(*given)
         else:
             # Starting processes takes longer than compiling these kernels.
-            found = build_graph(graph, resolve("cpu -threads=1"), jobs=1)(*given)
+            own = Tilewright(jobs=1)
+            parts = divided(graph, (own.name, *providers), own)
+            found = build_partition(parts, resolve("cpu -threads=1"), own)(*given)
         found = found if isinstance(found, tuple) else (found,)
         for name, value, expected in zip(graph.outputs, found, case.outputs, strict=True):
             problem = difference(value, np.asarray(expected))
