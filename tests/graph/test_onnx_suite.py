@@ -49,6 +49,18 @@ def test_cases_that_were_right_are_right(caplog: pytest.LogCaptureFixture) -> No
     assert {n: why for n, (kind, why) in compiled.items() if kind != "right"} == {}
 
 
+def test_cases_without_a_translation_are_right_with_providers() -> None:
+    pytest.importorskip("onnxruntime")
+    names = "(nonmaxsuppression_identical_boxes|unique_sorted_with_axis|det_2d|dropout_default)$"
+    providers = ["onnxruntime", "reference"]
+    verdicts = {
+        case.name: verdict(case, reference=False, providers=providers)
+        for case in cases(f"^test_{names}", ["node"])
+    }
+    assert len(verdicts) == 4
+    assert {n: why for n, (kind, why) in verdicts.items() if kind != "right"} == {}
+
+
 def test_what_is_lost_is_named(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.txt"
     first = {"test_a": "right", "test_b": "refused", "test_c": "right"}
