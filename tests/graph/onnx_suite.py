@@ -16,22 +16,22 @@ import argparse
 import logging
 import re
 import sys
-import traceback
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilewright.base.errors import UnsupportedError
 
-VERDICTS = ("right", "wrong", "refused", "crashed")
+from .verdicts import VERDICTS, judged, record, recorded, regressions
+
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 RECORDED = Path(__file__).with_name("onnx_verdicts.txt")
+PREFIX = "test_"
 
 
 class Case(NamedTuple):
@@ -102,34 +102,6 @@ def _arrays(values: list[Any]) -> tuple[Any, ...]:
     return tuple(to_array(v) if isinstance(v, TensorProto) else v for v in values)
 
 
-def recorded(path: Path = RECORDED) -> dict[str, set[str]]:
-    """The names of the cases by verdict, as the file has them."""
-    found: dict[str, set[str]] = {}
-    names: set[str] = set()
-    for line in path.read_text().splitlines():
-        if line.startswith("  "):
-            names.update(f"test_{name}" for name in line.split())
-        else:
-            names = found.setdefault(line.split()[0], set())
-    return found
-
-
-def record(verdicts: Mapping[str, str], path: Path = RECORDED) -> None:
-    """Write the names of the cases by verdict."""
-    lines: list[str] = []
-    for kind in dict.fromkeys(verdicts[name] for name in sorted(verdicts)):
-        names = sorted(n.removeprefix("test_") for n, k in verdicts.items() if k == kind)
-        lines.append(f"{kind} {len(names)}")
-        lines += wrap(" ".join(names), 100, initial_indent="  ", subsequent_indent="  ",
-                      break_long_words=False, break_on_hyphens=False)  # fmt: skip
-    path.write_text("\n".join(lines) + "\n")
-
-
-def regressions(verdicts: Mapping[str, str], right: Set[str]) -> list[str]:
-    """The cases that were right, and are no longer."""
-    return sorted(name for name, kind in verdicts.items() if name in right and kind != "right")
-
-
 def verdict(case: Case, *, reference: bool, providers: Sequence[str] = ()) -> tuple[str, str]:
     """How a case ends, and why. With providers, these run what has no kernel."""
     from tilewright.building.build_partition import build_partition, divided
@@ -137,7 +109,7 @@ def verdict(case: Case, *, reference: bool, providers: Sequence[str] = ()) -> tu
     from tilewright.codegen.detect import resolve
     from tilewright.importers.onnx import import_onnx
 
-    try:
+    def compare() -> str:
         inputs = tensors(case)
         graph = import_onnx(
             case.model,
@@ -157,15 +129,10 @@ def verdict(case: Case, *, reference: bool, providers: Sequence[str] = ()) -> tu
         for name, value, expected in zip(graph.outputs, found, case.outputs, strict=True):
             problem = difference(value, np.asarray(expected))
             if problem:
-                return "wrong", f"{name}: {problem}"
-    except UnsupportedError as error:
-        reasons = error.data.get("reasons") or [("", "", "?", str(error))]
-        return "refused", "; ".join(f"{r[2]} {r[1]} {r[3]}" for r in reasons if len(r) > 3)
-    except Exception as error:  # noqa: BLE001
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        return "crashed", f"{type(error).__name__} {where} {error}".replace("\n", " ")[:300]
-    return "right", ""
+                return f"{name}: {problem}"
+        return ""
+
+    return judged(compare)
 
 
 def tensors(case: Case) -> dict[str, Any]:
@@ -238,7 +205,7 @@ def main() -> int:
     jobs = [
         (case, given.reference, given.provider) for case in cases(given.only, given.kind or KINDS)
     ]
-    known = recorded()["right"]
+    known = recorded(RECORDED, PREFIX)["right"]
     verdicts: dict[str, str] = {}
     with get_context("spawn").Pool(given.jobs) as pool:
         for name, kind, why in pool.imap_unordered(_one, jobs, chunksize=8):
@@ -248,7 +215,7 @@ def main() -> int:
     counts = Counter(verdicts.values())
     print(", ".join(f"{kind} {counts[kind]:,}" for kind in VERDICTS))
     if given.write:
-        record(verdicts)
+        record(verdicts, RECORDED, PREFIX)
     lost = regressions(verdicts, known)
     for name in lost:
         print(f"was right: {name}")

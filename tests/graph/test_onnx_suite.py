@@ -13,7 +13,8 @@ pytest.importorskip("onnx")
 
 import tilewright as tw
 
-from .onnx_suite import Case, cases, record, recorded, regressions, verdict
+from .onnx_suite import PREFIX, RECORDED, Case, cases, verdict
+from .verdicts import record, recorded, regressions
 
 REFERENCED, COMPILED = 400, 24
 """Cases that are tried here: others where a source of graphs or importers is another one."""
@@ -39,7 +40,7 @@ def test_cases_that_were_right_are_right(caplog: pytest.LogCaptureFixture) -> No
     caplog.set_level(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        known = recorded()["right"]
+        known = recorded(RECORDED, PREFIX)["right"]
         found = [case for case in cases() if case.name in known]
         assert len(found) > 0.7 * len(known), "the installed onnx has other cases"
         tried = sample(found)[:REFERENCED]
@@ -64,8 +65,8 @@ def test_cases_without_a_translation_are_right_with_providers() -> None:
 def test_what_is_lost_is_named(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.txt"
     first = {"test_a": "right", "test_b": "refused", "test_c": "right"}
-    record(first, path)
-    found = recorded(path)
+    record(first, path, PREFIX)
+    found = recorded(path, PREFIX)
     assert found == {"right": {"test_a", "test_c"}, "refused": {"test_b"}}
     assert regressions({**first, "test_new": "wrong"}, found["right"]) == []
     assert regressions({**first, "test_a": "wrong"}, found["right"]) == ["test_a"]
