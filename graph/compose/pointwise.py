@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...base import dtypes
 from ...base.errors import IRError, UnsupportedError
 from ..builder import Builder
 from ..ir import Constant, Value
-from .basics import cast_to, reshaped
+from .basics import cast_to, reshaped, times
 
 
 def promoted(first: str, second: str) -> str:
@@ -76,6 +79,25 @@ def shrink(b: Builder, x: Value, limit: float, bias: float) -> Value:
     return b.add("where", below, b.add("add", x, by), upper)
 
 
+def floor_divided(b: Builder, x: Value, y: Value) -> Value:
+    """The largest integer that is not above `x / y`, of two integers; it wraps around."""
+    quotient, rest = b.add("divide", x, y), b.add("fmod", x, y)
+    zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
+    turned = b.add("logical_xor", b.add("less", y, zero), b.add("less", rest, zero))
+    left = b.add("logical_not", b.add("equal", rest, zero))
+    below = b.add("logical_and", left, turned)
+    return b.add("where", below, b.add("subtract", quotient, one), quotient)
+
+
+def logarithm(b: Builder, x: Value, base: int) -> Value:
+    """To base 2 or 10. What is next to a whole number is it, so that powers are exact."""
+    value = times(b, b.add("log", x), 1 / math.log(base))
+    whole = b.add("round", value)
+    ulps = times(b, b.add("abs", whole), 2.0 ** (1 - dtypes.info(x.dtype).mantissa))
+    near = b.add("less_equal", b.add("abs", b.add("subtract", value, whole)), ulps)
+    return b.add("where", near, whole, value)
+
+
 def expm1(b: Builder, x: Value) -> Value:
     """`exp(x) - 1` without cancellation: above 0 it is `-(exp(-x) - 1) * exp(x)`."""
     mirrored = b.add("elu", b.add("negative", x), alpha=1.0)
@@ -118,3 +140,89 @@ def is_negative(b: Builder, x: Value) -> Value:
     zero = b.constant(0, x.dtype)
     inverse = b.add("divide", b.constant(1, x.dtype), x)
     return b.add("less", b.add("where", b.add("equal", x, zero), inverse, x), zero)
+
+
+def hypotenuse(b: Builder, x: Value, y: Value) -> Value:
+    """`sqrt(x * x + y * y)`, which overflows only where it is too large."""
+    x, y = b.add("abs", x), b.add("abs", y)
+    most, least = b.add("maximum", x, y), b.add("minimum", x, y)
+    ratio = b.add("divide", least, most)
+    square = b.add("add", b.add("multiply", ratio, ratio), b.constant(1, x.dtype))
+    length = b.add("multiply", most, b.add("sqrt", square))
+    infinity, zero = b.constant(np.inf, x.dtype), b.constant(0, x.dtype)
+    infinite = b.add("logical_or", b.add("equal", x, infinity), b.add("equal", y, infinity))
+    known = b.add("logical_or", infinite, b.add("equal", most, zero))
+    return b.add("where", known, b.add("where", infinite, infinity, zero), length)
+
+
+_SHIFT = 10
+"""Sums by Bernoulli numbers are exact in float64 from here on."""
+_LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+_DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
+
+
+def lgamma(b: Builder, x: Value) -> Value:
+    """The logarithm of the absolute value of the gamma function, of float64.
+
+    Stirling's series, below `_SHIFT` of a later place; its reflection below 1 / 2.
+    """
+    one, half = b.constant(1.0), b.constant(0.5)
+    z, reflected = _reflected(b, x)
+    small = b.add("less", z, b.constant(float(_SHIFT)))
+    product: Value = z
+    for k in range(1, _SHIFT):
+        product = b.add("multiply", product, b.add("add", z, b.constant(float(k))))
+    product = b.add("where", small, product, one)
+    w = b.add("where", small, b.add("add", z, b.constant(float(_SHIFT))), z)
+    main = b.add("multiply", b.add("subtract", w, half), b.add("log", w))
+    main = b.add("add", b.add("subtract", main, w), b.constant(0.5 * math.log(2 * math.pi)))
+    inverse = b.add("divide", one, w)
+    tail = b.add("multiply", _series(b, b.add("multiply", inverse, inverse), _LGAMMA), inverse)
+    value = b.add("subtract", b.add("add", main, tail), b.add("log", product))
+    sine = b.add("abs", b.add("sin", times(b, _fraction(b, x), math.pi)))
+    around = b.add("log", b.add("divide", b.constant(math.pi), sine))
+    value = b.add("where", reflected, b.add("subtract", around, value), value)
+    return b.add("where", is_infinite(b, x), b.constant(np.inf), value)
+
+
+def digamma(b: Builder, x: Value) -> Value:
+    """The derivative of `lgamma`, of float64: the same series and reflection."""
+    one = b.constant(1.0)
+    z, reflected = _reflected(b, x)
+    small = b.add("less", z, b.constant(float(_SHIFT)))
+    before: Value = b.add("divide", one, z)
+    for k in range(1, _SHIFT):
+        place = b.add("add", z, b.constant(float(k)))
+        before = b.add("add", before, b.add("divide", one, place))
+    before = b.add("where", small, before, b.constant(0.0))
+    w = b.add("where", small, b.add("add", z, b.constant(float(_SHIFT))), z)
+    inverse = b.add("divide", one, w)
+    square = b.add("multiply", inverse, inverse)
+    tail = b.add("multiply", _series(b, square, _DIGAMMA), square)
+    value = b.add("subtract", b.add("log", w), times(b, inverse, 0.5))
+    value = b.add("subtract", b.add("add", value, tail), before)
+    angle = times(b, _fraction(b, x), math.pi)
+    around = b.add("divide", b.constant(math.pi), b.add("tan", angle))
+    value = b.add("where", reflected, b.add("subtract", value, around), value)
+    whole = b.add("equal", b.add("floor", x), x)
+    pole = b.add("logical_and", whole, b.add("less", x, b.constant(0.0)))
+    value = b.add("where", pole, b.constant(np.nan), value)
+    zero = b.add("equal", x, b.constant(0.0))
+    return b.add("where", zero, b.add("negative", b.add("divide", one, x)), value)
+
+
+def _reflected(b: Builder, x: Value) -> tuple[Value, Value]:
+    """`1 - x` where it is below 1 / 2, else `x`, and where that is."""
+    reflected = b.add("less", x, b.constant(0.5))
+    return b.add("where", reflected, b.add("subtract", b.constant(1.0), x), x), reflected
+
+
+def _fraction(b: Builder, x: Value) -> Value:
+    return b.add("subtract", x, b.add("floor", x))
+
+
+def _series(b: Builder, x: Value, coefficients: Sequence[float]) -> Value:
+    value: Value = b.constant(coefficients[-1], x.dtype)
+    for c in reversed(coefficients[:-1]):
+        value = b.add("add", b.add("multiply", value, x), b.constant(c, x.dtype))
+    return value

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...base import dtypes
 from ...base.errors import ModelError
 from ..builder import Builder
 from ..ir import Value
@@ -66,6 +67,39 @@ def average_pool(
         counts = counts.reshape(-1)[:1].reshape(())
     mean = b.add("multiply", total, b.constant(1 / counts, wide(x)))
     return cast_to(b, mean, x.dtype)
+
+
+def largest(b: Builder, x: Value, along: Sequence[Array]) -> tuple[Value, Value]:
+    """The largest element of windows of the last dimensions, and its place in all of these.
+
+    `along` has for each of them the places (outputs, kernel) that a window sees, -1 for none.
+    """
+    rank = len(along)
+    first = x.type.rank - rank
+    extents, sizes = x.shape[first:], [len(places) for places in along]
+    room(math.prod(x.shape[:first]), *(places.size for places in along))
+    flat = np.zeros((1,) * 2 * rank, np.int64)
+    known = np.ones((1,) * 2 * rank, bool)
+    for d, places in enumerate(along):
+        shape = [1] * 2 * rank
+        shape[d], shape[rank + d] = places.shape
+        flat = flat * extents[d] + np.maximum(places, 0).reshape(shape)
+        known = known & (places >= 0).reshape(shape)
+    flat, known = (a.reshape(math.prod(sizes), -1) for a in np.broadcast_arrays(flat, known))
+    rows = reshaped(b, x, (*x.shape[:first], math.prod(extents)))
+    seen = b.add("take", rows, b.constant(flat, "int64"), axis=first)
+    least = -np.inf if dtypes.is_float(x.dtype) else dtypes.int_limits(x.dtype)[0]
+    if not known.all():
+        seen = b.add("where", b.constant(known), seen, b.constant(least, x.dtype))
+    last = seen.type.rank - 1
+    chosen = b.add("argmax", seen, axis=last, keepdims=True)
+    count = b.constant(np.arange(flat.shape[1]), "int64")
+    places = b.add(
+        "where", b.add("equal", chosen, count), b.constant(flat, "int64"), b.constant(0, "int64")
+    )
+    shape = (*x.shape[:first], *sizes)
+    found = b.add("max", seen, axes=(last,)), b.add("sum", places, axes=(last,))
+    return reshaped(b, found[0], shape), reshaped(b, found[1], shape)
 
 
 def lp_pool(b: Builder, x: Value, p: int, window: Window | None) -> Value:
@@ -193,9 +227,9 @@ def resized(
     if kernel is None:
         places = {}
         for a in changed:
-            nearest = ROUNDINGS[rounding(a)](where[a.axis])
-            places[a.axis] = np.clip(nearest, 0, a.last).astype(np.int64)
-        result = _taken(b, x, places)
+            rounded = ROUNDINGS[rounding(a)](where[a.axis])
+            places[a.axis] = np.clip(rounded, 0, a.last).astype(np.int64)
+        result = nearest(b, x, places)
     else:
         result = cast_to(b, x, wide(x))
         for a in sorted(changed, key=lambda a: (a.size / a.extent, -a.axis)):
@@ -215,7 +249,7 @@ def resized(
     return result
 
 
-def _taken(b: Builder, x: Value, places: dict[int, Array]) -> Value:
+def nearest(b: Builder, x: Value, places: Mapping[int, Array]) -> Value:
     """The elements at known places along some dimensions: by a formula where there is one."""
     scales, shape = [(1, 0, 1)] * x.type.rank, list(x.shape)
     rest = dict[int, Array]()

@@ -32,6 +32,19 @@ _PLACES = frozenset({"device", "layout", "memory_format", "non_blocking", "pin_m
 _DATA_DEPENDENT = frozenset(
     {"_local_scalar_dense.default", "masked_select.default", "nonzero.default"}
 )
+_DECOMPOSED = (
+    "_addmm_activation.default",
+    "dist.default",
+    "ldexp.Tensor",
+    "native_group_norm.default",
+    "native_layer_norm.default",
+    "round.decimals",
+    "tril_indices.default",
+    "triu_indices.default",
+)
+"""Operators of core ATen that PyTorch can decompose too."""
+_OF_MEMORY = frozenset({"as_strided.default", "as_strided_scatter.default"})
+"""Operators on elements as they lie in memory."""
 _CHECKS = frozenset({"_assert_tensor_metadata.default"})
 """Operators that compare dtypes, which are known."""
 
@@ -68,6 +81,9 @@ def _decomposed(program: Any) -> Any:
     for overload in list(table):
         if str(overload).removeprefix("aten.") in TABLE:
             table.pop(overload)
+    for name in _DECOMPOSED:
+        overload = operator.attrgetter(name)(torch.ops.aten)
+        table[overload] = torch._decomp.decomposition_table[overload]
     return program.run_decompositions(table)
 
 
@@ -86,10 +102,10 @@ class _Importer:
             self._input(node, spec, scope)
         results = self._nodes(module.graph, scope)
         outputs = self._outputs(signature.output_specs, results)
+        if not outputs and not self.unsupported:
+            self.unsupported.append(("", "output", Reason.TYPE, "there is no tensor"))
         if self.unsupported:
             raise unsupported_error(self.unsupported)
-        if not outputs:
-            raise ModelError("the program has no outputs")
         return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
     def _input(self, node: Any, spec: Any, scope: dict[Any, Result]) -> None:
@@ -124,6 +140,8 @@ class _Importer:
             elif type(spec.arg).__name__ != "TensorArgument":
                 kind = type(getattr(spec.arg, "value", spec.arg)).__name__
                 self.unsupported.append((name, "output", Reason.TYPE, kind))
+            elif not self.unsupported:
+                raise ModelError("nothing computes the result {0} ({1})", name, spec.arg.name)
         for spec in specs:
             if spec.kind.name != "USER_OUTPUT":
                 detail = f"{spec.kind.name.lower()}, which a call would write"
@@ -140,7 +158,21 @@ class _Importer:
                 self._node(node, scope)
             elif node.op == "output":
                 results = [scope.get(value) if _is_node(value) else None for value in node.args[0]]
+            elif node.op == "get_attr":
+                self._attribute(node, scope)
+            elif node.op != "placeholder":
+                self._refuse(node, Unsupported(Reason.OPERATOR, node.op))
         return results
+
+    def _attribute(self, node: Any, scope: dict[Any, Result]) -> None:
+        """A tensor that the module holds; others are of operators that refuse themselves."""
+        import torch
+
+        held = operator.attrgetter(node.target)(self.program.graph_module)
+        if isinstance(held, torch.Tensor):
+            scope[node] = self.builder.constant(_array(held), name=node.target)
+        elif not isinstance(held, torch.fx.GraphModule):
+            self._refuse(node, Unsupported(Reason.TYPE, type(held).__name__))
 
     def _item(self, node: Any, scope: dict[Any, Result]) -> None:
         source, place = node.args
@@ -157,8 +189,12 @@ class _Importer:
         try:
             translate = _find(node.target, overload)
             args, kwargs = _arguments(node, scope)
-            types = [_type(value) for value in _flat(node.meta["val"])]
-            made = _applied(translate, self.builder, types[0], args, kwargs)
+            if overload in _OF_MEMORY:
+                _check_order(node.args[0].meta["val"])
+            declared = _flat(node.meta["val"])
+            made = _applied(translate, self.builder, _type(declared[0]), args, kwargs)
+            results = (made,) if isinstance(made, Value) else tuple(made)
+            types = [_type(value) for value in declared[: len(results)]]
         except _UntranslatedError:
             return  # what is not supported has been noted
         except Unsupported as problem:
@@ -173,8 +209,7 @@ class _Importer:
             raise ModelError(
                 "node {0} ({1}) is not understood: {2!r}", _place(node), node.target, error
             ) from error
-        results = (made,) if isinstance(made, Value) else tuple(made)
-        for result, wanted in zip(results, types, strict=False):
+        for result, wanted in zip(results, types, strict=True):
             if result.type != wanted:
                 raise ModelError(
                     "node {0} ({1}) is {2}, by PyTorch {3}",
@@ -202,6 +237,12 @@ def _find(target: Any, overload: str) -> Translate:
         known = overload in _DATA_DEPENDENT
         raise Unsupported(Reason.DATA_DEPENDENT if known else Reason.OPERATOR, overload)
     raise Unsupported(Reason.DOMAIN, str(target))
+
+
+def _check_order(tensor: Any) -> None:
+    """Refuse a tensor whose elements do not lie in row-major order, from the first on."""
+    if not tensor.is_contiguous() or tensor.storage_offset():
+        raise Unsupported(Reason.ATTRIBUTE, f"strides {tuple(tensor.stride())}")
 
 
 def _applied(
@@ -279,10 +320,20 @@ def _names(spec: Any, prefix: str) -> Iterator[str]:
         yield prefix if prefix and not prefix[0].isdigit() else f"output{prefix and '_'}{prefix}"
         return
     children = spec.children()
-    keys = spec.context if isinstance(spec.context, list) else None
+    keys = _keys(spec.context)
     for place, child in enumerate(children):
-        key = keys[place] if keys and len(keys) == len(children) else place
+        key = keys[place] if len(keys) == len(children) else place
         yield from _names(child, f"{prefix}_{key}" if prefix else str(key))
+
+
+def _keys(context: Any) -> Sequence[Any]:
+    """What a dictionary, a named tuple or a dataclass calls its values; nothing of others."""
+    if isinstance(context, type):
+        return getattr(context, "_fields", ())
+    if not isinstance(context, list):
+        return ()
+    fields = context[0] if context and isinstance(context[0], list) else None
+    return context if fields is None else fields  # of a dataclass, before those that are none
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')

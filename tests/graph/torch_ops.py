@@ -132,7 +132,6 @@ def verdict(op: Any, sample: Any, *, compiled: bool) -> tuple[str, str]:
             for leaf in torch.utils._pytree.tree_leaves(expected)
             if isinstance(leaf, torch.Tensor)
         ]
-        exact = op.name not in _UNDEFINED
         for run in runs:
             found = run(*given)
             found = found if isinstance(found, tuple) else (found,)

@@ -19,6 +19,7 @@ from ....graph.compose.einsum import einsum
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import Number, arithmetic, aten, spread
+from .rows import vector_norm
 
 
 @aten("mm", "bmm", "matmul", "mv", "dot")
@@ -37,7 +38,7 @@ def linear(
     return z if bias is None else b.add("add", z, bias)
 
 
-@aten("addmm", "baddbmm")
+@aten("addmm", "addmv", "baddbmm")
 def add_product(
     b: Builder,
     out: TensorType,
@@ -54,6 +55,37 @@ def add_product(
         return z
     x = x if beta == 1 else arithmetic("multiply", b, out, x, beta)
     return b.add("add", z, x)
+
+
+@aten("addbmm")
+def add_products(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    first: Value,
+    second: Value,
+    *,
+    beta: Number = 1,
+    alpha: Number = 1,
+) -> Value:
+    """The sum over a batch, as one product of what the batch and the inner dimension are."""
+    n, rows, inner = first.shape
+    left = b.add("transpose", first, axes=(1, 0, 2))
+    left, right = (
+        reshaped(b, left, (rows, n * inner)),
+        reshaped(b, second, (n * inner, second.shape[2])),
+    )
+    return add_product(b, out, x, left, right, beta=beta, alpha=alpha)
+
+
+@aten("_cdist_forward")
+def distances(
+    b: Builder, out: TensorType, x: Value, y: Value, p: float, _mode: int | None
+) -> Value:
+    """The p-norms of the differences between all rows of two tensors."""
+    x = reshaped(b, x, (*x.shape[:-1], 1, x.shape[-1]))
+    y = reshaped(b, y, (*y.shape[:-2], 1, *y.shape[-2:]))
+    return vector_norm(b, out, b.add("subtract", x, y), p, -1)
 
 
 @aten("einsum")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from ....base import dtypes
 from ....graph.builder import Builder
-from ....graph.compose.basics import cast_to, in_rank, reshaped, stacked
+from ....graph.compose.basics import cast_to, in_rank, reshaped, room, stacked
 from ....graph.compose.movement import sliced, taken
+from ....graph.compose.pointwise import floor_divided
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
-from ..table import Number, as_value, aten
+from ..table import Operand, as_value, aten, common
 
 
 @aten("embedding")
@@ -61,8 +65,6 @@ def _places(indices: Sequence[Value | None]) -> list[Value]:
 
 def _together(b: Builder, places: Sequence[Value]) -> Value:
     """Indices that broadcast, as tuples in the last dimension."""
-    import numpy as np
-
     shape = np.broadcast_shapes(*(value.shape for value in places))
     own = [b.add("broadcast_to", cast_to(b, value, "int64"), shape=shape) for value in places]
     return stacked(b, own, len(shape))
@@ -83,40 +85,89 @@ def index_put(
             raise Unsupported(Reason.DATA_DEPENDENT, "a mask says which elements are written")
         where = reshaped(b, first, (*first.shape, *(1,) * (x.type.rank - first.type.rank)))
         return b.add("where", where, reshaped(b, cast_to(b, values, out.dtype), ()), x)
-    if None in indices:
-        raise Unsupported(Reason.ATTRIBUTE, "dimensions that are not indexed, before others")
+    axes = [d for d, value in enumerate(indices) if value is not None]
+    if not axes:
+        raise Unsupported(Reason.ATTRIBUTE, "no dimension is indexed")
+    order = (*axes, *(d for d in range(x.type.rank) if d not in axes))
+    own = b.add("transpose", x, axes=order)
     at = _together(b, _places(indices))
-    depth = at.shape[-1]
+    depth, block = at.shape[-1], at.type.rank - 1
     updates = cast_to(b, values, out.dtype)
-    updates = b.add("broadcast_to", updates, shape=(*at.shape[:-1], *x.shape[depth:]))
-    return b.add("scatter_nd", x, at, updates, reduction="add" if accumulate else "none")
+    # Where values have the dimensions that are indexed, as `index` has them.
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    rest = own.shape[depth:]
+    whole = (*rest[:first], *at.shape[:-1], *rest[first:])
+    updates = b.add("broadcast_to", updates, shape=whole)
+    front = (*range(first, first + block), *range(first), *range(first + block, len(whole)))
+    updates = b.add("transpose", updates, axes=front)
+    reduction = "add" if accumulate else "none"
+    written = b.add("scatter_nd", own, at, updates, reduction=reduction)
+    return b.add("transpose", written, axes=tuple(order.index(d) for d in range(x.type.rank)))
 
 
 def _scattered(
-    b: Builder, out: TensorType, x: Value, dim: int, index: Value, source: Value, reduction: str
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Operand,
+    reduction: str,
+    *,
+    include_self: bool = True,
 ) -> Value:
+    """Without `include_self`, elements that are written count nothing of their own."""
     if not index.type.size:
         return x
     if not x.type.rank:
-        raise Unsupported(Reason.ATTRIBUTE, "a tensor without dimensions")
+        flat = [reshaped(b, v, (1,)) if isinstance(v, Value) else v for v in (x, index, source)]
+        own = TensorType(out.dtype, (1,))
+        args = (dim, flat[1], flat[2], reduction)
+        return reshaped(b, _scattered(b, own, flat[0], *args, include_self=include_self), ())
     if x.dtype == "bool" and reduction != "none":
         raise Unsupported(Reason.DTYPE, f"{reduction} of bool")
     axis = in_rank(dim, x.type.rank)
-    updates = cast_to(b, source, out.dtype)
-    updates = sliced(b, updates, (0,) * index.type.rank, index.shape)
-    return b.add("scatter", x, index, updates, axis=axis, reduction=reduction)
+    updates = as_value(b, source, out.dtype)
+    if updates.type.rank:
+        updates = sliced(b, updates, (0,) * index.type.rank, index.shape)
+    else:
+        updates = b.add("broadcast_to", updates, shape=index.shape)
+
+    def put(base: Value, values: Value, reduction: str) -> Value:
+        return b.add("scatter", base, index, values, axis=axis, reduction=reduction)
+
+    def all_of(number: float) -> Value:
+        return b.add("broadcast_to", b.constant(number, x.dtype), shape=index.shape)
+
+    if reduction == "none":
+        return put(x, updates, reduction)
+    if not include_self:
+        x = put(x, all_of(_unit(reduction, x.dtype)), "none")
+    total = put(x, updates, "add" if reduction == "mean" else reduction)
+    if reduction != "mean":
+        return total
+    zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=x.shape)
+    counts = put(zeros, all_of(1), "add")
+    if include_self:
+        counts = b.add("add", counts, b.constant(1, x.dtype))
+    else:
+        counts = b.add("maximum", counts, b.constant(1, x.dtype))
+    if dtypes.is_float(x.dtype):
+        return b.add("divide", total, counts)
+    return floor_divided(b, total, counts)
 
 
-@aten("scatter.src")
-def scatter(b: Builder, out: TensorType, x: Value, dim: int, index: Value, source: Value) -> Value:
-    return _scattered(b, out, x, dim, index, source, "none")
+def _unit(reduction: str, dtype: str) -> float:
+    if reduction in ("max", "min"):
+        low, high = dtypes.int_limits(dtype) if dtypes.is_integer(dtype) else (-np.inf, np.inf)
+        return low if reduction == "max" else high
+    return 1 if reduction == "mul" else 0
 
 
-@aten("scatter.value")
-def scatter_number(
-    b: Builder, out: TensorType, x: Value, dim: int, index: Value, value: Number
+@aten("scatter.src", "scatter.value")
+def scatter(
+    b: Builder, out: TensorType, x: Value, dim: int, index: Value, source: Operand
 ) -> Value:
-    source = b.add("broadcast_to", as_value(b, value, out.dtype), shape=index.shape)
     return _scattered(b, out, x, dim, index, source, "none")
 
 
@@ -127,7 +178,15 @@ def scatter_add(
     return _scattered(b, out, x, dim, index, source, "add")
 
 
-_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+@aten("scatter.reduce", "scatter.value_reduce")
+def scatter_with(
+    b: Builder, out: TensorType, x: Value, dim: int, index: Value, source: Operand, *, reduce: str
+) -> Value:
+    own = {"add": "add", "multiply": "mul"}[reduce]
+    return _scattered(b, out, x, dim, index, source, own)
+
+
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
 
 
 @aten("scatter_reduce.two")
@@ -142,6 +201,89 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Value:
-    if reduce not in _REDUCTIONS or not include_self:
-        raise Unsupported(Reason.ATTRIBUTE, f"reduce={reduce!r}, include_self={include_self}")
-    return _scattered(b, out, x, dim, index, source, _REDUCTIONS[reduce])
+    own = _REDUCTIONS[reduce]
+    return _scattered(b, out, x, dim, index, source, own, include_self=include_self)
+
+
+@aten("index_reduce")
+def index_reduce(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Value:
+    """As `scatter_reduce`, with one index for a whole slice."""
+    if x.type.rank:
+        axis = in_rank(dim, x.type.rank)
+        shape = [index.type.size if d == axis else 1 for d in range(x.type.rank)]
+        index = b.add("broadcast_to", reshaped(b, index, shape), shape=source.shape)
+    own = _REDUCTIONS[reduce]
+    return _scattered(b, out, x, dim, index, source, own, include_self=include_self)
+
+
+@aten("masked_scatter")
+def masked_scatter(b: Builder, out: TensorType, x: Value, mask: Value, source: Value) -> Value:
+    """Where the mask is true, the elements of `source` in their order."""
+    if not out.size or not source.type.size:
+        return b.add("broadcast_to", x, shape=out.shape)
+    own = b.add("broadcast_to", mask, shape=out.shape)
+    flat = cast_to(b, reshaped(b, own, (out.size,)), "int64")
+    places = b.add("accumulate", flat, axis=0, exclusive=True)
+    places = b.add("minimum", places, b.constant(source.type.size - 1, "int64"))
+    taken_ = b.add("take", reshaped(b, source, (source.type.size,)), places, axis=0)
+    return b.add("where", own, reshaped(b, taken_, out.shape), x)
+
+
+@aten("searchsorted.Tensor", "searchsorted.Scalar")
+def search(
+    b: Builder,
+    out: TensorType,
+    sequence: Value,
+    values: Operand,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Value | None = None,
+) -> Value:
+    """How many elements of each row are less than a value, or not above it if `right`."""
+    del out_int32
+    if not out.size or not sequence.shape[-1]:
+        return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
+    if sorter is not None:
+        sequence = b.add("take_along", sequence, sorter, axis=sequence.type.rank - 1)
+    dtype = common(sequence, values)
+    rows, wanted = as_value(b, sequence, dtype), as_value(b, values, dtype)
+    wanted = reshaped(b, wanted, (*wanted.shape, 1))
+    if rows.type.rank > 1:
+        rows = reshaped(b, rows, (*rows.shape[:-1], 1, rows.shape[-1]))
+    room(out.size, rows.shape[-1])
+    if right or side == "right":
+        before = b.add("less_equal", rows, wanted)
+    else:
+        before = b.add("less", rows, wanted)
+    if dtypes.is_float(dtype):  # NaN comes behind all numbers
+        last = b.add("is_nan", wanted)
+        numbers = b.add("logical_not", b.add("is_nan", rows))
+        also = numbers if not (right or side == "right") else b.constant(True)
+        before = b.add("logical_or", before, b.add("logical_and", last, also))
+    count = b.add("sum", cast_to(b, before, "int64"), axes=(before.type.rank - 1,))
+    return cast_to(b, reshaped(b, count, out.shape), out.dtype)
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(
+    b: Builder,
+    out: TensorType,
+    values: Operand,
+    boundaries: Value,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+) -> Value:
+    return search(b, out, boundaries, values, out_int32=out_int32, right=right)

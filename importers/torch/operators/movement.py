@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 from ....graph.builder import Builder
 from ....graph.compose import movement
-from ....graph.compose.basics import cast_to, in_rank, part, parts, reshaped, row
+from ....graph.compose.basics import cast_to, in_rank, part, parts, reshaped, room, row
 from ....graph.ir import TensorType, Value
+from ....graph.operator import Array
 from ...unsupported import Reason, Unsupported
 from ..table import Number, aten
 
@@ -21,7 +24,18 @@ def reshape(b: Builder, out: TensorType, x: Value, *_where: object) -> Value:
     return b.add("reshape", x, shape=out.shape)
 
 
-@aten("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
+@aten(
+    "clone",
+    "alias",
+    "detach",
+    "lift",
+    "lift_fresh",
+    "lift_fresh_copy",
+    "contiguous",
+    "conj_physical",
+    "resolve_conj",
+    "resolve_neg",
+)
 def identity(_b: Builder, _out: TensorType, x: Value) -> Value:
     return x
 
@@ -75,7 +89,8 @@ def select(b: Builder, _out: TensorType, x: Value, dim: int, index: int) -> Valu
 @aten("cat")
 def concatenate(b: Builder, out: TensorType, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Of vectors without elements nothing is taken, of whatever rank the others are."""
-    own = [cast_to(b, t, out.dtype) for t in tensors if t.shape != (0,)] or list(tensors[:1])
+    every = [cast_to(b, t, out.dtype) for t in tensors]
+    own = [t for t in every if t.shape != (0,)] or every[:1]
     return own[0] if len(own) == 1 else b.add("concatenate", *own, axis=in_rank(dim, out.rank))
 
 
@@ -151,10 +166,11 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Value:
-    if step != 1:
-        raise Unsupported(Reason.ATTRIBUTE, f"step={step}")
     axis = in_rank(dim, x.type.rank)
-    own = range(x.shape[axis])[start:end]
+    own = range(x.shape[axis])[start:end:step]
+    if step != 1:
+        flat = np.arange(x.type.size).reshape(x.shape)
+        return _put(b, out, x, source, np.take(flat, list(own), axis))
     return _replaced(b, x, cast_to(b, source, out.dtype), axis, own.start, own.stop)
 
 
@@ -175,3 +191,104 @@ def _replaced(b: Builder, x: Value, own: Value, axis: int, start: int, stop: int
     ends = [part(b, x, axis, 0, start), own, part(b, x, axis, stop, x.shape[axis] - stop)]
     kept = [value for value in ends if value.shape[axis]]
     return kept[0] if len(kept) == 1 else b.add("concatenate", *kept, axis=axis)
+
+
+def _of_diagonal(shape: Sequence[int], offset: int, dim1: int, dim2: int) -> Array:
+    """The places of a diagonal of two dimensions in the flat elements; it is the last dimension."""
+    places = np.arange(math.prod(shape)).reshape(shape)
+    return np.diagonal(places, offset, dim1, dim2)
+
+
+@aten("diagonal")
+def diagonal(
+    b: Builder, out: TensorType, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    """A slice of the flat elements of matrices, whose step is a row and one."""
+    dims = [in_rank(d, x.type.rank) for d in (dim1, dim2)]
+    rest = [d for d in range(x.type.rank) if d not in dims]
+    matrices = b.add("transpose", x, axes=(*rest, *dims))
+    *batch, rows, columns = matrices.shape
+    if not out.size:
+        return reshaped(b, part(b, x, 0, 0, 0), out.shape)
+    first = max(offset, 0) + max(-offset, 0) * columns
+    flat = reshaped(b, matrices, (*batch, rows * columns))
+    starts, steps = [0] * len(batch) + [first], [1] * len(batch) + [columns + 1]
+    return b.add("slice", flat, starts=tuple(starts), steps=tuple(steps), shape=out.shape)
+
+
+@aten("diagonal_scatter")
+def diagonal_scatter(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    source: Value,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+) -> Value:
+    return _put(b, out, x, source, _of_diagonal(x.shape, offset, dim1, dim2))
+
+
+def _put(b: Builder, out: TensorType, x: Value, source: Value, places: Array) -> Value:
+    """`x`, whose flat elements at known places are those of `source`."""
+    if not places.size:
+        return x
+    flat = reshaped(b, x, (x.type.size,))
+    updates = reshaped(b, cast_to(b, source, out.dtype), (places.size,))
+    at = b.constant(places.reshape(-1), "int64")
+    return reshaped(b, b.add("scatter", flat, at, updates, axis=0), out.shape)
+
+
+def _of_strides(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Array:
+    """The places of a view in the elements as they lie."""
+    room(*size)
+    places = np.full((1,) * len(size), offset or 0)
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        shape = [extent if d == axis else 1 for d in range(len(size))]
+        places = places + (np.arange(extent) * step).reshape(shape)
+    return places
+
+
+@aten("as_strided")
+def as_strided(
+    b: Builder,
+    _out: TensorType,
+    x: Value,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Value:
+    """Of elements that lie in row-major order, which the importer asks for."""
+    places = _of_strides(size, stride, storage_offset)
+    if places.size and places.max() >= x.type.size:
+        raise Unsupported(Reason.ATTRIBUTE, "elements that the tensor is a view of")
+    return b.add("take", reshaped(b, x, (x.type.size,)), b.constant(places, "int64"), axis=0)
+
+
+@aten("as_strided_scatter")
+def as_strided_scatter(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    source: Value,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Value:
+    places = _of_strides(size, stride, storage_offset)
+    if places.size and places.max() >= x.type.size:
+        raise Unsupported(Reason.ATTRIBUTE, "elements that the tensor is a view of")
+    return _put(b, out, x, source, places)
+
+
+@aten("unfold")
+def unfold(b: Builder, _out: TensorType, x: Value, dim: int, size: int, step: int) -> Value:
+    """Windows along a dimension, whose elements are a last one."""
+    if not x.type.rank:
+        return b.add("broadcast_to", x, shape=(size,))
+    axis = in_rank(dim, x.type.rank)
+    count = (x.shape[axis] - size) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(size)
+    windows = b.add("take", x, b.constant(places, "int64"), axis=axis)
+    order = [d for d in range(x.type.rank + 1) if d != axis + 1]
+    return b.add("transpose", windows, axes=(*order, axis + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 from ....base import dtypes
@@ -100,8 +101,10 @@ def _sum(
     operator: str, b: Builder, out: TensorType, x: Operand, y: Operand, alpha: Number = 1
 ) -> Value:
     if out.dtype == "bool":
-        if operator == "subtract" or alpha != 1:
+        if operator == "subtract":
             raise Unsupported(Reason.DTYPE, "bool")
+        if not alpha:
+            return arithmetic("logical_or", b, out, x, False)
         return arithmetic("logical_or", b, out, x, y)
     if alpha != 1:
         y = arithmetic("multiply", b, out, y, alpha)
@@ -138,7 +141,7 @@ def divide_and_round(
         return quotient if whole else _truncated(b, quotient)
     x, y = (as_value(b, v, out.dtype) for v in (x, y))
     if whole:
-        return b.add("divide", b.add("subtract", x, b.add("remainder", x, y)), y)
+        return pointwise.floor_divided(b, x, y)
     zero, one = b.constant(0, out.dtype), b.constant(1, out.dtype)
     rest = b.add("fmod", x, y)
     quotient = b.add("divide", b.add("subtract", x, rest), y)
@@ -245,12 +248,100 @@ def rsqrt(b: Builder, out: TensorType, x: Value) -> Value:
 
 @aten("log2")
 def log2(b: Builder, out: TensorType, x: Value) -> Value:
-    return in_wide(b, x, out, lambda v: times(b, b.add("log", v), 1 / math.log(2)))
+    return in_wide(b, x, out, lambda v: pointwise.logarithm(b, v, 2))
 
 
 @aten("log10")
 def log10(b: Builder, out: TensorType, x: Value) -> Value:
-    return in_wide(b, x, out, lambda v: times(b, b.add("log", v), 1 / math.log(10)))
+    return in_wide(b, x, out, lambda v: pointwise.logarithm(b, v, 10))
+
+
+@aten("log1p")
+def log1p(b: Builder, out: TensorType, x: Value) -> Value:
+    return in_wide(b, x, out, lambda v: pointwise.log1p(b, v))
+
+
+def _in_double(
+    function: Callable[[Builder, Value], Value], b: Builder, out: TensorType, x: Value
+) -> Value:
+    own = cast_to(b, cast_to(b, x, out.dtype), "float64")
+    return cast_to(b, function(b, own), out.dtype)
+
+
+def _complement(b: Builder, x: Value) -> Value:
+    return b.add("subtract", b.constant(1.0), b.add("erf", x))
+
+
+aten("lgamma")(partial(_in_double, pointwise.lgamma))
+aten("digamma", "special_digamma")(partial(_in_double, pointwise.digamma))
+aten("erfc")(partial(_in_double, _complement))
+
+
+@aten("polygamma")
+def polygamma(b: Builder, out: TensorType, n: int, x: Value) -> Value:
+    if n:
+        raise Unsupported(Reason.ATTRIBUTE, f"n={n}")
+    return _in_double(pointwise.digamma, b, out, x)
+
+
+def _two(
+    function: Callable[[Builder, Value, Value], Value],
+    b: Builder,
+    out: TensorType,
+    x: Operand,
+    y: Operand,
+) -> Value:
+    """A composition of two operands, which is rounded once."""
+    dtype = "float64" if out.dtype == "float64" else "float32"
+    own = (cast_to(b, as_value(b, v, out.dtype), dtype) for v in (x, y))
+    return cast_to(b, function(b, *own), out.dtype)
+
+
+aten("atan2")(partial(_two, pointwise.atan2))
+aten("hypot")(partial(_two, pointwise.hypotenuse))
+
+
+def _with_sign(b: Builder, x: Value, y: Value) -> Value:
+    size = b.add("abs", x)
+    return b.add("where", pointwise.is_negative(b, y), b.add("negative", size), size)
+
+
+aten("copysign.Tensor", "copysign.Scalar")(partial(_two, _with_sign))
+
+
+def _number_first(operator: str, b: Builder, out: TensorType, x: Operand, y: Operand) -> Value:
+    """Of two floats the one that is a number, if only one is."""
+    x, y = as_value(b, x, out.dtype), as_value(b, y, out.dtype)
+    value = b.add(operator, x, y)
+    if not dtypes.is_float(out.dtype):
+        return value
+    value = b.add("where", b.add("is_nan", y), x, value)
+    return b.add("where", b.add("is_nan", x), y, value)
+
+
+aten("fmax")(partial(_number_first, "maximum"))
+aten("fmin")(partial(_number_first, "minimum"))
+
+for _name, _operator in (("left", "shift_left"), ("right", "shift_right")):
+    for _overload in ("Tensor", "Tensor_Scalar", "Scalar_Tensor"):
+        aten(f"bitwise_{_name}_shift.{_overload}")(partial(arithmetic, _operator))
+
+
+@aten("signbit")
+def sign_bit(b: Builder, _out: TensorType, x: Value) -> Value:
+    if dtypes.is_float(x.dtype):
+        return pointwise.is_negative(b, x)
+    own = cast_to(b, x, "int32") if x.dtype == "bool" else x
+    return b.add("less", own, b.constant(0, own.dtype))
+
+
+@aten("angle")
+def angle(b: Builder, out: TensorType, x: Value) -> Value:
+    """Of a real number: 0, or pi where it is negative."""
+    own = cast_to(b, x, out.dtype)
+    negative = b.add("less", own, b.constant(0, out.dtype))
+    value = b.add("where", negative, b.constant(math.pi, out.dtype), b.constant(0, out.dtype))
+    return b.add("where", b.add("is_nan", own), own, value)
 
 
 @aten("exp2")
@@ -286,7 +377,7 @@ def leaky_relu(b: Builder, _out: TensorType, x: Value, negative_slope: float = 0
 @aten("elu")
 def elu(
     b: Builder,
-    _out: TensorType,
+    out: TensorType,
     x: Value,
     alpha: float = 1.0,
     scale: float = 1.0,
@@ -295,9 +386,15 @@ def elu(
     """`scale * x`, and `scale * alpha * (exp(input_scale * x) - 1)` where it is negative."""
     if input_scale == 1:
         return b.add("selu", x, alpha=alpha, gamma=scale)
-    if scale == 1 and input_scale == 1 / alpha:
+    if scale == 1 and alpha and input_scale == 1 / alpha:
         return b.add("celu", x, alpha=alpha)
-    raise Unsupported(Reason.ATTRIBUTE, f"input_scale={input_scale}")
+
+    def compute(v: Value) -> Value:
+        below = b.add("selu", times(b, v, input_scale), alpha=1.0, gamma=scale * alpha)
+        positive = b.add("less", b.constant(0, v.dtype), v)
+        return b.add("where", positive, times(b, v, scale), below)
+
+    return in_wide(b, x, out, compute)
 
 
 @aten("softplus")
@@ -317,6 +414,13 @@ def dropout(_b: Builder, _out: TensorType, x: Value, p: float, train: bool) -> V
     if train and p:
         raise Unsupported(Reason.ATTRIBUTE, "train=True: call `eval` of the module first")
     return x
+
+
+@aten("empty.memory_format", "empty_strided", "empty_permuted", "new_empty_strided")
+def empty(b: Builder, out: TensorType, *_where: object, dtype: object = None) -> Value:
+    """What it holds is not defined: zeros."""
+    del dtype
+    return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
 
 
 @aten("full", "full_like", "scalar_tensor")

@@ -11,7 +11,8 @@ import numpy as np
 from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose import rows
-from ....graph.compose.basics import cast_to, in_rank, reshaped, times, wide
+from ....graph.compose.basics import cast_to, in_rank, part, reshaped, room, row, times, wide
+from ....graph.compose.pointwise import power
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import Number, aten, axes_of, in_wide
@@ -149,20 +150,173 @@ aten("cumsum")(partial(_accumulated, False))
 aten("cumprod")(partial(_accumulated, True))
 
 
-def _moments(
-    b: Builder, out: TensorType, x: Value, dim: Dims, correction: Number, keepdim: bool
+def _until(b: Builder, x: Value, axis: int, fill: float) -> Value:
+    """For each element those up to it along an axis, which are a last dimension; others `fill`."""
+    extent = x.shape[axis]
+    room(x.type.size, extent)
+    last = b.add("transpose", x, axes=(*(d for d in range(x.type.rank) if d != axis), axis))
+    last = reshaped(b, last, (*last.shape[:-1], 1, extent))
+    until = b.constant(np.tri(extent, dtype=bool))
+    return b.add("where", until, last, b.constant(fill, x.dtype))
+
+
+def _back(b: Builder, x: Value, axis: int) -> Value:
+    """The last dimension as that at `axis`."""
+    order = list(range(x.type.rank - 1))
+    order.insert(axis, x.type.rank - 1)
+    return b.add("transpose", x, axes=tuple(order))
+
+
+def _extreme(operator: str, b: Builder, _out: TensorType, x: Value, dim: int) -> Sequence[Value]:
+    """The largest elements up to each, and the places of the last of them."""
+    if not x.type.rank:
+        return x, b.constant(0, "int64")
+    if not x.type.size:
+        return x, cast_to(b, x, "int64")
+    axis = in_rank(dim, x.type.rank)
+    own = cast_to(b, x, "int32") if x.dtype == "bool" else x
+    low, high = _ends(own.dtype)
+    seen = _until(b, own, axis, low if operator == "max" else high)
+    value = b.add(operator, seen, axes=(seen.type.rank - 1,), keepdims=True)
+    # Of equal elements the last one that is seen: no later one has a place.
+    same = b.add("equal", seen, value)
+    if dtypes.is_float(own.dtype):
+        both = b.add("logical_and", b.add("is_nan", seen), b.add("is_nan", value))
+        same = b.add("logical_or", same, both)
+    places = b.constant(np.where(np.tri(x.shape[axis], dtype=bool), np.arange(x.shape[axis]), -1))
+    chosen = b.add("where", same, cast_to(b, places, "int64"), b.constant(-1, "int64"))
+    place = b.add("max", chosen, axes=(seen.type.rank - 1,))
+    value = cast_to(b, reshaped(b, value, value.shape[:-1]), x.dtype)
+    return _back(b, value, axis), _back(b, place, axis)
+
+
+def _ends(dtype: str) -> tuple[float, float]:
+    return (-math.inf, math.inf) if dtypes.is_float(dtype) else dtypes.int_limits(dtype)
+
+
+aten("cummax")(partial(_extreme, "max"))
+aten("cummin")(partial(_extreme, "min"))
+
+
+@aten("logcumsumexp")
+def log_sums_of_exp(b: Builder, out: TensorType, x: Value, dim: int) -> Value:
+    if not x.type.rank or not x.type.size:
+        return x
+    axis = in_rank(dim, x.type.rank)
+
+    def compute(v: Value) -> Value:
+        seen = _until(b, v, axis, -math.inf)
+        found = rows.log_sum_exp(b, seen, (seen.type.rank - 1,), keepdims=False)
+        return _back(b, found, axis)
+
+    return in_wide(b, x, out, compute)
+
+
+def _nth(
+    b: Builder, out: TensorType, x: Value, n: int, dim: int, keepdim: bool
 ) -> tuple[Value, Value]:
+    """The nth element from the smallest on, counted from 0, and its place."""
+    if not x.type.rank:
+        return x, b.constant(0, "int64")
+    axis = in_rank(dim, x.type.rank)
+    if not dtypes.is_float(x.dtype):
+        raise Unsupported(Reason.DTYPE, f"the places of {x.dtype}, of which many are equal")
+    found = b.add_all("top", x, axis=axis, count=n + 1, largest=False)
+    value, place = (part(b, v, axis, n, 1) if keepdim else row(b, v, axis, n) for v in found)
+    return reshaped(b, value, out.shape), reshaped(b, place, out.shape)
+
+
+@aten("kthvalue")
+def smallest(
+    b: Builder, out: TensorType, x: Value, k: int, dim: int = -1, keepdim: bool = False
+) -> Sequence[Value]:
+    return _nth(b, out, x, k - 1, dim, keepdim)
+
+
+@aten("median.dim")
+def median_along(
+    b: Builder, out: TensorType, x: Value, dim: int, keepdim: bool = False
+) -> Sequence[Value]:
+    """The lower one of two in the middle of each row; NaN, and its place, if there is one."""
+    if not x.type.rank:
+        return x, b.constant(0, "int64")
+    axis = in_rank(dim, x.type.rank)
+    value, place = _nth(b, out, x, (x.shape[axis] - 1) // 2, dim, keepdim)
+    missing = cast_to(b, b.add("is_nan", x), "int32")
+    first = reshaped(b, b.add("argmax", missing, axis=axis), out.shape)
+    some = b.add("equal", b.add("max", missing, axes=(axis,)), b.constant(1, "int32"))
+    some = reshaped(b, some, out.shape)
+    return (
+        b.add("where", some, b.constant(math.nan, x.dtype), value),
+        b.add("where", some, first, place),
+    )
+
+
+@aten("nanmedian.dim")
+def median_of_numbers(
+    b: Builder, out: TensorType, x: Value, dim: int, keepdim: bool = False
+) -> Sequence[Value]:
+    """The lower one of two in the middle of the numbers of each row."""
+    del keepdim
+    if not x.type.rank:
+        return x, b.constant(0, "int64")
+    if not dtypes.is_float(x.dtype):
+        raise Unsupported(Reason.DTYPE, f"the places of {x.dtype}, of which many are equal")
+    axis = in_rank(dim, x.type.rank)
+    found = b.add_all("top", x, axis=axis, count=x.shape[axis], largest=False)
+    numbers = cast_to(b, b.add("logical_not", b.add("is_nan", x)), "int64")
+    count = b.add("sum", numbers, axes=(axis,), keepdims=True)
+    last = b.add(
+        "maximum", b.add("subtract", count, b.constant(1, "int64")), b.constant(0, "int64")
+    )
+    middle = b.add("shift_right", last, b.constant(1, "int64"))
+    value, place = (
+        reshaped(b, b.add("take_along", v, middle, axis=axis), out.shape) for v in found
+    )
+    return value, place
+
+
+@aten("nanmedian")
+def median_of_all_numbers(b: Builder, out: TensorType, x: Value) -> Value:
+    if not dtypes.is_float(x.dtype):
+        return median(b, out, x)
+    return median_of_numbers(b, out, reshaped(b, x, (x.type.size,)), 0)[0]
+
+
+@aten("median")
+def median(b: Builder, out: TensorType, x: Value) -> Value:
+    """The lower one of two in the middle; NaN if there is one."""
+    if not x.type.size:
+        raise Unsupported(Reason.ATTRIBUTE, "the median of no elements")
+    flat = reshaped(b, x, (x.type.size,))
+    count = (x.type.size - 1) // 2 + 1
+    value = b.add_all("top", flat, axis=0, count=count, largest=False)[0]
+    value = row(b, value, 0, count - 1)
+    if dtypes.is_float(x.dtype):
+        bad = rows.reduced(
+            b, "max", cast_to(b, b.add("is_nan", flat), "int32"), (0,), keepdims=False
+        )
+        value = b.add("where", cast_to(b, bad, "bool"), b.constant(math.nan, x.dtype), value)
+    return reshaped(b, value, out.shape)
+
+
+def _moments(
+    b: Builder, out: TensorType, x: Value, dim: Dims, given: Number | None, keepdim: bool
+) -> tuple[Value, Value]:
+    """The variance and the mean; without a correction given it is 1."""
+    correction = 1 if given is None else given
     axes = axes_of(dim, x.type.rank)
     count = math.prod(x.shape[a] for a in axes)
-    if count <= correction:
-        raise Unsupported(Reason.ATTRIBUTE, f"the variance of {count} elements")
+    if not count:
+        raise Unsupported(Reason.ATTRIBUTE, "the variance of no elements")
     own = cast_to(b, x, wide(x))
     _, mean, variance = rows.moments(b, own, axes)
     if correction:
-        variance = times(b, variance, count / (count - correction))
+        rest = b.constant(max(count - correction, 0), variance.dtype)
+        variance = b.add("divide", times(b, variance, count), rest)
     shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keepdim or d not in axes]
-    found = (cast_to(b, reshaped(b, v, shape), out.dtype) for v in (variance, mean))
-    return next(found), next(found)
+    variance, mean = (cast_to(b, reshaped(b, v, shape), out.dtype) for v in (variance, mean))
+    return variance, mean
 
 
 @aten("var.correction")
@@ -175,8 +329,7 @@ def variance(
     correction: Number | None = 1,
     keepdim: bool = False,
 ) -> Value:
-    given = 1 if correction is None else correction
-    return _moments(b, out, x, dim, given, keepdim)[0]
+    return _moments(b, out, x, dim, correction, keepdim)[0]
 
 
 @aten("var_mean.correction")
@@ -189,7 +342,7 @@ def variance_and_mean(
     correction: Number | None = 1,
     keepdim: bool = False,
 ) -> Sequence[Value]:
-    return _moments(b, out, x, dim, 1 if correction is None else correction, keepdim)
+    return _moments(b, out, x, dim, correction, keepdim)
 
 
 @aten("linalg_vector_norm")
@@ -203,17 +356,25 @@ def vector_norm(
     *,
     dtype: object = None,
 ) -> Value:
+    """The largest or smallest absolute value, their number, or the root of a sum of powers."""
     del dtype
-    if order not in (1, 2, math.inf):
-        raise Unsupported(Reason.ATTRIBUTE, f"ord={order}")
     axes = axes_of(dim, x.type.rank)
 
     def compute(v: Value) -> Value:
+        size = b.add("abs", v)
+        if abs(order) == math.inf:
+            return rows.reduced(b, "max" if order > 0 else "min", size, axes, keepdims=keepdim)
+        if order == 0:
+            nothing = b.add("equal", v, b.constant(0, v.dtype))
+            terms = cast_to(b, b.add("logical_not", nothing), v.dtype)
+            return rows.reduced(b, "sum", terms, axes, keepdims=keepdim)
+        if order == 1:
+            return rows.reduced(b, "sum", size, axes, keepdims=keepdim)
+        terms = power(b, size, b.constant(order, v.dtype))
+        total = rows.reduced(b, "sum", terms, axes, keepdims=keepdim)
         if order == 2:
-            square = rows.reduced(b, "sum", b.add("multiply", v, v), axes, keepdims=keepdim)
-            return b.add("sqrt", square)
-        operator = "sum" if order == 1 else "max"
-        return rows.reduced(b, operator, b.add("abs", v), axes, keepdims=keepdim)
+            return b.add("sqrt", total)
+        return b.add("power", total, b.constant(1 / order, v.dtype))
 
     return in_wide(b, x, out, compute)
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....graph.builder import Builder
-from ....graph.compose.basics import reshaped, wide
-from ....graph.compose.sampling import Along, Kernel, Window, average_pool, resized
+from ....graph.compose.basics import cast_to, reshaped, times, wide
+from ....graph.compose.sampling import (
+    Along,
+    Kernel,
+    Window,
+    average_pool,
+    largest,
+    nearest,
+    resized,
+)
 from ....graph.ir import TensorType, Value
+from ....graph.operator import Array
 from ...unsupported import Reason, Unsupported
 from ..table import aten, spread
 
@@ -55,11 +65,47 @@ def _max_pool(
     return reshaped(b, window.of(b, "max_pool", own), out.shape)
 
 
-def _max_pool_first(
-    rank: int, b: Builder, out: TensorType, x: Value, *options: Any
+def _max_pool_places(
+    rank: int,
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
 ) -> Sequence[Value]:
-    """The largest elements only: their places are not supported."""
-    return (_max_pool(rank, b, out, x, *options),)
+    """The largest elements of windows, and their places in the image."""
+    extents = x.shape[x.type.rank - rank :]
+    window = _window(extents, kernel, stride, padding, dilation, ceil_mode)
+    along = []
+    for d, extent in enumerate(extents):
+        span = (window.kernel[d] - 1) * window.dilations[d] + 1
+        outputs = (extent + window.before[d] + window.after[d] - span) // window.strides[d] + 1
+        taps = np.arange(window.kernel[d]) * window.dilations[d] - window.before[d]
+        places = np.arange(outputs)[:, None] * window.strides[d] + taps
+        along.append(np.where((places >= 0) & (places < extent), places, -1))
+    value = _max_pool(rank, b, out, x, kernel, stride, padding, dilation, ceil_mode)
+    return value, largest(b, x, along)[1]
+
+
+def _adaptive_max(
+    rank: int, b: Builder, out: TensorType, x: Value, _size: Sizes
+) -> Sequence[Value]:
+    first = x.type.rank - rank
+    along = []
+    for extent, size in zip(x.shape[first:], out.shape[first:], strict=True):
+        places, ends = _parts(extent, size)
+        along.append(np.where(places < ends[:, None], places, -1))
+    return largest(b, x, along)
+
+
+def _parts(extent: int, size: int) -> tuple[Array, Array]:
+    """The places of each of so many parts, which may overlap, as far as the ends of them."""
+    starts = np.arange(size) * extent // size
+    ends = -(-(np.arange(1, size + 1) * extent) // size)
+    return starts[:, None] + np.arange((ends - starts).max(initial=0)), ends
 
 
 def _average_pool(
@@ -74,13 +120,15 @@ def _average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Value:
-    if divisor_override is not None:
-        raise Unsupported(Reason.ATTRIBUTE, f"divisor_override={divisor_override}")
     own = _batched(b, x, rank)
     extents = own.shape[2:]
     declared = _window(extents, kernel, stride, padding, 1, False)
     window = declared.with_last(extents) if ceil_mode else declared
     high = [p + e for p, e in zip(declared.before, extents, strict=True)]
+    if divisor_override is not None:
+        total = window.of(b, "sum_pool", cast_to(b, own, wide(x)))
+        mean = times(b, total, 1 / divisor_override)
+        return reshaped(b, cast_to(b, mean, x.dtype), out.shape)
     low: Sequence[int] = declared.before
     if count_include_pad:
         low, high = [0] * rank, [n + a for n, a in zip(high, declared.after, strict=True)]
@@ -97,10 +145,8 @@ def _adaptive_average(rank: int, b: Builder, out: TensorType, x: Value, _size: S
         extent, size = x.shape[axis], out.shape[axis]
         if size == extent:
             continue
-        starts = np.arange(size) * extent // size
-        ends = -(-(np.arange(1, size + 1) * extent) // size)
-        places = starts[:, None] + np.arange((ends - starts).max())
-        weights = (places < ends[:, None]) / (ends - starts)[:, None]
+        places, ends = _parts(extent, size)
+        weights = (places < ends[:, None]) / (ends - places[:, 0])[:, None]
         places = np.minimum(places, extent - 1)
         value = b.add(
             "resample", value, b.constant(places, "int32"), b.constant(weights, wide(x)), axis=axis
@@ -110,33 +156,36 @@ def _adaptive_average(rank: int, b: Builder, out: TensorType, x: Value, _size: S
 
 for _rank in (1, 2, 3):
     aten(f"max_pool{_rank}d")(partial(_max_pool, _rank))
-    aten(f"max_pool{_rank}d_with_indices")(partial(_max_pool_first, _rank))
+    aten(f"max_pool{_rank}d_with_indices")(partial(_max_pool_places, _rank))
     aten(f"avg_pool{_rank}d")(partial(_average_pool, _rank))
     aten(f"adaptive_avg_pool{_rank}d")(partial(_adaptive_average, _rank))
     if _rank > 1:
         aten(f"_adaptive_avg_pool{_rank}d")(partial(_adaptive_average, _rank))
+        aten(f"adaptive_max_pool{_rank}d")(partial(_adaptive_max, _rank))
 
 
-def _along(x: Value, out: TensorType, scales: Sequence[float | None] | None) -> list[Along]:
-    given = scales or [None] * (x.type.rank - 2)
-    return [
-        Along(d, x.shape[d], out.shape[d], scale or out.shape[d] / x.shape[d])
-        for d, scale in enumerate(given, 2)
-    ]
+Scales = Sequence[float | None]
+
+
+def _scales(given: Sequence[Any], rank: int) -> Scales:
+    """Factors of the spatial dimensions, which overloads have as a list, each alone, or not."""
+    first = given[0] if given else None
+    own = given if first is None or isinstance(first, int | float) else first
+    return own if len(own) == rank else (None,) * rank
 
 
 def _nearest(
-    b: Builder, out: TensorType, x: Value, _size: object, scales: Sequence[float] | None = None
+    half: float, b: Builder, out: TensorType, x: Value, _size: object, *scales: Any
 ) -> Value:
-    along = _along(x, out, scales)
-    return resized(b, x, along, coordinates="asymmetric", rounding=lambda _: "floor")
-
-
-def _nearest_by_scales(
-    b: Builder, out: TensorType, x: Value, _size: object, *scales: float | None
-) -> Value:
-    along = _along(x, out, scales)
-    return resized(b, x, along, coordinates="asymmetric", rounding=lambda _: "floor")
+    """Where an element is, is computed in the dtype that PyTorch computes in."""
+    dtype = np.dtype(wide(x)).type
+    places = {}
+    for axis, scale in enumerate(_scales(scales, x.type.rank - 2), 2):
+        extent, size = x.shape[axis], out.shape[axis]
+        factor = dtype(1 / scale) if scale else dtype(extent) / dtype(size)
+        at = np.floor((np.arange(size, dtype=dtype) + dtype(half)) * factor)
+        places[axis] = np.minimum(at, extent - 1).astype(np.int64)
+    return nearest(b, x, places)
 
 
 def _weighted(
@@ -144,53 +193,39 @@ def _weighted(
     b: Builder,
     out: TensorType,
     x: Value,
+    _size: object,
     align: bool,
-    scales: Sequence[float | None] | None,
+    *scales: Any,
 ) -> Value:
     """With its corners aligned the scales do not matter, only the sizes."""
-    along = _along(x, out, None if align else scales)
-    coordinates = "align_corners" if align else "half_pixel"
+    along = []
+    for axis, scale in enumerate(_scales(scales, x.type.rank - 2), 2):
+        extent, size = x.shape[axis], out.shape[axis]
+        own = size / extent if align or not scale else scale
+        if align and kernel.antialias:  # places are as without, of this scale
+            own = (size - 1) / (extent - 1) if min(size, extent) > 1 else math.inf
+        along.append(Along(axis, extent, size, own))
+    coordinates = "align_corners" if align and not kernel.antialias else "half_pixel"
     return resized(b, x, along, coordinates=coordinates, kernel=kernel)
 
 
-def _weighted_vec(
-    kernel: Kernel,
-    b: Builder,
-    out: TensorType,
-    x: Value,
-    _size: object,
-    align: bool,
-    scales: Sequence[float] | None = None,
-) -> Value:
-    return _weighted(kernel, b, out, x, align, scales)
+def _resizing(name: str, translate: Callable[..., Value]) -> None:
+    aten(name, f"{name}.vec")(translate)
 
 
-def _weighted_by_scales(
-    kernel: Kernel,
-    b: Builder,
-    out: TensorType,
-    x: Value,
-    _size: object,
-    align: bool,
-    *scales: float | None,
-) -> Value:
-    return _weighted(kernel, b, out, x, align, scales)
-
-
-for _name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
-    aten(f"{_name}.vec")(_nearest)
-    aten(_name)(_nearest_by_scales)
+for _rank in (1, 2, 3):
+    _resizing(f"upsample_nearest{_rank}d", partial(_nearest, 0.0))
+    _resizing(f"_upsample_nearest_exact{_rank}d", partial(_nearest, 0.5))
 
 for _name, _kernel in (
     ("upsample_linear1d", Kernel()),
     ("upsample_bilinear2d", Kernel()),
     ("upsample_trilinear3d", Kernel()),
     ("upsample_bicubic2d", Kernel(cubic=-0.75)),
-    ("_upsample_bilinear2d_aa", Kernel(antialias=True)),
-    ("_upsample_bicubic2d_aa", Kernel(cubic=-0.5, antialias=True)),
+    ("_upsample_bilinear2d_aa", Kernel(antialias=True, exclude_outside=True)),
+    ("_upsample_bicubic2d_aa", Kernel(cubic=-0.5, antialias=True, exclude_outside=True)),
 ):
-    aten(f"{_name}.vec")(partial(_weighted_vec, _kernel))
-    aten(_name)(partial(_weighted_by_scales, _kernel))
+    _resizing(_name, partial(_weighted, _kernel))
 
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
