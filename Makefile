@@ -81,6 +81,7 @@ test-long: $(VENV)/stamp-check
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.fuzz --gpu --count 400 --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.graph.onnx_suite --jobs $(JOBS)
+	! $(RUN) -c "import expecttest" 2>/dev/null || $(RUN) -m tests.graph.torch_ops --jobs $(JOBS)
 	$(RUN) -m tests.fuzz graph --count 2000 --seconds 1200 --seed $(SEED) --jobs $(JOBS)
 	$(RUN) -m tests.matrix --jobs $(JOBS)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED) --jobs $(JOBS)

@@ -1,4 +1,4 @@
-"""What became of the nodes of the file that a graph was read from."""
+"""What became of the nodes of the model that a graph was read from."""
 
 from __future__ import annotations
 

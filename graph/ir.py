@@ -139,7 +139,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Source:
-    """A node of the file that a graph was read from, and the values that stand for its outputs.
+    """A node of what a graph was read from, and the values that stand for its outputs.
 
     One that is a constant, as it was computed ahead, is `None`. `passes`: they are its operands.
     """

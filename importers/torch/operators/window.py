@@ -177,8 +177,8 @@ def _scales(given: Sequence[Any], rank: int) -> Scales:
 def _nearest(
     half: float, b: Builder, out: TensorType, x: Value, _size: object, *scales: Any
 ) -> Value:
-    """Where an element is, is computed in the dtype that PyTorch computes in."""
-    dtype = np.dtype(wide(x)).type
+    """Where an element is, is computed in float32, as by PyTorch, whatever `x` is."""
+    dtype = np.float32
     places = {}
     for axis, scale in enumerate(_scales(scales, x.type.rank - 2), 2):
         extent, size = x.shape[axis], out.shape[axis]
