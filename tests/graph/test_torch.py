@@ -227,7 +227,9 @@ def test_operators(function: Callable[..., Any]) -> None:
 def reduced_scatters(x: Any, n: Any) -> Any:
     at = n.abs() % 4
     kinds = ("sum", "prod", "amax", "amin", "mean")
-    floats = [x.scatter_reduce(1, at, x.flip(1), k, include_self=s) for k in kinds for s in (0, 1)]
+    floats = [
+        x.scatter_reduce(1, at, x.flip(1), k, include_self=s) for k in kinds for s in (False, True)
+    ]
     return (*floats, n.scatter_reduce(1, at, n.flip(1), "mean", include_self=False))
 
 
@@ -543,7 +545,7 @@ def test_elements_are_written_at_indices() -> None:
         return (
             put(y, [i, j], x[i, j]),
             put(y, [None, i, j], x[:, i, j]),
-            put(y, [j, None, None], x[j]),
+            put(y, [i, None, None], x[i]),
             put(y, [None, j], torch.ones(6), True),
             put(y, [i, None, j], x[i, :, j]),
         )

@@ -325,6 +325,9 @@ aten("fmin")(partial(_number_first, "minimum"))
 for _name, _operator in (("left", "shift_left"), ("right", "shift_right")):
     for _overload in ("Tensor", "Tensor_Scalar", "Scalar_Tensor"):
         aten(f"bitwise_{_name}_shift.{_overload}")(partial(arithmetic, _operator))
+    aten(f"__{_name[0]}shift__.Tensor", f"__{_name[0]}shift__.Scalar")(
+        partial(arithmetic, _operator)
+    )
 
 
 @aten("signbit")

@@ -326,7 +326,7 @@ def variance(
     x: Value,
     dim: Dims = None,
     *,
-    correction: Number | None = 1,
+    correction: Number | None = None,
     keepdim: bool = False,
 ) -> Value:
     return _moments(b, out, x, dim, correction, keepdim)[0]
@@ -339,7 +339,7 @@ def variance_and_mean(
     x: Value,
     dim: Dims = None,
     *,
-    correction: Number | None = 1,
+    correction: Number | None = None,
     keepdim: bool = False,
 ) -> Sequence[Value]:
     return _moments(b, out, x, dim, correction, keepdim)

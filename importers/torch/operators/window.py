@@ -177,13 +177,13 @@ def _scales(given: Sequence[Any], rank: int) -> Scales:
 def _nearest(
     half: float, b: Builder, out: TensorType, x: Value, _size: object, *scales: Any
 ) -> Value:
-    """Where an element is, is computed in float32, as by PyTorch, whatever `x` is."""
-    dtype = np.float32
+    """Places are computed as by PyTorch: in the dtype of its scales, then rounded to float32."""
+    dtype = np.dtype(wide(x)).type
     places = {}
     for axis, scale in enumerate(_scales(scales, x.type.rank - 2), 2):
         extent, size = x.shape[axis], out.shape[axis]
         factor = dtype(1 / scale) if scale else dtype(extent) / dtype(size)
-        at = np.floor((np.arange(size, dtype=dtype) + dtype(half)) * factor)
+        at = np.floor(((np.arange(size, dtype=dtype) + dtype(half)) * factor).astype(np.float32))
         places[axis] = np.minimum(at, extent - 1).astype(np.int64)
     return nearest(b, x, places)
 
