@@ -94,12 +94,11 @@ def largest(b: Builder, x: Value, along: Sequence[Array]) -> tuple[Value, Value]
     last = seen.type.rank - 1
     chosen = b.add("argmax", seen, axis=last, keepdims=True)
     count = b.constant(np.arange(flat.shape[1]), "int64")
-    places = b.add(
-        "where", b.add("equal", chosen, count), b.constant(flat, "int64"), b.constant(0, "int64")
-    )
-    shape = (*x.shape[:first], *sizes)
-    found = b.add("max", seen, axes=(last,)), b.add("sum", places, axes=(last,))
-    return reshaped(b, found[0], shape), reshaped(b, found[1], shape)
+    is_chosen, zero = b.add("equal", chosen, count), b.constant(0, "int64")
+    own = b.add("where", is_chosen, b.constant(flat, "int64"), zero)
+    found = b.add("max", seen, axes=(last,)), b.add("sum", own, axes=(last,))
+    value, place = (reshaped(b, v, (*x.shape[:first], *sizes)) for v in found)
+    return value, place
 
 
 def lp_pool(b: Builder, x: Value, p: int, window: Window | None) -> Value:

@@ -30,7 +30,13 @@ Result: TypeAlias = "Value | tuple[Value, ...]"
 _PLACES = frozenset({"device", "layout", "memory_format", "non_blocking", "pin_memory"})
 """Arguments that say where elements lie, not what they are."""
 _DATA_DEPENDENT = frozenset(
-    {"_local_scalar_dense.default", "masked_select.default", "nonzero.default"}
+    {
+        "_assert_scalar.default",
+        "_local_scalar_dense.default",
+        "masked_select.default",
+        "nonzero.default",
+        "sym_size.int",
+    }
 )
 _DECOMPOSED = (
     "_addmm_activation.default",
@@ -222,7 +228,7 @@ class _Importer:
         self.sources.append(Source(_place(node), str(node.target), stand, passes))
 
     def _refuse(self, node: Any, problem: Unsupported) -> None:
-        self.unsupported.append((_place(node), str(node.target), problem.reason, problem.detail))
+        self.unsupported.append((_place(node), _name(node.target), problem.reason, problem.detail))
 
 
 class _UntranslatedError(Exception):
@@ -236,7 +242,14 @@ def _find(target: Any, overload: str) -> Translate:
     if getattr(target, "namespace", "") == "aten":
         known = overload in _DATA_DEPENDENT
         raise Unsupported(Reason.DATA_DEPENDENT if known else Reason.OPERATOR, overload)
+    if not hasattr(target, "namespace"):  # a function of Python, on numbers
+        raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(target)}")
     raise Unsupported(Reason.DOMAIN, str(target))
+
+
+def _name(target: Any) -> str:
+    """The name of an operator, or of a function of Python."""
+    return str(target) if hasattr(target, "namespace") else str(getattr(target, "__name__", target))
 
 
 def _check_order(tensor: Any) -> None:

@@ -12,7 +12,7 @@ not translate. An operator that is in the table is not decomposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,15 +27,16 @@ Operand: TypeAlias = "Value | Number"
 """What operators of elements take: a tensor, or a number of no dtype."""
 
 Translate: TypeAlias = "Callable[..., Value | Sequence[Value]]"
+Function = TypeVar("Function", bound=Translate)
 
 TABLE: dict[str, Translate] = {}
 """Translations by the overload: `add.Tensor`, `relu.default`."""
 
 
-def aten(*names: str) -> Callable[[Translate], Translate]:
+def aten(*names: str) -> Callable[[Function], Function]:
     """Register the translation of overloads; a name without a point is the default one."""
 
-    def decorate(function: Translate) -> Translate:
+    def decorate(function: Function) -> Function:
         for name in names:
             key = name if "." in name else f"{name}.default"
             assert key not in TABLE, f"{key} is registered twice"

@@ -33,7 +33,7 @@ def sample(name: str, needs: str = "torch") -> Callable[..., Any]:
     return decorate
 
 
-class Of(nn.Module):
+class Of(nn.Module):  # type: ignore[misc]
     """A module that calls a function of its parts, which it holds."""
 
     def __init__(self, forward: Callable[..., Any], **parts: Any) -> None:
@@ -223,7 +223,7 @@ def mixture() -> Any:
     return module, (torch.randn(2, 5, 8),)
 
 
-class ChannelsLast(nn.Module):
+class ChannelsLast(nn.Module):  # type: ignore[misc]
     """A layer norm of the channels of images."""
 
     def __init__(self, channels: int) -> None:

@@ -94,11 +94,12 @@ def index_put(
     depth, block = at.shape[-1], at.type.rank - 1
     updates = cast_to(b, values, out.dtype)
     # Where values have the dimensions that are indexed, as `index` has them.
-    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    begin = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     rest = own.shape[depth:]
-    whole = (*rest[:first], *at.shape[:-1], *rest[first:])
+    whole = (*rest[:begin], *at.shape[:-1], *rest[begin:])
     updates = b.add("broadcast_to", updates, shape=whole)
-    front = (*range(first, first + block), *range(first), *range(first + block, len(whole)))
+    end = begin + block
+    front = (*range(begin, end), *range(begin), *range(end, len(whole)))
     updates = b.add("transpose", updates, axes=front)
     reduction = "add" if accumulate else "none"
     written = b.add("scatter_nd", own, at, updates, reduction=reduction)
@@ -120,10 +121,10 @@ def _scattered(
     if not index.type.size:
         return x
     if not x.type.rank:
-        flat = [reshaped(b, v, (1,)) if isinstance(v, Value) else v for v in (x, index, source)]
-        own = TensorType(out.dtype, (1,))
-        args = (dim, flat[1], flat[2], reduction)
-        return reshaped(b, _scattered(b, own, flat[0], *args, include_self=include_self), ())
+        own, at = reshaped(b, x, (1,)), reshaped(b, index, (1,))
+        updates = reshaped(b, as_value(b, source, out.dtype), (1,))
+        made = _scattered(b, own.type, own, dim, at, updates, reduction, include_self=include_self)
+        return reshaped(b, made, ())
     if x.dtype == "bool" and reduction != "none":
         raise Unsupported(Reason.DTYPE, f"{reduction} of bool")
     axis = in_rank(dim, x.type.rank)

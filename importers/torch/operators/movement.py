@@ -18,7 +18,14 @@ from ..table import Number, aten
 
 
 @aten(
-    "view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", "unflatten.int"
+    "view",
+    "view_copy",
+    "_unsafe_view",
+    "unsqueeze",
+    "squeeze",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unflatten.int",
 )
 def reshape(b: Builder, out: TensorType, x: Value, *_where: object) -> Value:
     return b.add("reshape", x, shape=out.shape)
@@ -61,7 +68,7 @@ def expand(
     return x if x.shape == out.shape else b.add("broadcast_to", x, shape=out.shape)
 
 
-@aten("permute")
+@aten("permute", "permute_copy")
 def permute(b: Builder, _out: TensorType, x: Value, dims: Sequence[int]) -> Value:
     return b.add("transpose", x, axes=tuple(d % x.type.rank for d in dims))
 

@@ -308,7 +308,8 @@ def _moments(
     axes = axes_of(dim, x.type.rank)
     count = math.prod(x.shape[a] for a in axes)
     if not count:
-        raise Unsupported(Reason.ATTRIBUTE, "the variance of no elements")
+        missing = b.add("broadcast_to", b.constant(math.nan, out.dtype), shape=out.shape)
+        return missing, missing
     own = cast_to(b, x, wide(x))
     _, mean, variance = rows.moments(b, own, axes)
     if correction:
@@ -473,11 +474,16 @@ def instance_norm(
     _momentum: float,
     eps: float,
 ) -> Sequence[Value]:
-    """By the mean and variance of what is given: each image of an instance norm is a channel."""
+    """By the mean and variance of what is given: each image of an instance norm is a channel.
+
+    Returns the mean and one over the deviation too.
+    """
     if not training:
         raise Unsupported(Reason.ATTRIBUTE, "training=False without statistics")
     mean, variance = rows.of_batch(b, x, wide(x))
     channels = x.shape[1]
     scale = _ones(b, mean.dtype, channels) if weight is None else weight
     shift = b.constant(np.zeros(channels), mean.dtype) if bias is None else bias
-    return (rows.batch_norm(b, x, scale, shift, mean, variance, eps),)
+    root = b.add("sqrt", b.add("add", variance, b.constant(eps, variance.dtype)))
+    inverse = b.add("divide", b.constant(1, variance.dtype), root)
+    return rows.batch_norm(b, x, scale, shift, mean, variance, eps), mean, inverse
