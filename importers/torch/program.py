@@ -44,7 +44,6 @@ _DECOMPOSED = (
     "ldexp.Tensor",
     "native_group_norm.default",
     "native_layer_norm.default",
-    "round.decimals",
     "tril_indices.default",
     "triu_indices.default",
 )

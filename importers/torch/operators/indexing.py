@@ -25,16 +25,20 @@ def embedding(
 
 @aten("index_select")
 def index_select(b: Builder, out: TensorType, x: Value, dim: int, index: Value) -> Value:
-    axis = in_rank(dim, x.type.rank)
-    return reshaped(b, taken(b, x, index, axis), out.shape)
+    own = x if x.type.rank else reshaped(b, x, (1,))
+    return reshaped(b, taken(b, own, index, in_rank(dim, own.type.rank)), out.shape)
 
 
 @aten("gather")
 def gather(
-    b: Builder, _out: TensorType, x: Value, dim: int, index: Value, *, sparse_grad: bool = False
+    b: Builder, out: TensorType, x: Value, dim: int, index: Value, *, sparse_grad: bool = False
 ) -> Value:
+    """A tensor without dimensions is a vector of one."""
     del sparse_grad
-    return b.add("take_along", x, index, axis=in_rank(dim, x.type.rank))
+    own, at = (v if v.type.rank else reshaped(b, v, (1,)) for v in (x, index))
+    if not at.type.size:
+        return b.add("broadcast_to", b.constant(0, x.dtype), shape=out.shape)
+    return reshaped(b, b.add("take_along", own, at, axis=in_rank(dim, own.type.rank)), out.shape)
 
 
 @aten("index.Tensor")

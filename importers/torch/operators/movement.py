@@ -135,13 +135,25 @@ def pad_constant(
     return movement.padded(b, x, _around(pad, x.type.rank), fill=value)
 
 
-def _pad(mode: str, b: Builder, _out: TensorType, x: Value, padding: Sequence[int]) -> Value:
-    return movement.padded(b, x, _around(padding, x.type.rank), mode=mode)
+def _reflected(b: Builder, _out: TensorType, x: Value, padding: Sequence[int]) -> Value:
+    return movement.padded(b, x, _around(padding, x.type.rank), mode="reflect")
+
+
+def _replicated(b: Builder, out: TensorType, x: Value, padding: Sequence[int]) -> Value:
+    """Widths below 0 cut what is repeated: the outer elements are those of the whole."""
+    widths = _around(padding, x.type.rank)
+    if min(widths) >= 0:
+        return movement.padded(b, x, widths, mode="edge")
+    value = x
+    for axis, (before, extent) in enumerate(zip(widths, x.shape, strict=False)):
+        places = np.clip(np.arange(out.shape[axis]) - before, 0, extent - 1)
+        value = movement.taken(b, value, b.constant(places, "int64"), axis)
+    return value
 
 
 for _rank in (1, 2, 3):
-    aten(f"reflection_pad{_rank}d")(partial(_pad, "reflect"))
-    aten(f"replication_pad{_rank}d")(partial(_pad, "edge"))
+    aten(f"reflection_pad{_rank}d")(_reflected)
+    aten(f"replication_pad{_rank}d")(_replicated)
 
 
 def _triangle(upper: bool, b: Builder, _out: TensorType, x: Value, diagonal: int = 0) -> Value:

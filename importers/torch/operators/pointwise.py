@@ -201,6 +201,16 @@ for _name in ("ceil", "floor", "round"):
     aten(_name)(partial(_rounded, _name))
 
 
+@aten("round.decimals")
+def round_to_decimals(b: Builder, _out: TensorType, x: Value, *, decimals: int) -> Value:
+    """To a power of ten, in the dtype of `x`, as PyTorch does."""
+    if not dtypes.is_float(x.dtype):
+        return x
+    ten = b.constant(10.0 ** abs(decimals), x.dtype)
+    there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    return b.add(back, b.add("round", b.add(there, x, ten)), ten)
+
+
 def _truncated(b: Builder, x: Value) -> Value:
     negative = b.add("less", x, b.constant(0, x.dtype))
     return b.add("where", negative, b.add("ceil", x), b.add("floor", x))
