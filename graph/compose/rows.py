@@ -21,9 +21,9 @@ def reduced(b: Builder, operator: str, x: Value, axes: tuple[int, ...], *, keepd
     if x.type.size:
         return b.add(operator, x, axes=axes, keepdims=keepdims)
     shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keepdims or d not in axes]
-    number = np.dtype(dtypes.to_numpy(x.dtype))
-    lowest: float = -np.inf if dtypes.is_float(x.dtype) else int(np.iinfo(number).min)
-    highest: float = np.inf if dtypes.is_float(x.dtype) else int(np.iinfo(number).max)
+    lowest, highest = (0.0, 1.0) if x.dtype == "bool" else (-np.inf, np.inf)
+    if dtypes.is_integer(x.dtype):
+        lowest, highest = dtypes.int_limits(x.dtype)
     unit = {"sum": 0, "prod": 1, "max": lowest, "min": highest, "mean": np.nan}[operator]
     if not dtypes.is_float(x.dtype) and operator == "mean":
         raise UnsupportedError("the mean of no elements of {0}", x.dtype)

@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.base import dtypes
+
 from .verdicts import VERDICTS, judged, record, recorded, regressions
 
 DTYPES = ("float32", "int64", "bool")
@@ -166,7 +168,12 @@ def _elements(op: Any, sample: Any, places: Any) -> Any:
 
 
 def _array(tensor: Any) -> Any:
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().numpy()
+    import torch
+
+    own = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if own.dtype == torch.bfloat16:  # which numpy has from another library
+        return own.view(torch.int16).numpy().view(dtypes.to_numpy("bfloat16"))
+    return own.numpy()
 
 
 def _seed() -> None:
