@@ -48,7 +48,9 @@ _DECOMPOSED = (
     "triu_indices.default",
 )
 """Operators of core ATen that PyTorch can decompose too."""
-_OF_MEMORY = frozenset({"as_strided.default", "as_strided_scatter.default"})
+_OF_MEMORY = frozenset(
+    {"as_strided.default", "as_strided_copy.default", "as_strided_scatter.default"}
+)
 """Operators on elements as they lie in memory."""
 _CHECKS = frozenset({"_assert_tensor_metadata.default"})
 """Operators that compare dtypes, which are known."""

@@ -231,6 +231,19 @@ def index_reduce(
     return _scattered(b, out, x, dim, index, source, own, include_self=include_self)
 
 
+@aten("put")
+def put(
+    b: Builder, out: TensorType, x: Value, index: Value, source: Value, accumulate: bool = False
+) -> Value:
+    """At places of the flat elements."""
+    if not index.type.size:
+        return x
+    flat, at, updates = (reshaped(b, v, (v.type.size,)) for v in (x, index, source))
+    own = TensorType(out.dtype, flat.shape)
+    made = _scattered(b, own, flat, 0, at, updates, "add" if accumulate else "none")
+    return reshaped(b, made, out.shape)
+
+
 @aten("masked_scatter")
 def masked_scatter(b: Builder, out: TensorType, x: Value, mask: Value, source: Value) -> Value:
     """Where the mask is true, the elements of `source` in their order."""

@@ -268,7 +268,7 @@ def _of_strides(size: Sequence[int], stride: Sequence[int], offset: int | None) 
     return places
 
 
-@aten("as_strided")
+@aten("as_strided", "as_strided_copy")
 def as_strided(
     b: Builder,
     _out: TensorType,
@@ -282,6 +282,12 @@ def as_strided(
     if places.size and places.max() >= x.type.size:
         raise Unsupported(Reason.ATTRIBUTE, "elements that the tensor is a view of")
     return b.add("take", reshaped(b, x, (x.type.size,)), b.constant(places, "int64"), axis=0)
+
+
+@aten("narrow_copy")
+def narrow(b: Builder, _out: TensorType, x: Value, dim: int, start: int, length: int) -> Value:
+    axis = in_rank(dim, x.type.rank)
+    return part(b, x, axis, start % max(x.shape[axis], 1) if start < 0 else start, length)
 
 
 @aten("as_strided_scatter")
