@@ -119,6 +119,8 @@ def _arg(name: str, lower: Callable[..., Tensor], reference: Callable[..., Any])
     def tensors(x: Tensor, *, axis: int, keepdims: bool = False) -> Tensor:
         if x.extents[operands.axis(name, axis, x.ndim)] == 0:
             raise IRError("{0}: there is no element along axis {1} of {2}", name, axis, x.extents)
+        if x.dtype == "bool":  # of which no order is known
+            x = te.compute(x.extents, lambda *i, bits=x: te.cast(bits[i], "uint8"), name="whole")
         return lower(x, axis, keepdims=keepdims)
 
     def arrays(x: Array, *, axis: int, keepdims: bool = False) -> Array:

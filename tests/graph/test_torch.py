@@ -266,6 +266,7 @@ def windows(x: Any, _: Any) -> Any:
         lambda x, n: (n << 3, n >> 1, n << n.abs(), torch.fmax(x, x.log()), torch.fmin(x, x.log())),
         lambda x, n: (torch.searchsorted(x.sort(1)[0], x), torch.bucketize(n, n[1].sort()[0])),
         lambda x, n: (torch.addbmm(x[:, :2], x[None], x.T[None]), torch.addmv(x[:, 0], x, x[0])),
+        lambda x, n: (*(x > 0).min(1), *(x > 0).max(0), (n > 0).long().argmin(1)),
         lambda x, n: (x[0, 0].gather(0, n[0, 0] * 0), n[0, 0].index_select(0, n[0, :1] * 0)),
         lambda x, n: torch.nn.functional.pad(x[None], (-1, 2, 1, -1), mode="replicate"),
         lambda x, n: (x.round(decimals=1), (x * 99).round(decimals=-2), x.put(n[0] % 8, x[1])),
