@@ -116,11 +116,13 @@ class _Importer:
         return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
     def _input(self, node: Any, spec: Any, scope: dict[Any, Result]) -> None:
+        from torch.export.graph_signature import ConstantArgument, TensorArgument
+
         name = spec.target or node.name
-        if type(spec.arg).__name__ == "ConstantArgument":
+        if isinstance(spec.arg, ConstantArgument):
             return  # a number or `None`, which the program has where it is used
         try:
-            if type(spec.arg).__name__ != "TensorArgument":
+            if not isinstance(spec.arg, TensorArgument):
                 raise Unsupported(Reason.TYPE, type(spec.arg).__name__)
             type_ = _type(node.meta["val"])
             if spec.kind.name == "USER_INPUT":
@@ -136,6 +138,8 @@ class _Importer:
 
     def _outputs(self, specs: Sequence[Any], results: Sequence[Result | None]) -> dict[str, Value]:
         """The results by their names. What the program writes, and no tensors, are refused."""
+        from torch.export.graph_signature import TensorArgument
+
         own = [(s, r) for s, r in zip(specs, results, strict=True) if s.kind.name == "USER_OUTPUT"]
         names = _names(self.program.call_spec.out_spec, "")
         outputs: dict[str, Value] = {}
@@ -144,7 +148,7 @@ class _Importer:
                 raise ModelError("two results would be named {0}", name)
             if isinstance(result, Value):
                 outputs[name] = result
-            elif type(spec.arg).__name__ != "TensorArgument":
+            elif not isinstance(spec.arg, TensorArgument):
                 kind = type(getattr(spec.arg, "value", spec.arg)).__name__
                 self.unsupported.append((name, "output", Reason.TYPE, kind))
             elif not self.unsupported:
@@ -289,7 +293,9 @@ def _arguments(node: Any, scope: dict[Any, Result]) -> tuple[Any, dict[str, Any]
 
 
 def _is_node(value: Any) -> bool:
-    return type(value).__name__ == "Node" and hasattr(value, "meta")
+    import torch
+
+    return isinstance(value, torch.fx.Node)
 
 
 def _flat(value: Any) -> Sequence[Any]:
