@@ -13,7 +13,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import BuildError, ProviderError, UnsupportedError, similar
 from ..graph.ir import Constant, Graph, Node, Value
-from ..graph.operator import find, operators_of
+from ..graph.operator import Kind, find, operators_of
 from ..graph.provider import Call, Provider
 from ..graph.reference import not_computed, run
 from ..runtime.model import Model
@@ -62,7 +62,8 @@ class Tilewright(Provider):
 
     def refusal(self, node: Node) -> str | None:
         record = find(node.operator)
-        return None if record.lower or record.program else "no kernel"
+        known = record.lower or record.program or record.kind is Kind.VIEW
+        return None if known else "no kernel"
 
     def compile(self, graph: Graph, target: Target) -> Model:
         from .build_model import build_graph
