@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .tir.instruction_set import register_intrin
     from .tir.ir import Func
     from .tir.language import script
+    from .torch_backend.report import TorchReport, torch_report
     from .tuning_db import TuningDatabase
 
 __version__ = "0.1.0"
@@ -96,6 +97,7 @@ __all__ = [
     "Target",
     "TargetError",
     "TilewrightError",
+    "TorchReport",
     "Trace",
     "TuningDatabase",
     "TuningError",
@@ -125,6 +127,7 @@ __all__ = [
     "script",
     "sketch_rule",
     "te",
+    "torch_report",
     "tune",
     "tuning_db",
 ]
@@ -150,6 +153,7 @@ _HOMES = {
     "Target": ".target",
     "Trace": ".schedule",
     "TuningDatabase": ".tuning_db",
+    "TorchReport": ".torch_backend.report",
     "TuningRun": ".autotune.session.tuning_run",
     "build": ".building.build",
     "build_all": ".building.build",
@@ -169,6 +173,7 @@ _HOMES = {
     "Variant": ".autotune.rules.rule",
     "fusion_groups": ".autotune.rules.fusion_groups",
     "sketch_rule": ".autotune.rules.user_rules",
+    "torch_report": ".torch_backend.report",
     "tune": ".autotune.tune",
 }
 

@@ -126,6 +126,14 @@ class NativeKernel:
         if status:
             self.fail(status)
 
+    def at(self, *addresses: int) -> None:
+        """Run with arguments at these addresses. Nothing is checked, values of indices neither."""
+        if self.before_call is not None:
+            self.before_call()
+        status = self.invoke(*addresses)
+        if status:
+            self.fail(status)
+
     def fail(self, status: int) -> None:
         raise KernelError("{0}: stopped with status {1}", self.name, status, status=status)
 

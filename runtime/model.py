@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -66,6 +67,11 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self._entry = module.entry
         self._content = weights
         self._held = (weights,) if weights.size else ()
+        self._held_at = tuple([weights.ctypes.data for weights in self._held])
+
+    @cached_property
+    def _at(self) -> Callable[..., None]:
+        return self.module.at
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -100,6 +106,20 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
                 len(results),
             )
         self._run(arguments, named, results)
+
+    def at(self, *addresses: int) -> None:
+        """Like `into`, with the addresses of the inputs and then of the outputs.
+
+        Nothing is checked: at each there has to be compact memory of the type of that input or
+        output, and no output overlaps with anything. Raises what a kernel raises, and `GuardError`.
+        """
+        try:
+            self._at(*addresses, *self._held_at)
+        except KernelError as error:
+            types = (*self.inputs.values(), *self.outputs.values())
+            given = [_array_at(a, place) for a, place in zip(types, addresses, strict=True)]
+            self._explain(error, (*given, *self._held))
+            raise
 
     def time(self, *arguments: Any, **options: Any) -> Timing:
         """Time calls with these inputs, by position or by name; options as of `Module.time`."""
@@ -211,3 +231,11 @@ def _array(wanted: Argument, argument: Any) -> Array:
         array = HOST_MEMORY.array(view)
     # Without dimensions it is contiguous, and stays as it is.
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _array_at(argument: Argument, address: int) -> Array:
+    """The array of an argument's type that lies at an address."""
+    dtype = dtypes.to_numpy(argument.dtype)
+    size = argument.size * dtype.itemsize
+    memory = (ctypes.c_uint8 * size).from_address(address) if size else bytearray()
+    return np.frombuffer(memory, np.uint8).view(dtype).reshape(argument.shape)

@@ -156,6 +156,19 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
             self._kernel.call(arguments, **given)
 
     @property
+    def at(self) -> Callable[..., None]:
+        """A function of the addresses of all arguments, that runs the kernel and checks nothing.
+
+        Each argument has to be of its type, and compact. Raises `ArtifactError` for GPUs.
+        """
+        if not isinstance(self._kernel, NativeKernel):
+            raise ArtifactError(
+                "{0} is for {1}, and is not called with addresses", self.signature.name,
+                str(self.target), hint="call it with arrays",
+            )  # fmt: skip
+        return self._kernel.at
+
+    @property
     def resources(self) -> dict[str, dict[str, int | float]]:
         """What kernels of GPUs take, by their symbols; nothing for processors.
 

@@ -56,6 +56,7 @@ ROOMS: dict[str, set[str]] = {
         "graph",
         "importers",
     },
+    "torch_backend": {"runtime", "tuning_db", "autotune", "building", "graph", "importers"},
 }
 
 GENERATORS = {"codegen/cpu", "codegen/cuda"}
@@ -87,7 +88,7 @@ LIBRARIES: dict[str, set[str]] = {
     "onnx_ir": {"importers"},
     "onnxruntime": {"cli", "building"},
     "openvino": {"building"},
-    "torch": {"importers"},
+    "torch": {"importers", "torch_backend"},
     "jax": {"importers"},
 }
 

@@ -1,0 +1,194 @@
+"""Reading a graph that PyTorch has captured at run time: operators of ATen on plain tensors.
+
+Where a tensor is dense in another order of its dimensions (channels last, say), the graph takes or
+makes it as it lies in memory: an input is what lies there, row-major, and is transposed by a node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+from ...base.errors import ModelError
+from ...graph.ir import Graph, TensorType, Value
+from ..unsupported import Reason, Unsupported, unsupported_error
+from .program import Result, _array, _Importer, _is_node, _place, _type
+from .table import TABLE
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in memory: its sizes and strides in elements, and its dtype as PyTorch has it."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Given:
+    """An output that is the argument of that number itself."""
+
+    argument: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """An output that is no tensor: a number or `None`."""
+
+    value: Any
+
+
+Output: TypeAlias = Tensor | Given | Known
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A graph, with the numbers and forms of the arguments that are its inputs, in their order.
+
+    `outputs` are the results of a call: those that are a `Tensor` are the graph's, in their order.
+    """
+
+    graph: Graph
+    inputs: Mapping[int, Tensor]
+    outputs: tuple[Output, ...]
+
+
+def import_captured(module: Any, constants: Mapping[int, Any], name: str) -> Captured | None:
+    """The graph of a `torch.fx.GraphModule` of ATen operators, whose shapes are static.
+
+    `constants` are tensors for arguments, by their numbers: their memory is that of the graph's
+    constants. `None` for a module that computes no tensor. Raises `UnsupportedError` with all nodes
+    that are not supported.
+    """
+    from . import operators  # noqa: F401  # registers all
+
+    return _CapturedImporter(name, constants).captured(module)
+
+
+@cache
+def decompositions() -> Mapping[Any, Any]:
+    """PyTorch's decompositions into core ATen, of the operators that the table has not."""
+    import torch
+
+    from . import operators  # noqa: F401  # registers all
+
+    table = torch._decomp.core_aten_decompositions()
+    return {o: d for o, d in table.items() if str(o).removeprefix("aten.") not in TABLE}
+
+
+class _CapturedImporter(_Importer):
+    def __init__(self, name: str, constants: Mapping[int, Any]) -> None:
+        super().__init__(None, name)
+        self.constants = constants
+
+    def captured(self, module: Any) -> Captured | None:
+        nodes = list(module.graph.nodes)
+        scope: dict[Any, Result] = {}
+        inputs: dict[int, Tensor] = {}
+        numbers = {}
+        for number, node in enumerate(n for n in nodes if n.op == "placeholder"):
+            numbers[node] = number
+            held = self._argument(node, self.constants.get(number), scope)
+            if held is not None:
+                inputs[number] = held
+        for node in nodes:
+            if node.op == "get_attr":
+                self._attribute(node, getattr(module, node.target, None), scope)
+        results = self._nodes(module.graph, scope)
+        outputs, values = self._results(nodes[-1].args[0], results, numbers)
+        if self.unsupported:
+            raise unsupported_error(self.unsupported)
+        if not values:
+            return None
+        graph = replace(self.builder.graph(values), sources=tuple(self.sources))
+        return Captured(graph, inputs, outputs)
+
+    def _argument(self, node: Any, constant: Any, scope: dict[Any, Any]) -> Tensor | None:
+        """Its form, if the argument is an input of the graph."""
+        example = node.meta.get("val")
+        try:
+            if not hasattr(example, "dtype"):
+                scope[node] = example  # a number, which the program has where it is used
+                return None
+            if constant is not None:
+                scope[node] = self.builder.constant(_array(constant), name=node.name)
+                return None
+            held = _form(example)
+            order = _order(held)
+            lies = TensorType(_type(example).dtype, tuple(held.shape[d] for d in order))
+            value = self.builder.input(node.name, lies)
+            scope[node] = self._transposed(value, _inverse(order))
+        except Unsupported as problem:
+            self.unsupported.append((_place(node), "input", problem.reason, problem.detail))
+            return None
+        return held
+
+    def _attribute(self, node: Any, held: Any, scope: dict[Any, Any]) -> None:
+        try:
+            if not hasattr(held, "dtype"):
+                raise Unsupported(Reason.TYPE, f"{node.target}: {type(held).__name__}")
+            _form(held)
+            scope[node] = self.builder.constant(_array(held), name=str(node.target))
+        except Unsupported as problem:
+            self.unsupported.append((_place(node), "constant", problem.reason, problem.detail))
+
+    def _results(
+        self, returned: Sequence[Any], results: Sequence[Any], numbers: Mapping[Any, int]
+    ) -> tuple[tuple[Output, ...], dict[str, Value]]:
+        outputs: list[Output] = []
+        values: dict[str, Value] = {}
+        for place, (node, result) in enumerate(zip(returned, results, strict=True)):
+            if not _is_node(node):
+                outputs.append(Known(node))
+            elif node in numbers:
+                outputs.append(Given(numbers[node]))
+            elif isinstance(result, Value):
+                form = _dense(_form(node.meta["val"]))
+                values[f"output_{place}"] = self._transposed(result, _order(form))
+                outputs.append(form)
+            elif not self.unsupported:  # else its operands are what is not supported
+                raise ModelError("output {0} is no tensor, found {1!r:.80}", place, result)
+        return tuple(outputs), values
+
+    def _transposed(self, value: Value, axes: Sequence[int]) -> Value:
+        plain = list(axes) == sorted(axes)
+        return value if plain else self.builder.add("transpose", value, axes=tuple(axes))
+
+
+def _form(example: Any) -> Tensor:
+    """The form of a tensor in memory of the processor. Raises `Unsupported` for others."""
+    type_ = _type(example)
+    if example.device.type != "cpu":
+        raise Unsupported(Reason.TYPE, f"a tensor on the device {example.device}")
+    return _dense(Tensor(type_.shape, tuple(map(int, example.stride())), example.dtype))
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor, row-major where its elements overlap or have gaps: it then has to be copied."""
+    order = _order(tensor)
+    step = 1
+    for d in reversed(order):
+        if tensor.shape[d] != 1 and tensor.strides[d] != step:
+            return replace(tensor, strides=_row_major(tensor.shape))
+        step *= tensor.shape[d]
+    return tensor if math.prod(tensor.shape) else replace(tensor, strides=_row_major(tensor.shape))
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(max(1, e) for e in shape[d + 1 :]) for d in range(len(shape)))
+
+
+def _order(tensor: Tensor) -> list[int]:
+    """The dimensions from the outermost in memory to the innermost; those of one keep theirs."""
+    wide = [d for d, extent in enumerate(tensor.shape) if extent != 1]
+    wide.sort(key=lambda d: -tensor.strides[d])
+    places = iter(wide)
+    return [d if extent == 1 else next(places) for d, extent in enumerate(tensor.shape)]
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)

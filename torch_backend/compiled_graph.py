@@ -1,0 +1,241 @@
+"""What stands for a captured graph: it is built when it is first called, and runs on tensors.
+
+Arguments are passed by their addresses. Outputs are new tensors of PyTorch, with the strides that
+it expects of them. Weights that are frozen are constants of a program: each call compares them with
+what they were, and where they have changed, the program is built again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from ..base.errors import TilewrightError, UnsupportedError
+from ..building.build import build
+from ..importers.torch.captured import Captured, Given, Known, Tensor, import_captured
+from ..runtime.model import Model
+from .options import Options
+from .report import CapturedGraph
+
+MAX_WEIGHTS = 64
+"""A graph is built for so many sets of weights; for others, they are inputs of its program."""
+MAX_CHANGES = 3
+"""Weights that change more often are inputs from then on."""
+SAMPLES = 16
+"""Of each weight so many elements are compared by every call.
+
+PyTorch counts writes, but for those through `Tensor.data` and arrays of numpy. The samples find
+these, unless they change none of the samples.
+"""
+
+Call: TypeAlias = "Any"  # of a list of arguments, a list of results
+
+
+class CompiledGraph:
+    """A captured graph as AOTAutograd calls it: with a list of arguments, which it empties."""
+
+    _boxed_call = True
+
+    def __init__(
+        self, module: Any, weights: Sequence[int], options: Options, record: CapturedGraph
+    ) -> None:
+        """`weights` are the numbers of the arguments that may be constants."""
+        self._module = module
+        self._weights = tuple(weights)
+        self._options = options
+        self._record = record
+        self._lock = threading.Lock()
+        self._frozen: dict[tuple[int, ...], _Frozen] = {}
+        self._changes = 0
+        self._plain: Call = None
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        given = list(arguments)
+        arguments.clear()
+        self._record.calls += 1
+        if self._weights:
+            key = tuple([given[n].data_ptr() for n in self._weights])
+            frozen = self._frozen.get(key)
+            if frozen is None or not frozen.holds(given):
+                frozen = self._built(key, given)
+            if frozen is not None:
+                return frozen.run(given)
+        run = self._plain or self._built_plain()
+        return run(given)
+
+    def _built(self, key: tuple[int, ...], given: Sequence[Any]) -> _Frozen | None:
+        """The program with these weights; `None` where they are to be inputs."""
+        with self._lock:
+            known = self._frozen.get(key)
+            if known is not None and known.holds(given):
+                return known  # of another thread
+            self._changes += known is not None
+            if self._changes > MAX_CHANGES or (known is None and len(self._frozen) >= MAX_WEIGHTS):
+                return None
+            held = {n: given[n].detach() for n in self._weights}
+            self._frozen[key] = _Frozen(held, self._compile(held))
+            self._record.frozen = len(held)
+            return self._frozen[key]
+
+    def _built_plain(self) -> Call:
+        with self._lock:
+            self._plain = self._plain or self._compile({})
+            return self._plain
+
+    def _compile(self, constants: dict[int, Any]) -> Call:
+        began = time.perf_counter()
+        record = self._record
+        try:
+            captured = import_captured(self._module, constants, record.function)
+            run = _trivial(self._module) if captured is None else self._program(captured)
+            record.ran_on = "tilewright"
+            record.programs += 1
+        except UnsupportedError as error:
+            record.reason = error.first_line + "".join(str(error).split("\n")[1:2])
+            if self._options.unsupported != "eager":
+                record.ran_on = "refused"
+                error.hint = _EAGER
+                raise
+            record.ran_on = "torch"
+            run = _eager(self._module)
+        except TilewrightError as error:
+            record.ran_on, record.reason = "refused", error.first_line
+            raise
+        finally:
+            record.seconds += time.perf_counter() - began
+        return run
+
+    def _program(self, captured: Captured) -> Call:
+        options = self._options
+        threads = options.threads or torch.get_num_threads()
+        target = f"cpu -threads={threads}"
+        if options.tune_seconds is not None:
+            from ..autotune.tune import tune
+
+            assert options.database is not None, "options are checked"
+            tune(
+                captured.graph, target, database=options.database,
+                seconds=options.tune_seconds, progress=False,
+            )  # fmt: skip
+        model = build(captured.graph, target, options.database)
+        return _Program(model, captured, self._record).run
+
+
+_EAGER = (
+    'options={"unsupported": "eager"} lets PyTorch run this graph, and torch_report() counts it'
+)
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A weight when a program was built: it is alive, so nothing else lies at its address."""
+
+    number: int
+    tensor: Any
+    version: int
+    samples: Any
+    seen: bytes
+
+
+class _Frozen:
+    """A program of a graph, and the weights that are constants of it."""
+
+    def __init__(self, held: dict[int, Any], run: Call) -> None:
+        self.run = run
+        self.weights = [
+            _Weight(n, tensor, tensor._version, samples, samples.tobytes())
+            for n, tensor in held.items()
+            for samples in [_samples(tensor)]
+        ]
+
+    def holds(self, given: Sequence[Any]) -> bool:
+        """Whether the arguments, which are at the same addresses, have not been written."""
+        for w in self.weights:
+            if w.tensor._version != w.version or w.samples.tobytes() != w.seen:
+                return False
+            if given[w.number]._version != w.version:
+                return False
+        return True
+
+
+def _samples(tensor: Any) -> Any:
+    """Elements of a tensor, in its memory; as bytes they are equal if nothing wrote there."""
+    storage = tensor.untyped_storage()
+    count = tensor.numel()
+    if not count:
+        return np.empty(0, np.uint8)
+    width = tensor.element_size()
+    extent = 1 + sum((e - 1) * s for e, s in zip(tensor.shape, tensor.stride(), strict=True))
+    start = tensor.storage_offset() * width
+    whole = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    elements = whole[start : start + extent * width].reshape(extent, width)
+    return elements[:: max(1, extent // SAMPLES)]
+
+
+class _Program:
+    """A built graph, called with tensors."""
+
+    def __init__(self, model: Model, captured: Captured, record: CapturedGraph) -> None:
+        self.at = model.at
+        self.record = record
+        self.inputs = tuple((n, t.strides, t) for n, t in captured.inputs.items())
+        self.made = tuple(
+            (o.shape, o.strides, o.dtype) for o in captured.outputs if isinstance(o, Tensor)
+        )
+        self.outputs = captured.outputs
+        self.only_made = len(self.made) == len(self.outputs)
+
+    def run(self, given: list[Any]) -> list[Any]:
+        addresses = []
+        copies = []
+        for number, strides, form in self.inputs:
+            tensor = given[number]
+            if tensor.stride() != strides:
+                tensor = self._laid_out(tensor, form)
+                copies.append(tensor)
+            addresses.append(tensor.data_ptr())
+        made = [
+            torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in self.made
+        ]
+        addresses += [tensor.data_ptr() for tensor in made]
+        self.at(*addresses)
+        return made if self.only_made else _returned(self.outputs, made, given)
+
+    def _laid_out(self, tensor: Any, form: Tensor) -> Any:
+        """A tensor as it has to lie in memory, copied if its strides mean other places."""
+        pairs = zip(form.shape, form.strides, tensor.stride(), strict=True)
+        if not tensor.numel() or all(extent == 1 or s == t for extent, s, t in pairs):
+            return tensor
+        self.record.copies += 1
+        return torch.empty_strided(form.shape, form.strides, dtype=form.dtype).copy_(tensor)
+
+
+def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    tensors = iter(made)
+    found = []
+    for output in outputs:
+        if isinstance(output, Given):
+            found.append(given[output.argument])
+        else:
+            found.append(output.value if isinstance(output, Known) else next(tensors))
+    return found
+
+
+def _trivial(module: Any) -> Call:
+    """A graph that computes nothing returns its arguments, and what is known."""
+    return _eager(module)
+
+
+def _eager(module: Any) -> Call:
+    """PyTorch's own execution of the graph."""
+
+    def run(given: list[Any]) -> list[Any]:
+        return list(module(*given))
+
+    return run

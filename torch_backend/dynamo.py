@@ -1,0 +1,185 @@
+"""The backend that Dynamo calls: a captured function becomes graphs of ATen, and these are built.
+
+AOTAutograd makes them: one for inference; with gradients one forward and one backward.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import PurePath
+from typing import Any, Literal
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import CompileContext, TracingContext
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..base.errors import BuildError, TilewrightError
+from ..importers.torch.captured import decompositions
+from .compiled_graph import CompiledGraph
+from .options import Options
+from .report import RECORDS, Break, CapturedGraph
+
+Kind = Literal["inference", "forward", "backward"]
+
+
+def compile_captured(
+    module: Any,
+    examples: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo: what `torch.compile(..., backend="tilewright")` calls.
+
+    `options` are those of `Options`. A call of the result raises `BuildError` for options that are
+    unknown, and for a graph break where these are to fail, `UnsupportedError` for operators that
+    are not supported, and what `tw.build` raises. A function that is compiled for too many sizes
+    raises `BuildError` at once, which Dynamo wraps.
+    """
+    _require_few_sizes(module, examples)
+    try:
+        if mode not in (None, "default"):
+            raise BuildError("unknown mode {0!r}", mode, hint="leave it out", option="mode")
+        known = Options.of(options)
+        _record_break(module, known)
+    except TilewrightError as error:
+        return partial(_refused, error)
+    for example in examples:
+        _specialise(example)
+    function, source = _origin(module)
+    compiler = partial(_compiled, function, source, known)
+    with _attention(examples):
+        call: Callable[..., Any] = aot_autograd(
+            fw_compiler=partial(compiler, "forward"),
+            bw_compiler=partial(compiler, "backward"),
+            inference_compiler=partial(compiler, "inference"),
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=dict(decompositions()),
+            keep_inference_input_mutations=False,
+        )(module, examples)
+    return call
+
+
+def _compiled(
+    function: str, source: str, options: Options, kind: Kind, module: Any, examples: Sequence[Any]
+) -> CompiledGraph:
+    nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+    counts = Counter(str(node.target) for node in nodes if "getitem" not in str(node.target))
+    record = RECORDS.add(CapturedGraph(function, source, kind, dict(counts)))
+    weights = _weights(examples) if kind == "inference" and options.freeze else []
+    return CompiledGraph(module, weights, options, record)
+
+
+def _weights(examples: Sequence[Any]) -> list[int]:
+    """The arguments that are parameters and buffers, and that the graph does not write."""
+    context = TracingContext.try_get()
+    facts = None if context is None else context.fw_metadata
+    if facts is None:
+        return []
+    written = set(facts.mutated_inp_runtime_indices)
+    return [
+        n
+        for n in facts.static_input_indices
+        if n not in written and n < len(examples) and _can_be_frozen(examples[n])
+    ]
+
+
+def _can_be_frozen(example: Any) -> bool:
+    return isinstance(example, torch.Tensor) and not example.is_inference()
+
+
+def _refused(error: TilewrightError, *_arguments: Any) -> Any:
+    raise error
+
+
+def _attention(examples: Sequence[Any]) -> AbstractContextManager[Any]:
+    """With gradients attention is products and a softmax, whose gradients are such again."""
+    tensors = [e for e in examples if isinstance(e, torch.Tensor)]
+    trains = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return sdpa_kernel(SDPBackend.MATH) if trains else nullcontext()
+
+
+def _specialise(example: Any) -> None:
+    """Fix sizes that Dynamo has left open after they varied: it compiles anew for others."""
+    if isinstance(example, torch.SymInt):
+        int(example)
+    elif isinstance(example, torch.Tensor) and example.layout == torch.strided:
+        for number in (*example.shape, *example.stride(), example.storage_offset()):
+            int(number)
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]+)')
+
+
+def _origin(module: Any) -> tuple[str, str]:
+    """The function that was captured, and the line of its first operator."""
+    for node in module.graph.nodes:
+        frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+        own = [f for f in frames if "/torch/nn/" not in PurePath(f[0]).as_posix()]
+        if frames:
+            path, line, function = (own or frames)[-1]
+            return function, f"{PurePath(path).name}:{line}"
+    return "function", "unknown"
+
+
+def _record_break(module: Any, options: Options) -> None:
+    """Remember why Dynamo ended this graph. Raises `BuildError` where breaks are to fail."""
+    found = getattr(module, "compile_subgraph_reason", None)
+    if found is None or not found.graph_break:
+        return
+    frame = found.user_stack[-1] if found.user_stack else None
+    source = "unknown" if frame is None else f"{PurePath(frame.filename).name}:{frame.lineno}"
+    one = Break(source, str(found.reason).strip().partition("\n")[0])
+    RECORDS.add_break(one)
+    if options.breaks == "fail":
+        raise BuildError(
+            "the graph ends at {0}: {1}", one.source, one.reason,
+            hint="torch.compile(..., fullgraph=True) has the whole reason", source=one.source,
+        )  # fmt: skip
+
+
+_SIZES: dict[object, list[dict[str, tuple[int, ...]]]] = {}
+"""By frames of Dynamo: the sizes of all tensors that they were compiled for."""
+
+
+def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
+    """Raise `BuildError` before Dynamo gives up, and runs a function by PyTorch without a word."""
+    current = CompileContext.current_compile_id()
+    if current is None or current.frame_id is None or current.frame_compile_id is None:
+        return
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    sizes = {
+        name: tuple(map(int, example.shape))
+        for name, example in zip(names, examples, strict=False)
+        if isinstance(example, torch.Tensor)
+    }
+    seen = _SIZES.setdefault(current.frame_id, [])
+    seen.append(sizes)
+    limit = torch._dynamo.config.recompile_limit
+    if current.frame_compile_id < limit - 1:
+        return
+    varied = _varied(seen)
+    raise BuildError(
+        "the function is compiled for the {0}th time, of at most {1}: {2}",
+        current.frame_compile_id + 1, limit - 1, "; ".join(varied) or "its sizes are the same",
+        hint="pad to a few sizes, or raise torch._dynamo.config.recompile_limit",
+        dims=varied,
+    )  # fmt: skip
+
+
+def _varied(seen: Sequence[Mapping[str, tuple[int, ...]]]) -> list[str]:
+    """The dims of arguments that had several sizes, and these."""
+    found = []
+    for name, shape in seen[-1].items():
+        for dim in range(len(shape)):
+            shapes = [s[name] for s in seen if name in s and len(s[name]) == len(shape)]
+            sizes = dict.fromkeys(s[dim] for s in shapes)
+            if len(sizes) > 1:
+                found.append(f"dim {dim} of {name} was {', '.join(map(str, sizes))}")
+    return found

@@ -1,0 +1,79 @@
+"""The options of `torch.compile(module, backend="tilewright", options={...})`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..base.errors import BuildError, similar
+from ..tuning_db import TuningDatabase
+
+
+@dataclass(frozen=True)
+class Options:
+    """How captured graphs are built.
+
+    `database`: schedules are taken from there. `tune_seconds`: each graph is tuned so long when it
+    is built, into the database. `threads` of the code, by default as many as PyTorch has.
+
+    `breaks`: `record` those of Dynamo in the report, or `fail`. `unsupported`: what becomes of a
+    graph with an operator that is not supported: `fail`, or `eager`, by PyTorch itself, which the
+    report counts. `freeze`: where no gradient is needed, weights are constants, packed once.
+    """
+
+    database: TuningDatabase | str | os.PathLike[str] | None = None
+    tune_seconds: float | None = None
+    threads: int | None = None
+    breaks: str = "record"
+    unsupported: str = "fail"
+    freeze: bool = True
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> Options:
+        """The options of a call. Raises `BuildError` for one that is unknown, or has no meaning."""
+        names = [field.name for field in fields(Options)]
+        given = dict(given or {})
+        for name, value in given.items():
+            if name not in names:
+                raise BuildError(
+                    "unknown option {0!r} of the backend; there are {1}", name, ", ".join(names),
+                    hint=similar(str(name), names), option=name,
+                )  # fmt: skip
+            expected = _expected(name, value)
+            if expected is not None:
+                raise BuildError(
+                    "option {0}: expected {1}, found {2!r:.80}", name, expected, value, option=name
+                )
+        options = Options(**given)
+        if options.tune_seconds is not None and options.database is None:
+            raise BuildError(
+                "option tune_seconds: without a database nothing keeps what is measured",
+                hint='options={"tune_seconds": 60, "database": "tuning.db"}', option="tune_seconds",
+            )  # fmt: skip
+        return options
+
+
+_CHOICES = {"breaks": ("record", "fail"), "unsupported": ("fail", "eager")}
+
+
+def _expected(name: str, value: Any) -> str | None:
+    """What a value that has no meaning should have been."""
+    if name in _CHOICES:
+        known = _CHOICES[name]
+        return None if isinstance(value, str) and value in known else " or ".join(map(repr, known))
+    if name == "freeze":
+        return None if isinstance(value, bool) else "True or False"
+    if value is None:
+        return None
+    if name == "threads":
+        return None if type(value) is int and value > 0 else "a number from 1 on"
+    if name == "tune_seconds":
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if number and 0 < value < float("inf") else "seconds above 0"
+    return (
+        None
+        if isinstance(value, TuningDatabase | str | os.PathLike)
+        else "a path, or a TuningDatabase"
+    )
