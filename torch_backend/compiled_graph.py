@@ -40,12 +40,11 @@ Call: TypeAlias = "Any"  # of a list of arguments, a list of results
 class CompiledGraph:
     """A captured graph as AOTAutograd calls it: with a list of arguments, which it empties."""
 
-    _boxed_call = True
-
     def __init__(
         self, module: Any, weights: Sequence[int], options: Options, record: CapturedGraph
     ) -> None:
         """`weights` are the numbers of the arguments that may be constants."""
+        self._boxed_call = True  # its own attribute, which wrappers of Dynamo copy
         self._module = module
         self._weights = tuple(weights)
         self._options = options

@@ -202,10 +202,10 @@ class _Importer:
             args, kwargs = _arguments(node, scope)
             if overload in _OF_MEMORY:
                 _check_order(node.args[0].meta["val"])
-            declared = _flat(node.meta["val"])
-            made = _applied(translate, self.builder, _type(declared[0]), args, kwargs)
+            declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
+            made = _applied(translate, self.builder, declared[0], args, kwargs)
             results = (made,) if isinstance(made, Value) else tuple(made)
-            types = [_type(value) for value in declared[: len(results)]]
+            types = declared[: len(results)]
         except _UntranslatedError:
             return  # what is not supported has been noted
         except Unsupported as problem:
@@ -221,7 +221,7 @@ class _Importer:
                 "node {0} ({1}) is not understood: {2!r}", _place(node), node.target, error
             ) from error
         for result, wanted in zip(results, types, strict=True):
-            if result.type != wanted:
+            if wanted is not None and result.type != wanted:
                 raise ModelError(
                     "node {0} ({1}) is {2}, by PyTorch {3}",
                     _place(node), node.target, result.type, wanted,

@@ -1,0 +1,256 @@
+"""Operators of training: norms with their statistics, and gradients that are not decomposed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from ....graph.builder import Builder
+from ....graph.compose import gradients, rows
+from ....graph.compose.basics import cast_to, reshaped, times, wide
+from ....graph.compose.contraction import Convolution, transposed_conv
+from ....graph.ir import Constant, TensorType, Value
+from ...unsupported import Reason, Unsupported
+from ..table import TABLE, Number, aten, spread
+from .rows import group_norm, layer_norm
+from .window import Sizes, _batched, _window
+
+
+@aten("native_layer_norm")
+def layer_norm_with_statistics(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    shape: Sequence[int],
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+) -> Sequence[Value]:
+    axes = range(x.type.rank - len(shape), x.type.rank)
+    value = layer_norm(b, out, x, shape, weight, bias, eps)
+    return value, *rows.mean_and_inverse(b, x, axes, eps)
+
+
+@aten("native_group_norm")
+def group_norm_with_statistics(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    _images: int,
+    _channels: int,
+    _size: int,
+    groups: int,
+    eps: float,
+) -> Sequence[Value]:
+    value = group_norm(b, out, x, groups, weight, bias, eps)
+    split = reshaped(b, x, (x.shape[0], groups, x.type.size // (x.shape[0] * groups)))
+    found = rows.mean_and_inverse(b, split, (2,), eps)
+    return value, *(reshaped(b, cast_to(b, v, x.dtype), split.shape[:2]) for v in found)
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_of_training(
+    b: Builder,
+    _out: TensorType,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_variance: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Sequence[Value]:
+    """Also the statistics of the batch, and the new running ones, whose variance is unbiased."""
+    if not training:
+        raise Unsupported(Reason.ATTRIBUTE, "training=False")
+    channels = x.shape[1]
+    count = x.type.size // channels
+    own = wide(x)
+    mean, variance = rows.of_batch(b, x, own)
+    scale = b.constant(np.ones(channels), own) if weight is None else weight
+    shift = b.constant(np.zeros(channels), own) if bias is None else bias
+    value = rows.batch_norm(b, x, scale, shift, mean, variance, eps)
+    root = b.add("sqrt", b.add("add", variance, b.constant(eps, own)))
+    inverse = b.add("divide", b.constant(1, own), root)
+
+    def moved(running: Value, new: Value) -> Value:
+        old = times(b, cast_to(b, running, own), 1 - momentum)
+        return cast_to(b, b.add("add", old, times(b, new, momentum)), running.dtype)
+
+    unbiased = times(b, variance, count / max(count - 1, 1))
+    return value, mean, inverse, moved(running_mean, mean), moved(running_variance, unbiased)
+
+
+@aten("convolution_backward")
+def convolution_gradients(
+    b: Builder,
+    _out: TensorType,
+    gradient: Value,
+    x: Value,
+    weight: Value,
+    _bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    _output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Sequence[Value]:
+    """Those of the input, the weight and the bias; of one that is not asked for, no elements."""
+    rank = x.type.rank - 2
+    strides, edges, dilations = (spread(v, rank) for v in (stride, padding, dilation))
+    conv = Convolution(strides, edges, edges, dilations, groups)
+    none = b.constant(np.empty(0), x.dtype)
+    of_input, of_weight, of_bias = none, none, none
+    if output_mask[0] and transposed:
+        of_input = conv.of(b, gradient, weight)
+        cut = [slice(0, e) for e in x.shape]
+        if of_input.shape != x.shape:
+            of_input = b.add(
+                "slice", of_input, starts=(0,) * len(cut), steps=(1,) * len(cut), shape=x.shape
+            )
+    elif output_mask[0]:
+        of_input = transposed_conv(
+            b, gradient, weight, strides, dilations, groups, edges, x.shape[2:]
+        )
+    if output_mask[1]:
+        given, made = (gradient, x) if transposed else (x, gradient)
+        of_weight = gradients.weight_gradient(b, given, made, weight.shape, conv)
+    if output_mask[2]:
+        of_bias = b.add("sum", gradient, axes=(0, *range(2, rank + 2)))
+    return of_input, of_weight, of_bias
+
+
+@aten("max_pool2d_with_indices_backward")
+def max_pool_gradient(
+    b: Builder,
+    out: TensorType,
+    gradient: Value,
+    x: Value,
+    _kernel: Sizes,
+    _stride: Sizes,
+    _padding: Sizes,
+    _dilation: Sizes,
+    _ceil_mode: bool,
+    indices: Value,
+) -> Value:
+    """Each gradient is added where its window had the largest element, in the order of windows."""
+    planes = x.type.size // (x.shape[-1] * x.shape[-2])
+    zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=(planes, x.type.size // planes))
+    size = gradient.type.size // planes
+    flat = [reshaped(b, v, (planes, size)) for v in (indices, gradient)]
+    return reshaped(b, b.add("scatter", zeros, *flat, axis=1, reduction="add"), out.shape)
+
+
+def _average_pool_gradient(
+    rank: int,
+    b: Builder,
+    out: TensorType,
+    gradient: Value,
+    x: Value,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:
+    if divisor_override is not None:
+        raise Unsupported(Reason.ATTRIBUTE, f"divisor_override={divisor_override}")
+    extents = x.shape[-rank:]
+    declared = _window(extents, kernel, stride, padding, 1, False)
+    window = declared.with_last(extents) if ceil_mode else declared
+    high = [p + e for p, e in zip(declared.before, extents, strict=True)]
+    low: Sequence[int] = declared.before
+    if count_include_pad:
+        low, high = [0] * rank, [n + a for n, a in zip(high, declared.after, strict=True)]
+    counts = window.counts(extents, low, high)
+    own = _batched(b, gradient, rank)
+    planes = own.shape[0] * own.shape[1]
+    scaled = b.add("multiply", cast_to(b, own, wide(x)), b.constant(1 / counts, wide(x)))
+    flat = reshaped(b, scaled, (planes, 1, *own.shape[2:]))
+    ones = b.constant(np.ones((1, 1, *window.kernel)), flat.dtype)
+    spread_out = transposed_conv(
+        b, flat, ones, window.strides, window.dilations, 1, window.before, extents
+    )
+    return cast_to(b, reshaped(b, spread_out, out.shape), out.dtype)
+
+
+for _rank in (2, 3):
+    aten(f"avg_pool{_rank}d_backward")(partial(_average_pool_gradient, _rank))
+
+
+@aten("_adaptive_avg_pool2d_backward")
+def adaptive_average_gradient(b: Builder, out: TensorType, gradient: Value, x: Value) -> Value:
+    value = gradient
+    first = x.type.rank - 2
+    if gradient.shape[first:] == (1, 1):
+        scaled = times(b, value, 1 / (x.shape[-1] * x.shape[-2]))
+        return b.add("broadcast_to", scaled, shape=out.shape)
+    for axis in (first, first + 1):
+        matrix = gradients.mean_window_matrix(x.shape[axis], gradient.shape[axis])
+        value = gradients.along_axis(b, value, axis, matrix)
+    return value
+
+
+def _resize_gradient(
+    forward: str, aligned: bool, b: Builder, out: TensorType, gradient: Value, *options: object
+) -> Value:
+    """Along each dimension the transposed matrix of the resizing, which that of unit vectors is."""
+    _size, shape, *rest = options
+    scales = rest[1:] if aligned else rest
+    value = gradient
+    for axis in range(2, out.rank):
+        extent, size = out.shape[axis], gradient.shape[axis]
+        if extent == size:
+            continue
+        lines = [extent if d in (0, axis) else 1 for d in range(out.rank)]
+        units = b.constant(np.eye(extent).reshape(lines), wide(gradient))
+        made = TensorType(units.dtype, tuple(size if d == axis else e for d, e in enumerate(lines)))
+        own = [s if d == axis else None for d, s in enumerate(scales, 2)]
+        flags = rest[:1] if aligned else []
+        found = TABLE[f"{forward}.default"](b, made, units, made.shape[2:], *flags, *own)
+        if not isinstance(found, Constant):
+            raise Unsupported(Reason.ATTRIBUTE, f"a resizing from {extent} to {size}")
+        matrix = found.data.reshape(extent, size).T
+        value = gradients.along_axis(b, value, axis, matrix)
+    del shape
+    return value
+
+
+for _name, _aligned in (
+    ("upsample_nearest1d", False),
+    ("upsample_nearest2d", False),
+    ("upsample_nearest3d", False),
+    ("upsample_linear1d", True),
+    ("upsample_bilinear2d", True),
+    ("upsample_trilinear3d", True),
+    ("upsample_bicubic2d", True),
+):
+    aten(f"{_name}_backward")(partial(_resize_gradient, _name, _aligned))
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu")
+def attention_of_inference(
+    b: Builder,
+    out: TensorType,
+    q: Value,
+    k: Value,
+    v: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Value | None = None,
+    scale: Number | None = None,
+) -> Sequence[Value]:
+    """The result only: logarithms of sums are for gradients, which take another way."""
+    attend = TABLE["scaled_dot_product_attention.default"]
+    found = attend(b, out, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
+    assert isinstance(found, Value)
+    return (found,)
