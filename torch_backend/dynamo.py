@@ -23,7 +23,7 @@ from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
 from .compiled_graph import CompiledGraph
 from .options import Options
-from .report import RECORDS, Break, CapturedGraph
+from .report import RECORDS, CapturedGraph, break_of
 
 Kind = Literal["inference", "forward", "backward"]
 
@@ -47,7 +47,7 @@ def compile_captured(
         if mode not in (None, "default"):
             raise BuildError("unknown mode {0!r}", mode, hint="leave it out", option="mode")
         known = Options.of(options)
-        _record_break(module, known)
+        _require_whole(module, known)
     except TilewrightError as error:
         return partial(_refused, error)
     for example in examples:
@@ -128,16 +128,11 @@ def _origin(module: Any) -> tuple[str, str]:
     return "function", "unknown"
 
 
-def _record_break(module: Any, options: Options) -> None:
-    """Remember why Dynamo ended this graph. Raises `BuildError` where breaks are to fail."""
+def _require_whole(module: Any, options: Options) -> None:
+    """Raise `BuildError` for a graph that ends at a break, where breaks are to fail."""
     found = getattr(module, "compile_subgraph_reason", None)
-    if found is None or not found.graph_break:
-        return
-    frame = found.user_stack[-1] if found.user_stack else None
-    source = "unknown" if frame is None else f"{PurePath(frame.filename).name}:{frame.lineno}"
-    one = Break(source, str(found.reason).strip().partition("\n")[0])
-    RECORDS.add_break(one)
-    if options.breaks == "fail":
+    if options.breaks == "fail" and found is not None and found.graph_break:
+        one = break_of(found)
         raise BuildError(
             "the graph ends at {0}: {1}", one.source, one.reason,
             hint="torch.compile(..., fullgraph=True) has the whole reason", source=one.source,
@@ -159,6 +154,8 @@ def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
         for name, example in zip(names, examples, strict=False)
         if isinstance(example, torch.Tensor)
     }
+    if not current.frame_compile_id:
+        _SIZES[current.frame_id] = []  # numbers begin anew after a reset of Dynamo
     seen = _SIZES.setdefault(current.frame_id, [])
     seen.append(sizes)
     limit = torch._dynamo.config.recompile_limit
@@ -167,8 +164,9 @@ def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
     varied = _varied(seen)
     raise BuildError(
         "the function is compiled for the {0}th time, of at most {1}: {2}",
-        current.frame_compile_id + 1, limit - 1, "; ".join(varied) or "its sizes are the same",
-        hint="pad to a few sizes, or raise torch._dynamo.config.recompile_limit",
+        current.frame_compile_id + 1, limit - 1, "; ".join(varied) or "no size has varied",
+        hint="pad to a few sizes, or raise torch._dynamo.config.recompile_limit; the environment "
+        "variable TORCH_LOGS=recompiles says what each time was for",
         dims=varied,
     )  # fmt: skip
 

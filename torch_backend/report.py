@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Literal
 
 from ..base.display import html
@@ -57,7 +59,7 @@ class CapturedGraph:
 
 @dataclass(frozen=True)
 class Break:
-    """Where Dynamo has ended a graph and Python went on, and why."""
+    """Where Dynamo has ended a graph, so that Python went on, and why."""
 
     source: str
     reason: str
@@ -68,10 +70,14 @@ class Break:
 
 @dataclass(frozen=True)
 class TorchReport:
-    """The graphs that the backend was given, and the breaks between them."""
+    """The graphs that the backend was given, the breaks between them, and what Dynamo left alone.
+
+    `skipped` are the reasons for which it left functions to Python whole, and how often.
+    """
 
     graphs: tuple[CapturedGraph, ...]
     breaks: tuple[Break, ...]
+    skipped: Mapping[str, int]
 
     @property
     def seconds(self) -> float:
@@ -93,6 +99,11 @@ class TorchReport:
         lines += [f"  {graph}" for graph in self.graphs]
         if self.breaks:
             lines += ["breaks:", *(f"  {one}" for one in self.breaks)]
+        if self.skipped:
+            lines += [
+                "left to Python:",
+                *(f"  {n} times: {why}" for why, n in self.skipped.items()),
+            ]
         return "\n".join(lines)
 
     _repr_html_ = html
@@ -105,14 +116,33 @@ def torch_report(*, clear: bool = False) -> TorchReport:
     """What `torch.compile(..., backend="tilewright")` was given in this process so far.
 
     Of graphs: their operators, the line of the source, what runs them, and what building them took.
-    Of breaks of Dynamo: the reason, and the line. With `clear` the next report begins anew.
+    Of breaks of Dynamo: the reason, and the line. Dynamo does not say for which backend it was: in
+    a process that uses several, breaks of the others are among them. With `clear` the next report
+    begins anew.
     """
     with RECORDS.lock:
-        found = TorchReport(tuple(RECORDS.graphs), tuple(RECORDS.breaks))
+        RECORDS.read_breaks()
+        skipped = _skipped() - RECORDS.skipped
+        found = TorchReport(tuple(RECORDS.graphs), tuple(RECORDS.breaks), dict(skipped))
         if clear:
             RECORDS.graphs.clear()
             RECORDS.breaks.clear()
+            RECORDS.skipped = _skipped()
     return found
+
+
+def _skipped() -> Counter[str]:
+    """Why Dynamo has left functions to Python, as far as this process has loaded it."""
+    loaded = sys.modules.get("torch._dynamo.utils")
+    reasons = {} if loaded is None else loaded.counters["unimplemented"]
+    found = Counter[str]()
+    for reason, count in reasons.items():
+        found[first_line(reason)] += count
+    return found
+
+
+def first_line(text: object) -> str:
+    return str(text).strip().partition("\n")[0]
 
 
 @dataclass
@@ -120,15 +150,28 @@ class _Records:
     lock: threading.Lock = field(default_factory=threading.Lock)
     graphs: deque[CapturedGraph] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
     breaks: deque[Break] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
+    skipped: Counter[str] = field(default_factory=Counter)
+    read: int = 0
 
     def add(self, graph: CapturedGraph) -> CapturedGraph:
         with self.lock:
             self.graphs.append(graph)
         return graph
 
-    def add_break(self, one: Break) -> None:
-        with self.lock:
-            self.breaks.append(one)
+    def read_breaks(self) -> None:
+        """Take over what Dynamo has noted since this was called last."""
+        loaded = sys.modules.get("torch._dynamo.output_graph")
+        noted = [] if loaded is None else loaded.graph_break_reasons
+        start = self.read if self.read <= len(noted) else 0  # it was cleared
+        self.breaks += [break_of(reason) for reason in noted[start:]]
+        self.read = len(noted)
+
+
+def break_of(reason: Any) -> Break:
+    """The place and the first line of a `GraphCompileReason` of Dynamo."""
+    frame = reason.user_stack[-1] if reason.user_stack else None
+    source = "unknown" if frame is None else f"{PurePath(frame.filename).name}:{frame.lineno}"
+    return Break(source, first_line(reason.reason))
 
 
 RECORDS = _Records()

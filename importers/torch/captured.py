@@ -96,6 +96,7 @@ class _CapturedImporter(_Importer):
             if held is not None:
                 inputs[number] = held
         for node in nodes:
+            _as_aten(node)
             if node.op == "get_attr":
                 self._attribute(node, getattr(module, node.target, None), scope)
         results = self._nodes(module.graph, scope)
@@ -157,6 +158,16 @@ class _CapturedImporter(_Importer):
     def _transposed(self, value: Value, axes: Sequence[int]) -> Value:
         plain = list(axes) == sorted(axes)
         return value if plain else self.builder.add("transpose", value, axes=tuple(axes))
+
+
+def _as_aten(node: Any) -> None:
+    """Casts that PyTorch adds for numbers of a call are no operators of ATen."""
+    if str(node.target) == "prims.convert_element_type.default":
+        import torch
+
+        value, dtype = node.args
+        node.target, node.args = torch.ops.aten._to_copy.default, (value,)
+        node.kwargs = {"dtype": dtype}
 
 
 def _form(example: Any) -> Tensor:
