@@ -43,16 +43,16 @@ def compile_captured(
     raises `BuildError` at once, which Dynamo wraps.
     """
     _require_few_sizes(module, examples)
+    function, source = _origin(module)
     try:
         if mode not in (None, "default"):
             raise BuildError("unknown mode {0!r}", mode, hint="leave it out", option="mode")
         known = Options.of(options)
-        _require_whole(module, known)
+        _require_whole(module, function, known)
     except TilewrightError as error:
         return partial(_refused, error)
     for example in examples:
         _specialise(example)
-    function, source = _origin(module)
     compiler = partial(_compiled, function, source, known)
     with _attention(examples):
         call: Callable[..., Any] = aot_autograd(
@@ -125,14 +125,23 @@ def _origin(module: Any) -> tuple[str, str]:
         if frames:
             path, line, function = (own or frames)[-1]
             return function, f"{PurePath(path).name}:{line}"
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        if stack:
+            return str(getattr(stack[0][1], "__name__", stack[0][1])), "its forward"
     return "function", "unknown"
 
 
-def _require_whole(module: Any, options: Options) -> None:
-    """Raise `BuildError` for a graph that ends at a break, where breaks are to fail."""
-    found = getattr(module, "compile_subgraph_reason", None)
-    if options.breaks == "fail" and found is not None and found.graph_break:
-        one = break_of(found)
+def _require_whole(module: Any, function: str, options: Options) -> None:
+    """Raise `BuildError` for a graph that a break ends, or begins, where breaks are to fail."""
+    with RECORDS.lock:
+        new = RECORDS.read_breaks()
+    if options.breaks != "fail":
+        return
+    own = getattr(module, "compile_subgraph_reason", None)
+    found = [own] if own is not None and own.graph_break else []
+    found += [reason for reason in new if [f.name for f in reason.user_stack[-1:]] == [function]]
+    if found:
+        one = break_of(found[0])
         raise BuildError(
             "the graph ends at {0}: {1}", one.source, one.reason,
             hint="torch.compile(..., fullgraph=True) has the whole reason", source=one.source,

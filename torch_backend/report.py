@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
@@ -100,10 +100,8 @@ class TorchReport:
         if self.breaks:
             lines += ["breaks:", *(f"  {one}" for one in self.breaks)]
         if self.skipped:
-            lines += [
-                "left to Python:",
-                *(f"  {n} times: {why}" for why, n in self.skipped.items()),
-            ]
+            lines += ["left to Python:"]
+            lines += [f"  {count} times: {why}" for why, count in self.skipped.items()]
         return "\n".join(lines)
 
     _repr_html_ = html
@@ -158,13 +156,15 @@ class _Records:
             self.graphs.append(graph)
         return graph
 
-    def read_breaks(self) -> None:
-        """Take over what Dynamo has noted since this was called last."""
+    def read_breaks(self) -> Sequence[Any]:
+        """Take over what Dynamo has noted since this was called last, and return it."""
         loaded = sys.modules.get("torch._dynamo.output_graph")
         noted = [] if loaded is None else loaded.graph_break_reasons
         start = self.read if self.read <= len(noted) else 0  # it was cleared
-        self.breaks += [break_of(reason) for reason in noted[start:]]
+        new: Sequence[Any] = noted[start:]
+        self.breaks += map(break_of, new)
         self.read = len(noted)
+        return new
 
 
 def break_of(reason: Any) -> Break:
