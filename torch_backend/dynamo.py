@@ -23,7 +23,7 @@ from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
 from .compiled_graph import CompiledGraph
 from .options import Options
-from .report import RECORDS, CapturedGraph, break_of
+from .report import RECORDS, Break, CapturedGraph, break_of
 
 Kind = Literal["inference", "forward", "backward"]
 
@@ -53,7 +53,8 @@ def compile_captured(
         return partial(_refused, error)
     for example in examples:
         _specialise(example)
-    compiler = partial(_compiled, function, source, known)
+    resumed = _RESUMED.fullmatch(function)
+    compiler = partial(_compiled, resumed[1] if resumed else function, source, known)
     with _attention(examples):
         call: Callable[..., Any] = aot_autograd(
             fw_compiler=partial(compiler, "forward"),
@@ -114,6 +115,8 @@ def _specialise(example: Any) -> None:
             int(number)
 
 
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
+"""How Dynamo names what follows a break: the function, and the line."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]+)')
 
 
@@ -133,19 +136,21 @@ def _origin(module: Any) -> tuple[str, str]:
 
 def _require_whole(module: Any, function: str, options: Options) -> None:
     """Raise `BuildError` for a graph that a break ends, or begins, where breaks are to fail."""
-    with RECORDS.lock:
-        new = RECORDS.read_breaks()
     if options.breaks != "fail":
         return
     own = getattr(module, "compile_subgraph_reason", None)
-    found = [own] if own is not None and own.graph_break else []
-    found += [reason for reason in new if [f.name for f in reason.user_stack[-1:]] == [function]]
-    if found:
-        one = break_of(found[0])
-        raise BuildError(
-            "the graph ends at {0}: {1}", one.source, one.reason,
-            hint="torch.compile(..., fullgraph=True) has the whole reason", source=one.source,
-        )  # fmt: skip
+    resumed = _RESUMED.fullmatch(function)
+    if own is not None and own.graph_break:
+        one = break_of(own)
+    elif resumed is not None:  # of a break before the first operator, or the backend had refused
+        unknown = Break(f"line {resumed[2]}", "Dynamo has not noted why")
+        one = RECORDS.break_at(int(resumed[2])) or unknown
+    else:
+        return
+    raise BuildError(
+        "the graph ends at {0}: {1}", one.source, one.reason,
+        hint="torch.compile(..., fullgraph=True) has the whole reason", source=one.source,
+    )  # fmt: skip
 
 
 _SIZES: dict[object, list[dict[str, tuple[int, ...]]]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
@@ -156,15 +156,19 @@ class _Records:
             self.graphs.append(graph)
         return graph
 
-    def read_breaks(self) -> Sequence[Any]:
-        """Take over what Dynamo has noted since this was called last, and return it."""
+    def break_at(self, line: int) -> Break | None:
+        """The last break at a line of that number."""
+        with self.lock:
+            self.read_breaks()
+            return next((b for b in reversed(self.breaks) if b.source.endswith(f":{line}")), None)
+
+    def read_breaks(self) -> None:
+        """Take over what Dynamo has noted since this was called last."""
         loaded = sys.modules.get("torch._dynamo.output_graph")
         noted = [] if loaded is None else loaded.graph_break_reasons
         start = self.read if self.read <= len(noted) else 0  # it was cleared
-        new: Sequence[Any] = noted[start:]
-        self.breaks += map(break_of, new)
+        self.breaks += map(break_of, noted[start:])
         self.read = len(noted)
-        return new
 
 
 def break_of(reason: Any) -> Break:
