@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -68,3 +74,424 @@ def test_weights_that_change_are_seen(write: str) -> None:
         torch.testing.assert_close(fast(x), module(x))
     (graph,) = tw.torch_report().graphs
     assert graph.programs == 2
+
+
+def relu(x: Any) -> Any:
+    return torch.relu(x) * 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("x", "copies"),
+    [
+        (torch.randn(3, 4), 0),
+        (torch.randn(4, 3).t(), 0),
+        (torch.randn(2, 4, 3, 3).to(memory_format=torch.channels_last), 0),
+        (torch.randn(6, 8)[::2, 1:6], 1),
+        (torch.randn(3, 1).expand(3, 4), 1),
+        (torch.randn(4, dtype=torch.complex64).conj().imag, 1),
+        (torch.randn(0, 4), 0),
+        (torch.tensor(-2.0), 0),
+    ],
+)
+def test_tensors_pass_as_they_lie(x: Any, copies: int) -> None:
+    fast = check(relu, x)
+    with torch.no_grad():
+        assert fast(x).stride() == relu(x).stride()
+    (graph,) = tw.torch_report().graphs
+    assert graph.copies == 2 * copies
+
+
+def test_results_are_those_of_a_function() -> None:
+    def function(x: Any) -> Any:
+        x.add_(1)
+        return {"same": x, "view": x.t(), "new": (x * 2, None, 3)}
+
+    mine, theirs = torch.ones(2, 3), torch.ones(2, 3)
+    found, wanted = compiled(function)(mine), function(theirs)
+    torch.testing.assert_close(mine, theirs)
+    assert found["same"] is mine
+    assert found["view"].data_ptr() == mine.data_ptr()
+    torch.testing.assert_close(found["new"][0], wanted["new"][0])
+    assert found["new"][1:] == (None, 3)
+
+
+def test_results_outlive_the_next_call() -> None:
+    fast, x = compiled(relu), torch.randn(5)
+    first = fast(x)
+    kept = first.clone()
+    fast(x + 1)
+    torch.testing.assert_close(first, kept)
+
+
+def test_one_function_is_built_for_each_module() -> None:
+    layers = [torch.nn.Linear(4, 4) for _ in range(2)]
+
+    def function(layer: Any, x: Any) -> Any:
+        return layer(x)
+
+    fast, x = compiled(function), torch.randn(2, 4)
+    with torch.no_grad():
+        for layer in (*layers, *layers):
+            torch.testing.assert_close(fast(layer, x), layer(x))
+    (graph,) = tw.torch_report().graphs
+    assert (graph.programs, graph.calls) == (2, 4)
+
+
+def test_weights_that_keep_changing_become_inputs() -> None:
+    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    fast = compiled(module)
+    with torch.no_grad():
+        for _ in range(7):
+            module.bias += 1
+            torch.testing.assert_close(fast(x), module(x))
+    (graph,) = tw.torch_report().graphs
+    assert graph.programs == 5  # the first, three changes, and one with inputs
+
+
+def test_what_is_not_frozen_is_read_by_every_call() -> None:
+    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    fast = compiled(module, freeze=False)
+    with torch.no_grad():
+        for _ in range(3):
+            module.weight.data[0, 1] += 1
+            torch.testing.assert_close(fast(x), module(x))
+    (graph,) = tw.torch_report().graphs
+    assert (graph.programs, graph.frozen) == (1, 0)
+
+
+def test_buffers_that_are_written_are_not_frozen() -> None:
+    class Counter(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return x * self.count
+
+    module = Counter()
+    fast = compiled(module)
+    with torch.no_grad():
+        assert [float(fast(torch.ones(1))) for _ in range(3)] == [1, 2, 3]
+    assert float(module.count) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"treads": 2},
+        {"threads": 0},
+        {"breaks": "ignore"},
+        {"unsupported": True},
+        {"database": 3},
+        {"tune_seconds": 10},
+        {"tune_seconds": float("nan"), "database": "x.db"},
+        {"freeze": 1},
+    ],
+)
+def test_options_that_mean_nothing_are_errors(options: dict[str, Any]) -> None:
+    fast = torch.compile(relu, backend="tilewright", options=options)
+    with pytest.raises(tw.BuildError) as caught:
+        fast(torch.ones(2))
+    assert caught.value.data["option"] in options
+
+
+def determinant(x: Any) -> Any:
+    return torch.linalg.det(x) * 2
+
+
+def test_what_is_not_supported_is_named_with_its_line() -> None:
+    with pytest.raises(tw.UnsupportedError) as caught:
+        compiled(determinant)(torch.eye(3))
+    ((place, operator, reason, _),) = caught.value.data["reasons"]
+    line = determinant.__code__.co_firstlineno + 1
+    assert place == f"test_torch_backend.py:{line}"
+    assert (operator, reason) == ("aten._linalg_det.default", "OPERATOR")
+    (graph,) = tw.torch_report().graphs
+    assert graph.ran_on == "refused"
+
+
+def test_torch_runs_what_is_not_supported_where_asked() -> None:
+    fast = compiled(determinant, unsupported="eager")
+    torch.testing.assert_close(fast(torch.eye(3) * 2), torch.tensor(16.0))
+    (graph,) = tw.torch_report().on("torch")
+    assert "_linalg_det" in graph.reason
+    assert not tw.torch_report().on("tilewright")
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, device="meta"), torch.ones(2, dtype=torch.complex64)])
+def test_tensors_that_graphs_do_not_have_are_refused(x: Any) -> None:
+    with pytest.raises(tw.UnsupportedError):
+        compiled(lambda x: x * 2)(x)
+
+
+def test_random_numbers_are_refused_by_name() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(tw.UnsupportedError) as caught:
+        compiled(lambda x: torch.nn.functional.dropout(x, 0.5))(x)
+    assert [r[1] for r in caught.value.data["reasons"]] == ["aten.native_dropout.default"]
+
+
+def prints(x: Any) -> Any:
+    y = x + 1
+    print("seen")
+    return y * 2
+
+
+def prints_first(x: Any) -> Any:
+    print("seen")
+    return x * 2
+
+
+def branches(x: Any) -> Any:
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+@pytest.mark.parametrize(("function", "after"), [(prints, 2), (prints_first, 1), (branches, 1)])
+def test_breaks_are_recorded_with_their_line(function: Callable[..., Any], after: int) -> None:
+    fast = compiled(function)
+    for x in (torch.ones(2), -torch.ones(2)):
+        torch.testing.assert_close(fast(x), function(x))
+    (found,) = tw.torch_report().breaks
+    line = function.__code__.co_firstlineno + after
+    assert found.source == f"test_torch_backend.py:{line}"
+    assert found.reason
+
+
+@pytest.mark.parametrize("function", [prints, prints_first, branches])
+def test_breaks_fail_where_asked(function: Callable[..., Any]) -> None:
+    with pytest.raises(tw.BuildError) as caught:
+        compiled(function, breaks="fail")(torch.ones(2))
+    assert caught.value.data["source"].startswith("test_torch_backend.py:")
+
+
+def test_what_dynamo_leaves_to_python_is_told() -> None:
+    x = torch.eye(3).to_sparse()
+    assert compiled(lambda x: x * 2)(x).is_sparse
+    report = tw.torch_report()
+    assert not report.graphs
+    assert sum(report.skipped.values()) == 1
+
+
+def test_sizes_that_vary_are_compiled_anew_and_a_storm_is_an_error() -> None:
+    fast = compiled(relu)
+    limit = torch._dynamo.config.recompile_limit
+    for rows in range(2, limit + 1):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(fast(x), relu(x))
+    assert len(tw.torch_report().graphs) == limit - 1
+    for rows in (limit + 1, limit + 2):
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+            fast(torch.randn(rows, 3))
+        error = caught.value.inner_exception
+        assert isinstance(error, tw.BuildError)
+        (dim,) = error.data["dims"]
+        assert dim.startswith("dim 0 of ")
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(fast(x), relu(x))
+
+
+def test_numbers_of_a_call() -> None:
+    fast, x = compiled(lambda x, n: x * n + n), torch.randn(3)
+    for n in (2, 3, 2.5, 3.5, 4.5):
+        torch.testing.assert_close(fast(x, n), x * n + n)
+
+
+def test_an_index_out_of_range_is_an_error() -> None:
+    fast, table = compiled(lambda w, i: w[i]), torch.randn(4, 2)
+    fast(table, torch.tensor([1, -4]))
+    with pytest.raises(tw.GuardError):
+        fast(table, torch.tensor([1, 9]))
+
+
+def test_threads_compile_and_call_at_once() -> None:
+    x = torch.randn(5)
+    fast = [compiled(relu), compiled(torch.tanh)]
+    wanted = [relu(x), torch.tanh(x)]
+    wrong: list[object] = []
+
+    def call(n: int) -> None:
+        try:
+            for _ in range(20):
+                torch.testing.assert_close(fast[n](x), wanted[n])
+        except BaseException as error:  # noqa: BLE001
+            wrong.append(error)
+
+    threads = [threading.Thread(target=call, args=(n % 2,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+IN_ITS_OWN = """
+import os, sys, torch
+from torch.utils.data import DataLoader
+layer = torch.nn.Linear(4, 3)
+fast = torch.compile(layer, backend="tilewright")
+x = torch.randn(2, 4)
+
+class Rows:
+    def __len__(self):
+        return 4
+    def __getitem__(self, place):
+        with torch.no_grad():
+            return fast(x)
+
+with torch.no_grad():
+    torch.testing.assert_close(fast(x), layer(x))
+    pid = os.fork()
+    if not pid:
+        os._exit(0 if torch.allclose(fast(x), layer(x)) else 3)
+    assert os.waitpid(pid, 0)[1] == 0
+    (rows,) = DataLoader(Rows(), batch_size=4, num_workers=2)
+    torch.testing.assert_close(rows, layer(x).expand(4, 2, 3))
+assert "tilewright" in sys.modules
+print("right")
+"""
+
+
+def test_a_fresh_interpreter_finds_the_backend_and_forks(tmp_path: Path) -> None:
+    environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path)}
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IN_ITS_OWN],
+        check=False, capture_output=True, text=True, env=environment, timeout=300,
+    )  # fmt: skip
+    assert told.stdout == "right\n", told.stderr
+
+
+def gradients(function: Any, module: Any, *args: Any) -> list[Any]:
+    """The result, and its gradients by all that needs one, with weights that are known."""
+    given = [a.detach().clone().requires_grad_(a.is_floating_point()) for a in args]
+    module.zero_grad()
+    y = function(*given)
+    weights = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).reshape(y.shape)
+    (y * weights.to(y.dtype)).sum().backward()
+    found = [y.detach(), *(p.grad for p in module.parameters())]
+    return [*found, *(a.grad for a in given if a.grad is not None)]
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc]
+    """A function of a module's input, with the parameters of the layers that are given."""
+
+    def __init__(self, function: Callable[..., Any], *layers: Any) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x, *self.layers)
+
+
+F = torch.nn.functional
+IMAGE = torch.randn(2, 4, 7, 6, generator=torch.Generator().manual_seed(1))
+TRAINED = {
+    "conv": Layer(lambda x, c: c(x), torch.nn.Conv2d(4, 6, 3, 2, 1, groups=2)),
+    "dilated": Layer(lambda x, c: c(x), torch.nn.Conv2d(4, 4, (3, 2), (1, 3), 0, 2, groups=4)),
+    "transposed": Layer(lambda x, c: c(x), torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2)),
+    "batch norm": Layer(lambda x, n: n(x), torch.nn.BatchNorm2d(4)),
+    "group norm": Layer(lambda x, n: n(x), torch.nn.GroupNorm(2, 4)),
+    "layer norm": Layer(lambda x, n: n(x), torch.nn.LayerNorm(6)),
+    "max pool": Layer(lambda x: F.max_pool2d(x.round(), 3, 2, 1, ceil_mode=True)),
+    "mean pool": Layer(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
+    "inner mean pool": Layer(lambda x: F.avg_pool2d(x, 2, 1, 1, count_include_pad=False)),
+    "adaptive": Layer(lambda x: F.adaptive_avg_pool2d(x, (3, 4)) + F.adaptive_avg_pool2d(x, 1)),
+    "nearest": Layer(lambda x: F.interpolate(x, scale_factor=1.7, mode="nearest")),
+    "bilinear": Layer(lambda x: F.interpolate(x, size=(3, 11), mode="bilinear")),
+    "bicubic": Layer(lambda x: F.interpolate(x, size=(9, 9), mode="bicubic", align_corners=True)),
+    "padded": Layer(lambda x: F.pad(x, (1, 2, 2, 0), mode="reflect") * F.pad(x, (1, 2, 2, 0))),
+    "softmax": Layer(lambda x: x.softmax(1) + x.log_softmax(3)),
+    "attention": Layer(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)),
+    "gathered": Layer(lambda x: x[:, [0, 0, 3]] * x.cumsum(2)[:, 1:] + x.amax((1, 3), True)),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_are_those_of_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the reference of the graphs, node by node: what kernels compute is tested elsewhere."""
+    from tilewright.torch_backend import compiled_graph
+
+    def referred(graph: Any, target: str, database: Any) -> Any:
+        def at(*addresses: int) -> None:
+            sides = [*graph.inputs.values(), *graph.outputs.values()]
+            arrays = [tensor_at(v.type, a) for v, a in zip(sides, addresses, strict=True)]
+            found = graph.reference(*arrays[: len(graph.inputs)])
+            for place, array in zip(arrays[len(graph.inputs) :], found, strict=True):
+                place[...] = array
+
+        return type("Model", (), {"at": staticmethod(at)})
+
+    monkeypatch.setattr(compiled_graph, "build", referred)
+    module = TRAINED[name].double()
+    found = gradients(compiled(module), module, IMAGE.double())
+    wanted = gradients(module, module, IMAGE.double())
+    for own, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-9)
+    assert [g.kind for g in tw.torch_report().on("tilewright")] == ["forward", "backward"]
+
+
+def tensor_at(type_: Any, address: int) -> Any:
+    import ctypes
+
+    if not type_.size:
+        return np.empty(type_.shape, tw.base.dtypes.to_numpy(type_.dtype))
+    memory = (ctypes.c_uint8 * type_.bytes).from_address(address)
+    return np.frombuffer(memory, tw.base.dtypes.to_numpy(type_.dtype)).reshape(type_.shape)
+
+
+def test_rows_that_data_choose_get_their_gradients() -> None:
+    module = torch.nn.Embedding(6, 3, padding_idx=0)
+    places = torch.tensor([[1, 5, 1], [0, 0, 2]])
+    found = gradients(compiled(module), module, places)
+    wanted = gradients(module, module, places)
+    for own, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(own, other)
+
+
+def test_training_goes_as_that_of_torch() -> None:
+    x, y = torch.randn(16, 8), torch.randn(16, 4)
+
+    def losses(use: Callable[[Any], Any]) -> list[float]:
+        torch.manual_seed(3)
+        module = torch.nn.Sequential(
+            torch.nn.Linear(8, 16),
+            torch.nn.BatchNorm1d(16),
+            torch.nn.Tanh(),
+            torch.nn.Linear(16, 4),
+        )
+        called, found = use(module), list[float]()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = F.mse_loss(called(x), y)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    own, eager = losses(compiled), losses(lambda module: module)
+    np.testing.assert_allclose(own, eager, rtol=1e-3, atol=1e-5)
+    assert own[-1] < 0.5 * own[0]
+    assert [g.calls for g in tw.torch_report().on("tilewright")] == [100, 100]
+
+
+def test_a_database_is_asked_and_filled(tmp_path: Path) -> None:
+    path = str(tmp_path / "tuning.db")
+    fast, x = compiled(mlp(), database=path, tune_seconds=1), torch.randn(3, 8)
+    with torch.no_grad():
+        fast(x)
+    with tw.TuningDatabase(path) as database:
+        assert [*database.measurements()]
+
+
+def test_reports_are_texts() -> None:
+    compiled(prints)(torch.ones(2))
+    text = str(tw.torch_report())
+    assert text.startswith("2 graphs, 1 graph break, built in ")
+    line = prints.__code__.co_firstlineno + 1
+    assert f"inference of prints (test_torch_backend.py:{line}): 1 operators" in text
+    assert tw.torch_report().operators == {"aten.add.Tensor": 1, "aten.mul.Tensor": 1}
+    assert not tw.torch_report(clear=False).on("refused")
+    tw.torch_report(clear=True)
+    assert not tw.torch_report().graphs
