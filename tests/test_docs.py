@@ -24,6 +24,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -242,6 +243,9 @@ def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     if path.stem == "models":
         pytest.importorskip("onnx")
+    if path.stem == "frameworks":
+        pytest.importorskip("torch")
+        warnings.simplefilter("ignore")  # of PyTorch, about itself
     with device_of(path):
         Page(path).run()
 

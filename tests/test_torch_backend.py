@@ -476,13 +476,22 @@ def test_training_goes_as_that_of_torch() -> None:
     assert [g.calls for g in tw.torch_report().on("tilewright")] == [100, 100]
 
 
-def test_a_database_is_asked_and_filled(tmp_path: Path) -> None:
-    path = str(tmp_path / "tuning.db")
-    fast, x = compiled(mlp(), database=path, tune_seconds=1), torch.randn(3, 8)
-    with torch.no_grad():
-        fast(x)
-    with tw.TuningDatabase(path) as database:
-        assert [*database.measurements()]
+def test_a_graph_is_tuned_before_it_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewright.autotune import tune
+
+    path, asked = str(tmp_path / "tuning.db"), list[Any]()
+
+    def tuned(graph: Any, target: str, **options: Any) -> None:
+        tw.TuningDatabase(options["database"]).close()
+        asked.append((len(graph.nodes), target, options["database"], options["seconds"]))
+
+    monkeypatch.setattr(tune, "tune", tuned)
+    fast, x = compiled(relu, database=path, tune_seconds=60), torch.randn(3)
+    for _ in range(2):
+        torch.testing.assert_close(fast(x), relu(x))
+    assert asked == [(3, "cpu -threads=1", path, 60)]
 
 
 def test_reports_are_texts() -> None:
