@@ -237,5 +237,7 @@ def _array_at(argument: Argument, address: int) -> Array:
     """The array of an argument's type that lies at an address."""
     dtype = dtypes.to_numpy(argument.dtype)
     size = argument.size * dtype.itemsize
-    memory = (ctypes.c_uint8 * size).from_address(address) if size else bytearray()
+    if not size:
+        return np.empty(argument.shape, dtype)
+    memory = memoryview((ctypes.c_uint8 * size).from_address(address))
     return np.frombuffer(memory, np.uint8).view(dtype).reshape(argument.shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -74,13 +75,17 @@ class CompiledGraph:
             known = self._frozen.get(key)
             if known is not None and known.holds(given):
                 return known  # of another thread
+            if any(given[n].is_inference() for n in self._weights):
+                return None  # PyTorch does not count how often these are written
             self._changes += known is not None
             if self._changes > MAX_CHANGES or (known is None and len(self._frozen) >= MAX_WEIGHTS):
                 return None
             held = {n: given[n].detach() for n in self._weights}
-            self._frozen[key] = _Frozen(held, self._compile(held))
+            frozen = _Frozen(given, held, self._compile(held))
+            alive = {k: f for k, f in self._frozen.items() if f.is_reachable()}
+            self._frozen = {**alive, key: frozen}
             self._record.frozen = len(held)
-            return self._frozen[key]
+            return frozen
 
     def _built_plain(self) -> Call:
         with self._lock:
@@ -126,9 +131,7 @@ class CompiledGraph:
         return _Program(model, captured, self._record).run
 
 
-_EAGER = (
-    'options={"unsupported": "eager"} lets PyTorch run this graph, and torch_report() counts it'
-)
+_EAGER = 'options={"unsupported": "eager"} lets PyTorch run it, which torch_report() counts'
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,18 @@ class _Weight:
 class _Frozen:
     """A program of a graph, and the weights that are constants of it."""
 
-    def __init__(self, held: dict[int, Any], run: Call) -> None:
+    def __init__(self, given: Sequence[Any], held: dict[int, Any], run: Call) -> None:
         self.run = run
+        self._given = [weakref.ref(given[n]) for n in held]
         self.weights = [
             _Weight(n, tensor, tensor._version, samples, samples.tobytes())
             for n, tensor in held.items()
             for samples in [_samples(tensor)]
         ]
+
+    def is_reachable(self) -> bool:
+        """Whether a call may come with these weights: nothing else has dropped them."""
+        return all(reference() is not None for reference in self._given)
 
     def holds(self, given: Sequence[Any]) -> bool:
         """Whether the arguments, which are at the same addresses, have not been written."""

@@ -203,7 +203,8 @@ class _Importer:
             if overload in _OF_MEMORY:
                 _check_order(node.args[0].meta["val"])
             declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
-            made = _applied(translate, self.builder, declared[0], args, kwargs)
+            first = next(t for t in declared if t is not None)
+            made = _applied(translate, self.builder, first, args, kwargs)
             results = (made,) if isinstance(made, Value) else tuple(made)
             types = declared[: len(results)]
         except _UntranslatedError:

@@ -11,11 +11,18 @@ from ....graph.builder import Builder
 from ....graph.compose import gradients, rows
 from ....graph.compose.basics import cast_to, reshaped, times, wide
 from ....graph.compose.contraction import Convolution, transposed_conv
+from ....graph.compose.movement import sliced
 from ....graph.ir import Constant, TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import TABLE, Number, aten, spread
-from .rows import group_norm, layer_norm
 from .window import Sizes, _batched, _window
+
+
+def _plain(b: Builder, operator: str, out: TensorType, *given: object, **options: object) -> Value:
+    """The translation of another operator, which has one result."""
+    found = TABLE[f"{operator}.default"](b, out, *given, **options)
+    assert isinstance(found, Value), operator
+    return found
 
 
 @aten("native_layer_norm")
@@ -29,7 +36,7 @@ def layer_norm_with_statistics(
     eps: float,
 ) -> Sequence[Value]:
     axes = range(x.type.rank - len(shape), x.type.rank)
-    value = layer_norm(b, out, x, shape, weight, bias, eps)
+    value = _plain(b, "layer_norm", out, x, shape, weight, bias, eps)
     return value, *rows.mean_and_inverse(b, x, axes, eps)
 
 
@@ -46,7 +53,7 @@ def group_norm_with_statistics(
     groups: int,
     eps: float,
 ) -> Sequence[Value]:
-    value = group_norm(b, out, x, groups, weight, bias, eps)
+    value = _plain(b, "group_norm", out, x, groups, weight, bias, eps)
     split = reshaped(b, x, (x.shape[0], groups, x.type.size // (x.shape[0] * groups)))
     found = rows.mean_and_inverse(b, split, (2,), eps)
     return value, *(reshaped(b, cast_to(b, v, x.dtype), split.shape[:2]) for v in found)
@@ -106,15 +113,11 @@ def convolution_gradients(
     rank = x.type.rank - 2
     strides, edges, dilations = (spread(v, rank) for v in (stride, padding, dilation))
     conv = Convolution(strides, edges, edges, dilations, groups)
-    none = b.constant(np.empty(0), x.dtype)
+    none: Value = b.constant(np.empty(0), x.dtype)
     of_input, of_weight, of_bias = none, none, none
     if output_mask[0] and transposed:
         of_input = conv.of(b, gradient, weight)
-        cut = [slice(0, e) for e in x.shape]
-        if of_input.shape != x.shape:
-            of_input = b.add(
-                "slice", of_input, starts=(0,) * len(cut), steps=(1,) * len(cut), shape=x.shape
-            )
+        of_input = sliced(b, of_input, (0,) * x.type.rank, x.shape)
     elif output_mask[0]:
         of_input = transposed_conv(
             b, gradient, weight, strides, dilations, groups, edges, x.shape[2:]
@@ -215,7 +218,7 @@ def _resize_gradient(
         made = TensorType(units.dtype, tuple(size if d == axis else e for d, e in enumerate(lines)))
         own = [s if d == axis else None for d, s in enumerate(scales, 2)]
         flags = rest[:1] if aligned else []
-        found = TABLE[f"{forward}.default"](b, made, units, made.shape[2:], *flags, *own)
+        found = _plain(b, forward, made, units, made.shape[2:], *flags, *own)
         if not isinstance(found, Constant):
             raise Unsupported(Reason.ATTRIBUTE, f"a resizing from {extent} to {size}")
         matrix = found.data.reshape(extent, size).T
@@ -250,7 +253,5 @@ def attention_of_inference(
     scale: Number | None = None,
 ) -> Sequence[Value]:
     """The result only: logarithms of sums are for gradients, which take another way."""
-    attend = TABLE["scaled_dot_product_attention.default"]
-    found = attend(b, out, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
-    assert isinstance(found, Value)
-    return (found,)
+    name = "scaled_dot_product_attention"
+    return (_plain(b, name, out, q, k, v, attn_mask, dropout_p, is_causal, scale=scale),)
